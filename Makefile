@@ -1,0 +1,46 @@
+# Every task of the project. `make serve` and `make test` are all that a newcomer needs.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: serve setup test check format lock bench soak clean
+
+serve: setup  ## the service on http://127.0.0.1:8080, its database in ./storekeeper.db
+	@exec $(BIN)/storekeeper serve
+
+setup: .venv/.run
+
+test: check  ## everything that can run here; what lacks a program is skipped with its reason
+	@$(BIN)/python -m pytest --numprocesses=auto --cov --cov-report=
+
+check: .venv/.dev  ## format, lint and types
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+
+format: .venv/.dev
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix --unsafe-fixes .
+
+bench: .venv/.dev
+	@$(BIN)/python bench/run.py
+
+lock: .venv/.dev  ## pins every dependency again, with hashes
+	@sh requirements/lock.sh
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .hypothesis .coverage*
+
+.venv/.run: pyproject.toml requirements/build.txt requirements/run.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
+	  "Storekeeper needs Python 3.11 or later: make PYTHON=/path/to/python3.11 " + "setup")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@echo "Installing the pinned dependencies into .venv ..."
+	@$(PIP) install --require-hashes -r requirements/build.txt -r requirements/run.txt
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.venv/.dev: .venv/.run requirements/dev.txt
+	@echo "Installing the pinned development tools into .venv ..."
+	@$(PIP) install --require-hashes -r requirements/dev.txt
+	@touch $@

@@ -1,0 +1,12 @@
+#!/bin/sh
+# Pins every dependency with its hashes. Names no index: pip's own configuration says where to look.
+set -eu
+uv=$(command -v uv || echo .venv/bin/uv)
+compile() {
+  "$uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+    --no-emit-index-url --no-header --no-annotate "$@"
+}
+compile pyproject.toml -o requirements/run.txt
+compile requirements/build.in -c requirements/run.txt -o requirements/build.txt
+compile pyproject.toml requirements/build.in requirements/dev.in \
+  -c requirements/run.txt -c requirements/build.txt -o requirements/dev.txt
