@@ -1,7 +1,7 @@
 # Every task of the project. `make serve` and `make test` are all that a newcomer needs.
 PYTHON ?= python3
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 
 .PHONY: serve setup test check format lock bench soak clean
 
