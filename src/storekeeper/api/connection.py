@@ -1,0 +1,461 @@
+"""One client's connection: the HTTP edges that uvicorn lacks, for both adapters. Imports uvicorn and `api`.
+
+Decisions 15, 16 and 27 to 30. The connection takes each request whole (a body is at most 1 MiB), has them
+answered one after another in their order, and refuses what is not HTTP/1.x with the contract's error body.
+uvicorn keeps sockets, workers, signals and the event loop; its protocol class is no documented extension
+point, so it is pinned exactly and `tests/test_connection.py` holds what is relied upon.
+"""
+
+import asyncio
+import re
+from collections import deque
+from enum import IntEnum
+from typing import Any
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from storekeeper.api.exchange import Exchange, Request, whole
+from storekeeper.api.reply import BODY_LIMIT, Reply, bug_reply, error_reply, too_large
+from storekeeper.events import Event, emit
+
+REQUEST_PATIENCE = 10.0
+"""Seconds from a request's first byte to its last, and from a connection to its first byte (decision 27)."""
+
+IDLE_PATIENCE = 65.0
+"""Seconds that a connection is kept for a next request: more than the 60 s of common load balancers, which
+otherwise send a request into a connection that closes."""
+
+STALL_PATIENCE = 10.0
+"""Seconds that a client may read nothing of what is waiting for it."""
+
+DISCARD_PATIENCE = 2.0
+"""Seconds that a refused client's remaining bytes are read and dropped (decision 15)."""
+
+DRAIN_PATIENCE = 0.1
+"""Seconds that a stopping service gives an idle connection for what is already on its way."""
+
+TARGET_LIMIT = 8 * 1024
+HEAD_LIMIT = 16 * 1024
+FIELD_LIMIT = 100
+FRAMING_LIMIT = 8 * BODY_LIMIT
+"""The most bytes that a body may take in all, chunk headers included: 1-byte chunks take 6 of them."""
+
+PIPELINE_LIMIT = 64
+"""Requests that wait behind an unanswered one before the connection is not read any further."""
+
+_VERSION = re.compile(rb" HTTP/(\d+)")
+_HOST = re.compile(rb"(?:[A-Za-z0-9._~-]|%[0-9A-Fa-f]{2})+(?::\d*)?|\[[0-9A-Fa-f:.]+\](?::\d*)?")
+_ABSOLUTE = re.compile(rb"https?://[^/?#]+", re.IGNORECASE)
+_FRAMING = (b"content-length", b"transfer-encoding")
+_TELLING = frozenset((b"content-length", b"transfer-encoding", b"expect", b"upgrade"))
+
+
+class Phase(IntEnum):
+    """What the connection expects to read next."""
+
+    NEXT = 0
+    HEAD = 1
+    BODY = 2
+    NOTHING = 3
+    """Nothing more is taken: what arrives is dropped."""
+
+
+class Connection(HttpToolsProtocol):
+    """Reads requests, keeps their order, and has each answered by the ASGI application."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.phase = Phase.NEXT
+        self.since = self.loop.time()
+        self.served = False
+        self.draining = False
+        self.half_closed = False
+        # Of the request that is being read.
+        self.request: Request | None = None
+        self.parts: list[bytes] = []
+        self.size = 0
+        self.head = b""
+        self.head_allowance = 0
+        self.framed = 0
+        self.continues = False
+        self.upgrading = False
+        self.muted = False
+        # Of those that were read.
+        self.exchange: Exchange | None = None
+        self.waiting: deque[Request | Reply] = deque()
+        # Of what was sent, for the sweep.
+        self.written = 0
+        self.sent = 0
+        self.sent_since = 0.0
+
+    @property
+    def date(self) -> list[tuple[bytes, bytes]]:
+        """The header fields of every answer, made once a second."""
+        return self.server_state.default_headers
+
+    # Reading: what asyncio calls.
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
+        """Begin."""
+        super().connection_made(transport)
+        self.app_state["connections"].add(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes from the client."""
+        if self.phase is Phase.NOTHING:
+            return
+        if self.phase is Phase.NEXT:
+            self.since = self.loop.time()
+        if self.phase is Phase.BODY:
+            self.framed += len(data)
+        else:
+            self.framed = self.head_allowance = 0 if self.head else len(data)
+        try:
+            self._feed(data)
+        except httptools.HttpParserCallbackError as error:
+            emit(Event.BUG, error=error)
+            self.refuse(bug_reply())
+        except httptools.HttpParserError as error:
+            self.refuse(_malformed(error, self.head + data))
+        if self.phase is Phase.HEAD:
+            self.head += data
+            self._check_unfinished_head()
+        elif self.phase is Phase.BODY and self.framed > FRAMING_LIMIT:
+            self.refuse(too_large())
+
+    def eof_received(self) -> bool:  # type: ignore[override]  # asyncio takes a true value to keep it open
+        """Let a client that closed its sending side have the answers to what it sent."""
+        self.half_closed = True
+        return self.exchange is not None or bool(self.waiting)
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        """Forget the client; whatever it asked for is finished without it."""
+        self.connections.discard(self)
+        self.app_state["connections"].discard(self)
+        self.phase = Phase.NOTHING
+        self.waiting.clear()
+        if self.exchange is not None:
+            self.exchange.gone.set()
+        self.flow.resume_writing()
+
+    def _feed(self, data: bytes) -> None:
+        while True:
+            try:
+                self.parser.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                data = data[upgrade.args[0] :]
+                self._go_on_without_upgrade()
+                if self.phase is Phase.NOTHING:
+                    return
+            else:
+                return
+
+    def _go_on_without_upgrade(self) -> None:
+        """Put a parser that knows of no upgrade in the same place of the stream (decision 28).
+
+        llhttp takes everything after an upgrade's head for another protocol; clients that offer h2c on
+        every plain request mean its body.
+        """
+        if self.request is None:
+            self.refuse(_bad("CONNECT is not served"))
+            return
+        self.upgrading = False
+        request = self.request
+        fields = [b"%b: %b\r\n" % field for field in request.headers if field[0] in _FRAMING]
+        head = b"%b / HTTP/1.1\r\n%b\r\n" % (request.method.encode(), b"".join(fields))
+        self.parser = httptools.HttpRequestParser(self)
+        self.muted = True
+        self.parser.feed_data(head)
+        self.muted = False
+
+    def _check_unfinished_head(self) -> None:
+        # A head that began in the middle of a chunk may be charged with that chunk, so it is allowed it.
+        if len(self.url) > TARGET_LIMIT:
+            self.refuse(_too_long())
+        elif len(self.head) - self.head_allowance > TARGET_LIMIT + HEAD_LIMIT:
+            self.refuse(_too_many_headers() if self.headers or self.url else _too_long())
+
+    # Reading: what the parser calls.
+
+    def on_message_begin(self) -> None:
+        """Begin a request."""
+        if self.muted or self.phase is Phase.NOTHING:
+            return
+        self.phase = Phase.HEAD
+        self.url = b""
+        self.headers = []
+        self.continues = False
+        self.upgrading = False
+
+    def on_url(self, url: bytes) -> None:
+        """Take a piece of the target."""
+        if not self.muted:
+            self.url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a field of the head; those of a trailer are dropped (decision 27)."""
+        if self.phase is Phase.HEAD:
+            self.headers.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        """Check the head; refuse the request at once if it breaks a limit."""
+        if self.muted or self.phase is not Phase.HEAD:
+            return
+        self.phase = Phase.BODY
+        version = self.parser.get_http_version()
+        request = self.request = Request(
+            self.parser.get_method().decode("ascii"),
+            self.url,
+            self.headers,
+            version,
+            keep_alive=version == "1.1" and self.parser.should_keep_alive(),
+        )
+        large = self.head or self.framed > HEAD_LIMIT
+        self.head = b""
+        self.framed = 0
+        self.size = 0
+        self.parts = []
+        refusal = _large_head(request) if large else None
+        if refusal := refusal or self._check_head(request):
+            self.refuse(refusal)
+        elif self.continues:
+            self._continue()
+
+    def on_body(self, body: bytes) -> None:
+        """Take a piece of the body."""
+        if self.phase is not Phase.BODY:
+            return
+        self.size += len(body)
+        self.continues = False
+        if self.size > BODY_LIMIT:
+            self.refuse(too_large())
+        else:
+            self.parts.append(body)
+
+    def on_message_complete(self) -> None:
+        """Answer the request now, or after those before it."""
+        if self.phase is not Phase.BODY or self.upgrading or self.request is None:
+            return
+        request = self.request
+        if self.parts:
+            request.body = b"".join(self.parts)
+        self.request = None
+        self.phase = Phase.NEXT if request.keep_alive else Phase.NOTHING
+        if self.exchange is not None or self.waiting or self.flow.write_paused:
+            self._queue(request)
+        else:
+            self.begin(request)
+
+    def _check_head(self, request: Request) -> Reply | None:
+        if request.version == "0.9":
+            return _bad("Not valid HTTP/1.1: no version")
+        if request.version not in ("1.1", "1.0"):
+            return error_reply(505, "This service speaks HTTP/1.1")
+        hosts = []
+        for name, value in request.headers:
+            if name == b"host":
+                hosts.append(value)
+            elif name in _TELLING and (refusal := self._check_field(request, name, value)):
+                return refusal
+        if request.version == "1.1" and not (len(hosts) == 1 and _HOST.fullmatch(hosts[0])):
+            return _bad("The request needs one valid Host header")
+        return self._check_target(request)
+
+    def _check_field(self, request: Request, name: bytes, value: bytes) -> Reply | None:
+        if name == b"content-length":
+            # llhttp holds that it is digits, once, and without a Transfer-Encoding.
+            if len(value.lstrip(b"0")) > 10 or int(value) > BODY_LIMIT:
+                return too_large()
+        elif name == b"expect":
+            self.continues = value.lower() == b"100-continue" and request.version == "1.1"
+        elif name == b"upgrade":
+            self.upgrading = self.parser.should_upgrade()
+        elif request.version == "1.0" or value.lower() != b"chunked":
+            return _bad("The only Transfer-Encoding is chunked, and of HTTP/1.1")
+        return None
+
+    def _check_target(self, request: Request) -> Reply | None:
+        if len(request.target) > TARGET_LIMIT:
+            return _too_long()
+        if request.target[:1] != b"/" and (absolute := _ABSOLUTE.match(request.target)):
+            request.target = request.target[absolute.end() :]
+            if request.target[:1] != b"/":
+                request.target = b"/" + request.target
+        if request.target[:1] == b"/" and b"#" not in request.target:
+            return None
+        if request.target == b"*" and request.method == "OPTIONS":
+            return None
+        return _bad("The request target is not valid")
+
+    def _continue(self) -> None:
+        # Not before the answers to earlier requests.
+        if self.exchange is None and not self.waiting:
+            self.continues = False
+            self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    # Answering, in the order of the requests.
+
+    def begin(self, request: Request) -> None:
+        """Have a request answered; all before it are."""
+        self.exchange = Exchange(self, request)
+        self.spawn(self.exchange.run(self.app))
+
+    def spawn(self, answering: Any) -> None:
+        """Run a coroutine that a graceful stop waits for."""
+        task = self.loop.create_task(answering)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    def finish(self, exchange: Exchange) -> None:
+        """Go on after the answer of the exchange in turn is complete."""
+        self.exchange = None
+        self.answered(close=exchange.close)
+        self.advance()
+
+    def answered(self, *, close: bool) -> None:
+        """Count an answer; close the connection if it was the last."""
+        self.served = True
+        self.since = self.loop.time()
+        self.server_state.total_requests += 1
+        if close:
+            self.waiting.clear()
+            self.phase = Phase.NOTHING
+            self.transport.close()
+
+    def is_last(self, request: Request) -> bool:
+        """Tell whether the connection ends with this request's answer."""
+        if not request.keep_alive:
+            return True
+        return (self.draining or self.half_closed) and not self.waiting and self.phase is Phase.NEXT
+
+    def advance(self) -> None:
+        """Answer what waits, as far as it can be answered now."""
+        while self.waiting and self.exchange is None and not self.flow.write_paused:
+            request = self.waiting.popleft()
+            if isinstance(request, Reply):
+                self._send_refusal(request)
+                return
+            self.begin(request)
+        if self.exchange is not None or self.waiting or self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.continues:
+            self._continue()
+        if self.half_closed or (self.draining and self.phase is Phase.NEXT):
+            self.transport.close()
+
+    def _queue(self, request: Request) -> None:
+        self.waiting.append(request)
+        bodies = sum(len(waiting.body) for waiting in self.waiting)
+        if len(self.waiting) >= PIPELINE_LIMIT or bodies >= BODY_LIMIT:
+            self.flow.pause_reading()
+
+    # Refusing.
+
+    def refuse(self, reply: Reply) -> None:
+        """Answer with an error after the requests before, then close gently; nothing more is read."""
+        if self.phase is Phase.NOTHING:
+            return
+        self.phase = Phase.NOTHING
+        self.request = None
+        self.parts = []
+        self.head = b""
+        if self.exchange is not None or self.waiting:
+            self.waiting.append(reply)
+        else:
+            self._send_refusal(reply)
+
+    def _send_refusal(self, reply: Reply) -> None:
+        self.write(whole(reply, None, self.date, close=True))
+        self.server_state.total_requests += 1
+        # Closing now would reset the connection while the client still sends, and the reset can overtake
+        # the answer: what arrives is read and dropped for a while.
+        self.flow.resume_reading()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.loop.call_later(DISCARD_PATIENCE, self.transport.abort)
+
+    # Writing.
+
+    def write(self, data: bytes) -> None:
+        """Send bytes."""
+        self.written += len(data)
+        self.transport.write(data)
+
+    def pause_writing(self) -> None:
+        """Take no more requests from a client that does not read its answers."""
+        super().pause_writing()
+        self.flow.pause_reading()
+
+    def resume_writing(self) -> None:
+        """Go on: the client has read."""
+        super().resume_writing()
+        if self.phase is not Phase.NOTHING or self.waiting:
+            self.advance()
+        else:
+            self.flow.resume_reading()
+
+    # Time, and the end.
+
+    def sweep(self, now: float) -> None:
+        """Enforce the deadlines; called for every connection twice a second, so that none needs a timer."""
+        if self._stalls(now):
+            self.transport.abort()
+        elif self.phase in (Phase.HEAD, Phase.BODY):
+            if now - self.since > REQUEST_PATIENCE:
+                self.refuse(error_reply(408, "The request was not whole within 10 seconds"))
+        elif self._idle() and now - self.since > (IDLE_PATIENCE if self.served else REQUEST_PATIENCE):
+            self.transport.close()
+
+    def shutdown(self) -> None:
+        """Finish what the client has begun, then close; called once when the service stops."""
+        self.draining = True
+        self.loop.call_later(DRAIN_PATIENCE, self._close_if_idle)
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Do nothing: the sweep closes idle connections."""
+
+    def _idle(self) -> bool:
+        return self.phase is Phase.NEXT and self.exchange is None and not self.waiting
+
+    def _close_if_idle(self) -> None:
+        if self._idle():
+            self.transport.close()
+
+    def _stalls(self, now: float) -> bool:
+        unsent = self.transport.get_write_buffer_size()
+        sent = self.written - unsent
+        if not unsent or sent != self.sent:
+            self.sent = sent
+            self.sent_since = now
+            return False
+        return now - self.sent_since > STALL_PATIENCE
+
+
+def _malformed(error: httptools.HttpParserError, data: bytes) -> Reply:
+    if str(error) == "Content-Length overflow":
+        return too_large()
+    versions = _VERSION.findall(data)
+    if versions and versions[-1].lstrip(b"0") != b"1":
+        return error_reply(505, "This service speaks HTTP/1.1")
+    return _bad(f"Not valid HTTP/1.1: {error}")
+
+
+def _large_head(request: Request) -> Reply | None:
+    size = sum(len(name) + len(value) + 4 for name, value in request.headers)
+    if size > HEAD_LIMIT or len(request.headers) > FIELD_LIMIT:
+        return _too_many_headers()
+    return None
+
+
+def _too_many_headers() -> Reply:
+    return error_reply(431, f"More than {HEAD_LIMIT} bytes or {FIELD_LIMIT} fields of headers")
+
+
+def _too_long() -> Reply:
+    return error_reply(414, f"The request target is longer than {TARGET_LIMIT} bytes")
+
+
+def _bad(message: str) -> Reply:
+    return error_reply(400, message)

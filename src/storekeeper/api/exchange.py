@@ -1,0 +1,192 @@
+"""One request and its answer on a connection: framing, and the ASGI interface. Imports `api` and events."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from storekeeper.api.reply import Reply, bug_reply, phrase
+from storekeeper.events import Event, emit
+
+if TYPE_CHECKING:
+    from storekeeper.api.connection import Connection
+
+_STATUS_LINE = {status: b"HTTP/1.1 %d %b\r\n" % (status, phrase(status).encode()) for status in range(100, 600)}
+_NO_BODY = (204, 304)
+
+
+class Request:
+    """A whole request. `target` is in origin form (or `*`); names of `headers` are in lower case."""
+
+    __slots__ = ("body", "headers", "keep_alive", "method", "target", "version")
+
+    def __init__(
+        self,
+        method: str,
+        target: bytes,
+        headers: list[tuple[bytes, bytes]],
+        version: str,
+        *,
+        keep_alive: bool,
+    ) -> None:
+        self.method = method
+        self.target = target
+        self.headers = headers
+        self.version = version
+        self.keep_alive = keep_alive
+        self.body = b""
+
+
+def whole(reply: Reply, request: Request | None, date: Iterable[tuple[bytes, bytes]], *, close: bool) -> bytes:
+    """Give all bytes of a reply that has no stream. Without a request, it is a refusal."""
+    lines = [_STATUS_LINE[reply.status]]
+    for name, value in (*date, *reply.headers):
+        lines += (name, b": ", value, b"\r\n")
+    if reply.status not in _NO_BODY:
+        lines.append(b"content-length: %d\r\n" % len(reply.body))
+    lines.append(b"connection: close\r\n\r\n" if close else b"\r\n")
+    if request is None or request.method != "HEAD":
+        lines.append(reply.body)
+    return b"".join(lines)
+
+
+class Exchange:
+    """Answers one request, part by part. Belongs to the connection that has it in turn."""
+
+    def __init__(self, connection: "Connection", request: Request) -> None:
+        self.connection = connection
+        self.request = request
+        self.started = False
+        self.ended = False
+        self.close = False
+        self.gone = asyncio.Event()
+        self._body_given = False
+        self._chunked = False
+        self._missing: int | None = None
+
+    # The answer.
+
+    def start(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        """Send the head. A body without a content-length is chunked, or to an HTTP/1.0 client ends with it."""
+        request = self.request
+        self.started = True
+        self.close = self.connection.is_last(request)
+        lines = [_STATUS_LINE[status]]
+        for name, value in (*self.connection.date, *headers):
+            if name == b"content-length":
+                self._missing = int(value)
+            elif name == b"connection":
+                self.close = self.close or value.lower() == b"close"
+                continue
+            lines += (name, b": ", value, b"\r\n")
+        if status in _NO_BODY:
+            self._missing = 0
+        elif self._missing is None and request.version == "1.1":
+            self._chunked = True
+            lines.append(b"transfer-encoding: chunked\r\n")
+        lines.append(b"connection: close\r\n\r\n" if self.close else b"\r\n")
+        self.connection.write(b"".join(lines))
+
+    def part(self, data: bytes) -> None:
+        """Send a part of the body."""
+        if not data or self.request.method == "HEAD":
+            return
+        if self._chunked:
+            self.connection.write(b"%x\r\n%b\r\n" % (len(data), data))
+            return
+        if self._missing is not None:
+            self._missing -= len(data)
+        self.connection.write(data)
+
+    def end(self) -> None:
+        """Finish the answer and let the connection go on."""
+        self.ended = True
+        if self.request.method != "HEAD":
+            if self._chunked:
+                self.connection.write(b"0\r\n\r\n")
+            elif self._missing:
+                self.abort()
+                return
+        self.connection.finish(self)
+
+    def abort(self) -> None:
+        """Break off an answer that cannot be completed, so that the client cannot take it for whole."""
+        self.ended = True
+        self.connection.transport.abort()
+
+    async def stream(self, reply: Reply) -> None:
+        """Send a reply part by part, no faster than the client reads."""
+        assert reply.stream is not None
+        try:
+            self.start(reply.status, reply.headers)
+            if self.request.method != "HEAD":
+                await self._parts(reply.stream)
+            if not self.gone.is_set():
+                self.end()
+        except Exception as error:  # noqa: BLE001 - whatever it is, half a list must not look like a list
+            emit(Event.BUG, error=error)
+            self.abort()
+
+    async def _parts(self, parts: AsyncIterator[bytes]) -> None:
+        async for part in parts:
+            self.part(part)
+            if self.connection.flow.write_paused:
+                await self.connection.flow.drain()
+            if self.gone.is_set():
+                return
+
+    # ASGI.
+
+    async def run(self, app: Any) -> None:
+        """Have an ASGI application answer."""
+        try:
+            await app(self._scope(), self._receive, self._send)
+        except Exception as error:  # noqa: BLE001 - the last resort of every route
+            emit(Event.BUG, error=error)
+        if self.ended or self.gone.is_set():
+            return
+        if self.started:
+            self.abort()
+            return
+        reply = bug_reply()
+        self.start(reply.status, (*reply.headers, (b"content-length", b"%d" % len(reply.body))))
+        self.part(reply.body)
+        self.end()
+
+    def _scope(self) -> dict[str, Any]:
+        connection, request = self.connection, self.request
+        path, _, query = request.target.partition(b"?")
+        return {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": request.version,
+            "server": connection.server,
+            "client": connection.client,
+            "scheme": connection.scheme,
+            "root_path": "",
+            "method": request.method,
+            "path": unquote(path.decode("latin-1")),
+            "raw_path": path,
+            "query_string": query,
+            "headers": request.headers,
+            "state": connection.app_state.copy(),
+        }
+
+    async def _receive(self) -> dict[str, Any]:
+        if not self._body_given:
+            self._body_given = True
+            return {"type": "http.request", "body": self.request.body, "more_body": False}
+        await self.gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: dict[str, Any]) -> None:
+        if self.connection.flow.write_paused and not self.gone.is_set():
+            await self.connection.flow.drain()
+        if self.gone.is_set():
+            return
+        if message["type"] == "http.response.start":
+            self.start(message["status"], message.get("headers", ()))
+            return
+        self.part(message.get("body", b""))
+        if not message.get("more_body", False):
+            self.end()

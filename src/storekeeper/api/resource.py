@@ -1,0 +1,242 @@
+"""THE CONTRACT: a request becomes a reply, now or later. Imports the domain and `reply`; knows no framework.
+
+Where `docs/contract.md` has a sentence or a numbered decision, this module (with the rules in
+`storekeeper.stores`) is the one place that carries it out.
+"""
+
+import json
+import re
+from asyncio import Future
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
+from typing import Literal, NoReturn
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+
+from storekeeper.api.reply import JSON, TEXT, Later, Reply, error_answer, error_reply, not_allowed, not_found
+from storekeeper.collection import Collection, Listing
+from storekeeper.errors import InvalidInput, StorekeeperError, Violation
+from storekeeper.stores import Payload, Store, check_payload
+
+Route = Literal["test", "stores", "store", "server"]
+
+ALLOWED: dict[Route, tuple[str, ...]] = {
+    "server": ("GET", "HEAD", "POST", "PUT", "OPTIONS"),
+    "test": ("GET", "HEAD", "OPTIONS"),
+    "stores": ("GET", "HEAD", "POST", "OPTIONS"),
+    "store": ("GET", "HEAD", "PUT", "OPTIONS"),
+}
+"""The methods of each route (decision 16); `server` is the target `*`, which only OPTIONS has."""
+
+_STORES = b"/api/stores"
+_STORE = b"/api/stores/"
+_MOST_DIGITS = 19
+_JSON_TYPE = re.compile(rb"application/(?:json|[!#$&^_.+a-z0-9-]+\+json)")
+_UTF8 = (b"utf-8", b"utf8")
+
+_decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What an operator may choose where the contract leaves it open."""
+
+    error_detail: Literal["detailed", "generic"] = "detailed"
+    missing_store: Literal[404, 500] = 404
+    unknown_keys: Literal["ignore", "reject"] = "ignore"
+
+
+class Resource:
+    """Answers the contract's routes from a collection, by the given rules."""
+
+    def __init__(self, collection: Collection, rules: Rules) -> None:
+        self._collection = collection
+        self._generic = rules.error_detail == "generic"
+        self._hide_missing = rules.missing_store == 500
+        self._reject_unknown = rules.unknown_keys == "reject"
+
+    def handle(
+        self, method: str, target: bytes, headers: Iterable[tuple[bytes, bytes]], body: bytes
+    ) -> Reply | Later | None:
+        """Give the answer, or None if the target is none of the contract's routes.
+
+        `target` is the request target in origin form, percent-encoded; header names are in lower case; the
+        body is whole. A HEAD is answered as its GET, whose body the adapter leaves out.
+        """
+        path, _, query = target.partition(b"?")
+        route, text = _route(path)
+        if route is None:
+            return None
+        try:
+            if method == "GET" or method == "HEAD":  # noqa: PLR1714 - half the time of a set, on the hot path
+                if route == "store":
+                    return self._get(text)
+                if route == "stores":
+                    return self._list(query)
+                return Reply(b"OK", TEXT) if route == "test" else not_found()
+            if refusal := _refuse(route, method, headers):
+                return refusal
+            payload = self._payload(body)
+            if route == "stores":
+                return Later(self._collection.create(payload), _store_reply, self._fail)
+            return self._replace(text, payload)
+        except StorekeeperError as error:
+            return self._fail(error)
+
+    def knows(self, target: bytes) -> bool:
+        """Tell whether the target is one of the contract's routes."""
+        return _route(target.partition(b"?")[0])[0] is not None
+
+    def _get(self, text: bytes) -> Reply | Later:
+        id = _id(text)
+        if id is None:
+            return self._missing(text)
+
+        def found(store: Store | None) -> Reply:
+            return self._missing(text) if store is None else _store_reply(store)
+
+        store = self._collection.get(id)
+        if isinstance(store, Future):
+            return Later(store, found, self._fail)
+        return found(store)
+
+    def _list(self, query: bytes) -> Reply | Later:
+        try:
+            name = _name(query)
+        except UnicodeDecodeError:
+            return Reply(b"[]")  # no name is equal to what is not text (decision 19)
+        listing = self._collection.list(name)
+        if isinstance(listing, Future):
+            return Later(listing, _list_reply, self._fail)
+        return _list_reply(listing)
+
+    def _replace(self, text: bytes, payload: Payload) -> Reply | Later:
+        id = _id(text)
+        if id is None:
+            return self._missing(text)
+
+        def replaced(store: Store | None) -> Reply:
+            return self._missing(text) if store is None else _store_reply(store)
+
+        return Later(self._collection.replace(id, payload), replaced, self._fail)
+
+    def _payload(self, body: bytes) -> Payload:
+        if not body:
+            return check_payload(None)  # no body at all is no object (decision 11)
+        try:
+            value = _parse(body)
+        except (ValueError, RecursionError):
+            # Not a violation of a field, so it is said in generic mode too (decision 12).
+            raise _NotJson from None
+        return check_payload(value, reject_unknown=self._reject_unknown)
+
+    def _missing(self, text: bytes) -> Reply:
+        if self._hide_missing:
+            return error_reply(500, "An internal server error occurred")
+        return error_reply(404, f"Store {text.decode(errors='replace')} not found")
+
+    def _fail(self, error: StorekeeperError) -> Reply:
+        if isinstance(error, _NotJson):
+            return error_reply(400, "Invalid request payload JSON format")
+        return error_answer(error, generic=self._generic)
+
+
+class _NotJson(StorekeeperError):
+    """The body is not JSON text in UTF-8."""
+
+
+def _route(path: bytes) -> tuple[Route | None, bytes]:
+    """Give the route's name and the id's text. Percent-encoding is undone after the path is split."""
+    if b"%" in path:
+        segments = [unquote_to_bytes(segment) for segment in path.split(b"/")]
+        if segments[:3] == [b"", b"api", b"stores"] and len(segments) == 4 and segments[3]:
+            return "store", segments[3]
+        path = b"/".join(segments) if not any(b"/" in segment for segment in segments) else b""
+    if path.startswith(_STORE):
+        text = path[len(_STORE) :]
+        return ("store", text) if text and b"/" not in text else (None, b"")
+    if path == _STORES:
+        return "stores", b""
+    if path == b"/test":
+        return "test", b""
+    return ("server", b"") if path == b"*" else (None, b"")
+
+
+def _id(text: bytes) -> int | None:
+    """Give the number that the text is, None if it is none or beyond every store's (decision 2)."""
+    if not text.isdigit():  # of bytes: ASCII digits alone
+        return None
+    digits = text.lstrip(b"0") or b"0"
+    return int(digits) if len(digits) <= _MOST_DIGITS else None
+
+
+def _name(query: bytes) -> str | None:
+    """Give the name to filter by, None for all. Raises InvalidInput, UnicodeDecodeError (decisions 18, 19)."""
+    if not query:
+        return None
+    names = []
+    for field in query.split(b"&"):
+        key, _, value = field.replace(b"+", b" ").partition(b"=")
+        if unquote_to_bytes(key) == b"name":
+            names.append(unquote_to_bytes(value))
+    if len(names) > 1:
+        raise InvalidInput("query", [Violation("name", '"name" must be a string')])
+    return names[0].decode() or None if names else None
+
+
+def _refuse(route: Route, method: str, headers: Iterable[tuple[bytes, bytes]]) -> Reply | None:
+    allowed = ALLOWED[route]
+    if method not in allowed or method == "OPTIONS":
+        return not_allowed(method, allowed)
+    for name, value in headers:
+        if name == b"content-type":
+            if value != b"application/json" and not _is_json(value):
+                return error_reply(415, "Unsupported Media Type")
+        elif name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
+            return error_reply(415, "Unsupported Media Type")
+    return None
+
+
+def _is_json(content_type: bytes) -> bool:
+    """Tell whether a Content-Type is JSON in UTF-8 (decision 14: any other keeps foreign forms from writing)."""
+    kind, *parameters = content_type.lower().split(b";")
+    for parameter in parameters:
+        key, _, value = parameter.partition(b"=")
+        if key.strip() == b"charset" and value.strip().strip(b'"') not in _UTF8:
+            return False
+    return _JSON_TYPE.fullmatch(kind.strip()) is not None
+
+
+def _parse(body: bytes) -> object:
+    """Decode JSON strictly; raises ValueError or RecursionError."""
+    try:
+        return _decode(body)
+    except msgspec.ValidationError:
+        # Good JSON with a number that msgspec cannot hold, in a field that decides nothing or is refused
+        # for being a number. The standard library can; but it lets surrogates through, so encode it again.
+        value = json.loads(body.decode(), parse_int=lambda _: 0, parse_float=lambda _: 0, parse_constant=_no_constant)
+        _encode(value)
+        return value
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(name)
+
+
+def _store_reply(store: Store) -> Reply:
+    return Reply(b'{"id":%d,"name":%b,"address":%b}' % (store.id, _encode(store.name), _encode(store.address)))
+
+
+def _list_reply(listing: Listing) -> Reply:
+    if listing.rest is None:
+        return Reply(b"[%b]" % listing.first)
+    return Reply(b"", JSON, 200, _stream(listing.first, listing.rest))
+
+
+async def _stream(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield b"[" + first
+    async for part in rest:
+        yield part
+    yield b"]"

@@ -1,0 +1,222 @@
+"""The command line: parses and prints. May import everything; each command imports what it needs when it runs."""
+
+import asyncio
+import inspect
+import os
+import sys
+import typing
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.exceptions import TyperException
+
+from storekeeper import __version__
+from storekeeper.collection import Collection
+from storekeeper.errors import CannotStart, StorekeeperError
+from storekeeper.settings import Settings, make, option, refuse_unknown, variable
+
+BAD_INPUT = 2
+
+app = typer.Typer(
+    name="storekeeper",
+    help="One list of a company's stores, kept durable and served over the Store Resource API.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+
+class Refused(Exception):
+    """One line for the user: what is wrong and what to do."""
+
+
+def main() -> None:
+    """Run a command; end with status 2 and one line on stderr if it cannot be done."""
+    try:
+        status = app(standalone_mode=False)
+    except TyperException as error:
+        status = _refuse(error.format_message())
+    except (Refused, StorekeeperError) as error:
+        status = _refuse(str(error))
+    except (KeyboardInterrupt, typer.Abort):
+        status = 130
+    except BrokenPipeError:
+        # Whoever read our output has enough. Python would complain once more when it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 0
+    sys.exit(status)
+
+
+def _refuse(message: str) -> int:
+    print("storekeeper: " + " ".join(message.split()), file=sys.stderr)  # noqa: T201
+    return BAD_INPUT
+
+
+def _options(*names: str) -> list[inspect.Parameter]:
+    """Make Typer's parameters of settings."""
+    hints = typing.get_type_hints(Settings, include_extras=True)
+    defaults = dict(zip(Settings.__struct_fields__, Settings.__struct_defaults__, strict=True))
+    parameters = []
+    for name in names:
+        kind: Any
+        kind, meta = typing.get_args(hints[name])
+        flag = option(name)
+        if kind is bool:
+            flag += "/--no-" + name.replace("_", "-")
+        annotation = Annotated[kind, typer.Option(flag, envvar=variable(name), help=meta.description)]
+        parameters.append(
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=defaults[name], annotation=annotation)
+        )
+    return parameters
+
+
+def _with_settings(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a command the options of these settings; they arrive as its argument `settings`."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        own = [p for p in inspect.signature(command).parameters.values() if p.name != "settings"]
+
+        def wrapped(**values: Any) -> Any:
+            refuse_unknown()
+            settings = make({name: values.pop(name) for name in names})
+            return command(settings=settings, **values)
+
+        wrapped.__signature__ = inspect.Signature(own + _options(*names))  # type: ignore[attr-defined]
+        wrapped.__name__ = command.__name__
+        wrapped.__doc__ = command.__doc__
+        return wrapped
+
+    return decorate
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    *,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        print(f"storekeeper {__version__}")  # noqa: T201
+        raise typer.Exit
+
+
+@app.command()
+@_with_settings(*Settings.__struct_fields__)
+def serve(settings: Settings) -> int:
+    """Serve the stores until SIGTERM or Ctrl-C."""
+    from storekeeper import service  # noqa: PLC0415
+
+    return service.serve(settings)
+
+
+@app.command("import")
+@_with_settings("database")
+def import_(
+    file: Annotated[Path, typer.Argument(help="A CSV file in UTF-8 with the header name,address.")],
+    settings: Settings,
+) -> None:
+    """Add the stores of a CSV file, all of them or none; a running service may go on."""
+    from storekeeper import csvfile  # noqa: PLC0415
+
+    def report(line: int, message: str) -> None:
+        print(f"{file}:{line}: {message}", file=sys.stderr)  # noqa: T201
+
+    async def load(collection: Collection) -> int:
+        with _progress("Importing") as progress, csvfile.open_to_read(file) as opened:
+            return await collection.load(csvfile.read(opened, report, progress))
+
+    try:
+        count = _with_collection(settings, load)
+    except csvfile.BadFile as error:
+        raise Refused(f"{file}: {error}; nothing was imported") from None
+    except csvfile.BadRows as error:
+        raise Refused(f"{file}: {error}; nothing was imported, mend them and import again") from None
+    except OSError as error:
+        raise Refused(f"{file} cannot be read: {error.strerror}") from None
+    print(f"{count} stores imported", file=sys.stderr)  # noqa: T201
+
+
+@app.command()
+@_with_settings("database")
+def export(
+    settings: Settings,
+    file: Annotated[Path | None, typer.Argument(help="The CSV file to write; else standard output.")] = None,
+) -> None:
+    """Write all stores, as they are at one moment, as CSV in UTF-8."""
+    from storekeeper import csvfile  # noqa: PLC0415
+
+    async def save(collection: Collection) -> int:
+        listing = collection.list()
+        if isinstance(listing, asyncio.Future):
+            listing = await listing
+        with _progress("Exporting") as progress, _output(file) as opened:
+            return await csvfile.write(opened, listing, progress)
+
+    try:
+        count = _with_collection(settings, save, must_exist=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise Refused(f"{file or 'standard output'} cannot be written: {error.strerror}") from None
+    print(f"{count} stores exported", file=sys.stderr)  # noqa: T201
+
+
+def _with_collection(
+    settings: Settings, action: Callable[[Collection], Awaitable[int]], *, must_exist: bool = False
+) -> int:
+    from storekeeper import service  # noqa: PLC0415
+
+    if must_exist and not service.sqlite_path(settings.database).exists():
+        raise CannotStart(f"{settings.database}: there is no such database")
+
+    async def run() -> int:
+        collection = service.open_collection(settings, lambda _: None)
+        try:
+            return await action(collection)
+        finally:
+            await collection.close()
+
+    return asyncio.run(run())
+
+
+@contextmanager
+def _output(file: Path | None) -> Iterator[typing.IO[str]]:
+    """Give what to write to. A file appears under its name only when it is whole."""
+    if file is None:
+        stream = open(sys.stdout.fileno(), "w", encoding="utf-8", newline="", closefd=False)  # noqa: SIM115
+        with stream:
+            yield stream
+        return
+    if file.exists() and not file.is_file():  # a pipe, or /dev/stdout
+        with file.open("w", encoding="utf-8", newline="") as opened:
+            yield opened
+        return
+    part = file.with_name(f".{file.name}.{os.getpid()}.part")
+    try:
+        with part.open("x", encoding="utf-8", newline="") as opened:
+            yield opened
+            opened.flush()
+            os.fsync(opened.fileno())
+        part.replace(file)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@contextmanager
+def _progress(title: str) -> Iterator[Callable[[int], None]]:
+    """Show how many rows are done, on a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description} {task.completed:,} stores"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda count: bar.update(task, completed=count)

@@ -1,0 +1,113 @@
+"""Stores as CSV (RFC 4180), in and out, a row at a time. Imports the domain.
+
+An empty cell and no address are the same in CSV: both are read and written as no address.
+"""
+
+import csv
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from storekeeper.collection import Listing
+from storekeeper.errors import InvalidInput, StorekeeperError, Violation
+from storekeeper.stores import Payload, check_payload
+
+COLUMNS = ("id", "name", "address")
+"""What an export has. An import needs the last two; it takes no notice of ids, which are the collection's."""
+
+_CELL_LIMIT = 2**20
+
+
+class BadFile(StorekeeperError):
+    """The file as a whole cannot be imported."""
+
+
+class BadRows(StorekeeperError):
+    """Some rows break the rules; `count` of `rows`. Each was reported when it was read."""
+
+    def __init__(self, count: int, rows: int) -> None:
+        self.count = count
+        self.rows = rows
+        super().__init__(f"{count} of {rows} rows are bad")
+
+
+class _Row(msgspec.Struct):
+    id: int
+    name: str
+    address: str | None
+
+
+def read(file: IO[str], report: Callable[[int, str], None], progress: Callable[[int], None]) -> Iterator[Payload]:
+    """Give the payloads of a CSV file, opened with `newline=""` and as UTF-8 that may begin with a BOM.
+
+    Reads to the end even when rows are bad, calling `report` with line number and message for each, then
+    raises BadRows. Raises BadFile. `progress` is told the number of rows so far, now and then.
+    """
+    csv.field_size_limit(_CELL_LIMIT)
+    reader = csv.reader(file, strict=True)
+    bad = rows = 0
+    try:
+        name, address, width = _columns(next(reader, []))
+        line = reader.line_num + 1
+        for row in reader:
+            if row:
+                rows += 1
+                try:
+                    yield _payload(row, name, address, width)
+                except InvalidInput as error:
+                    bad += 1
+                    report(line, str(error))
+                if rows % 10_000 == 0:
+                    progress(rows)
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise BadFile(f"line {reader.line_num}: {error}") from None
+    except UnicodeDecodeError as error:
+        raise BadFile(f"after line {reader.line_num}: not UTF-8 ({error.reason})") from None
+    if bad:
+        raise BadRows(bad, rows)
+
+
+def _columns(header: list[str]) -> tuple[int, int, int]:
+    names = [cell.strip().lower() for cell in header]
+    unknown = [name for name in names if name not in COLUMNS]
+    if unknown or "name" not in names or "address" not in names or len(set(names)) != len(names):
+        raise BadFile(f"line 1 has to be the header name,address; it is {','.join(header) or 'empty'}")
+    return names.index("name"), names.index("address"), len(names)
+
+
+def _payload(row: list[str], name: int, address: int, width: int) -> Payload:
+    if len(row) != width:
+        raise InvalidInput("payload", [Violation(None, f"{len(row)} cells instead of {width}")])
+    value = {"name": row[name]}
+    if row[address]:
+        value["address"] = row[address]
+    return check_payload(value)
+
+
+async def write(file: IO[str], listing: Listing, progress: Callable[[int], None]) -> int:
+    """Write a listing, opened with `newline=""`; give how many stores it has."""
+    writer = csv.writer(file, lineterminator="\r\n")
+    writer.writerow(COLUMNS)
+    decode = msgspec.json.Decoder(list[_Row]).decode
+    count = 0
+    async for part in _parts(listing):
+        rows = decode(b"[%b]" % part)
+        writer.writerows((row.id, row.name, row.address) for row in rows)
+        count += len(rows)
+        progress(count)
+    return count
+
+
+async def _parts(listing: Listing) -> AsyncIterator[bytes]:
+    yield listing.first
+    if listing.rest is not None:
+        async for part in listing.rest:
+            yield part.removeprefix(b",")
+
+
+def open_to_read(path: Path) -> IO[str]:
+    """Open a file for `read`."""
+    return path.open(encoding="utf-8-sig", newline="")

@@ -1,0 +1,52 @@
+"""Domain: the closed list of what can go wrong; any other exception is a bug. Imports nothing of the project."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Outcome(StrEnum):
+    """Whether a request that was not answered may have changed something (decision 30)."""
+
+    NONE = "none"
+    UNKNOWN = "unknown"
+
+
+class StorekeeperError(Exception):
+    """The base of every error that is not a bug; `str` of it may be shown to whoever asked."""
+
+
+@dataclass(frozen=True)
+class Violation:
+    """One broken rule: the offending field, None for the value as a whole, and the contract's sentence."""
+
+    key: str | None
+    message: str
+
+
+class InvalidInput(StorekeeperError):
+    """A part of a request breaks its rules: all `violations` at once, in the order of the fields (decision 9)."""
+
+    def __init__(self, source: str, violations: list[Violation]) -> None:
+        self.source = source
+        self.violations = violations
+        super().__init__(". ".join(violation.message for violation in violations))
+
+    @property
+    def keys(self) -> list[str]:
+        """The names of the offending fields."""
+        return [violation.key for violation in self.violations if violation.key is not None]
+
+
+class Unavailable(StorekeeperError):
+    """The database cannot answer now; the same request may succeed later.
+
+    `outcome` says whether a write may have happened all the same.
+    """
+
+    def __init__(self, reason: str, outcome: Outcome = Outcome.NONE) -> None:
+        self.outcome = outcome
+        super().__init__(reason)
+
+
+class CannotStart(StorekeeperError):
+    """The operator has to change something first: one line that says what is wrong and what to do."""

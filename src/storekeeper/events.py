@@ -1,0 +1,56 @@
+"""The closed list of what may be logged. Imports nothing of the project; structlog only once something is said."""
+
+from enum import StrEnum
+from functools import cache
+from typing import Any
+
+
+class Event(StrEnum):
+    """Everything that the service says while it runs; the value is what stands in the log."""
+
+    SERVING = "serving"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    OPEN_TO_ALL = "open to everybody who can reach this address"
+    DATABASE_FAILED = "database failed, ending this process"
+    WORKER_LOST = "worker lost, starting another"
+    WORKER_CANNOT_START = "worker cannot start"
+    BUG = "bug"
+    SERVER = "server"
+
+
+_LEVELS = {
+    Event.OPEN_TO_ALL: "warning",
+    Event.WORKER_LOST: "warning",
+    Event.DATABASE_FAILED: "critical",
+    Event.WORKER_CANNOT_START: "critical",
+    Event.BUG: "error",
+    Event.SERVER: "warning",
+}
+
+
+def emit(event: Event, **fields: Any) -> None:
+    """Log an event, one line on stderr. An exception under way, passed as `error`, brings its traceback."""
+    error = fields.pop("error", None)
+    if error is not None:
+        fields["exc_info"] = error
+    getattr(_logger(), _LEVELS.get(event, "info"))(event.value, **fields)
+
+
+@cache
+def _logger() -> Any:
+    # Importing structlog takes a fifth of a start; a service that has nothing to say does not pay for it.
+    import sys  # noqa: PLC0415
+
+    import structlog  # noqa: PLC0415
+
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"]),
+        ],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+    return structlog.get_logger()

@@ -1,0 +1,73 @@
+"""One definition per setting: option, variable, default, range and help derive from it. Imports the domain."""
+
+import os
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from storekeeper.errors import CannotStart
+
+PREFIX = "STOREKEEPER_"
+_NOT_SETTINGS = {"STOREKEEPER_REQUIRE"}
+"""Variables of ours that are no settings: the first is the test suite's."""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All that an operator may set. `--error-detail` is also `STOREKEEPER_ERROR_DETAIL`, and so on."""
+
+    host: Annotated[str, Meta(description="Address to listen on.")] = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65535, description="Port to listen on; 0 picks a free one.")] = 8080
+    database: Annotated[
+        str, Meta(description="Where the stores are: sqlite:///relative.db or sqlite:////absolute.db.")
+    ] = "sqlite:///storekeeper.db"
+    workers: Annotated[
+        int, Meta(ge=1, le=64, description="Processes that serve; all of them share the database.")
+    ] = 1
+    error_detail: Annotated[
+        Literal["detailed", "generic"],
+        Meta(description="Whether a 400 names the fields and rules that were violated."),
+    ] = "detailed"
+    missing_store: Annotated[Literal["404", "500"], Meta(description="Status for an id that no store has.")] = "404"
+    unknown_keys: Annotated[
+        Literal["ignore", "reject"],
+        Meta(description="What happens to payload keys other than name and address."),
+    ] = "ignore"
+    examples: Annotated[bool, Meta(description="Put 3 example stores into an empty database.")] = True
+    fast_lane: Annotated[bool, Meta(description="Answer without the ASGI application where that is possible.")] = True
+
+
+def variable(name: str) -> str:
+    """Give the environment variable of a setting."""
+    return PREFIX + name.upper()
+
+
+def option(name: str) -> str:
+    """Give the command line option of a setting."""
+    return "--" + name.replace("_", "-")
+
+
+def make(values: Mapping[str, Any]) -> Settings:
+    """Check values, given as typed or as text; raise CannotStart with the option that is wrong."""
+    try:
+        return msgspec.convert(values, Settings, strict=False)
+    except msgspec.ValidationError as error:
+        reason, _, path = str(error).partition(" - at `$.")
+        name = path.rstrip("`")
+        raise CannotStart(f"{option(name)} (or {variable(name)}): {reason.lower()}") from None
+
+
+def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
+    """Give the settings that the environment holds. Raises CannotStart."""
+    refuse_unknown(environ)
+    names = Settings.__struct_fields__
+    return make({name: environ[variable(name)] for name in names if environ.get(variable(name))})
+
+
+def refuse_unknown(environ: Mapping[str, str] = os.environ) -> None:
+    """Raise CannotStart if a variable looks like a setting but is none: a typing error would go unseen."""
+    known = {variable(name) for name in Settings.__struct_fields__} | _NOT_SETTINGS
+    for name in sorted(environ):
+        if name.startswith(PREFIX) and name not in known:
+            raise CannotStart(f"{name} is set but is no setting; there are {', '.join(sorted(known))}")

@@ -1,0 +1,107 @@
+"""The embedded collection: one SQLite file, any number of processes. Imports apsw and the domain.
+
+This module opens it and is the one place that turns SQLite's errors into the domain's.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import apsw
+
+from storekeeper.collection import CREATE, Listing
+from storekeeper.errors import Outcome, Unavailable
+from storekeeper.sqlite import schema
+from storekeeper.sqlite.load import load
+from storekeeper.sqlite.reads import Reader
+from storekeeper.sqlite.writes import Writer
+from storekeeper.stores import Payload, Store
+
+prepare = schema.prepare
+
+
+class SqliteCollection:
+    """A Collection in one SQLite file. Needs a running event loop; `prepare` has to have seen the file.
+
+    `fail` is called once, on the loop, when the file cannot be trusted any more: from then on no write is
+    acknowledged, and the process should end so that its successor opens the file anew.
+    """
+
+    def __init__(self, path: Path, fail: Callable[[str], None]) -> None:
+        self._path = path
+        self._fail = fail
+        self._failed = False
+        self._closed = False
+        self._connection = schema.connect(path, reader=True)
+        self._reader = Reader(self._connection)
+        self._writer = Writer(schema.connect(path), self._broken)
+
+    def get(self, id: int) -> Store | None:
+        """See Collection."""
+        try:  # not the context manager: this is the hottest of all, and it costs as much as the read
+            return self._reader.get(id)
+        except apsw.Error as error:
+            raise self._translated(error) from error
+
+    def list(self, name: str | None = None) -> Listing:
+        """See Collection."""
+        with self._translating():
+            return self._reader.list_all() if name is None else self._reader.list_named(name)
+
+    def create(self, payload: Payload) -> asyncio.Future[Store]:
+        """See Collection."""
+        # A create never answers None: that is for a replace whose store is missing.
+        return self._writer.submit(CREATE, payload)  # type: ignore[return-value]
+
+    def replace(self, id: int, payload: Payload) -> asyncio.Future[Store | None]:
+        """See Collection."""
+        if id == CREATE:
+            nothing: asyncio.Future[Store | None] = asyncio.get_running_loop().create_future()
+            nothing.set_result(None)
+            return nothing
+        return self._writer.submit(id, payload)
+
+    async def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False) -> int:
+        """See Collection."""
+        with self._translating():
+            return await asyncio.to_thread(load, self._path, payloads, only_if_empty=only_if_empty)
+
+    async def check(self) -> None:
+        """See Collection."""
+        if self._failed:
+            raise Unavailable("The database failed")
+        with self._translating():
+            self._reader.check()
+
+    async def close(self) -> None:
+        """See Collection."""
+        if not self._closed:
+            self._closed = True
+            await self._writer.close()
+            self._connection.close()
+
+    @contextmanager
+    def _translating(self) -> Iterator[None]:
+        try:
+            yield
+        except apsw.Error as error:
+            raise self._translated(error) from error
+
+    def _translated(self, error: apsw.Error) -> Exception:
+        match error:
+            case apsw.BusyError() | apsw.LockedError():
+                return Unavailable("The database is locked")
+            case apsw.FullError():
+                return Unavailable("The disk is full")
+            case apsw.IOError() | apsw.CorruptError() | apsw.NotADBError() | apsw.CantOpenError():
+                reason = f"The database failed: {error}"
+                self._broken(reason)
+                return Unavailable(reason, Outcome.NONE)
+        return error
+
+    def _broken(self, reason: str) -> None:
+        if not self._failed:
+            self._failed = True
+            self._writer.refuse(reason)
+            self._fail(reason)

@@ -1,0 +1,153 @@
+"""The database file: who may open it, its pragmas with their reasons, its migrations. Imports apsw and the domain."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+
+from storekeeper.errors import CannotStart
+
+A = TypeVar("A")
+R = TypeVar("R")
+
+APPLICATION_ID = 0x53544F52
+"""`STOR` in the file's header: says that the file is ours."""
+
+MIGRATIONS = (
+    # Migration n takes a database from version n-1 to n, in one transaction with its version number.
+    # A released one is never edited: a change of the schema is a new migration at the end.
+    """
+    CREATE TABLE stores (
+      id      INTEGER PRIMARY KEY,  -- 1..n without a hole
+      name    TEXT NOT NULL CHECK (length(name) BETWEEN 1 AND 30),
+      address TEXT,                 -- null: not given
+      version INTEGER NOT NULL      -- the seq of its latest change
+    ) STRICT;
+    CREATE INDEX stores_by_name ON stores (name);
+    CREATE TABLE changes (
+      seq      INTEGER PRIMARY KEY, -- 1..n without a hole; the greatest is the collection's version
+      store_id INTEGER NOT NULL REFERENCES stores (id),
+      name     TEXT NOT NULL,       -- what the store became
+      address  TEXT,
+      at       INTEGER NOT NULL     -- milliseconds since 1970, UTC
+    ) STRICT;
+    CREATE INDEX changes_by_store ON changes (store_id);  -- and, as in every index, by seq
+    """,
+)
+
+START_PATIENCE = 10.0
+"""Seconds that a start waits for another process that opens or upgrades the same file."""
+
+
+def prepare(path: Path) -> None:
+    """Make sure that `path` is a database of ours at the present version; create or upgrade it.
+
+    Raises CannotStart, the file untouched, if it is something else, newer, or cannot be written.
+    """
+    try:
+        _refuse_remains(path)
+        if path.exists():
+            _refuse_foreign(path)
+        connection = _patiently(connect, path)
+        try:
+            _patiently(_migrate, connection)
+        finally:
+            connection.close()
+    except apsw.NotADBError:
+        raise CannotStart(f"{path} is not a database: name another file with --database") from None
+    except apsw.CorruptError as error:
+        raise CannotStart(f"{path} is damaged ({error}): restore it from a backup") from None
+    except (apsw.ReadOnlyError, apsw.CantOpenError, apsw.PermissionsError, apsw.FullError, OSError) as error:
+        raise CannotStart(
+            f"{path} cannot be opened for writing ({error}): check that its folder exists, has space and may be"
+            " written, or name another file with --database"
+        ) from None
+    except apsw.BusyError:
+        raise CannotStart(f"{path} is locked by another program: stop that one first") from None
+    except apsw.IOError as error:
+        raise CannotStart(f"{path} cannot be read or written ({error}): check the disk") from None
+
+
+def connect(path: Path, *, reader: bool = False) -> apsw.Connection:
+    """Open one connection with the pragmas that every promise rests on."""
+    connection = apsw.Connection(str(path))
+    connection.set_busy_timeout(200)
+    # WAL: readers never wait for the writer, and several processes may share the file.
+    if connection.pragma("journal_mode", "wal") != "wal":
+        connection.close()
+        raise CannotStart(f"{path} is on a file system without shared memory: use a local disk")
+    # FULL: COMMIT returns after fsync. WAL's usual NORMAL would lose acknowledged writes with the power.
+    connection.pragma("synchronous", "full")
+    connection.pragma("foreign_keys", True)
+    # After an import the WAL file shrinks back to this; else it would keep its greatest size for ever.
+    connection.pragma("journal_size_limit", 64 * 2**20)
+    if reader:
+        connection.pragma("query_only", True)
+        # Only connections that write also checkpoint: a reader on the event loop must never fsync.
+        connection.wal_autocheckpoint(0)
+    return connection
+
+
+def _refuse_remains(path: Path) -> None:
+    # SQLite takes an empty or missing file for a new database and deletes the log beside it: ids would
+    # start at 1 again, and the acknowledged writes in that log would be gone.
+    if path.exists() and path.stat().st_size > 0:
+        return
+    wal = path.with_name(path.name + "-wal")
+    if wal.exists() and wal.stat().st_size > 0:
+        raise CannotStart(f"{path} is gone but its log {wal.name} is there: restore the file from a backup")
+    if path.is_file():
+        raise CannotStart(f"{path} is empty, so not a database: restore it, or delete it to begin a new one")
+
+
+def _refuse_foreign(path: Path) -> None:
+    # Read-only, because closing the last writable connection would checkpoint a stranger's log.
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        connection.set_busy_timeout(int(START_PATIENCE * 1000))
+        owner = connection.pragma("application_id")
+        tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
+        version = connection.pragma("user_version")
+        pages, page_size = connection.pragma("page_count"), connection.pragma("page_size")
+    finally:
+        connection.close()
+    if owner != APPLICATION_ID and (tables or owner):
+        raise CannotStart(f"{path} is another program's database: name another file with --database")
+    if version > len(MIGRATIONS):
+        raise CannotStart(
+            f"{path} was written by a newer Storekeeper (its schema is {version}, this one knows {len(MIGRATIONS)}):"
+            " install that version or a later one"
+        )
+    wal = path.with_name(path.name + "-wal")
+    if not wal.exists() and path.stat().st_size < pages * page_size:
+        raise CannotStart(f"{path} is damaged (its end is missing): restore it from a backup")
+
+
+def _migrate(connection: apsw.Connection) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        version = connection.pragma("user_version")
+        for number, migration in enumerate(MIGRATIONS[version:], start=version + 1):
+            connection.execute(migration)
+            connection.pragma("user_version", number)
+        if connection.pragma("application_id") != APPLICATION_ID:
+            connection.pragma("application_id", APPLICATION_ID)
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def _patiently(action: Callable[[A], R], argument: A) -> R:
+    # SQLite does not wait for a lock in all of what opening does, so several first starts at once
+    # would refuse each other.
+    give_up = time.monotonic() + START_PATIENCE
+    while True:
+        try:
+            return action(argument)
+        except apsw.BusyError:
+            if time.monotonic() > give_up:
+                raise
+            time.sleep(0.02)

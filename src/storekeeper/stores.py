@@ -1,0 +1,88 @@
+"""Domain: what a store is, and each rule beside its exact message. Imports only the domain's errors."""
+
+from typing import Annotated
+
+import msgspec
+
+from storekeeper.errors import InvalidInput, Violation
+
+NAME_LIMIT = 30
+"""The most characters (Unicode code points, decision 7) that a name may have."""
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_LIMIT)]
+
+
+class Payload(msgspec.Struct, frozen=True):
+    """What a client may say of a store: the whole content of a create or an update."""
+
+    name: Name
+    address: str | None = None
+
+
+class Store(msgspec.Struct, frozen=True):
+    """A store as the collection holds it. Clients see `id`, `name` and `address`.
+
+    `version` is the number of the collection's change that wrote it last.
+    """
+
+    id: int
+    name: str
+    address: str | None
+    version: int
+
+
+EXAMPLES = (
+    Payload("Main Street", "1 Main Street, Springfield"),
+    Payload("Harbour", "20 Quay Road, Portsmouth"),
+    Payload("Airport Kiosk"),
+)
+"""What an empty collection starts with."""
+
+
+def check_payload(value: object, *, reject_unknown: bool = False) -> Payload:
+    """Give the payload that `value`, a decoded JSON value, holds; raise InvalidInput with every violation.
+
+    Keys other than `name` and `address` are ignored, or violations if `reject_unknown` (decision 4).
+    """
+    if type(value) is not dict:
+        raise InvalidInput("payload", [Violation(None, '"value" must be of type object')])
+    name = value.get("name", "")
+    address = value.get("address")
+    violations = _name_violations(name)
+    if "address" in value:
+        violations += _address_violations(address)
+    if reject_unknown:
+        violations += [Violation(key, f'"{key}" is not allowed') for key in value if key not in _FIELDS]
+    if violations:
+        raise InvalidInput("payload", violations)
+    return Payload(name, address)
+
+
+_FIELDS = frozenset(Payload.__struct_fields__)
+
+
+def _name_violations(name: object) -> list[Violation]:
+    if type(name) is not str:
+        return [Violation("name", '"name" must be a string')]
+    if not name:
+        return [Violation("name", '"name" is required')]
+    violations = []
+    if len(name) > NAME_LIMIT:
+        limit = f'"name" length must be less than or equal to {NAME_LIMIT} characters long'
+        violations.append(Violation("name", limit))
+    if "\0" in name:
+        violations.append(_null_character("name"))
+    return violations[:1]
+
+
+def _address_violations(address: object) -> list[Violation]:
+    if type(address) is not str:
+        return [Violation("address", '"address" must be a string')]
+    if "\0" in address:
+        return [_null_character("address")]
+    return []
+
+
+def _null_character(key: str) -> Violation:
+    # PostgreSQL cannot store U+0000; both databases answer alike (decision 10).
+    return Violation(key, f'"{key}" must not contain null characters')
