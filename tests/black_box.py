@@ -1,0 +1,158 @@
+"""The real command on a free port, as a user runs it: started, waited for, always stopped by its process id."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+COMMAND = [str(Path(sys.executable).with_name("storekeeper"))]
+ANSWERS = re.compile(rb"answers on http://(?P<host>[^ ]+):(?P<port>\d+)")
+PATIENCE = 30.0
+
+
+def run(*args: str, env: dict[str, str] | None = None, stdin: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
+    """Run a command to its end."""
+    return subprocess.run(
+        [*COMMAND, *args], env=_environment(env), input=stdin, capture_output=True, timeout=60, check=False
+    )
+
+
+def _environment(changes: dict[str, str] | None) -> dict[str, str]:
+    mine = {name: value for name, value in os.environ.items() if not name.startswith("STOREKEEPER_")}
+    return mine | (changes or {})
+
+
+@dataclass
+class Answer:
+    """One answer as it came; `headers` in lower case."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class Running:
+    """A service that runs; `log` is what it wrote on stderr so far."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", port: int, log: Path) -> None:
+        self.process = process
+        self.port = port
+        self._log = log
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def request(
+        self,
+        method: str,
+        target: str,
+        body: object = None,
+        headers: dict[str, str] | None = None,
+        timeout: float = PATIENCE,
+    ) -> Answer:
+        """Send one request on a connection of its own; a body that is not bytes is sent as JSON."""
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        try:
+            return ask(connection, method, target, body, headers)
+        finally:
+            connection.close()
+
+    def connection(self, timeout: float = PATIENCE) -> HTTPConnection:
+        """Give a keep-alive connection; `ask` uses it."""
+        return HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+
+    def socket(self, timeout: float = PATIENCE) -> socket.socket:
+        """Give a raw connection."""
+        return socket.create_connection(("127.0.0.1", self.port), timeout=timeout)
+
+    def raw(self, data: bytes, timeout: float = PATIENCE) -> bytes:
+        """Send bytes on a connection of its own and give all that comes until the service closes it."""
+        with self.socket(timeout) as client:
+            client.sendall(data)
+            return read_all(client)
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Send a signal and give the exit status."""
+        self.process.send_signal(number)
+        return self.process.wait(PATIENCE)
+
+
+def ask(
+    connection: HTTPConnection, method: str, target: str, body: object = None, headers: dict[str, str] | None = None
+) -> Answer:
+    """Send a request on a connection and read its answer."""
+    sent = dict(headers or {})
+    if body is not None and not isinstance(body, bytes):
+        body = json.dumps(body).encode()
+    if body is not None:
+        sent.setdefault("content-type", "application/json")
+    connection.request(method, target, body, sent)
+    response = connection.getresponse()
+    fields = {name.lower(): value for name, value in response.getheaders()}
+    return Answer(response.status, fields, response.read())
+
+
+def read_all(client: socket.socket) -> bytes:
+    """Read until the other side closes."""
+    received = b""
+    while data := client.recv(65536):
+        received += data
+    return received
+
+
+@contextmanager
+def serving(
+    folder: Path, *args: str, env: dict[str, str] | None = None, database: str | None = None, ready: bool = True
+) -> Iterator[Running]:
+    """Start `storekeeper serve` on a free port with its database in `folder`; stop it, whatever happens.
+
+    It begins with no stores unless `args` say otherwise.
+    """
+    log = folder / f"log-{time.monotonic_ns()}"
+    url = database or f"sqlite:///{folder}/stores.db"
+    command = [*COMMAND, "serve", "--port", "0", "--database", url, "--no-examples", *args]
+    with log.open("wb") as stderr:
+        process = subprocess.Popen(command, env=_environment(env), stderr=stderr, start_new_session=True)
+    try:
+        yield Running(process, _port(process, log) if ready else 0, log)
+    finally:
+        # The whole group: workers too, even when the supervisor was killed.
+        try:
+            if process.poll() is None:
+                process.terminate()
+                process.wait(PATIENCE)
+        finally:
+            kill_group(process)
+
+
+def kill_group(process: "subprocess.Popen[bytes]") -> None:
+    """Kill a service and all its workers."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait(PATIENCE)
+
+
+def _port(process: "subprocess.Popen[bytes]", log: Path) -> int:
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        if found := ANSWERS.search(log.read_bytes()):
+            return int(found["port"])
+        if process.poll() is not None:
+            break
+        time.sleep(0.01)
+    raise AssertionError(f"the service did not start: {log.read_text()}")
