@@ -70,6 +70,13 @@ class Collection(Protocol):
         """
         ...
 
+    def stamp(self) -> int | None:
+        """Give a number that is another one after any write that was acknowledged before this call.
+
+        By whatever process. None, every time, if finding out costs no less than a read. Raises Unavailable.
+        """
+        ...
+
     async def check(self) -> None:
         """Return if the collection can be read; raise Unavailable if not. For readiness probes."""
         ...

@@ -19,6 +19,7 @@ from uvicorn.supervisors import Multiprocess
 from storekeeper.api.asgi import Application
 from storekeeper.api.connection import Connection
 from storekeeper.api.fastlane import FastLane
+from storekeeper.api.kept import Kept
 from storekeeper.api.resource import Resource, Rules
 from storekeeper.collection import Collection
 from storekeeper.errors import CannotStart
@@ -63,6 +64,7 @@ class Service:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.resource: Resource
+        self.kept: Kept
         self._application: Application
         self._connections: set[Connection] = set()
 
@@ -96,6 +98,7 @@ class Service:
             await collection.load(EXAMPLES, only_if_empty=True)
         rules = Rules(settings.error_detail, 500 if settings.missing_store == "500" else 404, settings.unknown_keys)
         self.resource = Resource(collection, rules)
+        self.kept = Kept(collection.stamp)
         self._application = Application(self.resource, collection)
         return collection
 

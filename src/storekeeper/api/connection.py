@@ -68,7 +68,7 @@ class Connection(HttpToolsProtocol):
         super().__init__(*args, **kwargs)
         self.phase = Phase.NEXT
         self.since = self.loop.time()
-        self.served = False
+        self.served = 0
         self.draining = False
         self.half_closed = False
         # Of the request that is being read.
@@ -85,9 +85,9 @@ class Connection(HttpToolsProtocol):
         self.exchange: Exchange | None = None
         self.waiting: deque[Request | Reply] = deque()
         # Of what was sent, for the sweep.
-        self.written = 0
-        self.sent = 0
-        self.sent_since = 0.0
+        self.unsent = 0
+        self.unsent_since = 0.0
+        self.counted = 0
 
     @property
     def date(self) -> list[tuple[bytes, bytes]]:
@@ -315,9 +315,7 @@ class Connection(HttpToolsProtocol):
 
     def answered(self, *, close: bool) -> None:
         """Count an answer; close the connection if it was the last."""
-        self.served = True
-        self.since = self.loop.time()
-        self.server_state.total_requests += 1
+        self.served += 1
         if close:
             self.waiting.clear()
             self.phase = Phase.NOTHING
@@ -368,7 +366,6 @@ class Connection(HttpToolsProtocol):
 
     def _send_refusal(self, reply: Reply) -> None:
         self.write(whole(reply, None, self.date, close=True))
-        self.server_state.total_requests += 1
         # Closing now would reset the connection while the client still sends, and the reset can overtake
         # the answer: what arrives is read and dropped for a while.
         self.flow.resume_reading()
@@ -380,7 +377,6 @@ class Connection(HttpToolsProtocol):
 
     def write(self, data: bytes) -> None:
         """Send bytes."""
-        self.written += len(data)
         self.transport.write(data)
 
     def pause_writing(self) -> None:
@@ -400,6 +396,10 @@ class Connection(HttpToolsProtocol):
 
     def sweep(self, now: float) -> None:
         """Enforce the deadlines; called for every connection twice a second, so that none needs a timer."""
+        if self.served != self.counted:
+            self.counted = self.served
+            if self.phase is Phase.NEXT:
+                self.since = now
         if self._stalls(now):
             self.transport.abort()
         elif self.phase in (Phase.HEAD, Phase.BODY):
@@ -425,12 +425,11 @@ class Connection(HttpToolsProtocol):
 
     def _stalls(self, now: float) -> bool:
         unsent = self.transport.get_write_buffer_size()
-        sent = self.written - unsent
-        if not unsent or sent != self.sent:
-            self.sent = sent
-            self.sent_since = now
+        if not unsent or unsent != self.unsent:
+            self.unsent = unsent
+            self.unsent_since = now
             return False
-        return now - self.sent_since > STALL_PATIENCE
+        return now - self.unsent_since > STALL_PATIENCE
 
 
 def _malformed(error: httptools.HttpParserError, data: bytes) -> Reply:

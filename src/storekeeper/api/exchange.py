@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Iterable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from storekeeper.api.kept import Recording
 from storekeeper.api.reply import Reply, bug_reply, phrase
 from storekeeper.events import Event, emit
 
@@ -63,6 +64,7 @@ class Exchange:
         self._body_given = False
         self._chunked = False
         self._missing: int | None = None
+        self.recording: Recording | None = None
 
     # The answer.
 
@@ -71,8 +73,8 @@ class Exchange:
         request = self.request
         self.started = True
         self.close = self.connection.is_last(request)
-        lines = [_STATUS_LINE[status]]
-        for name, value in (*self.connection.date, *headers):
+        lines: list[bytes] = []
+        for name, value in headers:
             if name == b"content-length":
                 self._missing = int(value)
             elif name == b"connection":
@@ -85,29 +87,36 @@ class Exchange:
             self._chunked = True
             lines.append(b"transfer-encoding: chunked\r\n")
         lines.append(b"connection: close\r\n\r\n" if self.close else b"\r\n")
-        self.connection.write(b"".join(lines))
+        date = [b"%b: %b\r\n" % field for field in self.connection.date]
+        self.connection.write(_STATUS_LINE[status] + b"".join(date))
+        self._write(b"".join(lines))
 
     def part(self, data: bytes) -> None:
         """Send a part of the body."""
         if not data or self.request.method == "HEAD":
             return
         if self._chunked:
-            self.connection.write(b"%x\r\n%b\r\n" % (len(data), data))
+            self._write(b"%x\r\n%b\r\n" % (len(data), data))
             return
         if self._missing is not None:
             self._missing -= len(data)
-        self.connection.write(data)
+        self._write(data)
 
     def end(self) -> None:
         """Finish the answer and let the connection go on."""
         self.ended = True
         if self.request.method != "HEAD":
             if self._chunked:
-                self.connection.write(b"0\r\n\r\n")
+                self._write(b"0\r\n\r\n")
             elif self._missing:
                 self.abort()
                 return
         self.connection.finish(self)
+
+    def _write(self, data: bytes) -> None:
+        if self.recording is not None:
+            self.recording.add(data)
+        self.connection.write(data)
 
     def abort(self) -> None:
         """Break off an answer that cannot be completed, so that the client cannot take it for whole."""

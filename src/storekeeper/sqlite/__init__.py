@@ -67,6 +67,13 @@ class SqliteCollection:
         with self._translating():
             return await asyncio.to_thread(load, self._path, payloads, only_if_empty=only_if_empty)
 
+    def stamp(self) -> int:
+        """See Collection."""
+        try:
+            return self._reader.stamp()
+        except apsw.Error as error:
+            raise self._translated(error) from error
+
     async def check(self) -> None:
         """See Collection."""
         if self._failed:

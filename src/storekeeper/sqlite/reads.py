@@ -73,6 +73,11 @@ class Reader:
         first = self._page(ids[:PAGE], version)
         return Listing(first, self._pages(ids[PAGE:], version) if len(ids) > PAGE else None)
 
+    def stamp(self) -> int:
+        """Give SQLite's number of the file's latest commit, as this connection sees it."""
+        stamp: int = self._execute("PRAGMA data_version").get
+        return stamp
+
     def check(self) -> None:
         """Read one page of the file."""
         next(self._execute(_STATE))

@@ -1,0 +1,124 @@
+"""Answers kept ready: the finished bytes of GETs, while nothing has changed. Imports the domain.
+
+A kept answer is as good as a new one, across processes too: before the first request of each turn of the
+event loop is answered, the collection is asked whether anything was written since, and if so all is dropped.
+Every request of that turn had arrived before the question, so that none can miss a write that was
+acknowledged before it was sent. The exceptions, where bytes may be read that came later, ask each time.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from storekeeper.errors import StorekeeperError
+
+MOST_BYTES = 24 * 2**20
+"""What all kept answers together may take."""
+
+LONGEST = 8 * 2**20
+"""The longest answer that is kept: a list of 100,000 stores fits."""
+
+MOST_REQUESTS = 8192
+LONGEST_REQUEST = 1024
+
+MOST_CONNECTIONS = 900
+"""With more of them libuv may poll again within a turn (it takes 1024 events at a time)."""
+
+LARGE_READ = 64 * 1024
+"""After a read of this size or more libuv may read on within a turn."""
+
+_NEVER = -1
+
+
+class Recording:
+    """A long answer's bytes while they are sent; `seen` is the stamp they belong to."""
+
+    def __init__(self, seen: int) -> None:
+        self.seen = seen
+        self.size = 0
+        self.parts: list[bytes] = []
+
+    def add(self, data: bytes) -> None:
+        """Record a part, unless the answer is too long already."""
+        self.size += len(data)
+        if self.size <= LONGEST:
+            self.parts.append(data)
+        else:
+            self.parts.clear()
+
+
+class Kept:
+    """The kept answers of one process. `stamp` is the collection's.
+
+    `requests` has the bytes of whole requests that were parsed once, with the target of each; `answers` has by
+    target what follows `prefix`, the status line and the date of now.
+    """
+
+    def __init__(self, stamp: Callable[[], int | None]) -> None:
+        self._stamp = stamp
+        self._loop = asyncio.get_running_loop()
+        self.requests: dict[bytes, bytes] = {}
+        self.answers: dict[bytes, bytes] = {}
+        self.prefix = b""
+        self.fresh = False
+        self.seen: int = _NEVER
+        self.recording = False
+        self._date: Iterable[tuple[bytes, bytes]] | None = None
+        self._bytes = 0
+
+    def look(self, date: list[tuple[bytes, bytes]], connections: int) -> None:
+        """Drop everything if the collection may have changed; good until this turn of the loop ends."""
+        try:
+            stamp = self._stamp()
+        except StorekeeperError:
+            stamp = None  # the request itself will meet the error, and answer it
+        if stamp is None or stamp != self.seen:
+            self.drop()
+            self.seen = _NEVER if stamp is None else stamp
+        if date is not self._date:
+            self._date = date
+            self.prefix = b"HTTP/1.1 200 OK\r\n" + b"".join(b"%b: %b\r\n" % field for field in date)
+        if connections < MOST_CONNECTIONS:
+            self.fresh = True
+            self._loop.call_soon(self._turn_over)
+
+    def record(self) -> Recording | None:
+        """Begin to record a long answer, whose first part was read after the latest look; None: not now.
+
+        One at a time, so that many clients of a long list do not each hold a copy.
+        """
+        if self.recording or self.seen == _NEVER:
+            return None
+        self.recording = True
+        return Recording(self.seen)
+
+    def finish(self, recording: Recording, target: bytes, *, whole: bool) -> None:
+        """End a recording, and keep it if nothing was written since it began."""
+        self.recording = False
+        if whole and recording.seen == self.seen and recording.size <= LONGEST:
+            self.keep(target, b"".join(recording.parts))
+
+    def keep(self, target: bytes, answer: bytes) -> None:
+        """Keep an answer that was read after the latest look."""
+        if self.seen == _NEVER or len(answer) > LONGEST:
+            return
+        self._bytes += len(answer) + len(target)
+        if self._bytes > MOST_BYTES:
+            self.drop()
+            self._bytes = len(answer) + len(target)
+        self.answers[target] = answer
+
+    def know(self, request: bytes, target: bytes) -> None:
+        """Remember that these bytes are a whole, plain GET of a target."""
+        if len(request) > LONGEST_REQUEST:
+            return
+        if len(self.requests) >= MOST_REQUESTS:
+            self.requests.clear()
+        self.requests[request] = target
+
+    def drop(self) -> None:
+        """Forget all answers."""
+        self.answers.clear()
+        self._bytes = 0
+
+    def _turn_over(self) -> None:
+        self.fresh = False
