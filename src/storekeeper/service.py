@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import gc
 import logging
 import multiprocessing
 import os
@@ -84,6 +85,10 @@ class Service:
             await send({"type": "lifespan.startup.failed", "message": ""})
             return
         state["connections"] = self._connections
+        # What is there by now stays: the collector need not look at it again, nor at every few requests.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(20_000, 20, 50)
         sweeper = asyncio.create_task(self._sweep())
         await send({"type": "lifespan.startup.complete"})
         await receive()

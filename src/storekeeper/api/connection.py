@@ -68,6 +68,7 @@ class Connection(HttpToolsProtocol):
         super().__init__(*args, **kwargs)
         self.phase = Phase.NEXT
         self.since = self.loop.time()
+        self.read = 0
         self.served = 0
         self.draining = False
         self.half_closed = False
@@ -136,7 +137,7 @@ class Connection(HttpToolsProtocol):
         self.phase = Phase.NOTHING
         self.waiting.clear()
         if self.exchange is not None:
-            self.exchange.gone.set()
+            self.exchange.leave()
         self.flow.resume_writing()
 
     def _feed(self, data: bytes) -> None:
@@ -241,6 +242,7 @@ class Connection(HttpToolsProtocol):
         if self.parts:
             request.body = b"".join(self.parts)
         self.request = None
+        self.read += 1
         self.phase = Phase.NEXT if request.keep_alive else Phase.NOTHING
         if self.exchange is not None or self.waiting or self.flow.write_paused:
             self._queue(request)

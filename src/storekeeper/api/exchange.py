@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Iterable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from storekeeper.api.kept import Recording
 from storekeeper.api.reply import Reply, bug_reply, phrase
 from storekeeper.events import Event, emit
 
@@ -14,6 +13,9 @@ if TYPE_CHECKING:
 
 _STATUS_LINE = {status: b"HTTP/1.1 %d %b\r\n" % (status, phrase(status).encode()) for status in range(100, 600)}
 _NO_BODY = (204, 304)
+
+LONGEST = 8 * 2**20
+"""The longest answer that is recorded: a list of 100,000 stores fits."""
 
 
 class Request:
@@ -29,13 +31,14 @@ class Request:
         version: str,
         *,
         keep_alive: bool,
+        body: bytes = b"",
     ) -> None:
         self.method = method
         self.target = target
         self.headers = headers
         self.version = version
         self.keep_alive = keep_alive
-        self.body = b""
+        self.body = body
 
 
 def whole(reply: Reply, request: Request | None, date: Iterable[tuple[bytes, bytes]], *, close: bool) -> bytes:
@@ -51,8 +54,39 @@ def whole(reply: Reply, request: Request | None, date: Iterable[tuple[bytes, byt
     return b"".join(lines)
 
 
+class Recording:
+    """A long answer's bytes while they are sent; `seen` is the stamp they belong to."""
+
+    def __init__(self, seen: int) -> None:
+        self.seen = seen
+        self.size = 0
+        self.parts: list[bytes] = []
+
+    def add(self, data: bytes) -> None:
+        """Record a part, unless the answer is too long already."""
+        self.size += len(data)
+        if self.size <= LONGEST:
+            self.parts.append(data)
+        else:
+            self.parts.clear()
+
+
 class Exchange:
     """Answers one request, part by part. Belongs to the connection that has it in turn."""
+
+    __slots__ = (
+        "_body_given",
+        "_chunked",
+        "_left",
+        "_missing",
+        "close",
+        "connection",
+        "ended",
+        "gone",
+        "recording",
+        "request",
+        "started",
+    )
 
     def __init__(self, connection: "Connection", request: Request) -> None:
         self.connection = connection
@@ -60,11 +94,18 @@ class Exchange:
         self.started = False
         self.ended = False
         self.close = False
-        self.gone = asyncio.Event()
+        self.gone = False
+        self._left: asyncio.Event | None = None
         self._body_given = False
         self._chunked = False
         self._missing: int | None = None
         self.recording: Recording | None = None
+
+    def leave(self) -> None:
+        """Note that the client is gone."""
+        self.gone = True
+        if self._left is not None:
+            self._left.set()
 
     # The answer.
 
@@ -130,7 +171,7 @@ class Exchange:
             self.start(reply.status, reply.headers)
             if self.request.method != "HEAD":
                 await self._parts(reply.stream)
-            if not self.gone.is_set():
+            if not self.gone:
                 self.end()
         except Exception as error:  # noqa: BLE001 - whatever it is, half a list must not look like a list
             emit(Event.BUG, error=error)
@@ -141,7 +182,7 @@ class Exchange:
             self.part(part)
             if self.connection.flow.write_paused:
                 await self.connection.flow.drain()
-            if self.gone.is_set():
+            if self.gone:
                 return
 
     # ASGI.
@@ -152,7 +193,7 @@ class Exchange:
             await app(self._scope(), self._receive, self._send)
         except Exception as error:  # noqa: BLE001 - the last resort of every route
             emit(Event.BUG, error=error)
-        if self.ended or self.gone.is_set():
+        if self.ended or self.gone:
             return
         if self.started:
             self.abort()
@@ -185,13 +226,15 @@ class Exchange:
         if not self._body_given:
             self._body_given = True
             return {"type": "http.request", "body": self.request.body, "more_body": False}
-        await self.gone.wait()
+        if not self.gone:
+            self._left = asyncio.Event()
+            await self._left.wait()
         return {"type": "http.disconnect"}
 
     async def _send(self, message: dict[str, Any]) -> None:
-        if self.connection.flow.write_paused and not self.gone.is_set():
+        if self.connection.flow.write_paused and not self.gone:
             await self.connection.flow.drain()
-        if self.gone.is_set():
+        if self.gone:
             return
         if message["type"] == "http.response.start":
             self.start(message["status"], message.get("headers", ()))

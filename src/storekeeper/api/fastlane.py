@@ -5,12 +5,13 @@ contract's. No task, no scope and no `receive` or `send` stand between a request
 that was answered before, with the database unchanged since, is not even parsed.
 """
 
+from functools import partial
 from typing import Any
 
 from storekeeper.api.connection import Connection, Phase
 from storekeeper.api.exchange import Exchange, Request, whole
 from storekeeper.api.kept import LARGE_READ, Kept
-from storekeeper.api.reply import Headers, Later, Reply, bug_reply
+from storekeeper.api.reply import JSON, Headers, Later, Reply, bug_reply
 from storekeeper.events import Event, emit
 
 _SMALL = 16 * 1024
@@ -24,37 +25,51 @@ class FastLane(Connection):
         super().__init__(*args, **kwargs)
         self.handle = self.app.resource.handle
         self.kept: Kept = self.app.kept
-        self.known = self.kept.requests
+        self.heads = self.kept.heads
         self.ready = self.kept.answers
-        self.plain: bytes | None = None
+        self.latest: Request | None = None
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes from the client; answer at once if they are a known request with a kept answer."""
-        free = self.phase is _NEXT and self.exchange is None and not self.waiting and not self.draining
-        if free and data in self.known and not self.flow.write_paused:
-            kept = self.kept
-            if not kept.fresh:
-                kept.look(self.date, len(self.connections))
-            answer = self.ready.get(self.known[data])
-            if answer is not None:
-                self.served += 1
-                if len(answer) < _SMALL:
-                    self.transport.write(kept.prefix + answer)
-                else:
-                    self.transport.write(kept.prefix)
-                    self.transport.write(answer)
-                return
-        served = self.served
-        self.plain = None
+        """Take bytes from the client. A head that was parsed once is not parsed again."""
+        if self.phase is not _NEXT or self.exchange is not None or self.waiting or self.flow.write_paused:
+            super().data_received(data)
+            return
+        if (known := self.heads.get(data)) and not known[1]:
+            self._serve(known[0])
+            return
+        end = data.find(b"\r\n\r\n") + 4
+        if (known := self.heads.get(data[:end])) and len(data) - end == known[1]:
+            request = known[0]
+            self.begin(
+                Request(request.method, request.target, request.headers, "1.1", keep_alive=True, body=data[end:])
+            )
+            return
+        read = self.read
         super().data_received(data)
         if len(data) >= LARGE_READ:
             self.kept.fresh = False
-        elif free and self.plain is not None and self.served == served + 1 and self.phase is _NEXT:
-            # All that these bytes hold is one GET, whose answer was kept.
-            self.kept.know(data, self.plain)
+        elif self.latest is not None and self.read == read + 1 and self.phase is _NEXT:
+            self.kept.know(data, self.latest)
+
+    def _serve(self, request: Request) -> None:
+        """Answer a request without a body; if possible with the answer that is kept."""
+        kept = self.kept
+        if not kept.fresh:
+            kept.look(self.date, len(self.connections))
+        answer = self.ready.get(request.target) if request.method == "GET" and not self.draining else None
+        if answer is None:
+            self.begin(request)
+            return
+        self.served += 1
+        if len(answer) < _SMALL:
+            self.transport.write(kept.prefix + answer)
+        else:
+            self.transport.write(kept.prefix)
+            self.transport.write(answer)
 
     def begin(self, request: Request) -> None:
         """Have a request answered; all before it are."""
+        self.latest = request
         if not self.kept.fresh:
             self.kept.look(self.date, len(self.connections))
         try:
@@ -69,7 +84,7 @@ class FastLane(Connection):
                 self._now(request, reply)
         elif type(reply) is Later:
             self.exchange = exchange = Exchange(self, request)
-            reply.future.add_done_callback(lambda _: self._later(exchange, reply))
+            reply.future.add_done_callback(partial(self._later, exchange, reply))
         else:
             super().begin(request)
 
@@ -80,7 +95,6 @@ class FastLane(Connection):
             return
         answer = _after_date(reply.headers, reply.body)
         self.kept.keep(request.target, answer)
-        self.plain = None if request.body else request.target
         self.write(self.kept.prefix + answer)
         self.answered(close=False)
 
@@ -90,7 +104,7 @@ class FastLane(Connection):
             await exchange.stream(reply)
         finally:
             if recording is not None:
-                whole = exchange.ended and not exchange.close and not exchange.gone.is_set()
+                whole = exchange.ended and not exchange.close and not exchange.gone
                 self.kept.finish(recording, exchange.request.target, whole=whole)
 
     def _now(self, request: Request, reply: Reply) -> None:
@@ -99,11 +113,14 @@ class FastLane(Connection):
             self.spawn(exchange.stream(reply))
             return
         close = self.is_last(request)
-        self.write(whole(reply, request, self.date, close=close))
+        if reply.status == 200 and request.method != "HEAD" and not close:
+            self.write(self.kept.prefix + _after_date(reply.headers, reply.body))
+        else:
+            self.write(whole(reply, request, self.date, close=close))
         self.answered(close=close)
 
-    def _later(self, exchange: Exchange, later: Later) -> None:
-        if exchange.gone.is_set():
+    def _later(self, exchange: Exchange, later: Later, _future: object) -> None:
+        if exchange.gone:
             # Looked at, so that asyncio does not report an error as never retrieved.
             later.future.exception()
             return
@@ -122,5 +139,12 @@ _NEXT = Phase.NEXT
 
 
 def _after_date(headers: Headers, body: bytes) -> bytes:
-    fields = b"".join([b"%b: %b\r\n" % field for field in headers])
+    fields = _JSON_FIELDS if headers is JSON else _fields(headers)
     return b"%bcontent-length: %d\r\n\r\n%b" % (fields, len(body), body)
+
+
+def _fields(headers: Headers) -> bytes:
+    return b"".join([b"%b: %b\r\n" % field for field in headers])
+
+
+_JSON_FIELDS = _fields(JSON)

@@ -1,4 +1,4 @@
-"""Answers kept ready: the finished bytes of GETs, while nothing has changed. Imports the domain.
+"""Answers kept ready: the finished bytes of GETs, while nothing has changed. Imports `api` and the domain.
 
 A kept answer is as good as a new one, across processes too: before the first request of each turn of the
 event loop is answered, the collection is asked whether anything was written since, and if so all is dropped.
@@ -9,16 +9,16 @@ acknowledged before it was sent. The exceptions, where bytes may be read that ca
 import asyncio
 from collections.abc import Callable, Iterable
 
+from storekeeper.api.exchange import LONGEST, Recording, Request
 from storekeeper.errors import StorekeeperError
 
 MOST_BYTES = 24 * 2**20
 """What all kept answers together may take."""
 
-LONGEST = 8 * 2**20
-"""The longest answer that is kept: a list of 100,000 stores fits."""
+MOST_HEADS = 8192
+LONGEST_HEAD = 1024
 
-MOST_REQUESTS = 8192
-LONGEST_REQUEST = 1024
+_UNCOMMON = (b"transfer-encoding", b"expect", b"upgrade", b"connection")
 
 MOST_CONNECTIONS = 900
 """With more of them libuv may poll again within a turn (it takes 1024 events at a time)."""
@@ -29,34 +29,17 @@ LARGE_READ = 64 * 1024
 _NEVER = -1
 
 
-class Recording:
-    """A long answer's bytes while they are sent; `seen` is the stamp they belong to."""
-
-    def __init__(self, seen: int) -> None:
-        self.seen = seen
-        self.size = 0
-        self.parts: list[bytes] = []
-
-    def add(self, data: bytes) -> None:
-        """Record a part, unless the answer is too long already."""
-        self.size += len(data)
-        if self.size <= LONGEST:
-            self.parts.append(data)
-        else:
-            self.parts.clear()
-
-
 class Kept:
     """The kept answers of one process. `stamp` is the collection's.
 
-    `requests` has the bytes of whole requests that were parsed once, with the target of each; `answers` has by
-    target what follows `prefix`, the status line and the date of now.
+    `heads` has the bytes of heads that were parsed once, with what they are and the length of the body that
+    follows; `answers` has by target what follows `prefix`, the status line and the date of now.
     """
 
     def __init__(self, stamp: Callable[[], int | None]) -> None:
         self._stamp = stamp
         self._loop = asyncio.get_running_loop()
-        self.requests: dict[bytes, bytes] = {}
+        self.heads: dict[bytes, tuple[Request, int]] = {}
         self.answers: dict[bytes, bytes] = {}
         self.prefix = b""
         self.fresh = False
@@ -107,13 +90,17 @@ class Kept:
             self._bytes = len(answer) + len(target)
         self.answers[target] = answer
 
-    def know(self, request: bytes, target: bytes) -> None:
-        """Remember that these bytes are a whole, plain GET of a target."""
-        if len(request) > LONGEST_REQUEST:
+    def know(self, data: bytes, request: Request) -> None:
+        """Remember what the head of these bytes is, if they are just this request, framed by its length."""
+        end = data.find(b"\r\n\r\n") + 4
+        length = len(request.body)
+        if len(data) != end + length or end > LONGEST_HEAD:
             return
-        if len(self.requests) >= MOST_REQUESTS:
-            self.requests.clear()
-        self.requests[request] = target
+        if any(name in _UNCOMMON for name, _ in request.headers):
+            return
+        if len(self.heads) >= MOST_HEADS:
+            self.heads.clear()
+        self.heads[data[:end]] = (request, length)
 
     def drop(self) -> None:
         """Forget all answers."""

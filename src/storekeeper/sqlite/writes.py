@@ -54,6 +54,7 @@ class Writer:
     def __init__(self, connection: apsw.Connection, fail: Callable[[str], None]) -> None:
         self._connection = connection
         self._execute = connection.execute
+        self._executemany = connection.executemany
         self._loop = asyncio.get_running_loop()
         self._fail = fail
         self._inbox: queue.SimpleQueue[list[Write] | None] = queue.SimpleQueue()
@@ -192,7 +193,8 @@ class Writer:
         count, version = self._execute(_STATE).get
         at = time.time_ns() // 1_000_000
         results: list[Result] = []
-        changes = []
+        created: list[tuple[int, str, str | None, int]] = []
+        changes: list[tuple[int, int, str, str | None, int]] = []
         for write in batch:
             payload = write.payload
             # Ids are dense, so that the count alone says which exist.
@@ -203,13 +205,17 @@ class Writer:
             if write.id == CREATE:
                 count += 1
                 store = Store(count, payload.name, payload.address, version)
-                self._execute(_INSERT, (count, payload.name, payload.address, version))
+                created.append((count, payload.name, payload.address, version))
             else:
+                if created:  # it may be one of them
+                    self._executemany(_INSERT, created)
+                    created = []
                 store = Store(write.id, payload.name, payload.address, version)
                 self._execute(_UPDATE, (write.id, payload.name, payload.address, version))
             results.append(store)
             changes.append((version, store.id, payload.name, payload.address, at))
-        self._connection.executemany(_CHANGE, changes)
+        self._executemany(_INSERT, created)
+        self._executemany(_CHANGE, changes)
         return results
 
     def _wait_for_lock(self, _calls: int) -> bool:
