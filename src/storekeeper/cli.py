@@ -162,6 +162,14 @@ def export(
     print(f"{count} stores exported", file=sys.stderr)  # noqa: T201
 
 
+@app.command()
+def openapi() -> None:
+    """Print the contract as an OpenAPI 3.1 document."""
+    from storekeeper.api.docs import encoded  # noqa: PLC0415
+
+    print(encoded().decode())  # noqa: T201
+
+
 def _with_collection(
     settings: Settings, action: Callable[[Collection], Awaitable[int]], *, must_exist: bool = False
 ) -> int:

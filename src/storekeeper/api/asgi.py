@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from storekeeper.api.operations import routes
+from storekeeper.api import docs, operations
 from storekeeper.api.reply import (
     BODY_LIMIT,
     Later,
@@ -40,7 +40,7 @@ class Application:
     def __init__(self, resource: Resource, collection: Collection) -> None:
         self.resource = resource
         self._others = Starlette(
-            routes=routes(collection),
+            routes=[*operations.routes(collection), *docs.routes()],
             exception_handlers={HTTPException: _http_error, Exception: _bug},
         )
         self._others.router.redirect_slashes = False

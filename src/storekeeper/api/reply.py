@@ -6,6 +6,7 @@ from http import HTTPStatus
 from typing import Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from storekeeper.errors import InvalidInput, Outcome, StorekeeperError, Unavailable
 
@@ -86,14 +87,14 @@ class Validation(msgspec.Struct, frozen=True):
     keys: list[str]
 
 
-class ErrorBody(msgspec.Struct, frozen=True, omit_defaults=True):
+class ErrorBody(msgspec.Struct, frozen=True):
     """The body of every error, as the contract has it; `outcome` is there for decision 30."""
 
     statusCode: int  # noqa: N815 - the contract's spelling
     error: str
     message: str
-    validation: Validation | None = None
-    outcome: Outcome | None = None
+    validation: Validation | UnsetType = UNSET
+    outcome: Outcome | UnsetType = UNSET
 
 
 def error_reply(
@@ -101,8 +102,8 @@ def error_reply(
     message: str,
     *,
     headers: Headers = (),
-    validation: Validation | None = None,
-    outcome: Outcome | None = None,
+    validation: Validation | UnsetType = UNSET,
+    outcome: Outcome | UnsetType = UNSET,
 ) -> Reply:
     """Make the answer of an error, with the contract's body and headers."""
     body = msgspec.json.encode(ErrorBody(status, phrase(status), message, validation, outcome))

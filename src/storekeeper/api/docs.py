@@ -1,0 +1,72 @@
+"""The document at /openapi.json and the page at /docs, which asks no other host. Imports Starlette and `api`.
+
+Swagger UI's files come from an installed package; nothing of that package runs here.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from storekeeper.api.reply import JSON
+
+_PAGES = Path(__file__).with_name("pages")
+_OWN = ("docs.js",)
+_INSTALLED = ("swagger-ui.css", "swagger-ui-bundle.js", "favicon-32x32.png")
+
+# Swagger UI sets styles on elements and has its icons as data; scripts, and whom they may ask, are ours alone.
+_POLICY = (
+    "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self' 'unsafe-inline';"
+    " img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "cache-control": "no-cache",
+    "content-security-policy": _POLICY,
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+}
+
+
+def routes() -> Sequence[BaseRoute]:
+    """Give the routes."""
+    return [Route("/openapi.json", _openapi), Route("/docs", _page), Route("/docs/{name}", _asset)]
+
+
+@cache
+def encoded() -> bytes:
+    """Give the document as indented JSON."""
+    # Made when it is first asked for: a start does not pay for it.
+    from storekeeper.api.openapi import document  # noqa: PLC0415
+
+    return msgspec.json.format(msgspec.json.encode(document()))
+
+
+async def _openapi(_request: Request) -> Response:
+    return Response(encoded(), headers={name.decode(): value.decode() for name, value in JSON})
+
+
+async def _page(_request: Request) -> Response:
+    return FileResponse(_PAGES / "docs.html", headers=_HEADERS)
+
+
+async def _asset(request: Request) -> Response:
+    name = request.path_params["name"]
+    if name in _OWN:
+        return FileResponse(_PAGES / name, headers=_HEADERS)
+    if name in _INSTALLED:
+        return FileResponse(_installed() / name, headers=_HEADERS)
+    raise HTTPException(404)
+
+
+@cache
+def _installed() -> Path:
+    spec = find_spec("swagger_ui")
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).with_name("static")
