@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 
-.PHONY: serve setup test check format lock bench soak clean
+.PHONY: serve setup test check format lock bench fuzz-api soak clean
 
 serve: setup  ## the service on http://127.0.0.1:8080, its database in ./storekeeper.db
 	@exec $(BIN)/storekeeper serve
@@ -24,6 +24,9 @@ format: .venv/.dev
 
 bench: .venv/.dev
 	@$(BIN)/python bench/run.py
+
+fuzz-api: .venv/.dev  ## 1,000 examples of every operation, made from the OpenAPI document
+	@$(BIN)/python tests/fuzz_api.py
 
 lock: .venv/.dev  ## pins every dependency again, with hashes
 	@sh requirements/lock.sh
