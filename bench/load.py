@@ -24,12 +24,14 @@ def wrk(server: Server, case: Case, seconds: int) -> Figures:
     script = "mixed.lua" if case.mix else "report.lua"
     options = ["-t", "1", "-c", str(case.connections), "-d", f"{seconds}s", "--timeout", "60s", "--latency"]
     url = f"http://127.0.0.1:{server.port}{case.path}"
-    words = ["wrk", *options, "-s", str(SCRIPTS / script), url, "--", str(SCRIPTS), *map(str, case.mix)]
+    words = ["wrk", *options, "-s", script, url, "--", *map(str, case.mix)]
     before = busy()
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=seconds + PATIENCE)
+    done = subprocess.run(
+        words, cwd=SCRIPTS, capture_output=True, text=True, check=False, timeout=seconds + PATIENCE
+    )
     report = done.stdout.rpartition("@@")[2]
     if done.returncode or not report.startswith("{"):
-        raise UnavailableError(f"wrk failed: {(done.stderr or done.stdout).strip()[-200:]}")
+        raise UnavailableError(f"wrk failed: {(done.stderr or done.stdout).splitlines()[-1:]}")
     figures = json.loads(report)
     if figures["errors"] or not figures["requests"]:
         raise UnavailableError(f"{figures['errors']} errors in {figures['requests']} requests")

@@ -23,6 +23,7 @@ from systems import BENCH, ROOT, SYSTEMS, call
 
 TROUBLE = (UnavailableError, OSError, http.client.HTTPException, subprocess.SubprocessError)
 DATA = BENCH / ".data"
+Measure = Callable[[Entry], load.Figures]
 
 
 def options() -> argparse.Namespace:
@@ -88,31 +89,31 @@ class Bench:
         return self.rounds(case, entries, measure, failures)
 
     def together(self, case: Case, entries: list[Entry], failures: dict[str, str]) -> report.Rounds:
-        """All servers run from the first round to the last; the idle ones cost nothing."""
-        measure = load.list_after_write if case.kind == "list-changed" else load.wrk
+        """All servers stay from the first round to the last, and stand still when it is not their turn."""
+        load_with = load.list_after_write if case.kind == "list-changed" else load.wrk
+        seconds = max(self.chosen.seconds, case.least_seconds)
         servers: dict[Entry, Server] = {}
+
+        def measure(entry: Entry) -> load.Figures:
+            with servers[entry].awake():
+                return load_with(servers[entry], case, seconds)
+
         with ExitStack() as stack:
             for entry in entries:
                 try:
                     server = stack.enter_context(SYSTEMS[entry[0]].serve(entry[1], self.data))
                     if case.answer:
                         smoke.expect(case.path, server.send("GET", case.path)[2], case.answer(entry[1]))
-                    measure(server, case, max(1, self.chosen.seconds // 2))
                     servers[entry] = server
+                    measure(entry)  # not counted: it warms caches and compilers up
                 except TROUBLE as error:
+                    servers.pop(entry, None)
                     failures[report.key(entry)] = str(error)
                     say(f"  {report.key(entry)}: left out: {error}")
-            seconds = self.chosen.seconds
-            return self.rounds(
-                case, list(servers), lambda entry: measure(servers[entry], case, seconds), failures
-            )
+            return self.rounds(case, list(servers), measure, failures)
 
     def rounds(
-        self,
-        case: Case,
-        entries: list[Entry],
-        measure: Callable[[Entry], load.Figures],
-        failures: dict[str, str],
+        self, case: Case, entries: list[Entry], measure: Measure, failures: dict[str, str]
     ) -> report.Rounds:
         """One dictionary per round; each round begins with another system."""
         rounds: report.Rounds = []
@@ -126,7 +127,7 @@ class Bench:
                     say(f"  {number + 1} {name}: {figures[name][case.metric]:,.1f}")
                 except TROUBLE as error:
                     failures[name] = f"round {number + 1} is invalid: {error}"
-                    say(f"  {number + 1} {name}: invalid: {error}")
+                    say(f"  {name}: {failures[name]}")
             rounds.append(figures)
         return rounds
 

@@ -37,6 +37,15 @@ class Server:
             response = connection.getresponse()
             return response.status, response.headers, response.read()
 
+    @contextlib.contextmanager
+    def awake(self) -> Iterator[None]:
+        """Outside such blocks the server stands still, so that its housekeeping disturbs no other."""
+        os.killpg(self.process.pid, signal.SIGCONT)
+        try:
+            yield
+        finally:
+            os.killpg(self.process.pid, signal.SIGSTOP)
+
     def memory(self) -> float:
         """Resident memory of the process and all its descendants, in MiB."""
         return sum(map(resident, family(self.process.pid)))
@@ -90,6 +99,7 @@ def stop(process: subprocess.Popen[bytes]) -> None:
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
+            os.killpg(process.pid, signal.SIGCONT)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(5)
             if not family(process.pid):

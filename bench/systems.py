@@ -141,15 +141,7 @@ class FastAPI(System):
 class Django(DatabaseSystem):
     name, title, folder = "drf", "Django REST framework, SQLite", PEERS / "drf"
     command = (PEER_BIN / "gunicorn", "wsgi", "--bind", "127.0.0.1:{port}", "--workers", "1")
-    command += (
-        "--worker-class",
-        "gthread",
-        "--threads",
-        "4",
-        "--no-control-socket",
-        "--log-level",
-        "warning",
-    )
+    command += ("--worker-class", "gthread", "--threads", "4", "--timeout", "0", "--no-control-socket")
 
     def install(self) -> dict[str, str]:
         return install_python_peers("djangorestframework", "django", "gunicorn")
@@ -173,12 +165,12 @@ class Nginx(System):
         config = (BENCH / "nginx.conf").read_text()
         values = {
             "USER": user,
-            "PORT": str(port),
-            "FOLDER": str(folder),
+            "PORT": port,
+            "FOLDER": folder,
             "STORE": seeds.compact(seeds.store(7)).decode(),
         }
         for key, value in values.items():
-            config = config.replace(f"@{key}@", value)
+            config = config.replace(f"@{key}@", str(value))
         (folder / "nginx.conf").write_text(config)
         return {}
 

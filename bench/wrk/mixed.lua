@@ -1,4 +1,6 @@
--- Sends ready-made requests round and round: wrk ... URL -- FOLDER GETS POSTS PUTS (shares of 100).
+-- Sends ready-made requests round and round: wrk ... URL -- GETS POSTS PUTS (shares of 100).
+dofile("report.lua")
+
 local ready, at = {}, 0
 
 local function write(method, path, number)
@@ -7,8 +9,7 @@ local function write(method, path, number)
 end
 
 function init(args)
-  dofile(args[1] .. "/report.lua")
-  local gets, posts = tonumber(args[2]), tonumber(args[3])
+  local gets, posts = tonumber(args[1]), tonumber(args[2])
   for number = 1, 1000 do
     -- 37 has no factor in common with 100: the shares are spread evenly, the same for every system
     local slot = (number * 37) % 100

@@ -51,7 +51,10 @@ function describe (problems) {
 
 const bad = (reply, details) => reply.code(400).send({ statusCode: 400, error: 'Bad Request', ...details })
 
-const app = Fastify({ ajv: { customOptions: { coerceTypes: false, allErrors: true } } })
+const app = Fastify({
+  ajv: { customOptions: { coerceTypes: false, allErrors: true } },
+  serializerOpts: { largeArrayMechanism: 'json-stringify' }
+})
 
 app.addHook('onRequest', (request, reply, done) => {
   reply.header('cache-control', 'no-cache')
