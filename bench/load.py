@@ -7,12 +7,11 @@ import resource
 import statistics
 import subprocess
 import time
-from contextlib import closing
 from pathlib import Path
 
 import seeds
 from cases import Case
-from servers import PATIENCE, Server, UnavailableError
+from servers import PATIENCE, Server, UnavailableError, send
 from systems import System
 
 SCRIPTS = Path(__file__).resolve().parent / "wrk"
@@ -26,15 +25,14 @@ def wrk(server: Server, case: Case, seconds: int) -> Figures:
     url = f"http://127.0.0.1:{server.port}{case.path}"
     words = ["wrk", *options, "-s", script, url, "--", *map(str, case.mix)]
     before = busy()
-    done = subprocess.run(
-        words, cwd=SCRIPTS, capture_output=True, text=True, check=False, timeout=seconds + PATIENCE
-    )
+    done = subprocess.run(words, cwd=SCRIPTS, capture_output=True, text=True, check=False, timeout=seconds + PATIENCE)
     report = done.stdout.rpartition("@@")[2]
     if done.returncode or not report.startswith("{"):
         raise UnavailableError(f"wrk failed: {(done.stderr or done.stdout).splitlines()[-1:]}")
     figures = json.loads(report)
     if figures["errors"] or not figures["requests"]:
-        raise UnavailableError(f"{figures['errors']} errors in {figures['requests']} requests")
+        counts = f"{figures['requests']} answers within {seconds} s, {figures['errors']} errors"
+        raise UnavailableError(counts)
     percentiles = {key: figures[key] for key in ("p50", "p99", "p999")}
     rate = figures["requests"] / figures["seconds"]
     return {"rate": rate, "generator": (busy() - before) / figures["seconds"], **percentiles}
@@ -50,7 +48,7 @@ def list_after_write(server: Server, case: Case, seconds: int) -> Figures:
     """The time (ms) of a whole list right after a store changed; the change must be in it."""
     times: list[float] = []
     end = time.monotonic() + seconds
-    with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)) as connection:
+    with server.connect() as connection:
         for number in itertools.count(time.monotonic_ns()):
             name = f"Bench {number % 1_000_000:06}"
             exchange(connection, "PUT", "/api/stores/7", seeds.compact({"name": name}))
@@ -65,14 +63,11 @@ def list_after_write(server: Server, case: Case, seconds: int) -> Figures:
     return {"ms": median * 1000, "rate": 1 / median}
 
 
-def exchange(
-    connection: http.client.HTTPConnection, method: str, path: str, body: bytes | None = None
-) -> bytes:
-    connection.request(method, path, body, {"Content-Type": "application/json"} if body else {})
-    response = connection.getresponse()
+def exchange(connection: http.client.HTTPConnection, method: str, path: str, body: bytes | None = None) -> bytes:
+    response, answer = send(connection, method, path, body)
     if response.status != 200:
         raise UnavailableError(f"{method} {path}: {response.status}")
-    return response.read()
+    return answer
 
 
 def start_up(system: System, count: int, data: Path) -> Figures:
@@ -85,6 +80,6 @@ def memory(system: System, count: int, data: Path, reads: Case) -> Figures:
     with system.serve(count, data) as server:
         wrk(server, reads, 1)
         at_work = server.memory()
-        with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)) as connection:
+        with server.connect() as connection:
             exchange(connection, "GET", "/api/stores")
         return {"mib": at_work, "after_list": server.memory()}

@@ -59,7 +59,7 @@ def case_lines(case: Case, outcome: Outcome) -> Iterator[str]:
     yield ""
     for who, reason in {**outcome["missing"], **outcome["failures"]}.items():
         yield f"- {who}: {reason}"
-    yield f"\n{outcome['rounds']} rounds of {outcome['seconds']} s.{limit(rounds)}\n"
+    yield f"\n{outcome['date']}, {outcome['rounds']} rounds of {outcome['seconds']} s.{limit(rounds)}\n"
 
 
 def limit(rounds: Rounds) -> str:
@@ -97,7 +97,6 @@ def machine_lines(results: dict[str, Any]) -> Iterator[str]:
 
 
 def lines(results: dict[str, Any]) -> Iterator[str]:
-    yield f"Measured on {results['date']}.\n"
     yield "### Goals\n"
     yield "| goal | wanted | median | lowest to highest round | |\n|---|---:|---:|---:|---|"
     yield from (goal_line(goal, results) for goal in GOALS)

@@ -74,7 +74,8 @@ class Bench:
         failures: dict[str, str] = {}
         run = self.apart if case.kind in {"start", "memory"} else self.together
         rounds = run(case, entries, failures)
-        settings = {"rounds": self.chosen.rounds, "seconds": self.chosen.seconds}
+        seconds = max(self.chosen.seconds, case.least_seconds)
+        settings = {"rounds": self.chosen.rounds, "seconds": seconds, "date": time.strftime("%Y-%m-%d")}
         return {**settings, "figures": rounds, "failures": failures, "missing": self.missing}
 
     def apart(self, case: Case, entries: list[Entry], failures: dict[str, str]) -> report.Rounds:
@@ -103,7 +104,7 @@ class Bench:
                 try:
                     server = stack.enter_context(SYSTEMS[entry[0]].serve(entry[1], self.data))
                     if case.answer:
-                        smoke.expect(case.path, server.send("GET", case.path)[2], case.answer(entry[1]))
+                        smoke.expect(case.path, smoke.answer(server, "GET", case.path), case.answer(entry[1]))
                     servers[entry] = server
                     measure(entry)  # not counted: it warms caches and compilers up
                 except TROUBLE as error:
@@ -112,9 +113,7 @@ class Bench:
                     say(f"  {report.key(entry)}: left out: {error}")
             return self.rounds(case, list(servers), measure, failures)
 
-    def rounds(
-        self, case: Case, entries: list[Entry], measure: Measure, failures: dict[str, str]
-    ) -> report.Rounds:
+    def rounds(self, case: Case, entries: list[Entry], measure: Measure, failures: dict[str, str]) -> report.Rounds:
         """One dictionary per round; each round begins with another system."""
         rounds: report.Rounds = []
         for number in range(self.chosen.rounds):
@@ -149,7 +148,6 @@ def run(chosen: argparse.Namespace, store: Path) -> None:
         for case in CASES:
             if case.name in chosen.cases:
                 results["cases"][case.name] = bench.measure(case)
-                results["date"] = time.strftime("%Y-%m-%d")
                 store.write_text(json.dumps(results, indent=1))
 
 

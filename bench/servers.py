@@ -3,6 +3,7 @@
 import contextlib
 import http.client
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -23,19 +24,10 @@ class UnavailableError(Exception):
 class Server:
     process: subprocess.Popen[bytes]
     port: int
-    seconds_to_start: float
+    seconds_to_start: float = 0.0
 
-    def get(self, path: str) -> tuple[int, http.client.HTTPMessage, bytes]:
-        return self.send("GET", path)
-
-    def send(
-        self, method: str, path: str, body: bytes | None = None
-    ) -> tuple[int, http.client.HTTPMessage, bytes]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
-        with contextlib.closing(connection):
-            connection.request(method, path, body, {"Content-Type": "application/json"} if body else {})
-            response = connection.getresponse()
-            return response.status, response.headers, response.read()
+    def connect(self) -> contextlib.closing[http.client.HTTPConnection]:
+        return contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE))
 
     @contextlib.contextmanager
     def awake(self) -> Iterator[None]:
@@ -47,8 +39,8 @@ class Server:
             os.killpg(self.process.pid, signal.SIGSTOP)
 
     def memory(self) -> float:
-        """Resident memory of the process and all its descendants, in MiB."""
-        return sum(map(resident, family(self.process.pid)))
+        """Resident memory of the process and its workers, in MiB."""
+        return sum(family(self.process.pid).values()) / 2**20
 
 
 def free_port() -> int:
@@ -67,26 +59,33 @@ def running(command: list[str], env: dict[str, str], cwd: Path, port: int, log: 
             env={**os.environ, **env}, cwd=cwd, stdout=out, stderr=out, start_new_session=True,
         )  # fmt: skip
     try:
-        wait_for_answer(process, port, log)
-        yield Server(process, port, time.perf_counter() - begin)
+        server = Server(process, port)
+        wait_for_answer(server, log)
+        server.seconds_to_start = time.perf_counter() - begin
+        yield server
     finally:
         stop(process)
 
 
-def wait_for_answer(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+def wait_for_answer(server: Server, log: Path) -> None:
     """Returns after the first 200 to GET /test."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
-        if process.poll() is not None:
+        if server.process.poll() is not None:
             raise UnavailableError(f"ended at the start: {last_line(log)}")
-        with contextlib.suppress(OSError, http.client.HTTPException):
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
-            with contextlib.closing(connection):
-                connection.request("GET", "/test")
-                if connection.getresponse().status == 200:
-                    return
+        with contextlib.suppress(OSError, http.client.HTTPException), server.connect() as connection:
+            if send(connection, "GET", "/test")[0].status == 200:
+                return
         time.sleep(0.001)
     raise UnavailableError(f"no answer within {PATIENCE:.0f} s: {last_line(log)}")
+
+
+def send(
+    connection: http.client.HTTPConnection, method: str, path: str, body: bytes | None = None
+) -> tuple[http.client.HTTPResponse, bytes]:
+    connection.request(method, path, body, {"Content-Type": "application/json"} if body else {})
+    response = connection.getresponse()
+    return response, response.read()
 
 
 def last_line(log: Path) -> str:
@@ -106,20 +105,12 @@ def stop(process: subprocess.Popen[bytes]) -> None:
                 return
 
 
-def family(root: int) -> list[int]:
-    """The ids of all living processes in the session that `root` leads."""
-    found = []
+def family(root: int) -> dict[int, int]:
+    """The resident bytes of each living process in the session that `root` leads (fields as in proc(5))."""
+    found = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
-            state, _, _, session = stat.read_text().rpartition(")")[2].split()[:4]
-            if int(session) == root and state != "Z":
-                found.append(int(stat.parent.name))
+            fields = stat.read_text().rpartition(")")[2].split()
+            if int(fields[3]) == root and fields[0] != "Z":
+                found[int(stat.parent.name)] = int(fields[21]) * resource.getpagesize()
     return found
-
-
-def resident(pid: int) -> float:
-    with contextlib.suppress(OSError):
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
-                return int(line.split()[1]) / 1024
-    return 0.0

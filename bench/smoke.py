@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from seeds import compact, store, stores
-from servers import Server, UnavailableError
+from servers import Server, UnavailableError, send
 
 SEED = 5
 BAD_PAYLOADS: list[tuple[bytes, str, list[str] | None]] = [
@@ -30,12 +30,13 @@ def expect(what: str, got: object, wanted: object) -> None:
 def answer(server: Server, method: str, path: str, payload: object = None, status: int = 200) -> bytes:
     """The body, after its status and the contract's two headers have been checked."""
     body = payload if isinstance(payload, bytes) else compact(payload) if payload else None
-    got, headers, answered = server.send(method, path, body)
+    with server.connect() as connection:
+        response, answered = send(connection, method, path, body)
     what = f"{method} {path} {body.decode() if body else ''}"
-    expect(what, got, status)
+    expect(what, response.status, status)
     kind = "text/plain" if path == "/test" else "application/json"
-    expect(what, headers["content-type"], f"{kind}; charset=utf-8")
-    expect(what, headers["cache-control"], "no-cache")
+    expect(what, response.headers["content-type"], f"{kind}; charset=utf-8")
+    expect(what, response.headers["cache-control"], "no-cache")
     return answered
 
 

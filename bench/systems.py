@@ -29,9 +29,7 @@ def call(*command: str | Path, cwd: Path = ROOT, accept: int = 0, **env: str) ->
     if not shutil.which(words[0]):
         name = Path(words[0]).name
         raise UnavailableError(f"`{name}` is not installed ({HINTS.get(name, 'make setup')})")
-    done = subprocess.run(
-        words, cwd=cwd, env={**os.environ, **env}, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(words, cwd=cwd, env={**os.environ, **env}, capture_output=True, text=True, check=False)
     if done.returncode not in {0, accept}:
         lines = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()
         raise UnavailableError(f"`{Path(words[0]).name} {' '.join(words[1:3])}` failed: {lines[-1][:200]}")
