@@ -106,7 +106,7 @@ class Bench:
                     if case.answer:
                         smoke.expect(case.path, smoke.answer(server, "GET", case.path), case.answer(entry[1]))
                     servers[entry] = server
-                    measure(entry)  # not counted: it warms caches and compilers up
+                    warm_up(measure, entry, 5 * seconds)
                 except TROUBLE as error:
                     servers.pop(entry, None)
                     failures[report.key(entry)] = str(error)
@@ -129,6 +129,15 @@ class Bench:
                     say(f"  {name}: {failures[name]}")
             rounds.append(figures)
         return rounds
+
+
+def warm_up(measure: Measure, entry: Entry, limit: int) -> None:
+    """Until it gets no faster: on one core, a just-in-time compiler can need 10 s for its best."""
+    best, unimproved, end = 0.0, 0, time.monotonic() + limit
+    while unimproved < 2 and time.monotonic() < end:
+        rate = measure(entry)["rate"]
+        unimproved = unimproved + 1 if rate < best * 1.03 else 0
+        best = max(best, rate)
 
 
 def say(text: str) -> None:
