@@ -3,7 +3,7 @@
 from html import escape
 
 Panel = tuple[str, list[tuple[str, float]]]
-WIDTH, LABEL, VALUE, ROW, HEAD, GAP, COLUMNS = 430, 205, 50, 19, 28, 22, 2
+WIDTH, LABEL, VALUE, ROW, HEAD, GAP, COLUMNS = 440, 215, 60, 19, 28, 22, 2
 STYLE = """
   text { font: 12px system-ui, sans-serif; fill: #57606a; }
   .title { font-weight: 600; fill: #24292f; }
@@ -39,6 +39,6 @@ def draw_panel(title: str, bars: list[tuple[str, float]], left: int, top: int) -
         shapes += [
             f'<text x="{x - 8}" y="{y + 11}" text-anchor="end">{escape(label)}</text>',
             f'<rect class="{kind}" x="{x}" y="{y}" width="{length:.1f}" height="14" rx="2"/>',
-            f'<text x="{x + length + 6:.1f}" y="{y + 11}">{value:.2f}</text>',
+            f'<text x="{x + length + 6:.1f}" y="{y + 11}">{value:,.{0 if value >= 100 else 2}f}</text>',
         ]
     return shapes
