@@ -54,7 +54,7 @@ CASES = (
     Case("list-5", "GET the list of 5", at(5, FILE), LISTS, everything),
     Case("by-name", "GET by name, one match", NAME_ENTRIES, BY_NAME, named, least_seconds=3),
     # 5 MB each: few connections, or a slow system would finish less than one answer per connection
-    Case("list", UNCHANGED, at(100_000, FILE), LISTS, everything, (), 8, 8),
+    Case("list", UNCHANGED, at(100_000, FILE), LISTS, everything, (), 4, 8),
     Case("list-changed", CHANGED, at(100_000, WHOLE), LISTS, everything, kind="list-changed", metric="ms"),
     Case("post", "POST: create", at(10, WRITERS), mix=(0, 100, 0)),
     Case("put", "PUT: replace", at(10, WRITERS), mix=(0, 0, 100)),
