@@ -22,8 +22,8 @@ format: .venv/.dev
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix --unsafe-fixes .
 
-bench: .venv/.dev
-	@$(BIN)/python bench/run.py
+bench: .venv/.dev  ## ratios to other stacks into docs/benchmarks.md; ARGS=--quick for a first look, ARGS=--help
+	@$(BIN)/python bench/run.py $(ARGS)
 
 fuzz-api: .venv/.dev  ## 1,000 examples of every operation, made from the OpenAPI document
 	@$(BIN)/python tests/fuzz_api.py

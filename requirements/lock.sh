@@ -10,3 +10,4 @@ compile pyproject.toml -o requirements/run.txt
 compile requirements/build.in -c requirements/run.txt -o requirements/build.txt
 compile pyproject.toml requirements/build.in requirements/dev.in \
   -c requirements/run.txt -c requirements/build.txt -o requirements/dev.txt
+compile requirements/bench.in -o requirements/bench.txt

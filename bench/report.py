@@ -1,0 +1,137 @@
+"""Turns results into Markdown tables and the goals' verdicts; imports cases, systems and chart."""
+
+import statistics
+from collections.abc import Iterator
+from operator import ge, le, lt
+from pathlib import Path
+from typing import Any
+
+import chart
+from cases import CASES, GOALS, Case, Entry, Goal
+from systems import SYSTEMS
+
+Figures = dict[str, float]
+Rounds = list[dict[str, Figures]]
+Outcome = dict[str, Any]
+BEGIN, END = "<!-- results: begin (written by make bench) -->", "<!-- results: end -->"
+UNITS = {"rate": "per second", "ms": "ms", "mib": "MiB"}
+
+
+def key(entry: Entry) -> str:
+    return f"{entry[0]}@{entry[1]}"
+
+
+def spelled(versions: dict[str, str]) -> str:
+    return ", ".join(f"{part} {version}" for part, version in versions.items())
+
+
+def ratios(rounds: Rounds, system: str, reference: str, metric: str) -> list[float]:
+    """Of each round that has both, so that what slows the machine for a while slows both."""
+    return [
+        figures[system][metric] / figures[reference][metric]
+        for figures in rounds
+        if system in figures and reference in figures
+    ]
+
+
+def plain(rounds: Rounds, system: str, metric: str) -> list[float]:
+    return [figures[system][metric] for figures in rounds if system in figures]
+
+
+def middle(values: list[float], form: str = ",.2f") -> str:
+    return format(statistics.median(values), form) if values else "-"
+
+
+def case_lines(case: Case, outcome: Outcome) -> Iterator[str]:
+    rounds = outcome["figures"]
+    extra = {"mix": ("p50", "p99", "p999"), "memory": ("after_list",)}.get(case.name, ())
+    heads = {"p50": "p50 ms", "p99": "p99 ms", "p999": "p99.9 ms", "after_list": "after one whole list"}
+    titles = ["system", "stores", UNITS[case.metric], *(heads[name] for name in extra), "of nginx", "of hapi"]
+    yield f"### {case.title}\n"
+    yield f"| {' | '.join(titles)} |"
+    yield f"|---|{'---:|' * (len(titles) - 1)}"
+    for name, size in case.entries:
+        own = key((name, size))
+        cells = [SYSTEMS[name].title, f"{size:,}", middle(plain(rounds, own, case.metric), ",.0f")]
+        cells += [middle(plain(rounds, own, metric)) for metric in extra]
+        cells += [middle(ratios(rounds, own, f"{peer}@{size}", case.metric)) for peer in ("nginx", "hapi")]
+        yield f"| {' | '.join(cells)} |"
+    yield ""
+    for who, reason in {**outcome["missing"], **outcome["failures"]}.items():
+        yield f"- {who}: {reason}"
+    yield f"\n{outcome['date']}, {outcome['rounds']} rounds of {outcome['seconds']} s.{limit(rounds)}\n"
+
+
+def limit(rounds: Rounds) -> str:
+    """Names the systems for which wrk's core was as good as full: they may be faster than shown."""
+    shares: dict[str, list[float]] = {}
+    for figures in rounds:
+        for name, measured in figures.items():
+            shares.setdefault(name, []).append(measured.get("generator", 0.0))
+    full = [name for name, values in shares.items() if statistics.median(values) > 0.97]
+    return f" The load generator was at its limit with {', '.join(full)}." if full else ""
+
+
+def goal_line(goal: Goal, results: dict[str, Any]) -> str:
+    case = next(case for case in CASES if case.name == goal.case)
+    rounds = results["cases"].get(goal.case, {}).get("figures", [])
+    metric = goal.metric or case.metric
+    if goal.reference:
+        values = ratios(rounds, goal.system, goal.reference, metric)
+    else:
+        values = plain(rounds, goal.system, metric)
+    wanted = f"| {goal.text} | {goal.sign} {goal.target:g} |"
+    if not values:
+        return f"{wanted} not measured | | |"
+    median = statistics.median(values)
+    good = {"≥": ge, "≤": le, "<": lt}[goal.sign](median, goal.target)
+    return f"{wanted} {median:,.2f} | {min(values):,.2f} to {max(values):,.2f} | {'✓' if good else '✗'} |"
+
+
+def machine_lines(results: dict[str, Any]) -> Iterator[str]:
+    yield "### Machine and versions\n"
+    for what, value in results["machine"].items():
+        yield f"- {what}: {value}"
+    for name, versions in results["versions"].items():
+        yield f"- {SYSTEMS[name].title}: {spelled(versions)}"
+
+
+def lines(results: dict[str, Any]) -> Iterator[str]:
+    yield "### Goals\n"
+    yield "| goal | wanted | median | lowest to highest round | |\n|---|---:|---:|---:|---|"
+    yield from (goal_line(goal, results) for goal in GOALS)
+    yield "\n![Rates of all systems, hapi = 1](benchmarks.svg)\n"
+    for case in CASES:
+        if case.name in results["cases"]:
+            yield from case_lines(case, results["cases"][case.name])
+    yield from machine_lines(results)
+
+
+def write(results: dict[str, Any], folder: Path) -> str:
+    """Replaces what stands between the two markers of benchmarks.md, draws the chart, gives the text."""
+    folder.mkdir(exist_ok=True)
+    text = "\n".join(lines(results)).replace("\n\n\n", "\n\n")
+    page = folder / "benchmarks.md"
+    old = page.read_text() if page.exists() else f"# Benchmarks\n\n{BEGIN}\n{END}\n"
+    before, _, rest = old.partition(BEGIN)
+    page.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.partition(END)[2]}")
+    (folder / "benchmarks.svg").write_text(chart.draw(panels(results)))
+    return text
+
+
+def panels(results: dict[str, Any]) -> list[chart.Panel]:
+    """What is fast or slow, hapi = 1: rates, or times turned round."""
+    found = []
+    for case in CASES:
+        if case.metric in {"rate", "ms"} and case.name in results["cases"] and case.name != "start":
+            size = case.entries[-1][1]
+            rounds = results["cases"][case.name]["figures"]
+            bars = []
+            for name in dict(case.entries):
+                values = ratios(rounds, key((name, size)), f"hapi@{size}", case.metric)
+                if values:
+                    ratio = statistics.median(values)
+                    bars.append((SYSTEMS[name].title, 1 / ratio if case.metric == "ms" else ratio))
+            title = f"{case.title} ({size:,})" if case.name == "by-name" else case.title
+            found.append((title, bars))
+    return found

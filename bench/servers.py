@@ -1,0 +1,116 @@
+"""Starts, pins, watches and always stops one server process; knows nothing of what it serves."""
+
+import contextlib
+import http.client
+import os
+import resource
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+PATIENCE = 120.0
+
+
+class UnavailableError(Exception):
+    """A system cannot be measured here; the message is the reason that the report prints."""
+
+
+@dataclass
+class Server:
+    process: subprocess.Popen[bytes]
+    port: int
+    seconds_to_start: float = 0.0
+
+    def connect(self) -> contextlib.closing[http.client.HTTPConnection]:
+        return contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE))
+
+    @contextlib.contextmanager
+    def awake(self) -> Iterator[None]:
+        """Outside such blocks the server stands still, so that its housekeeping disturbs no other."""
+        os.killpg(self.process.pid, signal.SIGCONT)
+        try:
+            yield
+        finally:
+            os.killpg(self.process.pid, signal.SIGSTOP)
+
+    def memory(self) -> float:
+        """Resident memory of the process and its workers, in MiB."""
+        return sum(family(self.process.pid).values()) / 2**20
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextlib.contextmanager
+def running(command: list[str], env: dict[str, str], cwd: Path, port: int, log: Path) -> Iterator[Server]:
+    """Runs the command on the first core until the block ends; its output goes to `log`."""
+    begin = time.perf_counter()
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            ["taskset", "-c", str(CORES[0]), *command],
+            env={**os.environ, **env}, cwd=cwd, stdout=out, stderr=out, start_new_session=True,
+        )  # fmt: skip
+    try:
+        server = Server(process, port)
+        wait_for_answer(server, log)
+        server.seconds_to_start = time.perf_counter() - begin
+        yield server
+    finally:
+        stop(process)
+
+
+def wait_for_answer(server: Server, log: Path) -> None:
+    """Returns after the first 200 to GET /test."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        if server.process.poll() is not None:
+            raise UnavailableError(f"ended at the start: {last_line(log)}")
+        with contextlib.suppress(OSError, http.client.HTTPException), server.connect() as connection:
+            if send(connection, "GET", "/test")[0].status == 200:
+                return
+        time.sleep(0.001)
+    raise UnavailableError(f"no answer within {PATIENCE:.0f} s: {last_line(log)}")
+
+
+def send(
+    connection: http.client.HTTPConnection, method: str, path: str, body: bytes | None = None
+) -> tuple[http.client.HTTPResponse, bytes]:
+    connection.request(method, path, body, {"Content-Type": "application/json"} if body else {})
+    response = connection.getresponse()
+    return response, response.read()
+
+
+def last_line(log: Path) -> str:
+    lines = log.read_text(errors="replace").strip().splitlines()
+    return lines[-1][:200] if lines else "no output"
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """The process leads a session of its own, so its group is it and its workers, nothing else."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+            os.killpg(process.pid, signal.SIGCONT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(5)
+            if not family(process.pid):
+                return
+
+
+def family(root: int) -> dict[int, int]:
+    """The resident bytes of each living process in the session that `root` leads (fields as in proc(5))."""
+    found = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = stat.read_text().rpartition(")")[2].split()
+            if int(fields[3]) == root and fields[0] != "Z":
+                found[int(stat.parent.name)] = int(fields[21]) * resource.getpagesize()
+    return found

@@ -1,0 +1,187 @@
+"""What is compared: how each system is installed, seeded and started; imports seeds and servers."""
+
+import contextlib
+import getpass
+import importlib.metadata
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import seeds
+from servers import Server, UnavailableError, free_port, running
+
+BENCH = Path(__file__).resolve().parent
+ROOT = BENCH.parent
+PEERS = BENCH / "peers"
+PEER_BIN = BENCH / ".venv/bin"
+STOREKEEPER = Path(sys.executable).with_name("storekeeper")
+HINTS = {"nginx": "apt-get install nginx", "wrk": "apt-get install wrk", "npm": "apt-get install nodejs npm"}
+
+
+def call(*command: str | Path, cwd: Path = ROOT, accept: int = 0, **env: str) -> str:
+    """What the command prints; its failure is the reason why a system is left out."""
+    words = [str(word) for word in command]
+    if not shutil.which(words[0]):
+        name = Path(words[0]).name
+        raise UnavailableError(f"`{name}` is not installed ({HINTS.get(name, 'make setup')})")
+    done = subprocess.run(words, cwd=cwd, env={**os.environ, **env}, capture_output=True, text=True, check=False)
+    if done.returncode not in {0, accept}:
+        lines = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()
+        raise UnavailableError(f"`{Path(words[0]).name} {' '.join(words[1:3])}` failed: {lines[-1][:200]}")
+    return (done.stdout + done.stderr).strip()
+
+
+def is_older(done: Path, lock: Path) -> bool:
+    return not done.exists() or done.stat().st_mtime < lock.stat().st_mtime
+
+
+class System:
+    """One thing to measure. A word of `command` may hold {port} and {folder}, its temporary folder."""
+
+    name: str
+    title: str
+    command: tuple[str | Path, ...]
+    folder = ROOT
+    checked = True  # whether it implements the whole contract and so must pass the smoke test
+
+    def install(self) -> dict[str, str]:
+        """Makes it ready to start and gives its versions."""
+        raise NotImplementedError
+
+    def prepare(self, count: int, folder: Path, port: int) -> dict[str, str]:
+        """Lays out `count` stores and gives the environment that makes the system start with them."""
+        memory_peer = {"PORT": str(port), "SEED": str(count), "NODE_ENV": "production"}
+        return {**memory_peer, "TMPDIR": str(folder)}
+
+    @contextlib.contextmanager
+    def serve(self, count: int, data: Path) -> Iterator[Server]:
+        with tempfile.TemporaryDirectory(dir=data, prefix=f"{self.name}-") as temporary:
+            folder, port = Path(temporary), free_port()
+            env = self.prepare(count, folder, port)
+            command = [str(word).format(port=port, folder=folder) for word in self.command]
+            with running(command, env, self.folder, port, folder / "log") as server:
+                yield server
+
+
+class DatabaseSystem(System):
+    """Each size's database is made once per run and copied for each start."""
+
+    def make(self, count: int, database: Path) -> None:
+        raise NotImplementedError
+
+    def prepare(self, count: int, folder: Path, port: int) -> dict[str, str]:
+        template = folder.parent / f"{type(self).__name__}-{count}.db"
+        if not template.exists():
+            self.make(count, template)
+        for part in template.parent.glob(f"{template.name}*"):
+            shutil.copy(part, folder / part.name.replace(template.name, "stores.db"))
+        return {"PORT": str(port), "DATABASE": str(folder / "stores.db")}
+
+
+class Storekeeper(DatabaseSystem):
+    def __init__(self, name: str, title: str, option: str) -> None:
+        self.name, self.title = name, title
+        where = ("--host", "127.0.0.1", "--port", "{port}", "--database", "sqlite:///{folder}/stores.db")
+        self.command = (STOREKEEPER, "serve", *where, "--workers", "1", "--no-examples", option)
+
+    def install(self) -> dict[str, str]:
+        call(STOREKEEPER, "--version")
+        version = importlib.metadata.version
+        return {name: version(name) for name in ("storekeeper", "uvicorn", "uvloop", "httptools", "apsw")}
+
+    def make(self, count: int, database: Path) -> None:
+        rows = database.with_suffix(".csv")
+        seeds.write_csv(rows, count)
+        call(STOREKEEPER, "import", rows, "--database", f"sqlite:///{database}")
+
+    def prepare(self, count: int, folder: Path, port: int) -> dict[str, str]:
+        super().prepare(count, folder, port)
+        return {}
+
+
+class Node(System):
+    def __init__(self, name: str, title: str) -> None:
+        self.name, self.title = name, title
+        self.folder = PEERS / name
+        self.command = ("node", "server.js")
+
+    def install(self) -> dict[str, str]:
+        if is_older(self.folder / "node_modules/.package-lock.json", self.folder / "package-lock.json"):
+            call("npm", "ci", "--no-audit", "--no-fund", cwd=self.folder)
+        wanted = json.loads((self.folder / "package.json").read_text())["dependencies"]
+        return {"Node.js": call("node", "--version").removeprefix("v"), **wanted}
+
+
+def install_python_peers(*packages: str) -> dict[str, str]:
+    lock, done = ROOT / "requirements/bench.txt", BENCH / ".venv/.done"
+    if is_older(done, lock):
+        call(sys.executable, "-m", "venv", BENCH / ".venv")
+        call(PEER_BIN / "python", "-m", "pip", "install", "--require-hashes", "-r", lock)
+        done.touch()
+    script = "import sys, importlib.metadata as m; print(*map(m.version, sys.argv[1:]))"
+    return dict(zip(packages, call(PEER_BIN / "python", "-c", script, *packages).split(), strict=True))
+
+
+class FastAPI(System):
+    name, title, folder = "fastapi", "FastAPI, in memory", PEERS / "fastapi"
+    command = (PEER_BIN / "uvicorn", "app:app", "--port", "{port}", "--loop", "uvloop", "--http", "httptools")
+    command += ("--no-access-log", "--log-level", "warning")
+
+    def install(self) -> dict[str, str]:
+        return install_python_peers("fastapi", "pydantic", "uvicorn", "uvloop", "httptools")
+
+
+class Django(DatabaseSystem):
+    name, title, folder = "drf", "Django REST framework, SQLite", PEERS / "drf"
+    command = (PEER_BIN / "gunicorn", "wsgi", "--bind", "127.0.0.1:{port}", "--workers", "1")
+    command += ("--worker-class", "gthread", "--threads", "4", "--timeout", "0", "--no-control-socket")
+
+    def install(self) -> dict[str, str]:
+        return install_python_peers("djangorestframework", "django", "gunicorn")
+
+    def make(self, count: int, database: Path) -> None:
+        call(PEER_BIN / "python", "seed.py", cwd=self.folder, DATABASE=str(database), SEED=str(count))
+
+
+class Nginx(System):
+    """The limit: fixed bytes, one store from memory and the list from a file."""
+
+    name, title, checked = "nginx", "nginx, fixed bytes", False
+    command = ("nginx", "-p", "{folder}", "-e", "{folder}/error.log", "-c", "{folder}/nginx.conf")
+
+    def install(self) -> dict[str, str]:
+        return {"nginx": call("nginx", "-v").rpartition("/")[2]}
+
+    def prepare(self, count: int, folder: Path, port: int) -> dict[str, str]:
+        (folder / "list.json").write_bytes(seeds.compact(list(seeds.stores(count))))
+        user = f"user {getpass.getuser()};" if os.geteuid() == 0 else ""
+        config = (BENCH / "nginx.conf").read_text()
+        values = {
+            "USER": user,
+            "PORT": port,
+            "FOLDER": folder,
+            "STORE": seeds.compact(seeds.store(7)).decode(),
+        }
+        for key, value in values.items():
+            config = config.replace(f"@{key}@", str(value))
+        (folder / "nginx.conf").write_text(config)
+        return {}
+
+
+SYSTEMS: dict[str, System] = {
+    system.name: system
+    for system in (
+        Storekeeper("storekeeper", "Storekeeper, durable", "--fast-lane"),
+        Storekeeper("storekeeper-asgi", "Storekeeper without the fast lane", "--no-fast-lane"),
+        Nginx(),
+        Node("fastify", "Fastify 5, in memory"),
+        Node("hapi", "hapi 21, in memory"),
+        FastAPI(),
+        Django(),
+    )
+}
