@@ -74,32 +74,19 @@ class Recording:
 class Exchange:
     """Answers one request, part by part. Belongs to the connection that has it in turn."""
 
-    __slots__ = (
-        "_body_given",
-        "_chunked",
-        "_left",
-        "_missing",
-        "close",
-        "connection",
-        "ended",
-        "gone",
-        "recording",
-        "request",
-        "started",
-    )
+    started = False
+    ended = False
+    close = False
+    gone = False
+    recording: Recording | None = None
+    _left: asyncio.Event | None = None
+    _body_given = False
+    _chunked = False
+    _missing: int | None = None
 
     def __init__(self, connection: "Connection", request: Request) -> None:
         self.connection = connection
         self.request = request
-        self.started = False
-        self.ended = False
-        self.close = False
-        self.gone = False
-        self._left: asyncio.Event | None = None
-        self._body_given = False
-        self._chunked = False
-        self._missing: int | None = None
-        self.recording: Recording | None = None
 
     def leave(self) -> None:
         """Note that the client is gone."""

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import apsw
+import msgspec
 
 from storekeeper.collection import CREATE
 from storekeeper.errors import Outcome, Unavailable
@@ -31,11 +32,19 @@ _BATCH = 1000
 _TICK = 0.25
 
 _STATE = "SELECT ifnull((SELECT max(id) FROM stores), 0), ifnull((SELECT max(seq) FROM changes), 0)"
-_INSERT = "INSERT INTO stores (id, name, address, version) VALUES (?, ?, ?, ?)"
-_UPDATE = "UPDATE stores SET name = ?2, address = ?3, version = ?4 WHERE id = ?1"
-_CHANGE = "INSERT INTO changes (seq, store_id, name, address, at) VALUES (?, ?, ?, ?, ?)"
+
+# Rows go to SQLite as one JSON array, [[id, name, address, version], ...]: one step of the virtual machine, which
+# runs without the interpreter's lock, for a whole run of writes. Row by row, the thread would give up that lock
+# and queue for it again with every row.
+_INSERT = """INSERT INTO stores (id, name, address, version)
+  SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3 FROM json_each(?)"""
+_UPDATE = """UPDATE stores SET name = value ->> 1, address = value ->> 2, version = value ->> 3
+  FROM json_each(?) WHERE stores.id = value ->> 0"""
+_CHANGE = """INSERT INTO changes (seq, store_id, name, address, at)
+  SELECT value ->> 3, value ->> 0, value ->> 1, value ->> 2, ?2 FROM json_each(?1)"""
 
 Result = Store | None | Exception
+Row = tuple[int, str, str | None, int]
 
 
 @dataclass(slots=True, eq=False)
@@ -54,7 +63,6 @@ class Writer:
     def __init__(self, connection: apsw.Connection, fail: Callable[[str], None]) -> None:
         self._connection = connection
         self._execute = connection.execute
-        self._executemany = connection.executemany
         self._loop = asyncio.get_running_loop()
         self._fail = fail
         self._inbox: queue.SimpleQueue[list[Write] | None] = queue.SimpleQueue()
@@ -191,31 +199,32 @@ class Writer:
 
     def _apply(self, batch: list[Write]) -> list[Result]:
         count, version = self._execute(_STATE).get
-        at = time.time_ns() // 1_000_000
         results: list[Result] = []
-        created: list[tuple[int, str, str | None, int]] = []
-        changes: list[tuple[int, int, str, str | None, int]] = []
+        rows: list[Row] = []
+        runs: list[tuple[str, list[Row]]] = []
+        touched: set[int] = set()
         for write in batch:
-            payload = write.payload
             # Ids are dense, so that the count alone says which exist.
             if write.id > count:
                 results.append(None)
                 continue
             version += 1
-            if write.id == CREATE:
-                count += 1
-                store = Store(count, payload.name, payload.address, version)
-                created.append((count, payload.name, payload.address, version))
-            else:
-                if created:  # it may be one of them
-                    self._executemany(_INSERT, created)
-                    created = []
-                store = Store(write.id, payload.name, payload.address, version)
-                self._execute(_UPDATE, (write.id, payload.name, payload.address, version))
-            results.append(store)
-            changes.append((version, store.id, payload.name, payload.address, at))
-        self._executemany(_INSERT, created)
-        self._executemany(_CHANGE, changes)
+            creates = write.id == CREATE
+            count += creates
+            id = count if creates else write.id
+            payload = write.payload
+            statement = _INSERT if creates else _UPDATE
+            if not runs or runs[-1][0] is not statement or id in touched:
+                runs.append((statement, []))
+                touched.clear()
+            touched.add(id)
+            row = (id, payload.name, payload.address, version)
+            runs[-1][1].append(row)
+            rows.append(row)
+            results.append(Store(*row))
+        for statement, run in runs:
+            self._execute(statement, (_json(run),))
+        self._execute(_CHANGE, (_json(rows), time.time_ns() // 1_000_000))
         return results
 
     def _wait_for_lock(self, _calls: int) -> bool:
@@ -224,3 +233,7 @@ class Writer:
             return False
         time.sleep(0.0005)
         return True
+
+
+def _json(rows: list[Row]) -> str:
+    return msgspec.json.encode(rows).decode()
