@@ -4,15 +4,38 @@ A developer who adds a database reads this file, then makes `tests/test_collecti
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from storekeeper.stores import Payload, Store
 
 T = TypeVar("T")
 Answer: TypeAlias = T | asyncio.Future[T]
 """A value that is there now, or a future of it: an embedded database answers reads at once."""
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Pending(Awaitable[T_co], Protocol[T_co]):
+    """What is going to have a result or an exception, on the event loop; every `asyncio.Future` is one."""
+
+    def done(self) -> bool:
+        """Tell whether it is decided."""
+        ...
+
+    def result(self) -> T_co:
+        """Give the result, or raise the exception."""
+        ...
+
+    def exception(self) -> BaseException | None:
+        """Give the exception, if it is one."""
+        ...
+
+    def add_done_callback(self, callback: Callable[[Any], object], /) -> None:
+        """Have the callback called, with this, when it is decided; on the event loop, never at once."""
+        ...
+
 
 CREATE = 0
 """The id of a write that creates; the collection assigns the real one."""
@@ -35,15 +58,15 @@ class Collection(Protocol):
 
     - **Ids** are 1..n without a hole and without a duplicate, in the order of the creates, with any number
       of processes and machines on one database, whatever crashes (decision 25).
-    - **Durable:** a write's future has a result only when the write would survive a power cut.
+    - **Durable:** a write has a result only when the write would survive a power cut.
     - **Atomic:** a write that failed left nothing behind, and its neighbours in a batch are as if it had
       never been. A store and its change are written together.
     - **Linearizable:** a read sees every write that was acknowledged before the read began, by whatever
       process. A listing is one snapshot that does so.
     - **Versions:** every write is one change; changes are numbered 1, 2, 3, … without a hole, and a store's
       `version` is the number of its latest change.
-    - **Errors:** `Unavailable`, raised or set on the future, whenever the database cannot answer; its
-      `outcome` says whether a write may have happened. At most 5 s pass before it (decision 30).
+    - **Errors:** `Unavailable`, raised or as the exception of what is pending, whenever the database cannot
+      answer; its `outcome` says whether a write may have happened. At most 5 s pass before it (decision 30).
     """
 
     def get(self, id: int) -> Answer[Store | None]:
@@ -54,11 +77,11 @@ class Collection(Protocol):
         """Give all stores, or those of exactly that `name`, code point by code point."""
         ...
 
-    def create(self, payload: Payload) -> asyncio.Future[Store]:
+    def create(self, payload: Payload) -> Pending[Store]:
         """Add a store; its id is the number of stores before, plus one."""
         ...
 
-    def replace(self, id: int, payload: Payload) -> asyncio.Future[Store | None]:
+    def replace(self, id: int, payload: Payload) -> Pending[Store | None]:
         """Replace name and address of a store; None, and nothing changed, if there is none of that id."""
         ...
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from storekeeper.api.reply import Reply, bug_reply, phrase
+from storekeeper.api.resource import Action
 from storekeeper.events import Event, emit
 
 if TYPE_CHECKING:
@@ -19,9 +20,12 @@ LONGEST = 8 * 2**20
 
 
 class Request:
-    """A whole request. `target` is in origin form (or `*`); names of `headers` are in lower case."""
+    """A whole request. `target` is in origin form (or `*`); names of `headers` are in lower case.
 
-    __slots__ = ("body", "headers", "keep_alive", "method", "target", "version")
+    `action` is what the resource planned for its head, once it has.
+    """
+
+    __slots__ = ("action", "body", "headers", "keep_alive", "method", "target", "version")
 
     def __init__(
         self,
@@ -32,6 +36,7 @@ class Request:
         *,
         keep_alive: bool,
         body: bytes = b"",
+        action: Action | None = None,
     ) -> None:
         self.method = method
         self.target = target
@@ -39,6 +44,19 @@ class Request:
         self.version = version
         self.keep_alive = keep_alive
         self.body = body
+        self.action = action
+
+    def with_body(self, body: bytes) -> "Request":
+        """Give the same request with another body."""
+        return Request(
+            self.method,
+            self.target,
+            self.headers,
+            self.version,
+            keep_alive=self.keep_alive,
+            body=body,
+            action=self.action,
+        )
 
 
 def whole(reply: Reply, request: Request | None, date: Iterable[tuple[bytes, bytes]], *, close: bool) -> bytes:

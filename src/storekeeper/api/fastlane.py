@@ -12,6 +12,7 @@ from storekeeper.api.connection import Connection, Phase
 from storekeeper.api.exchange import Exchange, Request, whole
 from storekeeper.api.kept import LARGE_READ, Kept
 from storekeeper.api.reply import JSON, Headers, Later, Reply, bug_reply
+from storekeeper.api.resource import Resource
 from storekeeper.events import Event, emit
 
 _SMALL = 16 * 1024
@@ -23,7 +24,7 @@ class FastLane(Connection):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.handle = self.app.resource.handle
+        self.resource: Resource = self.app.resource
         self.kept: Kept = self.app.kept
         self.heads = self.kept.heads
         self.ready = self.kept.answers
@@ -39,10 +40,7 @@ class FastLane(Connection):
             return
         end = data.find(b"\r\n\r\n") + 4
         if (known := self.heads.get(data[:end])) and len(data) - end == known[1]:
-            request = known[0]
-            self.begin(
-                Request(request.method, request.target, request.headers, "1.1", keep_alive=True, body=data[end:])
-            )
+            self.begin(known[0].with_body(data[end:]))
             return
         read = self.read
         super().data_received(data)
@@ -72,8 +70,15 @@ class FastLane(Connection):
         self.latest = request
         if not self.kept.fresh:
             self.kept.look(self.date, len(self.connections))
+        action = request.action
+        if action is None:
+            action = request.action = self.resource.plan(request.method, request.target, request.headers)
+        if action is None:
+            super().begin(request)
+            return
+        reply: Reply | Later
         try:
-            reply = self.handle(request.method, request.target, request.headers, request.body)
+            reply = self.resource.carry_out(action, request.body)
         except Exception as error:  # noqa: BLE001 - a bug in one answer must not end the connection's others
             emit(Event.BUG, error=error)
             reply = bug_reply()
@@ -82,11 +87,10 @@ class FastLane(Connection):
                 self._keep(request, reply)
             else:
                 self._now(request, reply)
-        elif type(reply) is Later:
+        else:
+            assert type(reply) is Later
             self.exchange = exchange = Exchange(self, request)
             reply.future.add_done_callback(partial(self._later, exchange, reply))
-        else:
-            super().begin(request)
 
     def _keep(self, request: Request, reply: Reply) -> None:
         if reply.stream is not None:

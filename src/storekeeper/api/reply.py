@@ -1,6 +1,5 @@
 """What an answer is made of: Reply, the error body, the table from errors to statuses. Imports the domain."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from http import HTTPStatus
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from storekeeper.collection import Pending
 from storekeeper.errors import InvalidInput, Outcome, StorekeeperError, Unavailable
 
 Headers = tuple[tuple[bytes, bytes], ...]
@@ -64,7 +64,7 @@ class Later:
 
     def __init__(
         self,
-        future: asyncio.Future[Any],
+        future: Pending[Any],
         render: Callable[[Any], Reply],
         fail: Callable[[StorekeeperError], Reply],
     ) -> None:

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import apsw
 
-from storekeeper.collection import CREATE, Listing
+from storekeeper.collection import CREATE, Listing, Pending
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.sqlite import schema
 from storekeeper.sqlite.load import load
-from storekeeper.sqlite.reads import Reader
+from storekeeper.sqlite.reads import NO_STORE, Reader
 from storekeeper.sqlite.writes import Writer
 from storekeeper.stores import Payload, Store
 
@@ -49,18 +49,15 @@ class SqliteCollection:
         with self._translating():
             return self._reader.list_all() if name is None else self._reader.list_named(name)
 
-    def create(self, payload: Payload) -> asyncio.Future[Store]:
+    def create(self, payload: Payload) -> Pending[Store]:
         """See Collection."""
         # A create never answers None: that is for a replace whose store is missing.
         return self._writer.submit(CREATE, payload)  # type: ignore[return-value]
 
-    def replace(self, id: int, payload: Payload) -> asyncio.Future[Store | None]:
+    def replace(self, id: int, payload: Payload) -> Pending[Store | None]:
         """See Collection."""
-        if id == CREATE:
-            nothing: asyncio.Future[Store | None] = asyncio.get_running_loop().create_future()
-            nothing.set_result(None)
-            return nothing
-        return self._writer.submit(id, payload)
+        # No store has the id that stands for a create; the greatest one there can be, none has either.
+        return self._writer.submit(NO_STORE if id == CREATE else id, payload)
 
     async def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False) -> int:
         """See Collection."""

@@ -17,7 +17,8 @@ from storekeeper.stores import Store
 PAGE = 1000
 """Stores in one page of a list: about 0.3 ms of the event loop."""
 
-_GREATEST_ID = 2**63 - 1
+NO_STORE = 2**63 - 1
+"""The greatest integer of SQLite: an id that no store ever has."""
 
 _GET = "SELECT name, address, version FROM stores WHERE id = ?"
 
@@ -49,7 +50,7 @@ class Reader:
 
     def get(self, id: int) -> Store | None:
         """Give the store of that id, or None."""
-        if id > _GREATEST_ID:
+        if id > NO_STORE:
             return None
         for name, address, version in self._execute(_GET, (id,)):
             return Store(id, name, address, version)

@@ -1,7 +1,7 @@
 """Writes of the SQLite collection: one thread, group commit. Imports apsw and the domain.
 
 Whatever writes wait are applied in one transaction with one fsync, then all are answered: 64 creates cost
-what one costs. The thread and the event loop share nothing but the queue and the futures' results.
+what one costs. The thread and the event loop share nothing but the queue and the results.
 """
 
 import asyncio
@@ -9,8 +9,8 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Generator
+from typing import Any
 
 import apsw
 import msgspec
@@ -47,14 +47,65 @@ Result = Store | None | Exception
 Row = tuple[int, str, str | None, int]
 
 
-@dataclass(slots=True, eq=False)
 class Write:
-    """One write on its way: `id` is CREATE or the store to replace; `since` is monotonic seconds."""
+    """One write on its way, and what is Pending of it: `id` is CREATE or the store to replace.
 
-    id: int
-    payload: Payload
-    since: float
-    future: asyncio.Future[Store | None]
+    Its callback runs at once when it is settled; an `asyncio.Future` takes a turn of the loop for each.
+    `since` is seconds of the loop's clock.
+    """
+
+    __slots__ = ("_callback", "_loop", "_result", "_settled", "id", "payload", "since")
+
+    def __init__(self, id: int, payload: Payload, since: float, loop: asyncio.AbstractEventLoop) -> None:
+        self.id = id
+        self.payload = payload
+        self.since = since
+        self._loop = loop
+        self._settled = False
+        self._result: Result = None
+        self._callback: Callable[[Write], object] | None = None
+
+    def settle(self, result: Result) -> None:
+        """Decide it, unless it was decided before."""
+        if self._settled:
+            return
+        self._settled = True
+        self._result = result
+        if self._callback is not None:
+            try:
+                self._callback(self)
+            except Exception as error:  # noqa: BLE001 - one callback's fault must not keep the batch's others
+                self._loop.call_exception_handler({"message": "a write's callback failed", "exception": error})
+
+    def done(self) -> bool:
+        """See Pending."""
+        return self._settled
+
+    def result(self) -> Store | None:
+        """See Pending."""
+        if isinstance(self._result, Exception):
+            raise self._result
+        return self._result
+
+    def exception(self) -> Exception | None:
+        """See Pending."""
+        return self._result if isinstance(self._result, Exception) else None
+
+    def add_done_callback(self, callback: Callable[[Any], object], /) -> None:
+        """See Pending; takes one."""
+        if self._settled:
+            self._loop.call_soon(callback, self)
+        else:
+            assert self._callback is None
+            self._callback = callback
+
+    def __await__(self) -> Generator[Any, None, Store | None]:
+        """Wait for the result."""
+        if not self._settled:
+            settled = self._loop.create_future()
+            self.add_done_callback(lambda _: None if settled.done() else settled.set_result(None))
+            yield from settled
+        return self.result()
 
 
 class Writer:
@@ -78,23 +129,22 @@ class Writer:
 
     # On the event loop.
 
-    def submit(self, id: int, payload: Payload) -> asyncio.Future[Store | None]:
-        """Queue a write. Its future gets the store, None if there is none, or the error."""
-        future: asyncio.Future[Store | None] = self._loop.create_future()
+    def submit(self, id: int, payload: Payload) -> Write:
+        """Queue a write. Its result is the store, None if there is none, or the error."""
+        write = Write(id, payload, self._loop.time(), self._loop)
         if self._refusal is not None:
-            future.set_exception(Unavailable(self._refusal))
-            return future
+            write.settle(Unavailable(self._refusal))
+            return write
         if self._waiting >= MOST_WAITING:
-            future.set_exception(Unavailable("Too many writes are waiting"))
-            return future
+            write.settle(Unavailable("Too many writes are waiting"))
+            return write
         self._waiting += 1
-        write = Write(id, payload, self._loop.time(), future)
         self._overdue.append(write)
         # What comes in one turn of the loop goes to the thread together: one wake-up, one transaction.
         if not self._turn:
             self._loop.call_soon(self._hand_over)
         self._turn.append(write)
-        return future
+        return write
 
     def refuse(self, reason: str) -> None:
         """Take no more writes."""
@@ -118,20 +168,12 @@ class Writer:
     def _answer(self, batch: list[Write], results: list[Result]) -> None:
         self._waiting -= len(batch)
         for write, result in zip(batch, results, strict=True):
-            # A client may have gone, or have been answered as overdue.
-            if write.future.done():
-                continue
-            if isinstance(result, Exception):
-                write.future.set_exception(result)
-            else:
-                write.future.set_result(result)
+            write.settle(result)
 
     def _answer_overdue(self) -> None:
         now = self._loop.time()
-        while self._overdue and (self._overdue[0].future.done() or now - self._overdue[0].since > PATIENCE):
-            future = self._overdue.popleft().future
-            if not future.done():
-                future.set_exception(Unavailable("The disk does not answer", Outcome.UNKNOWN))
+        while self._overdue and (self._overdue[0].done() or now - self._overdue[0].since > PATIENCE):
+            self._overdue.popleft().settle(Unavailable("The disk does not answer", Outcome.UNKNOWN))
         self._timer = self._loop.call_later(_TICK, self._answer_overdue)
 
     def _break(self, batch: list[Write], reason: str) -> None:
