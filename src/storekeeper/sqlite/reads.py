@@ -8,6 +8,7 @@ write-ahead log, from ending.
 import asyncio
 from array import array
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 
 import apsw
 
@@ -16,6 +17,9 @@ from storekeeper.stores import Store
 
 PAGE = 1000
 """Stores in one page of a list: about 0.3 ms of the event loop."""
+
+PAGE_BYTES = 8 * 2**20
+"""The most that a page may have: more than the longest store, and far less than `PAGE` of them."""
 
 _GREATEST_ID = 2**63 - 1
 
@@ -46,6 +50,7 @@ class Reader:
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
         self._execute = connection.execute
+        connection.limit(apsw.SQLITE_LIMIT_LENGTH, PAGE_BYTES)
 
     def get(self, id: int) -> Store | None:
         """Give the store of that id, or None."""
@@ -57,21 +62,25 @@ class Reader:
 
     def list_all(self) -> Listing:
         """Give every store."""
-        last, version, first = self._execute(_FIRST).get
+        try:
+            last, version, first = self._execute(_FIRST).get
+        except apsw.TooBigError:
+            last, version = self._execute(_STATE).get
+            return self._listing(range(1, last + 1), version)
         if last is None or last <= PAGE:
             return Listing(first or b"")
         return Listing(first, self._pages(range(PAGE + 1, last + 1), version))
 
     def list_named(self, name: str) -> Listing:
         """Give the stores of exactly that name."""
-        first, count = self._execute(_NAMED, (name,)).get
-        if count < PAGE:
-            return Listing(first or b"")
+        with suppress(apsw.TooBigError):
+            first, count = self._execute(_NAMED, (name,)).get
+            if count < PAGE:
+                return Listing(first or b"")
         with self._connection:  # one snapshot for both statements
             version = self._execute(_STATE).get[1]
             ids = array("q", (id for (id,) in self._execute(_NAMED_IDS, (name,))))
-        first = self._page(ids[:PAGE], version)
-        return Listing(first, self._pages(ids[PAGE:], version) if len(ids) > PAGE else None)
+        return self._listing(ids, version) if ids else Listing(b"")
 
     def stamp(self) -> int:
         """Give SQLite's number of the file's latest commit, as this connection sees it."""
@@ -82,11 +91,23 @@ class Reader:
         """Read one page of the file."""
         next(self._execute(_STATE))
 
+    def _listing(self, ids: Sequence[int], version: int) -> Listing:
+        return Listing(self._page(ids[:1], version), self._pages(ids[1:], version))
+
     async def _pages(self, ids: Sequence[int], version: int) -> AsyncIterator[bytes]:
-        for start in range(0, len(ids), PAGE):
+        start, size = 0, PAGE
+        while start < len(ids):
             # A fast client must not keep the others waiting for a whole list.
             await asyncio.sleep(0)
-            yield b"," + self._page(ids[start : start + PAGE], version)
+            try:
+                page = self._page(ids[start : start + size], version)
+            except apsw.TooBigError:  # their addresses are long
+                if size == 1:
+                    raise
+                size = max(1, size // 8)
+                continue
+            yield b"," + page
+            start += size
 
     def _page(self, ids: Sequence[int], version: int) -> bytes:
         if isinstance(ids, range):

@@ -27,6 +27,9 @@ LOCK_PATIENCE = 3.5
 PATIENCE = 4.5
 """Seconds after which a write is answered in any case, its outcome unknown (decision 30: at most 5 s)."""
 
+CLOSED = "The service is shutting down"
+"""The reason of every Unavailable after the end."""
+
 _BATCH = 1000
 _TICK = 0.25
 
@@ -95,7 +98,7 @@ class Writer:
 
     async def close(self) -> None:
         """Finish every write that was submitted, then end the thread and close its connection."""
-        self.refuse("The service is shutting down")
+        self.refuse(CLOSED)
         self._hand_over()
         self._inbox.put(None)
         await asyncio.to_thread(self._thread.join)
