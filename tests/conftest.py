@@ -1,12 +1,14 @@
 """What every test may use."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from black_box import Running, serving
+from databases import KINDS, Database
 
 REQUIRED = {name for name in os.environ.get("STOREKEEPER_REQUIRE", "").split(",") if name}
 
@@ -36,3 +38,26 @@ def fresh(adapter: str, tmp_path: Path) -> Iterator[Running]:
     """A service of the test's own, without stores."""
     with serving(tmp_path, adapter) as running:
         yield running
+
+
+@pytest.fixture(params=KINDS)
+def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Database]]:
+    """Makes empty databases: the test runs once with each kind."""
+    kind = KINDS[request.param]
+    with ExitStack() as stack:
+        count = 0
+
+        def new() -> Database:
+            nonlocal count
+            count += 1
+            folder = tmp_path / f"database-{count}"
+            folder.mkdir()
+            return stack.enter_context(kind(folder))
+
+        yield new
+
+
+@pytest.fixture
+def database(new_database: Callable[[], Database]) -> Database:
+    """An empty database of the test's own."""
+    return new_database()

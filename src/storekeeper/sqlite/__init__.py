@@ -4,7 +4,7 @@ This module opens it and is the one place that turns SQLite's errors into the do
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from storekeeper.errors import Outcome, Unavailable
 from storekeeper.sqlite import schema
 from storekeeper.sqlite.load import load
 from storekeeper.sqlite.reads import NO_STORE, Reader
-from storekeeper.sqlite.writes import Writer
+from storekeeper.sqlite.writes import CLOSED, Writer
 from storekeeper.stores import Payload, Store
 
 prepare = schema.prepare
@@ -47,7 +47,13 @@ class SqliteCollection:
     def list(self, name: str | None = None) -> Listing:
         """See Collection."""
         with self._translating():
-            return self._reader.list_all() if name is None else self._reader.list_named(name)
+            listing = self._reader.list_all() if name is None else self._reader.list_named(name)
+        return listing if listing.rest is None else Listing(listing.first, self._rest(listing.rest))
+
+    async def _rest(self, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        with self._translating():
+            async for part in parts:
+                yield part
 
     def create(self, payload: Payload) -> Pending[Store]:
         """See Collection."""
@@ -61,6 +67,8 @@ class SqliteCollection:
 
     async def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False) -> int:
         """See Collection."""
+        if self._closed:
+            raise Unavailable(CLOSED)
         with self._translating():
             return await asyncio.to_thread(load, self._path, payloads, only_if_empty=only_if_empty)
 
@@ -94,6 +102,8 @@ class SqliteCollection:
 
     def _translated(self, error: apsw.Error) -> Exception:
         match error:
+            case apsw.ConnectionClosedError():
+                return Unavailable(CLOSED)
             case apsw.BusyError() | apsw.LockedError():
                 return Unavailable("The database is locked")
             case apsw.FullError():

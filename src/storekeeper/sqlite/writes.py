@@ -22,11 +22,17 @@ from storekeeper.stores import Payload, Store
 MOST_WAITING = 10_000
 """Writes that may wait; the next ones are refused at once."""
 
+MOST_BYTES = 64 * 2**20
+"""What the payloads of those that wait may take in all."""
+
 LOCK_PATIENCE = 3.5
 """Seconds after which a write that found the file locked all the time is given up, nothing done."""
 
 PATIENCE = 4.5
 """Seconds after which a write is answered in any case, its outcome unknown (decision 30: at most 5 s)."""
+
+CLOSED = "The service is shutting down"
+"""The reason of every Unavailable after the end."""
 
 _BATCH = 1000
 _TICK = 0.25
@@ -120,6 +126,7 @@ class Writer:
         self._turn: list[Write] = []
         self._overdue: deque[Write] = deque()
         self._waiting = 0
+        self._bytes = 0
         self._refusal: str | None = None
         self._give_up = 0.0
         connection.set_busy_handler(self._wait_for_lock)
@@ -135,10 +142,12 @@ class Writer:
         if self._refusal is not None:
             write.settle(Unavailable(self._refusal))
             return write
-        if self._waiting >= MOST_WAITING:
+        size = _size(payload)
+        if self._waiting >= MOST_WAITING or self._bytes + size > MOST_BYTES:
             write.settle(Unavailable("Too many writes are waiting"))
             return write
         self._waiting += 1
+        self._bytes += size
         self._overdue.append(write)
         # What comes in one turn of the loop goes to the thread together: one wake-up, one transaction.
         if not self._turn:
@@ -153,7 +162,7 @@ class Writer:
 
     async def close(self) -> None:
         """Finish every write that was submitted, then end the thread and close its connection."""
-        self.refuse("The service is shutting down")
+        self.refuse(CLOSED)
         self._hand_over()
         self._inbox.put(None)
         await asyncio.to_thread(self._thread.join)
@@ -167,6 +176,7 @@ class Writer:
 
     def _answer(self, batch: list[Write], results: list[Result]) -> None:
         self._waiting -= len(batch)
+        self._bytes -= sum(_size(write.payload) for write in batch)
         for write, result in zip(batch, results, strict=True):
             write.settle(result)
 
@@ -275,6 +285,10 @@ class Writer:
             return False
         time.sleep(0.0005)
         return True
+
+
+def _size(payload: Payload) -> int:
+    return len(payload.name) + len(payload.address or "")
 
 
 def _json(rows: list[Row]) -> str:
