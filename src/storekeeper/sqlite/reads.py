@@ -10,6 +10,7 @@ import asyncio
 from array import array
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
+from typing import Any
 
 import apsw
 
@@ -129,24 +130,23 @@ class Reader:
 
     def _page(self, ids: Sequence[int], version: int) -> bytes:
         if not isinstance(ids, range):
-            page, newest = self._execute(_PICKED, (_json(ids),)).get
-            return bytes(page if newest <= version else self._as_of(ids, version))
+            return self._read(_PICKED, (_json(ids),), ids, version)
         number, offset = divmod(ids[0] - 1, PAGE)
         keeps = not offset and self._pages_version == version
         if keeps and (kept := self._pages.get(number)) and kept[0] == ids[-1]:
             return kept[1]
-        page: bytes
-        page, newest = self._execute(_PAGE, (ids[0], ids[-1])).get
-        if newest > version:
-            page = self._as_of(ids, version)
+        page = self._read(_PAGE, (ids[0], ids[-1]), ids, version)
         if keeps and self._pages_bytes + len(page) <= KEPT_BYTES:
             self._forget(number)
             self._pages[number] = (ids[-1], page)
             self._pages_bytes += len(page)
         return page
 
-    def _as_of(self, ids: Sequence[int], version: int) -> bytes:
-        page: bytes = self._execute(_AS_OF, (_json(ids), version)).get
+    def _read(self, statement: str, values: tuple[Any, ...], ids: Sequence[int], version: int) -> bytes:
+        page: bytes
+        page, newest = self._execute(statement, values).get
+        if newest > version:
+            page = self._execute(_AS_OF, (_json(ids), version)).get
         return page
 
     def _drop_touched(self, version: int) -> None:
