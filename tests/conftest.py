@@ -8,6 +8,8 @@ import pytest
 
 from black_box import Running, serving
 
+pytest.register_assert_rewrite("wire")
+
 REQUIRED = {name for name in os.environ.get("STOREKEEPER_REQUIRE", "").split(",") if name}
 
 
