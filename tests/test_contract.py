@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from black_box import Answer, Running, serving
+from black_box import Running, serving
+from client import assert_success, create, nothing_changes
 from wire import assert_error, assert_invalid
 
 MUST_BE_STRING = '"name" must be a string'
@@ -26,30 +26,6 @@ INVALID = [
     ({"name": "A", "address": ["1 High Street"]}, ADDRESS_MUST_BE_STRING, ["address"]),
 ]
 """The violations that the contract names: payload, message, keys."""
-
-
-def assert_success(answer: Answer) -> None:
-    """Status 200 with the two headers that the contract names."""
-    assert answer.status == 200, answer
-    assert answer.headers["content-type"] == "application/json; charset=utf-8"
-    assert answer.headers["cache-control"] == "no-cache"
-
-
-def create(service: Running, name: str, address: str | None = None) -> int:
-    body = {"name": name} if address is None else {"name": name, "address": address}
-    answer = service.request("POST", "/api/stores", body)
-    assert_success(answer)
-    id: int = answer.json["id"]
-    return id
-
-
-@contextmanager
-def nothing_changes(service: Running) -> Iterator[None]:
-    """Every store is afterwards as it was before, and there is one at least."""
-    before = service.request("GET", "/api/stores").body
-    assert len(before) > 2
-    yield
-    assert service.request("GET", "/api/stores").body == before
 
 
 @pytest.fixture(scope="module")
