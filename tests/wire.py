@@ -10,6 +10,11 @@ from black_box import PATIENCE, Answer, Running
 HOST = b"Host: stores.example\r\n"
 CLOSE = b"Connection: close\r\n"
 
+SLOW = "/health/ready"
+"""A route that both adapters answer by a task: what follows it on the connection has to wait."""
+
+PAYLOAD = b'{"name":"Chunked","address":"1 High Street"}'
+
 PHRASES = {
     400: "Bad Request",
     404: "Not Found",
@@ -61,6 +66,12 @@ def request(method: str, target: str, body: bytes | None = None, *fields: str, h
 def create(name: str, *fields: str) -> bytes:
     """Give the bytes of a request that creates a store."""
     return request("POST", "/api/stores", json.dumps({"name": name}).encode(), *fields)
+
+
+def chunked(*chunks: bytes, method: str = "POST", target: str = "/api/stores", fields: bytes = b"") -> bytes:
+    """Give the bytes of a request with a chunked body."""
+    head = f"{method} {target} HTTP/1.1\r\n".encode() + HOST + fields + b"Transfer-Encoding: chunked\r\n\r\n"
+    return head + b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks) + b"0\r\n\r\n"
 
 
 class Wire:
