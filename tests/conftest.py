@@ -10,6 +10,8 @@ import pytest
 from black_box import Running, serving
 from databases import KINDS, Database
 
+pytest.register_assert_rewrite("wire")
+
 REQUIRED = {name for name in os.environ.get("STOREKEEPER_REQUIRE", "").split(",") if name}
 
 

@@ -242,6 +242,7 @@ class Connection(HttpToolsProtocol):
         if self.parts:
             request.body = b"".join(self.parts)
         self.request = None
+        self.continues = False
         self.read += 1
         self.phase = Phase.NEXT if request.keep_alive else Phase.NOTHING
         if self.exchange is not None or self.waiting or self.flow.write_paused:

@@ -1,0 +1,30 @@
+"""What tests of the API do over and over: create a store, look whether all went well or nothing changed."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from black_box import Answer, Running
+
+
+def assert_success(answer: Answer) -> None:
+    """Status 200 with the two headers that the contract names."""
+    assert answer.status == 200, answer
+    assert answer.headers["content-type"] == "application/json; charset=utf-8"
+    assert answer.headers["cache-control"] == "no-cache"
+
+
+def create(service: Running, name: str, address: str | None = None) -> int:
+    body = {"name": name} if address is None else {"name": name, "address": address}
+    answer = service.request("POST", "/api/stores", body)
+    assert_success(answer)
+    id: int = answer.json["id"]
+    return id
+
+
+@contextmanager
+def nothing_changes(service: Running) -> Iterator[None]:
+    """Every store is afterwards as it was before, and there is one at least."""
+    before = service.request("GET", "/api/stores").body
+    assert len(before) > 2
+    yield
+    assert service.request("GET", "/api/stores").body == before
