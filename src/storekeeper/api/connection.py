@@ -158,8 +158,7 @@ class Connection(HttpToolsProtocol):
         llhttp takes everything after an upgrade's head for another protocol; clients that offer h2c on
         every plain request mean its body.
         """
-        if self.request is None:
-            self.refuse(_bad("CONNECT is not served"))
+        if self.request is None:  # refused
             return
         self.upgrading = False
         request = self.request
@@ -281,6 +280,8 @@ class Connection(HttpToolsProtocol):
     def _check_target(self, request: Request) -> Reply | None:
         if len(request.target) > TARGET_LIMIT:
             return _too_long()
+        if request.method == "CONNECT":
+            return _bad("CONNECT is not served")
         if request.target[:1] != b"/" and (absolute := _ABSOLUTE.match(request.target)):
             request.target = request.target[absolute.end() :]
             if request.target[:1] != b"/":
