@@ -44,7 +44,9 @@ FRAMING_LIMIT = 8 * BODY_LIMIT
 PIPELINE_LIMIT = 64
 """Requests that wait behind an unanswered one before the connection is not read any further."""
 
-_VERSION = re.compile(rb" HTTP/(\d+)")
+_UNSPOKEN = re.compile(rb" HTTP/(?!1\.[01]|0\.9|2\.0)(\d)")
+"""The first version that llhttp stops at. `_check_head` sees the others."""
+
 _HOST = re.compile(rb"(?:[A-Za-z0-9._~-]|%[0-9A-Fa-f]{2})+(?::\d*)?|\[[0-9A-Fa-f:.]+\](?::\d*)?")
 _ABSOLUTE = re.compile(rb"https?://[^/?#]+", re.IGNORECASE)
 _FRAMING = (b"content-length", b"transfer-encoding")
@@ -437,10 +439,11 @@ class Connection(HttpToolsProtocol):
 
 
 def _malformed(error: httptools.HttpParserError, data: bytes) -> Reply:
-    if str(error) == "Content-Length overflow":
+    reason = str(error)
+    if reason == "Content-Length overflow":
         return too_large()
-    versions = _VERSION.findall(data)
-    if versions and versions[-1].lstrip(b"0") != b"1":
+    other = reason == "Invalid HTTP version" and (found := _UNSPOKEN.search(data)) and found[1] != b"1"
+    if other or reason == "Pause on PRI/Upgrade":  # the latter is HTTP/2's preface
         return error_reply(505, "This service speaks HTTP/1.1")
     return _bad(f"Not valid HTTP/1.1: {error}")
 
