@@ -198,7 +198,7 @@ class Connection(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a field of the head; those of a trailer are dropped (decision 27)."""
         if self.phase is Phase.HEAD:
-            self.headers.append((name.lower(), value))
+            self.headers.append((name.lower(), value.rstrip()))  # llhttp leaves the blanks at the end
 
     def on_headers_complete(self) -> None:
         """Check the head; refuse the request at once if it breaks a limit."""
