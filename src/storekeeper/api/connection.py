@@ -112,8 +112,8 @@ class Connection(HttpToolsProtocol):
             self.since = self.loop.time()
         if self.phase is Phase.BODY:
             self.framed += len(data)
-        else:
-            self.framed = self.head_allowance = 0 if self.head else len(data)
+        if not self.head:
+            self.head_allowance = len(data)
         try:
             self._feed(data)
         except httptools.HttpParserCallbackError as error:
@@ -213,7 +213,7 @@ class Connection(HttpToolsProtocol):
             version,
             keep_alive=version == "1.1" and self.parser.should_keep_alive(),
         )
-        large = self.head or self.framed > HEAD_LIMIT
+        large = self.head or self.head_allowance > HEAD_LIMIT or len(self.headers) > FIELD_LIMIT
         self.head = b""
         self.framed = 0
         self.size = 0
