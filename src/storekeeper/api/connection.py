@@ -44,7 +44,9 @@ FRAMING_LIMIT = 8 * BODY_LIMIT
 PIPELINE_LIMIT = 64
 """Requests that wait behind an unanswered one before the connection is not read any further."""
 
-_VERSION = re.compile(rb" HTTP/(\d+)")
+_UNSPOKEN = re.compile(rb" HTTP/(?!1\.[01]|0\.9|2\.0)(\d)")
+"""The first version that llhttp stops at. `_check_head` sees the others."""
+
 _HOST = re.compile(rb"(?:[A-Za-z0-9._~-]|%[0-9A-Fa-f]{2})+(?::\d*)?|\[[0-9A-Fa-f:.]+\](?::\d*)?")
 _ABSOLUTE = re.compile(rb"https?://[^/?#]+", re.IGNORECASE)
 _FRAMING = (b"content-length", b"transfer-encoding")
@@ -110,8 +112,8 @@ class Connection(HttpToolsProtocol):
             self.since = self.loop.time()
         if self.phase is Phase.BODY:
             self.framed += len(data)
-        else:
-            self.framed = self.head_allowance = 0 if self.head else len(data)
+        if not self.head:
+            self.head_allowance = len(data)
         try:
             self._feed(data)
         except httptools.HttpParserCallbackError as error:
@@ -158,8 +160,7 @@ class Connection(HttpToolsProtocol):
         llhttp takes everything after an upgrade's head for another protocol; clients that offer h2c on
         every plain request mean its body.
         """
-        if self.request is None:
-            self.refuse(_bad("CONNECT is not served"))
+        if self.request is None:  # refused
             return
         self.upgrading = False
         request = self.request
@@ -197,7 +198,7 @@ class Connection(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a field of the head; those of a trailer are dropped (decision 27)."""
         if self.phase is Phase.HEAD:
-            self.headers.append((name.lower(), value))
+            self.headers.append((name.lower(), value.rstrip()))  # llhttp leaves the blanks at the end
 
     def on_headers_complete(self) -> None:
         """Check the head; refuse the request at once if it breaks a limit."""
@@ -212,7 +213,7 @@ class Connection(HttpToolsProtocol):
             version,
             keep_alive=version == "1.1" and self.parser.should_keep_alive(),
         )
-        large = self.head or self.framed > HEAD_LIMIT
+        large = self.head or self.head_allowance > HEAD_LIMIT or len(self.headers) > FIELD_LIMIT
         self.head = b""
         self.framed = 0
         self.size = 0
@@ -281,6 +282,8 @@ class Connection(HttpToolsProtocol):
     def _check_target(self, request: Request) -> Reply | None:
         if len(request.target) > TARGET_LIMIT:
             return _too_long()
+        if request.method == "CONNECT":
+            return _bad("CONNECT is not served")
         if request.target[:1] != b"/" and (absolute := _ABSOLUTE.match(request.target)):
             request.target = request.target[absolute.end() :]
             if request.target[:1] != b"/":
@@ -436,10 +439,11 @@ class Connection(HttpToolsProtocol):
 
 
 def _malformed(error: httptools.HttpParserError, data: bytes) -> Reply:
-    if str(error) == "Content-Length overflow":
+    reason = str(error)
+    if reason == "Content-Length overflow":
         return too_large()
-    versions = _VERSION.findall(data)
-    if versions and versions[-1].lstrip(b"0") != b"1":
+    other = reason == "Invalid HTTP version" and (found := _UNSPOKEN.search(data)) and found[1] != b"1"
+    if other or reason == "Pause on PRI/Upgrade":  # the latter is HTTP/2's preface
         return error_reply(505, "This service speaks HTTP/1.1")
     return _bad(f"Not valid HTTP/1.1: {error}")
 
