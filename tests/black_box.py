@@ -53,6 +53,10 @@ class Running:
         self.port = port
         self._log = log
 
+    def wait(self) -> None:
+        """Wait until it answers; what was started with `ready=False` has no port before."""
+        self.port = _port(self.process, self._log)
+
     @property
     def log(self) -> str:
         return self._log.read_text()
@@ -129,7 +133,10 @@ def serving(
     with log.open("wb") as stderr:
         process = subprocess.Popen(command, env=_environment(env), stderr=stderr, start_new_session=True)
     try:
-        yield Running(process, _port(process, log) if ready else 0, log)
+        running = Running(process, 0, log)
+        if ready:
+            running.wait()
+        yield running
     finally:
         # The whole group: workers too, even when the supervisor was killed.
         try:

@@ -1,9 +1,7 @@
-"""The embedded collection: one SQLite file, any number of processes. Imports apsw and the domain.
-
-This module opens it and is the one place that turns SQLite's errors into the domain's.
-"""
+"""The embedded collection: one SQLite file, any number of processes. Imports apsw and the domain."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,10 +10,10 @@ import apsw
 
 from storekeeper.collection import CREATE, Listing, Pending
 from storekeeper.errors import Outcome, Unavailable
-from storekeeper.sqlite import schema
+from storekeeper.sqlite import faults, schema
 from storekeeper.sqlite.load import load
 from storekeeper.sqlite.reads import NO_STORE, Reader
-from storekeeper.sqlite.writes import CLOSED, Writer
+from storekeeper.sqlite.writes import CLOSED, FAILED, Writer
 from storekeeper.stores import Payload, Store
 
 prepare = schema.prepare
@@ -67,10 +65,14 @@ class SqliteCollection:
 
     async def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False) -> int:
         """See Collection."""
-        if self._closed:
-            raise Unavailable(CLOSED)
-        with self._translating():
-            return await asyncio.to_thread(load, self._path, payloads, only_if_empty=only_if_empty)
+        if self._closed or self._failed:
+            raise Unavailable(CLOSED if self._closed else FAILED)
+        stop = threading.Event()
+        with self._translating(Outcome.UNKNOWN):
+            try:
+                return await asyncio.to_thread(load, self._path, payloads, stop, only_if_empty=only_if_empty)
+            finally:
+                stop.set()
 
     def stamp(self) -> int:
         """See Collection."""
@@ -82,7 +84,7 @@ class SqliteCollection:
     async def check(self) -> None:
         """See Collection."""
         if self._failed:
-            raise Unavailable("The database failed")
+            raise Unavailable(FAILED)
         with self._translating():
             self._reader.check()
 
@@ -94,28 +96,23 @@ class SqliteCollection:
             self._connection.close()
 
     @contextmanager
-    def _translating(self) -> Iterator[None]:
+    def _translating(self, outcome: Outcome = Outcome.NONE) -> Iterator[None]:
         try:
             yield
         except apsw.Error as error:
-            raise self._translated(error) from error
+            raise self._translated(error, outcome) from error
 
-    def _translated(self, error: apsw.Error) -> Exception:
-        match error:
-            case apsw.ConnectionClosedError():
-                return Unavailable(CLOSED)
-            case apsw.BusyError() | apsw.LockedError():
-                return Unavailable("The database is locked")
-            case apsw.FullError():
-                return Unavailable("The disk is full")
-            case apsw.IOError() | apsw.CorruptError() | apsw.NotADBError() | apsw.CantOpenError():
-                reason = f"The database failed: {error}"
-                self._broken(reason)
-                return Unavailable(reason, Outcome.NONE)
-        return error
+    def _translated(self, error: apsw.Error, outcome: Outcome = Outcome.NONE) -> Exception:
+        if answer := faults.temporary(error, outcome):
+            return answer
+        if not faults.lost(error):
+            return error
+        reason = f"{FAILED}: {error}"
+        self._broken(reason)
+        return Unavailable(reason, outcome)
 
     def _broken(self, reason: str) -> None:
         if not self._failed:
             self._failed = True
-            self._writer.refuse(reason)
+            self._writer.distrust(reason)
             self._fail(reason)

@@ -1,5 +1,6 @@
 """Bulk creates into the SQLite collection, on a connection of their own. Imports apsw and the domain."""
 
+import threading
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,22 +13,32 @@ from storekeeper.stores import Payload
 LOCK_PATIENCE = 60.0
 """Seconds that a bulk load waits for the writers beside it."""
 
+_STEPS = 10_000
+"""Steps of SQLite's machine, some per row, between two looks whether to stop."""
+
 _COUNTS = """SELECT ifnull((SELECT max(id) FROM stores), 0), ifnull((SELECT max(seq) FROM changes), 0),
   (SELECT count(*) FROM temp.staged)"""
 _STORES = "INSERT INTO stores SELECT rowid + ?, name, address, rowid + ? FROM temp.staged ORDER BY rowid"
 _CHANGES = "INSERT INTO changes SELECT rowid + ?2, rowid + ?1, name, address, ?3 FROM temp.staged ORDER BY rowid"
+_EMPTY = "SELECT NOT EXISTS (SELECT 1 FROM stores)"
 _INDEXES = "SELECT name, sql FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL"
 
 
-def load(path: Path, payloads: Iterable[Payload], *, only_if_empty: bool) -> int:
-    """Create all of `payloads`, or none if reading them raises; give how many. Raises apsw's errors."""
+def load(path: Path, payloads: Iterable[Payload], stop: threading.Event, *, only_if_empty: bool) -> int:
+    """Create all of `payloads`, or none if reading them raises; give how many. Raises apsw's errors.
+
+    Once `stop` is set, it gives up soon; nothing is created then.
+    """
     connection = schema.connect(path)
     try:
-        connection.set_busy_timeout(int(LOCK_PATIENCE * 1000))
+        if only_if_empty and not connection.execute(_EMPTY).get:
+            return 0
+        connection.set_progress_handler(stop.is_set, _STEPS)
         # The references hold by construction, and checking each of them is a quarter of the time.
         connection.pragma("foreign_keys", False)
         connection.pragma("cache_size", -256 * 1024)
         _stage(connection, payloads)
+        _wait_fairly(connection, stop)
         connection.execute("BEGIN IMMEDIATE")
         try:
             loaded = _move(connection, only_if_empty=only_if_empty)
@@ -46,6 +57,18 @@ def _stage(connection: apsw.Connection, payloads: Iterable[Payload]) -> None:
     with connection:
         rows = ((payload.name, payload.address) for payload in payloads)
         connection.executemany("INSERT INTO temp.staged VALUES (?, ?)", rows)
+
+
+def _wait_fairly(connection: apsw.Connection, stop: threading.Event) -> None:
+    # SQLite's own waiting looks ten times a second: beside busy writers, who look all the time, its turn
+    # might never come.
+    give_up = time.monotonic() + LOCK_PATIENCE
+
+    def wait(_calls: int) -> bool:
+        time.sleep(0.0005)
+        return time.monotonic() < give_up and not stop.is_set()
+
+    connection.set_busy_handler(wait)
 
 
 def _move(connection: apsw.Connection, *, only_if_empty: bool) -> int:

@@ -1,9 +1,14 @@
 """The database file: who may open it, its pragmas with their reasons, its migrations. Imports apsw and the domain."""
 
+import errno
+import os
+import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
+from urllib.parse import quote
 
 import apsw
 
@@ -47,12 +52,15 @@ def prepare(path: Path) -> None:
     Raises CannotStart, the file untouched, if it is something else, newer, or cannot be written.
     """
     try:
+        path = Path(os.path.realpath(path))  # the log stands beside the file itself, not beside a link to it
         _refuse_remains(path)
+        if not path.exists():
+            _create(path)
         if path.exists():
             _refuse_foreign(path)
         connection = _patiently(connect, path)
         try:
-            _patiently(_migrate, connection)
+            _patiently(_upgrade, connection)
         finally:
             connection.close()
     except apsw.NotADBError:
@@ -61,8 +69,8 @@ def prepare(path: Path) -> None:
         raise CannotStart(f"{path} is damaged ({error}): restore it from a backup") from None
     except (apsw.ReadOnlyError, apsw.CantOpenError, apsw.PermissionsError, apsw.FullError, OSError) as error:
         raise CannotStart(
-            f"{path} cannot be opened for writing ({error}): check that its folder exists, has space and may be"
-            " written, or name another file with --database"
+            f"{path} cannot be opened for writing ({getattr(error, 'strerror', error)}): check that its folder"
+            " exists, has space and may be written, or name another file with --database"
         ) from None
     except apsw.BusyError:
         raise CannotStart(f"{path} is locked by another program: stop that one first") from None
@@ -95,18 +103,50 @@ def connect(path: Path, *, reader: bool = False) -> apsw.Connection:
 def _refuse_remains(path: Path) -> None:
     # SQLite takes an empty or missing file for a new database and deletes the log beside it: ids would
     # start at 1 again, and the acknowledged writes in that log would be gone.
+    if path.exists() and not path.is_file():
+        raise CannotStart(f"{path} is not a file: name another one with --database")
     if path.exists() and path.stat().st_size > 0:
         return
-    wal = path.with_name(path.name + "-wal")
+    wal = _wal(path)
     if wal.exists() and wal.stat().st_size > 0:
         raise CannotStart(f"{path} is gone but its log {wal.name} is there: restore the file from a backup")
-    if path.is_file():
+    if path.exists():
         raise CannotStart(f"{path} is empty, so not a database: restore it, or delete it to begin a new one")
 
 
+def _create(path: Path) -> None:
+    # Under another name first, so that nobody ever finds half a database: not another first start at this
+    # moment, and no later one if this process is killed.
+    with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as folder:
+        new = Path(folder) / path.name
+        connection = connect(new)
+        try:
+            _migrate(connection)
+        finally:
+            connection.close()
+        # Somebody else was first; or there are no links on this file system, then it is made in its place.
+        with suppress(OSError):
+            path.hardlink_to(new)
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _refuse_foreign(path: Path) -> None:
-    # Read-only, because closing the last writable connection would checkpoint a stranger's log.
-    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    if not os.access(path, os.W_OK):
+        # SQLite would open it to read, and fail at the first write.
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    alone = not _wal(path).exists()
+    # Read-only, because closing the last writable connection would checkpoint a stranger's log. And without
+    # a log, as a file that nobody changes, because SQLite would begin a log beside it.
+    uri = f"file:{quote(str(path))}" + "?immutable=1" * alone
+    connection = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
     try:
         connection.set_busy_timeout(int(START_PATIENCE * 1000))
         owner = connection.pragma("application_id")
@@ -115,16 +155,25 @@ def _refuse_foreign(path: Path) -> None:
         pages, page_size = connection.pragma("page_count"), connection.pragma("page_size")
     finally:
         connection.close()
-    if owner != APPLICATION_ID and (tables or owner):
+    if owner != APPLICATION_ID and (tables or owner or version):
         raise CannotStart(f"{path} is another program's database: name another file with --database")
     if version > len(MIGRATIONS):
         raise CannotStart(
             f"{path} was written by a newer Storekeeper (its schema is {version}, this one knows {len(MIGRATIONS)}):"
             " install that version or a later one"
         )
-    wal = path.with_name(path.name + "-wal")
-    if not wal.exists() and path.stat().st_size < pages * page_size:
+    if alone and path.stat().st_size < pages * page_size:
         raise CannotStart(f"{path} is damaged (its end is missing): restore it from a backup")
+
+
+def _wal(path: Path) -> Path:
+    return path.with_name(path.name + "-wal")
+
+
+def _upgrade(connection: apsw.Connection) -> None:
+    # Without a lock, which an import may hold for long.
+    if connection.pragma("user_version") != len(MIGRATIONS):
+        _migrate(connection)
 
 
 def _migrate(connection: apsw.Connection) -> None:
@@ -134,8 +183,7 @@ def _migrate(connection: apsw.Connection) -> None:
         for number, migration in enumerate(MIGRATIONS[version:], start=version + 1):
             connection.execute(migration)
             connection.pragma("user_version", number)
-        if connection.pragma("application_id") != APPLICATION_ID:
-            connection.pragma("application_id", APPLICATION_ID)
+        connection.pragma("application_id", APPLICATION_ID)
         connection.execute("COMMIT")
     finally:
         if connection.in_transaction:

@@ -17,6 +17,7 @@ import msgspec
 
 from storekeeper.collection import CREATE
 from storekeeper.errors import Outcome, Unavailable
+from storekeeper.sqlite import faults
 from storekeeper.stores import Payload, Store
 
 MOST_WAITING = 10_000
@@ -32,7 +33,8 @@ PATIENCE = 4.5
 """Seconds after which a write is answered in any case, its outcome unknown (decision 30: at most 5 s)."""
 
 CLOSED = "The service is shutting down"
-"""The reason of every Unavailable after the end."""
+FAILED = "The database failed"
+"""The reasons of every Unavailable after the end, and after the file could not be trusted any more."""
 
 _BATCH = 1000
 _TICK = 0.25
@@ -128,6 +130,7 @@ class Writer:
         self._waiting = 0
         self._bytes = 0
         self._refusal: str | None = None
+        self._distrust: str | None = None
         self._give_up = 0.0
         connection.set_busy_handler(self._wait_for_lock)
         self._thread = threading.Thread(target=self._run, name="storekeeper-writer", daemon=True)
@@ -160,14 +163,22 @@ class Writer:
         if self._refusal is None:
             self._refusal = reason
 
+    def distrust(self, reason: str) -> None:
+        """Acknowledge nothing more, not even what is under way."""
+        self._refusal = self._distrust = reason
+
     async def close(self) -> None:
-        """Finish every write that was submitted, then end the thread and close its connection."""
+        """Finish every write that was submitted, then end the thread and close its connection.
+
+        A disk that does not answer is not waited for longer than a write is.
+        """
         self.refuse(CLOSED)
         self._hand_over()
         self._inbox.put(None)
-        await asyncio.to_thread(self._thread.join)
+        await asyncio.to_thread(self._thread.join, PATIENCE + 2 * _TICK)
         self._timer.cancel()
-        self._connection.close()
+        if not self._thread.is_alive():
+            self._connection.close()
 
     def _hand_over(self) -> None:
         if self._turn:
@@ -178,7 +189,10 @@ class Writer:
         self._waiting -= len(batch)
         self._bytes -= sum(_size(write.payload) for write in batch)
         for write, result in zip(batch, results, strict=True):
-            write.settle(result)
+            if self._distrust is None or isinstance(result, Exception):
+                write.settle(result)
+            else:
+                write.settle(Unavailable(self._distrust, Outcome.UNKNOWN))
 
     def _answer_overdue(self) -> None:
         now = self._loop.time()
@@ -187,7 +201,7 @@ class Writer:
         self._timer = self._loop.call_later(_TICK, self._answer_overdue)
 
     def _break(self, batch: list[Write], reason: str) -> None:
-        self._refusal = reason
+        self.distrust(reason)
         self._answer(batch, [Unavailable(reason, Outcome.UNKNOWN) for _ in batch])
         self._fail(reason)
 
@@ -199,7 +213,7 @@ class Writer:
             try:
                 results = self._commit(batch)
             except BaseException as error:  # noqa: BLE001 - no write may be left without an answer
-                reason = f"The database failed: {error}"
+                reason = f"{FAILED}: {error}"
                 self._loop.call_soon_threadsafe(self._break, batch, reason)
                 return self._refuse_rest(reason)
             self._loop.call_soon_threadsafe(self._answer, batch, results)
@@ -226,17 +240,16 @@ class Writer:
     def _commit(self, batch: list[Write]) -> list[Result]:
         try:
             return self._transact(batch)
-        except (apsw.BusyError, apsw.LockedError):
-            return [Unavailable("The database is locked") for _ in batch]
-        except apsw.FullError:
-            return [Unavailable("The disk is full") for _ in batch]
-        except (apsw.ReadOnlyError, apsw.PermissionsError):
-            return [Unavailable("The database cannot be written") for _ in batch]
         except (apsw.ConstraintError, UnicodeError, OverflowError) as error:
             if len(batch) == 1:
                 return [error]
             # One of them is bad. Each in a transaction of its own, so that only that one fails.
             return [result for write in batch for result in self._commit([write])]
+        except apsw.Error as error:
+            answers = [faults.temporary(error, Outcome.UNKNOWN) for _ in batch]
+            if None in answers:
+                raise
+            return list(answers)
 
     def _transact(self, batch: list[Write]) -> list[Result]:
         self._give_up = min(write.since for write in batch) + LOCK_PATIENCE
