@@ -49,7 +49,7 @@ class Operation:
     start: float
     end: float
     store: int = 0
-    """The id; of a create the one it answered, 0 if it did not answer."""
+    """The id; of a create the one it answered, 0 if it did not say."""
     value: int | None = None
     """What was written, or read (None: there was no such store)."""
     name: str = ""
@@ -193,7 +193,7 @@ class _Registers:
         earliest = -inf
         for store, create in sorted(self._creates.items()):
             earliest = max(earliest, create.start, self._after[store])
-            latest = min(create.end, self._before[store])
+            latest = min(create.end if create.store else inf, self._before[store])
             if earliest > latest:
                 yield Violation("order", f"store {store} has to be created by {latest}, but not before {earliest}")
                 earliest = latest  # so that one violation does not make all later ones
