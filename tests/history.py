@@ -25,8 +25,8 @@ NAMES = ("Harbour", "Größe", "東京", "a b & c", "Airport")
 HOT = 6
 """Stores that get half of all reads and replaces, so that they collide."""
 
-KINDS = (Kind.CREATE, Kind.REPLACE, Kind.READ, Kind.LIST, Kind.FILTER)
-WEIGHTS = (6, 36, 50, 3, 5)
+MIX = {Kind.CREATE: 6, Kind.REPLACE: 36, Kind.READ: 50, Kind.LIST: 3, Kind.FILTER: 5}
+"""How often clients do what."""
 
 
 class Item(msgspec.Struct, forbid_unknown_fields=True):
@@ -99,13 +99,16 @@ class Recorder:
     store; `statuses` counts the answers.
     """
 
-    def __init__(self, seed: int = 0, *, clients: int = 24, most_stores: int = 400) -> None:
+    def __init__(
+        self, seed: int = 0, *, clients: int = 24, most_stores: int = 400, mix: dict[Kind, int] = MIX
+    ) -> None:
         self.history: list[Operation] = []
         self.odd: list[str] = []
         self.statuses: Counter[int] = Counter()
         self._random = random.Random(seed)
         self._clients = clients
         self._most_stores = most_stores
+        self._kinds, self._weights = tuple(mix), tuple(mix.values())
         self._last_value = 0
         self._known = 0
         self._left = 0
@@ -179,7 +182,7 @@ class Recorder:
             then()
 
     async def _one(self, client: Client, rng: random.Random) -> None:
-        (kind,) = rng.choices(KINDS, WEIGHTS)
+        (kind,) = rng.choices(self._kinds, self._weights)
         if kind is Kind.CREATE and self._known < self._most_stores:
             return await self._change(client, Kind.CREATE, 0)
         if kind is Kind.LIST:
