@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection
@@ -121,15 +121,20 @@ def read_all(client: socket.socket) -> bytes:
 
 @contextmanager
 def serving(
-    folder: Path, *args: str, env: dict[str, str] | None = None, database: str | None = None, ready: bool = True
+    folder: Path,
+    *args: str,
+    env: dict[str, str] | None = None,
+    database: str | None = None,
+    ready: bool = True,
+    program: Sequence[str] = COMMAND,
 ) -> Iterator[Running]:
     """Start `storekeeper serve` on a free port with its database in `folder`; stop it, whatever happens.
 
-    It begins with no stores unless `args` say otherwise.
+    It begins with no stores unless `args` say otherwise. `program` may be another than the real command.
     """
     log = folder / f"log-{time.monotonic_ns()}"
     url = database or f"sqlite:///{folder}/stores.db"
-    command = [*COMMAND, "serve", "--port", "0", "--database", url, "--no-examples", *args]
+    command = [*program, "serve", "--port", "0", "--database", url, "--no-examples", *args]
     with log.open("wb") as stderr:
         process = subprocess.Popen(command, env=_environment(env), stderr=stderr, start_new_session=True)
     try:

@@ -1,0 +1,153 @@
+"""The real command with one promise broken, or one thing made frequent, on purpose: WEAKENED names which.
+
+Each test of a promise must fail on a build that breaks it; else it shows nothing. Workers are started anew as
+this file, so that each of them is changed too.
+"""
+
+import itertools
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from storekeeper import cli
+from storekeeper.api.kept import Kept
+from storekeeper.collection import CREATE
+from storekeeper.sqlite import schema, writes
+from storekeeper.sqlite.reads import Reader
+from storekeeper.sqlite.writes import Writer
+
+PROGRAM = (sys.executable, __file__)
+
+
+def environment(change: str) -> dict[str, str]:
+    """Give what to start PROGRAM with."""
+    return {"WEAKENED": change}
+
+
+# Broken promises.
+
+
+def keeps_answers_for_ever() -> None:
+    def drop(_kept: Kept) -> None:
+        return
+
+    vars_of(Kept).drop = drop
+
+
+def sees_own_writes_only() -> None:
+    """Keeps answers until this worker writes, as a cache without SQLite's data_version would."""
+    own = itertools.count()
+    now = next(own)
+    answer = Writer._answer
+
+    def answered(writer: Writer, batch: list[writes.Write], results: list[writes.Result]) -> None:
+        nonlocal now
+        now = next(own)
+        answer(writer, batch, results)
+
+    vars_of(Writer)._answer = answered
+    look = Kept.look
+
+    def look_at_own(kept: Kept, *args: Any) -> None:
+        vars_of(kept)._stamp = lambda: now
+        look(kept, *args)
+
+    vars_of(Kept).look = look_at_own
+
+
+def acknowledges_before_commit() -> None:
+    def transact(writer: Writer, batch: list[writes.Write]) -> list[writes.Result]:
+        writer._give_up = min(write.since for write in batch) + writes.LOCK_PATIENCE
+        writer._execute("BEGIN IMMEDIATE")
+        results = writer._apply(batch)
+        writer._loop.call_soon_threadsafe(writer._answer, batch, results)
+        time.sleep(0.01)
+        writer._execute("COMMIT")
+        writer._waiting += len(batch)
+        return results
+
+    vars_of(Writer)._transact = transact
+
+
+def counts_ids_in_memory() -> None:
+    """Each worker counts from what it found at its first write."""
+    vars_of(writes)._INSERT = writes._INSERT.replace("INSERT", "INSERT OR REPLACE")
+    apply = Writer._apply
+    count = -1
+
+    def apply_counted(writer: Writer, batch: list[writes.Write]) -> list[writes.Result]:
+        nonlocal count
+        execute = writer._execute
+        found, version = execute(writes._STATE).get
+        count = max(count, 0) or found
+        vars_of(writer)._execute = lambda sql, *args: (
+            execute("SELECT ?, ?", (count, version)) if sql == writes._STATE else execute(sql, *args)
+        )
+        try:
+            results = apply(writer, batch)
+        finally:
+            vars_of(writer)._execute = execute
+        count += sum(write.id == CREATE for write in batch)
+        return results
+
+    vars_of(Writer)._apply = apply_counted
+
+
+def reads_pages_as_they_are() -> None:
+    """The later pages of a long list are not as of the first one."""
+    page = Reader._page
+
+    def newest(reader: Reader, ids: Sequence[int], _version: int) -> bytes:
+        return page(reader, ids, 2**62)
+
+    vars_of(Reader)._page = newest
+
+
+def syncs_normally() -> None:
+    """WAL's usual setting: COMMIT does not wait for the disk."""
+    _after_connect(lambda connection: connection.pragma("synchronous", "normal"))
+
+
+# Nothing broken.
+
+
+def checkpoints_often() -> None:
+    """Every 4 pages, so that a checkpoint is always under way somewhere."""
+    _after_connect(lambda connection: connection.wal_autocheckpoint(4))
+
+
+def has_a_next_schema() -> None:
+    """As a later release would: a migration that touches every store."""
+    vars_of(schema).MIGRATIONS = (
+        *schema.MIGRATIONS,
+        "ALTER TABLE stores ADD COLUMN shown TEXT; UPDATE stores SET shown = upper(name)",
+    )
+
+
+def _after_connect(change: Callable[[apsw.Connection], object]) -> None:
+    connect = schema.connect
+
+    def connect_and_change(path: Path, *, reader: bool = False) -> apsw.Connection:
+        connection = connect(path, reader=reader)
+        change(connection)
+        return connection
+
+    vars_of(schema).connect = connect_and_change
+
+
+def vars_of(target: Any) -> Any:
+    """Give a module, class or object as one whose attributes may be set to anything."""
+    return target
+
+
+# Not under `if __name__`: a worker runs this file by another name.
+if change := os.environ.get("WEAKENED"):
+    globals()[change]()
+
+if __name__ == "__main__":
+    cli.main()
