@@ -133,8 +133,8 @@ def store_address_is_a_string_or_null(service: Service) -> None:
 
 @rule(late=True, writes=True)
 def error_has_content_type(service: Service) -> None:
-    """Error responses carry `content-type: application/json; charset=utf-8` and `cache-control: no-
-    cache`.
+    """Error responses carry `content-type: application/json; charset=utf-8` and `cache-control:
+    no-cache`.
 
     The content type.
     """
@@ -143,8 +143,8 @@ def error_has_content_type(service: Service) -> None:
 
 @rule(late=True, writes=True)
 def error_has_cache_control(service: Service) -> None:
-    """Error responses carry `content-type: application/json; charset=utf-8` and `cache-control: no-
-    cache`.
+    """Error responses carry `content-type: application/json; charset=utf-8` and `cache-control:
+    no-cache`.
 
     The cache control.
     """
@@ -236,7 +236,12 @@ def validation_has_source(service: Service) -> None:
 @rule(late=True, writes=True, detailed=True)
 def validation_has_keys(service: Service) -> None:
     """`validation.keys` lists the field names"""
-    each(rejections(service), lambda seen: detail(seen, "keys", list(seen.fault.keys)) if seen.fault else None)
+
+    def wrong(answer: Answer) -> str | None:
+        keys = answer.fault.keys if answer.fault else ()
+        return detail(answer, "keys", list(keys)) if keys else None
+
+    each(rejections(service), wrong)
 
 
 def exact(service: Service, text: str) -> None:

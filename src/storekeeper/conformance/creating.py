@@ -6,7 +6,7 @@ from storekeeper.conformance.faults import every_fault
 from storekeeper.conformance.rules import expect, rule
 from storekeeper.conformance.service import Made, Service, Violation, differs, fields, number, single
 
-CROWD = 6
+CROWD = 10
 """How many stores are created at the same time."""
 QUIET = 5
 """How many windows are looked for in which no other client creates a store."""

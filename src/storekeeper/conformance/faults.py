@@ -9,8 +9,8 @@ REQUIRED, NO_STRING = '"name" is required', '"name" must be a string'
 
 def missing(service: Service) -> list[Fault]:
     """Name is missing."""
-    payloads: list[dict[str, object]] = [{}, {"address": service.name()}, {"Name": service.name()}]
-    return [Fault("no name", payload, ("name",), REQUIRED) for payload in payloads]
+    faults = [Fault("no name", payload, ("name",), REQUIRED) for payload in ({}, {"address": service.name()})]
+    return [*faults, Fault("no name but a Name", {"Name": service.name()}, ())]
 
 
 def empty(service: Service) -> list[Fault]:

@@ -54,7 +54,7 @@ def list_is_an_array(service: Service) -> None:
     service.everything()
 
 
-@rule(adds=2)
+@rule(late=True, adds=2)
 def list_has_every_store(service: Service) -> None:
     """When absent or empty: all stores are returned.
 
@@ -67,6 +67,8 @@ def list_has_every_store(service: Service) -> None:
         expect(answer, len(same) == 1, f"{one.name!r} was just added; the list has it {len(same)} times")
         wrong = differs(same[0], one.id, one.name, one.address)
         expect(answer, not wrong, f"in the list its {wrong}")
+    lost = sorted(service.mine - set(own(listed(answer).stores, lambda _: True)))
+    expect(answer, not lost, f"the stores {lost} were added before; the list lacks them")
 
 
 @rule()
@@ -88,8 +90,8 @@ def empty_name_lists_all(service: Service) -> None:
 
 @rule()
 def filter_finds_exact_name(service: Service) -> None:
-    """When given: only stores whose name is exactly equal to the given value (case-sensitive, whole-
-    string comparison) are returned.
+    """When given: only stores whose name is exactly equal to the given value (case-sensitive, whole-string
+    comparison) are returned.
 
     The name of a store finds it.
     """
@@ -104,8 +106,8 @@ def filter_finds_exact_name(service: Service) -> None:
 
 @rule()
 def filter_is_case_sensitive(service: Service) -> None:
-    """When given: only stores whose name is exactly equal to the given value (case-sensitive, whole-
-    string comparison) are returned.
+    """When given: only stores whose name is exactly equal to the given value (case-sensitive, whole-string
+    comparison) are returned.
 
     Other cases do not find it.
     """
@@ -115,8 +117,8 @@ def filter_is_case_sensitive(service: Service) -> None:
 
 @rule()
 def filter_takes_the_whole_string(service: Service) -> None:
-    """When given: only stores whose name is exactly equal to the given value (case-sensitive, whole-
-    string comparison) are returned.
+    """When given: only stores whose name is exactly equal to the given value (case-sensitive, whole-string
+    comparison) are returned.
 
     Parts of the name, and more than the name, do not find it.
     """
@@ -126,8 +128,8 @@ def filter_takes_the_whole_string(service: Service) -> None:
 
 @rule()
 def filter_trims_nothing(service: Service) -> None:
-    """When given: only stores whose name is exactly equal to the given value (case-sensitive, whole-
-    string comparison) are returned.
+    """When given: only stores whose name is exactly equal to the given value (case-sensitive, whole-string
+    comparison) are returned.
 
     Blanks count.
     """
@@ -142,8 +144,8 @@ def filter_trims_nothing(service: Service) -> None:
 
 @rule()
 def filter_knows_no_pattern(service: Service) -> None:
-    """When given: only stores whose name is exactly equal to the given value (case-sensitive, whole-
-    string comparison) are returned.
+    """When given: only stores whose name is exactly equal to the given value (case-sensitive, whole-string
+    comparison) are returned.
 
     No character is a wildcard.
     """
@@ -163,8 +165,8 @@ def filter_without_match(service: Service) -> None:
 
 @rule(adds=3)
 def filter_finds_every_match(service: Service) -> None:
-    """When given: only stores whose name is exactly equal to the given value (case-sensitive, whole-
-    string comparison) are returned.
+    """When given: only stores whose name is exactly equal to the given value (case-sensitive, whole-string
+    comparison) are returned.
 
     All stores of that name are found.
     """
@@ -181,8 +183,8 @@ def filter_finds_every_match(service: Service) -> None:
 
 @rule(writes=True)
 def filter_compares_only_names(service: Service) -> None:
-    """When given: only stores whose name is exactly equal to the given value (case-sensitive, whole-
-    string comparison) are returned.
+    """When given: only stores whose name is exactly equal to the given value (case-sensitive, whole-string
+    comparison) are returned.
 
     Addresses and ids are no names.
     """
@@ -194,8 +196,8 @@ def filter_compares_only_names(service: Service) -> None:
 
 @rule(writes=True)
 def filter_compares_every_character(service: Service) -> None:
-    """When given: only stores whose name is exactly equal to the given value (case-sensitive, whole-
-    string comparison) are returned.
+    """When given: only stores whose name is exactly equal to the given value (case-sensitive, whole-string
+    comparison) are returned.
 
     Whatever characters it has.
     """
@@ -212,7 +214,7 @@ def filter_compares_every_character(service: Service) -> None:
     service.replace(made.id, {"name": made.name})
 
 
-@rule()
+@rule(late=True)
 def read_gives_that_store(service: Service) -> None:
     """Path parameter `id`: arrives as text; it is interpreted as a decimal integer and compared with the
     integer id of the stores.
@@ -225,7 +227,8 @@ def read_gives_that_store(service: Service) -> None:
         again = [store for store in service.found(made.name) if number(store) == made.id]
         changed = service.read_only and not (again and not differs(again[0], made.id, made.name, made.address))
         expect(answer, changed, f"its {wrong}")
-    for written, id in ((f"00{made.id}", made.id), (str(MISSING), MISSING)):
+    zeros = [(f"00{id}", id) for id in sorted({made.id, *service.mine})[-10:]]
+    for written, id in (*zeros, (str(MISSING), MISSING)):
         answer = service.read(written, "open")
         other = number(answer.document) if answer.ok else None
         expect(answer, other in {None, id}, f"{written} is not the id of the store {other}")

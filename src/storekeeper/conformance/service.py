@@ -28,7 +28,10 @@ class Violation(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A payload that breaks the store payload rules: what is wrong with it, and with which fields."""
+    """A payload that breaks the store payload rules: what is wrong with it, and with which fields.
+
+    Without `keys` it is left open which fields an answer names.
+    """
 
     label: str
     payload: dict[str, Any]

@@ -91,6 +91,7 @@ def update_is_seen_in_list(service: Service) -> None:
     The list has it so at once.
     """
     made, other = service.spare(address="Before"), service.settle()
+    service.everything()
     changed = [change(service, made.id, service.name()), change(service, other.id, other.name, other.address)]
     answer = service.send("list", "GET", "/api/stores")
     for one in changed:
