@@ -1,6 +1,7 @@
 """The contract in a few lines, in memory, each of its sentences in one method: what mutants break one by one."""
 
 import json
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -199,7 +200,7 @@ class GenericReference(Reference):
 
 
 @contextmanager
-def served(reference: Reference) -> Iterator[str]:
+def served(reference: Reference, tls: ssl.SSLContext | None = None) -> Iterator[str]:
     """The address of a reference while it is served on a free port, one thread for each connection."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -227,6 +228,8 @@ def served(reference: Reference) -> Iterator[str]:
             """A client that leaves is no matter here; a mutant that fails shows in the answers."""
 
     server = Server(("127.0.0.1", 0), Handler)
+    if tls:
+        server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:

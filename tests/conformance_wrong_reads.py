@@ -158,6 +158,7 @@ breaks(
     "filter-finds-every-match",
     matching=lambda self, name: list({store["address"]: store for store in Reference.matching(self, name)}.values()),
 )
+breaks("filter that finds nothing", "filter-finds-exact-name", matching=lambda self, name: [])
 breaks("filter ignored", "filter-without-match", matching=lambda self, name: self.stores)
 
 

@@ -16,7 +16,7 @@ IDS: dict[str, tuple[str, Callable[[list[Store], Any], Any]]] = {
     "every second number": ("create-id-is-count-plus-one", lambda stores, _: 2 * len(stores)),
     "the time": ("create-id-is-count-plus-one", lambda stores, _: time.time_ns()),
     "the count of names plus one": (
-        "create-id-is-count-plus-one",
+        "create-again-makes-another",
         lambda stores, _: len({store["name"] for store in stores}) + 1,
     ),
     "the client's": ("create-takes-no-id-from-client", lambda stores, payload: payload.get("id", len(stores) + 1)),
@@ -78,7 +78,7 @@ class Races(Reference):
 # Creates
 
 
-@mutant("a create with a taken name updates", "create-twice-makes-two")
+@mutant("a create with a taken name updates", "create-again-makes-another")
 class Upserts(Reference):
     """Names are taken for keys."""
 
@@ -101,7 +101,7 @@ class UpsertsById(Reference):
         return store
 
 
-@mutant("a create with a taken name is refused", "create-twice-makes-two")
+@mutant("a create with a taken name is refused", "create-again-makes-another")
 class Unique(Reference):
     """Names are unique."""
 

@@ -140,16 +140,18 @@ def create_is_seen_by_name(service: Service) -> None:
     expect(answer, not wrong, f"found by name, its {wrong}")
 
 
-@rule(adds=2)
-def create_twice_makes_two(service: Service) -> None:
+@rule(adds=3)
+def create_again_makes_another(service: Service) -> None:
     """On success a new store is added with id = (count of stores before the add) + 1, name from the
     payload, address from the payload or null when not sent.
 
-    The same payload twice makes two stores.
+    The same payload again makes another store.
     """
-    first = service.make(address="Twice")
-    second = service.make(first.name, "Twice")
-    expect(second.answer, second.id > first.id, f"after the id {first.id} the same payload got {second.id}")
+    first = service.make(address="Again")
+    for _ in range(2):
+        second = service.make(first.name, first.address)
+        expect(second.answer, second.id > first.id, f"after the id {first.id} the same payload got {second.id}")
+        first = second
 
 
 @rule(adds=2 * QUIET)

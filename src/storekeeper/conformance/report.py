@@ -1,16 +1,20 @@
 """What came of a run, told to people and to machines; Rich is imported only when the table is printed."""
 
+import io
 import json
 import re
 import sys
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
 from storekeeper.conformance.client import Exchange
 from storekeeper.conformance.profile import Observation
 from storekeeper.conformance.rules import Result
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 SIGNS = {"passed": "[green]✓[/]", "failed": "[red]✗[/]", "skipped": "[dim]-[/]"}
 SHOWN = 600
@@ -100,24 +104,51 @@ def as_junit(report: Report) -> bytes:
 def print_table(report: Report) -> None:
     """The report for people, on standard output."""
     from rich.console import Console  # noqa: PLC0415  # only people need it: machines start faster without
-    from rich.markup import escape  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
 
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # what answers say is shown on any terminal
     console = Console(highlight=False)
-    table = Table("", "check", "the contract's sentence", box=None, padding=(0, 1), header_style="bold")
-    for result in report.results:
-        note = f"skipped: {result.note}" if result.state == "skipped" else result.rule.scope
-        sentence = f"{escape(result.rule.sentence)} [dim]{escape(note)}[/]"
-        table.add_row(SIGNS[result.state], result.rule.name, sentence)
-    console.print(table)
+    console.print(check_table(report))
     for result in report.failed:
-        console.print(f"\n[red]✗ {result.rule.name}[/]: {escape(printable(result.note))}")
-        console.print(f"  [dim]{escape(result.rule.sentence)}[/]")
-        console.print(escape(indented(shown(result))), soft_wrap=True)
-    profile = Table("where the contract is silent", "this service", box=None, padding=(0, 1), header_style="bold")
+        console.print(f"\n[red]✗ {result.rule.name}[/]: {marked(result.note)}")
+        console.print(f"  [dim]{marked(f'{result.rule.sentence} {result.rule.scope}'.strip())}[/]")
+        console.print(marked(indented(shown(result))), soft_wrap=True)
+    console.print("", profile_table(report), "")
+    console.print(summary(report), soft_wrap=True)
+
+
+def check_table(report: Report) -> "Table":
+    """A row for each check; a sentence that several share stands at the first."""
+    table = new_table("", "check", "the contract's sentence, and what of it is looked at")
+    before = ""
+    for result in report.results:
+        sentence = "" if result.rule.sentence == before else result.rule.sentence
+        scope = f"skipped: {result.note}" if result.state == "skipped" else result.rule.scope
+        before = result.rule.sentence
+        table.add_row(SIGNS[result.state], result.rule.name, f"{marked(sentence)} [dim]{marked(scope)}[/]".strip())
+    return table
+
+
+def profile_table(report: Report) -> "Table":
+    """A row for each thing that the contract leaves open."""
+    table = new_table("where the contract is silent", "this service")
     for seen in report.profile:
-        profile.add_row(escape(seen.topic), escape(printable(seen.seen)))
-    console.print("", profile, "", summary(report))
+        table.add_row(marked(seen.topic), marked(seen.seen))
+    return table
+
+
+def new_table(*columns: str) -> "Table":
+    """A table without lines."""
+    from rich.table import Table  # noqa: PLC0415  # as above
+
+    return Table(*columns, box=None, padding=(0, 1), header_style="bold")
+
+
+def marked(text: str) -> str:
+    """Text from elsewhere as Rich shows it and does not obey it."""
+    from rich.markup import escape  # noqa: PLC0415  # as above
+
+    return escape(printable(text))
 
 
 def summary(report: Report) -> str:
@@ -126,7 +157,7 @@ def summary(report: Report) -> str:
     counts = ", ".join(f"{count} {state}" for state, count in report.counts.items() if count or state == "failed")
     added = "1 store" if report.added == 1 else f"{report.added or 'no'} stores"
     mode = "errors not looked at" if report.mode == "unknown" else f"{report.mode} errors"
-    return f"{report.url} {verdict}: {counts} ({mode}, {added} added, {report.seconds:.1f} s)"
+    return f"{marked(report.url)} {verdict}: {counts} ({mode}, {added} added, {report.seconds:.1f} s)"
 
 
 def shown(result: Result) -> str:

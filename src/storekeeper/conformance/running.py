@@ -33,12 +33,12 @@ def examine(
     except ValueError as error:
         raise CannotCheck(str(error)) from None
     service, start = Service(client, read_only), time.monotonic()
+    run = Run(service)
     first_contact(service)
     if not read_only:
         if announce:
             announce(most_added())
-        prepare(service)
-    run = Run(service)
+        run.prepare()
     results = list(run.results(late=False))
     profile = list(observe(service))
     run.alive()
@@ -66,17 +66,6 @@ def first_contact(service: Service) -> None:
         raise CannotCheck(said(error)) from None
 
 
-def prepare(service: Service) -> None:
-    """Add the store that several checks share, and learn how errors look."""
-    try:
-        rejecting.detect_mode(service)
-        service.settle()
-    except Unreachable as error:
-        raise CannotCheck(said(error)) from None
-    except Violation:
-        admitted(service.seen[-1], "POST /api/stores")
-
-
 def admitted(answer: Answer, what: str) -> None:
     """CannotCheck when the service keeps us out."""
     if closed := CLOSED.get(answer.http.status):
@@ -95,6 +84,16 @@ class Run:
     def __init__(self, service: Service) -> None:
         self.service = service
         self.slow = 0
+
+    def prepare(self) -> None:
+        """Learn how errors look, and add the store that several checks share; what is wrong the rules will tell."""
+        for step in (rejecting.detect_mode, Service.settle):
+            try:
+                step(self.service)
+            except Unreachable as error:
+                self.lost(error)
+            except Violation:
+                admitted(self.service.seen[-1], "POST /api/stores")
 
     def results(self, *, late: bool) -> Iterator[Result]:
         """What comes of each rule, early or late ones."""
