@@ -1,5 +1,6 @@
 """Services that differ only where the contract is silent: all of them conform."""
 
+import json
 from typing import Any
 
 from conformance_reference import Answer, Problem, Reference
@@ -118,6 +119,16 @@ class Fails(Reference):
         if method in {"POST", "PUT"} and not isinstance(self.parse(body), dict):
             return self.error("other", 500, "Internal Server Error", "An internal server error occurred")
         return super().handle(method, target, body)
+
+
+class Hostile(Reference):
+    """No variant: puts what terminals, Rich and XML take for their own into its answers."""
+
+    def show(self, store: dict[str, Any], operation: str) -> Any:
+        return {**store, "name": "\x1b[31m[red]\0\ud800</failure>&\u202e"}
+
+    def encode(self, value: Any) -> bytes:
+        return json.dumps(value).encode()
 
 
 VARIANTS: tuple[type[Reference], ...] = (

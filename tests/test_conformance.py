@@ -108,7 +108,7 @@ def test_where_the_contract_is_silent_nothing_fails(service: type[Reference]) ->
     ("service", "topic", "seen"),
     [
         (Reference, "what the 30 characters count", "code points"),
-        (Units, "what the 30 characters count", "UTF-16 units, or bytes"),
+        (Units, "what the 30 characters count", "UTF-16 units"),
         (Reference, "GET of a store that does not exist", "404 No such store"),
         (Silent500, "GET of a store that does not exist", "500 An internal server error occurred"),
         (Silent500, "PUT to a store that does not exist", "500 An internal server error occurred"),

@@ -13,7 +13,7 @@ SMALL, LARGE = 1 << 20, 1 << 28
 """The longest body read, in bytes: of any answer, and of one that is read as it arrives (a list)."""
 EXCERPT = 2048
 LINE, HEAD = 8192, 65536
-PIECE = 1 << 16
+PIECE = 1 << 18
 RATE = 1 << 22
 """What a body must bring, in bytes, to be given one more second: a big list may take its time."""
 

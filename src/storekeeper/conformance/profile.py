@@ -147,12 +147,10 @@ def name_null(service: Service) -> str:
 
 @probe("what the 30 characters count", writes=True)
 def characters(service: Service) -> str:
-    """Told apart by 20 and 30 letters of two UTF-16 units, and by 15 of two code points."""
-    code_points, units = put(service, {"name": "\U0001f3ec" * 30}), put(service, {"name": "\U0001f3ec" * 16})
-    too_many = put(service, {"name": "\U0001f3ec" * 31})
-    if code_points.ok:
-        return "code points" if not too_many.ok else "more than code points: 31 emoji pass"
-    return "code points, but fewer" if units.ok else "UTF-16 units, or bytes"
+    """Told apart by letters of one code point, of two UTF-16 units or of two bytes."""
+    if put(service, {"name": "\U0001f3ec" * 30}).ok:
+        return "more than code points" if put(service, {"name": "\U0001f3ec" * 31}).ok else "code points"
+    return "UTF-16 units" if put(service, {"name": "\u00e9" * 30}).ok else "bytes"
 
 
 @probe("messages of which the contract gives no text", writes=True)

@@ -53,8 +53,8 @@ def most_added() -> int:
 
 
 def every_rule() -> list[Rule]:
-    """All rules in their order."""
-    return sorted(RULES, key=lambda rule: MODULES.index(rule.check.__module__))
+    """All rules in their order: those that look at all answers at the end."""
+    return sorted(RULES, key=lambda rule: (rule.late, MODULES.index(rule.check.__module__)))
 
 
 def first_contact(service: Service) -> None:

@@ -135,7 +135,8 @@ class Service:
 
     def is_ours(self, store: Store) -> bool:
         """Whether this run made the store."""
-        return any(self.marker in str(store.get(key)) for key in ("name", "address")) or number(store) in self.mine
+        text = f"{store.get('name')} {store.get('address')}"
+        return self.marker in text or number(store) in self.mine
 
     def test(self) -> Answer:
         """GET /test."""
