@@ -1,0 +1,42 @@
+"""The conformance kit: holds any service to the Store Resource API, knowing only its address.
+
+It imports nothing of Storekeeper but itself: the service under check may be any.
+"""
+
+import sys
+from pathlib import Path
+
+from storekeeper.conformance.report import as_json, as_junit, complain, print_table
+from storekeeper.conformance.running import CannotCheck, examine
+
+__all__ = ["CannotCheck", "examine", "run"]
+CONFORMS, VIOLATES, CANNOT_CHECK = 0, 1, 2
+
+
+def run(
+    url: str, *, read_only: bool = False, json: bool = False, junit: Path | None = None, timeout: float = 7.0
+) -> int:
+    """Check the service at `url`, print what came of it and give the exit code.
+
+    Standard output gets the table, or with `json` one JSON document; `junit` gets the XML. Standard error gets
+    how many stores will be added, and one line when nothing could be checked. `timeout`, in seconds, is for one
+    exchange. 0: conforms, 1: violates, 2: could not check.
+    """
+
+    def announce(most: int) -> None:
+        complain(f"Checking {url}: this adds at most {most} stores, and there is no way to delete one.")
+
+    try:
+        if junit:
+            junit.open("ab").close()  # not found out after the stores were added
+        report = examine(url, read_only=read_only, timeout=timeout, announce=announce)
+        if junit:
+            junit.write_bytes(as_junit(report))
+    except (CannotCheck, OSError) as error:
+        complain(f"Cannot check {url}: {error}")
+        return CANNOT_CHECK
+    if json:
+        sys.stdout.write(as_json(report) + "\n")
+    else:
+        print_table(report)
+    return CONFORMS if report.conforms else VIOLATES

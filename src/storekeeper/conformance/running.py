@@ -1,0 +1,133 @@
+"""A run from first contact to report: each rule once, in its order; this package only."""
+
+import time
+from collections.abc import Callable, Iterator
+
+from storekeeper.conformance import answers, creating, reading, rejecting, updating
+from storekeeper.conformance.client import Address, Client, TimedOut, TooLarge, Unreachable
+from storekeeper.conformance.profile import observe
+from storekeeper.conformance.report import Report
+from storekeeper.conformance.rules import RULES, Result, Rule, Skipped
+from storekeeper.conformance.service import Answer, Service, Violation
+
+MODULES = [module.__name__ for module in (reading, creating, updating, rejecting, answers)]
+"""What registers rules, in the order in which a reader expects them."""
+CLOSED = {401: "it wants authentication", 403: "it forbids it", 429: "too many requests", 503: "unavailable"}
+"""What a service may say that neither keeps nor breaks the contract."""
+
+
+class CannotCheck(Exception):
+    """Nothing can be said of the service: the message says why."""
+
+
+def examine(
+    url: str, *, read_only: bool = False, timeout: float = 7.0, announce: Callable[[int], None] | None = None
+) -> Report:
+    """Hold the service at `url` to every rule. `timeout`, in seconds, is for one exchange.
+
+    `announce` is told how many stores will be added at most, before the first is. CannotCheck when there is no
+    service to check, or when it stops answering.
+    """
+    try:
+        client = Client(Address.of(url), timeout)
+    except ValueError as error:
+        raise CannotCheck(str(error)) from None
+    service, start = Service(client, read_only), time.monotonic()
+    run = Run(service)
+    first_contact(service)
+    if not read_only:
+        if announce:
+            announce(most_added())
+        run.prepare()
+    results = list(run.results(late=False))
+    profile = list(observe(service))
+    run.alive()
+    results += run.results(late=True)
+    mode = "unknown" if read_only else "generic" if service.generic else "detailed"
+    return Report(url, mode, results, profile, service.added, time.monotonic() - start)
+
+
+def most_added() -> int:
+    """How many stores a run adds at most: those of the rules, and the two that several of them share."""
+    return sum(rule.adds for rule in RULES) + 2
+
+
+def every_rule() -> list[Rule]:
+    """All rules in their order: those that look at all answers at the end."""
+    return sorted(RULES, key=lambda rule: (rule.late, MODULES.index(rule.check.__module__)))
+
+
+def first_contact(service: Service) -> None:
+    """CannotCheck unless something that speaks HTTP lets us in."""
+    try:
+        service.test()
+        admitted(service.find(service.name()), "GET /api/stores")
+    except Unreachable as error:
+        raise CannotCheck(said(error)) from None
+
+
+def admitted(answer: Answer, what: str) -> None:
+    """CannotCheck when the service keeps us out."""
+    if closed := CLOSED.get(answer.http.status):
+        raise CannotCheck(f"{what} is answered {answer.http.status}: {closed}")
+
+
+def said(error: Unreachable) -> str:
+    """Why there is no answer, with the request that got none."""
+    request = f" ({error.exchange.method} {error.exchange.target})" if error.exchange else ""
+    return f"{error}{request}"
+
+
+class Run:
+    """Goes through the rules; a service that is gone, or slow twice, ends it."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.slow = 0
+
+    def prepare(self) -> None:
+        """Learn how errors look, and add the store that several checks share; what is wrong the rules will tell."""
+        for step in (rejecting.detect_mode, Service.settle):
+            try:
+                step(self.service)
+            except Unreachable as error:
+                self.lost(error)
+            except Violation:
+                admitted(self.service.seen[-1], "POST /api/stores")
+
+    def results(self, *, late: bool) -> Iterator[Result]:
+        """What comes of each rule, early or late ones."""
+        for rule in every_rule():
+            if rule.late == late:
+                yield self.result(rule)
+
+    def result(self, rule: Rule) -> Result:
+        """What comes of one rule."""
+        if rule.writes and self.service.read_only:
+            return Result(rule, "skipped", "it writes, and this run is read-only")
+        if rule.detailed and self.service.generic:
+            return Result(rule, "skipped", "the service is in generic mode")
+        try:
+            rule.check(self.service)
+        except Skipped as reason:
+            return Result(rule, "skipped", str(reason))
+        except Violation as found:
+            return Result(rule, "failed", str(found), found.exchange)
+        except Unreachable as error:
+            self.lost(error)
+            return Result(rule, "failed", f"no answer: {error}", error.exchange)
+        return Result(rule, "passed")
+
+    def lost(self, error: Unreachable) -> None:
+        """An exchange without an answer breaks its rule, unless the whole service is gone: CannotCheck then."""
+        self.slow += isinstance(error, TimedOut)
+        if isinstance(error, TooLarge) or self.slow > 1:
+            raise CannotCheck(said(error)) from None
+        self.alive()
+
+    def alive(self) -> None:
+        """CannotCheck unless the service still answers anything."""
+        try:
+            self.service.test()
+        except Unreachable as error:
+            raise CannotCheck(f"it stopped answering: {said(error)}") from None

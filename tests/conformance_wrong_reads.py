@@ -1,0 +1,282 @@
+"""Mutants whose reads are wrong: the list, its filter and one store."""
+
+import re
+import unicodedata
+from collections.abc import Callable
+
+from conformance_mutants import breaks, mutant
+from conformance_reference import JSON, Answer, Reference, Store
+
+# The list
+
+
+@mutant("a new store is not in the list at once", "list-has-every-store")
+class Late(Reference):
+    """A new store is not in the list until the next request."""
+
+    shown = 3
+
+    def all(self) -> list[Store]:
+        return self.stores[: self.shown]
+
+    def handle(self, method: str, target: str, body: bytes) -> Answer:
+        answer = super().handle(method, target, body)
+        self.shown = len(self.stores) - (method == "POST")
+        return answer
+
+
+@mutant("the list does not show updates", "update-is-seen-in-list")
+class Stale(Reference):
+    """The list is kept from one create to the next: updates do not show in it."""
+
+    kept: tuple[int, list[Store]] = (0, [])
+
+    def all(self) -> list[Store]:
+        if self.kept[0] != len(self.stores):
+            self.kept = (len(self.stores), [dict(store) for store in self.stores])
+        return self.kept[1]
+
+
+@mutant("the list is one request behind", "list-has-every-store")
+class LateList(Reference):
+    """The list is one list request behind."""
+
+    kept: tuple[Store, ...] = ()
+
+    def all(self) -> list[Store]:
+        before, self.kept = self.kept, tuple(self.stores)
+        return list(before)
+
+
+breaks("at most 50 stores", "list-has-every-store", all=lambda self: self.stores[:50])
+breaks(
+    "the list without addressless", "list-has-every-store", all=lambda self: [s for s in self.stores if s["address"]]
+)
+breaks("the list has the last twice", "list-has-every-store", all=lambda self: self.stores + self.stores[-1:])
+breaks(
+    "the list as an object",
+    "list-is-an-array",
+    listing=lambda self, name: self.success("list", {"stores": self.all()}),
+)
+NO_LISTS: dict[str, object] = {"nothing": [], "an object": {}}
+for wrong, value in NO_LISTS.items():
+    breaks(
+        f"the empty name lists {wrong}",
+        "empty-name-lists-all",
+        handle=lambda self, method, target, body, v=value: (
+            self.success("list", v) if target.endswith("?name=") else Reference.handle(self, method, target, body)
+        ),
+    )
+
+
+# The filter
+
+
+def plain(text: str) -> str:
+    """The text without accents."""
+    return "".join(c for c in unicodedata.normalize("NFD", text) if not unicodedata.combining(c))
+
+
+def like(have: str, name: str) -> bool:
+    """SQL's LIKE, its case kept."""
+    pattern = "".join({"%": ".*", "_": "."}.get(c, re.escape(c)) for c in name)
+    return re.fullmatch(pattern, have, re.DOTALL) is not None
+
+
+def regular(have: str, name: str) -> bool:
+    """Whether the name matches as a regular expression, if it is one."""
+    try:
+        return re.fullmatch(name, have) is not None
+    except re.error:
+        return False
+
+
+MATCHES: dict[str, tuple[str, Callable[[str, str], object]]] = {
+    "by prefix": ("filter-takes-the-whole-string", lambda have, name: have.startswith(name)),
+    "by suffix": ("filter-takes-the-whole-string", lambda have, name: have.endswith(name)),
+    "by part": ("filter-takes-the-whole-string", lambda have, name: name in have),
+    "by the beginning of the value": ("filter-takes-the-whole-string", lambda have, name: name.startswith(have)),
+    "by first word": ("filter-takes-the-whole-string", lambda have, name: name in (have, have.split()[0])),
+    "ignoring case": ("filter-is-case-sensitive", lambda have, name: have.lower() == name.lower()),
+    "ignoring ASCII case": ("filter-is-case-sensitive", lambda have, name: have.swapcase() == name or have == name),
+    "ignoring case of other letters": (
+        "filter-compares-every-character",
+        lambda have, name: (
+            re.fullmatch(re.escape(have), name, 0) or (not name.isascii() and have.lower() == name.lower())
+        ),
+    ),
+    "ignoring accents": ("filter-compares-every-character", lambda have, name: plain(have) == plain(name)),
+    "trimming the value": ("filter-trims-nothing", lambda have, name: have == name.strip() or have == name),
+    "trimming the end of the value": ("filter-trims-nothing", lambda have, name: have in (name, name.rstrip())),
+    "trimming the name": ("filter-trims-nothing", lambda have, name: name in (have, have.strip())),
+    "with one blank for two": (
+        "filter-trims-nothing",
+        lambda have, name: " ".join(name.split()) == " ".join(have.split()),
+    ),
+    "without blanks": ("filter-trims-nothing", lambda have, name: have.replace(" ", "") == name.replace(" ", "")),
+    "by pattern of SQL": ("filter-knows-no-pattern", like),
+    "by regular expression": ("filter-knows-no-pattern", lambda have, name: have == name or regular(have, name)),
+    "by glob": ("filter-knows-no-pattern", lambda have, name: name in {have, "*"}),
+    "with 0 for nothing": ("filter-knows-no-pattern", lambda have, name: name in {have, "0"}),
+    "by any of several": ("filter-knows-no-pattern", lambda have, name: have in (name, *name.split(","))),
+    "by number": ("filter-compares-every-character", lambda have, name: have == name or have.lstrip("0") == name),
+    "by the first 20 characters": (
+        "filter-compares-every-character",
+        lambda have, name: have[:20] == name and len(have) <= 20,
+    ),
+    "by nothing with a quote": (
+        "filter-compares-every-character",
+        lambda have, name: have == name and "'" not in name,
+    ),
+    "by nothing with an emoji": (
+        "filter-compares-every-character",
+        lambda have, name: have == name and max(name) < "\U00010000",
+    ),
+}
+
+
+for wrong, (check, compare) in MATCHES.items():
+    breaks(f"filter {wrong}", check, matches=lambda self, store, name, c=compare: bool(c(store["name"], name)))
+for wrong, part in {"first": slice(1), "last": slice(-1, None), "first two": slice(2)}.items():
+    breaks(
+        f"only the {wrong} of several matches",
+        "filter-finds-every-match",
+        matching=lambda self, name, p=part: Reference.matching(self, name)[p],
+    )
+breaks(
+    "filter by address too",
+    "filter-compares-only-names",
+    matches=lambda self, store, name: name in (store["name"], store["address"]),
+)
+breaks(
+    "filter by id too",
+    "filter-compares-only-names",
+    matches=lambda self, store, name: name in (store["name"], str(store["id"])),
+)
+breaks(
+    "one match per address",
+    "filter-finds-every-match",
+    matching=lambda self, name: list({store["address"]: store for store in Reference.matching(self, name)}.values()),
+)
+breaks("filter that finds nothing", "filter-finds-exact-name", matching=lambda self, name: [])
+breaks("filter ignored", "filter-without-match", matching=lambda self, name: self.stores)
+
+
+def no_match(answer: Callable[[Reference], Answer]) -> Callable[..., Answer]:
+    """Another answer when a filter finds nothing."""
+    return lambda self, name: answer(self) if name and not self.matching(name) else Reference.listing(self, name)
+
+
+breaks("404 without a match", "filter-without-match", listing=no_match(lambda self: self.missing("filter")))
+breaks("null without a match", "filter-without-match", listing=no_match(lambda self: self.success("filter", None)))
+breaks("{} without a match", "filter-without-match", listing=no_match(lambda self: self.success("filter", {})))
+breaks(
+    "204 without a match", "filter-without-match", listing=no_match(lambda self: self.send("filter", 204, b"", JSON))
+)
+breaks(
+    "all without a match", "filter-without-match", listing=no_match(lambda self: self.success("list", self.stores))
+)
+
+
+@mutant("the filter does not see updates", "update-is-seen-by-name")
+class ByIndex(Reference):
+    """The filter goes by an index that updates do not touch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.index: dict[int, str] = {}
+
+    def matches(self, store: Store, name: str) -> bool:
+        return self.index.setdefault(store["id"], store["name"]) == name
+
+
+@mutant("the filter remembers that nobody had a name", "create-is-seen-by-name")
+class Remembers(Reference):
+    """What the filter found nothing for stays so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.nobody: set[str] = set()
+
+    def matching(self, name: str) -> list[Store]:
+        found = [] if name in self.nobody else super().matching(name)
+        if not found:
+            self.nobody.add(name)
+        return found
+
+
+@mutant("the filter also finds former names", "update-is-seen-by-name")
+class FormerNames(Reference):
+    """Names are never forgotten."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: dict[int, set[str]] = {}
+
+    def matches(self, store: Store, name: str) -> bool:
+        names = self.names.setdefault(store["id"], set())
+        names.add(store["name"])
+        return name in names
+
+
+# One store
+
+
+def finds(choose: Callable[[list[Store], str], Store | None]) -> Callable[..., Store | None]:
+    """Another way to look a store up by the text of its id."""
+    return lambda self, text: choose(self.stores, text) if text.isdigit() else None
+
+
+def by_id(stores: list[Store], id: int) -> Store | None:
+    """The store with that id."""
+    return next((store for store in stores if store["id"] == id), None)
+
+
+def octal(stores: list[Store], text: str) -> Store | None:
+    """The store whose id is written with leading zeros in octal, as C reads it."""
+    base = 8 if text.startswith("0") and not {"8", "9"} & set(text) else 10
+    return by_id(stores, int(text, base))
+
+
+def too_far(stores: list[Store], text: str) -> Store | None:
+    """The store before the one that has the id."""
+    return stores[int(text) - 2] if by_id(stores, int(text)) else None
+
+
+breaks("id as octal", "read-gives-that-store", find=finds(octal))
+breaks("one store too far", "read-gives-that-store", find=finds(too_far))
+breaks(
+    "the last store for an id that none has",
+    "read-gives-that-store",
+    find=finds(lambda stores, text: by_id(stores, int(text)) or stores[-1]),
+)
+
+
+@mutant("a store that was read stays as it was", "update-is-seen-by-id")
+class ReadOnce(Reference):
+    """Reads are kept for ever."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: dict[str, Answer] = {}
+
+    def read(self, id: str) -> Answer:
+        answer = self.kept.get(id) or super().read(id)
+        if answer.status == 200:
+            self.kept[id] = answer
+        return answer
+
+
+@mutant("an id that was missing stays so", "create-is-seen-by-id")
+class MissingForEver(Reference):
+    """What was not there once is never looked for again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gone: set[str] = set()
+
+    def read(self, id: str) -> Answer:
+        answer = self.missing("read") if id in self.gone else super().read(id)
+        if answer.status == 404:
+            self.gone.add(id)
+        return answer

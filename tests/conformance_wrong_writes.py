@@ -1,0 +1,223 @@
+"""Mutants whose creates and updates do something else."""
+
+import html
+import time
+from collections.abc import Callable
+from typing import Any
+
+from conformance_mutants import breaks, mutant
+from conformance_reference import Answer, Reference, Store
+
+# Ids
+
+IDS: dict[str, tuple[str, Callable[[list[Store], Any], Any]]] = {
+    "the count": ("create-id-is-count-plus-one", lambda stores, _: len(stores)),
+    "the count plus two": ("create-id-is-count-plus-one", lambda stores, _: len(stores) + 2),
+    "every second number": ("create-id-is-count-plus-one", lambda stores, _: 2 * len(stores)),
+    "the time": ("create-id-is-count-plus-one", lambda stores, _: time.time_ns()),
+    "the count of names plus one": (
+        "create-again-makes-another",
+        lambda stores, _: len({store["name"] for store in stores}) + 1,
+    ),
+    "the client's": ("create-takes-no-id-from-client", lambda stores, payload: payload.get("id", len(stores) + 1)),
+    "the client's if a string": (
+        "create-takes-no-id-from-client",
+        lambda stores, payload: payload["id"] if isinstance(payload.get("id"), str) else len(stores) + 1,
+    ),
+    "the client's if higher": (
+        "create-takes-no-id-from-client",
+        lambda stores, payload: max(len(stores) + 1, int(payload.get("id", 0))),
+    ),
+}
+for wrong, (check, choose) in IDS.items():
+    breaks(f"the id is {wrong}", check, next_id=lambda self, payload, c=choose: c(self.stores, payload))
+
+
+@mutant("rejected creates take a number", "rejected-create-takes-no-number")
+class Consumes(Reference):
+    """A number is taken before the payload is looked at."""
+
+    taken = 3
+
+    def create(self, payload: Any) -> Answer:
+        self.taken += 1
+        return super().create(payload)
+
+    def next_id(self, payload: Any) -> Any:
+        return self.taken
+
+
+@mutant("updates take a number", "create-id-is-count-plus-one")
+class UpdateConsumes(Reference):
+    """A number is taken by every write."""
+
+    taken = 3
+
+    def next_id(self, payload: Any) -> Any:
+        self.taken += 1
+        return self.taken
+
+    def replace(self, store: Store, payload: Any) -> None:
+        self.taken += 1
+        super().replace(store, payload)
+
+
+@mutant("creates at the same time get one id", "create-at-the-same-time")
+class Races(Reference):
+    """The stores are counted, and the new one is added a moment later."""
+
+    def handle(self, method: str, target: str, body: bytes) -> Answer:
+        return self.create(self.parse(body)) if method == "POST" else super().handle(method, target, body)
+
+    def next_id(self, payload: Any) -> Any:
+        number = len(self.stores) + 1
+        time.sleep(0.005)
+        return number
+
+
+# Creates
+
+
+@mutant("a create with a taken name updates", "create-again-makes-another")
+class Upserts(Reference):
+    """Names are taken for keys."""
+
+    def add(self, payload: Any) -> Store:
+        for store in self.matching(payload["name"]):
+            self.replace(store, payload)
+            return store
+        return super().add(payload)
+
+
+@mutant("a create with the id of a store updates it", "create-takes-no-id-from-client")
+class UpsertsById(Reference):
+    """A client's id is taken for a key."""
+
+    def add(self, payload: Any) -> Store:
+        store = self.find(str(payload.get("id")))
+        if store is None:
+            return super().add(payload)
+        self.replace(store, payload)
+        return store
+
+
+@mutant("a create with a taken name is refused", "create-again-makes-another")
+class Unique(Reference):
+    """Names are unique."""
+
+    def create(self, payload: Any) -> Answer:
+        if isinstance(payload, dict) and isinstance(payload.get("name"), str) and self.matching(payload["name"]):
+            return self.error("create", 409, "Conflict", "taken")
+        return super().create(payload)
+
+
+@mutant("creates are answered and not kept", "create-is-seen-by-id")
+class Forgets(Reference):
+    """The new store is nowhere."""
+
+    def add(self, payload: Any) -> Store:
+        return {"id": self.next_id(payload), **self.values(payload, None, "create")}
+
+
+# What is stored of a payload
+
+TEXTS: dict[str, tuple[str, Callable[[str], str]]] = {
+    "trimmed": ("takes-fields-from-payload", str.strip),
+    "trimmed at its end": ("takes-fields-from-payload", str.rstrip),
+    "escaped for HTML": ("takes-fields-from-payload", html.escape),
+    "in ASCII": ("takes-fields-from-payload", lambda text: text.encode("ascii", "replace").decode()),
+    "without line ends": ("takes-fields-from-payload", lambda text: text.replace("\r\n", "\n")),
+    "without emoji": ("takes-fields-from-payload", lambda text: "".join(c for c in text if c < "\U00010000")),
+    "with percents decoded": ("takes-fields-from-payload", lambda text: text.replace("%41", "A")),
+    "in lower case": ("takes-fields-from-payload", str.lower),
+    "cut at 255": ("limits-only-the-name", lambda text: text[:255]),
+}
+
+
+IN_ADDRESSES = {"cut at 255", "without line ends", "with percents decoded"}
+
+
+def sent(change: Callable[[str], str]) -> Callable[[str | None], str | None]:
+    """A change of what was sent; null stays."""
+    return lambda value: value if value is None else change(value)
+
+
+def stores(operation: str, key: str, change: Callable[[Any], Any]) -> Callable[..., Store]:
+    """Another value stored for one field by one operation."""
+
+    def values(self: Reference, payload: Any, before: Store | None, asked: str) -> Store:
+        store = Reference.values(self, payload, before, asked)
+        return {**store, key: change(store[key])} if asked == operation else store
+
+    return values
+
+
+for operation in ("create", "update"):
+    for wrong, (check, text) in TEXTS.items():
+        for key in ("address",) if wrong in IN_ADDRESSES else ("name", "address"):
+            breaks(f"{operation}: {key} {wrong}", f"{operation}-{check}", values=stores(operation, key, sent(text)))
+    breaks(
+        f"{operation}: an empty address becomes null",
+        f"{operation}-takes-an-empty-address",
+        values=stores(operation, "address", lambda value: value or None),
+    )
+    breaks(
+        f"{operation}: the address is not stored",
+        f"{operation}-takes-fields-from-payload",
+        values=stores(operation, "address", lambda _: None),
+    )
+    breaks(
+        f"{operation}: no address is stored as empty",
+        f"{operation}-without-address-gives-null",
+        values=stores(operation, "address", lambda value: value or ""),
+    )
+    breaks(
+        f"{operation}: other keys are stored",
+        "create-stores-no-other-key",
+        values=lambda self, payload, before, asked, o=operation: (
+            {**Reference.values(self, payload, before, asked), **(payload if asked == o else {})}
+            if "colour" in payload
+            else Reference.values(self, payload, before, asked)
+        ),
+    )
+breaks(
+    "update: a blank address becomes null",
+    "update-takes-fields-from-payload",
+    values=stores("update", "address", lambda value: value if value and value.strip() else None),
+)
+breaks(
+    "update: the text null becomes null",
+    "update-takes-fields-from-payload",
+    values=stores("update", "address", lambda value: None if value == "null" else value),
+)
+breaks(
+    "update: the address is kept when none is sent",
+    "update-without-address-gives-null",
+    values=lambda self, payload, before, asked: (
+        {**(before or {"address": None}), **{key: payload[key] for key in ("name", "address") if key in payload}}
+    ),
+)
+
+
+def keeps_address(self: Reference, payload: Any, before: Store | None, asked: str) -> Store:
+    """The address stays when none is sent and the name is the same."""
+    store = Reference.values(self, payload, before, asked)
+    same = before is not None and before["name"] == payload["name"] and "address" not in payload
+    return {**store, "address": before["address"]} if before and same else store
+
+
+breaks("update: the address is kept when the name stays", "update-without-address-gives-null", values=keeps_address)
+breaks(
+    "update: only the name is replaced",
+    "update-replaces-both-fields",
+    values=lambda self, payload, before, asked: (
+        {"name": payload["name"], "address": before["address"] if before else payload.get("address")}
+    ),
+)
+breaks(
+    "update: only the address is replaced",
+    "update-replaces-both-fields",
+    values=lambda self, payload, before, asked: (
+        {"name": before["name"] if before else payload["name"], "address": payload.get("address")}
+    ),
+)

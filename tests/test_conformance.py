@@ -1,0 +1,127 @@
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from urllib.parse import urlsplit
+
+import pytest
+
+import conformance_wrong_answers  # noqa: F401  # importing them adds their mutants
+import conformance_wrong_errors  # noqa: F401
+import conformance_wrong_payloads  # noqa: F401
+import conformance_wrong_reads  # noqa: F401
+import conformance_wrong_updates  # noqa: F401
+import conformance_wrong_writes  # noqa: F401
+from conformance_mutants import MUTANTS, Mutant
+from conformance_reference import GenericReference, Reference, served
+from conformance_variants import VARIANTS, Html, Lenient, Silent500, Strict, Units
+from storekeeper.conformance import examine
+from storekeeper.conformance.client import Address, Client
+from storekeeper.conformance.rules import RULES
+from storekeeper.conformance.running import Run
+from storekeeper.conformance.service import Service
+
+LATE = {rule.name for rule in RULES if rule.late}
+
+
+@contextmanager
+def others_write(url: str) -> Iterator[None]:
+    """Another client that creates stores all the time."""
+    stop, wrote = threading.Event(), threading.Event()
+
+    def write() -> None:
+        connection = HTTPConnection(urlsplit(url).netloc)
+        while not stop.is_set():
+            connection.request("POST", "/api/stores", b'{"name": "Somebody else"}')
+            connection.getresponse().read()
+            wrote.set()
+        connection.close()
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        assert wrote.wait(10)
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def alone(url: str, names: frozenset[str]) -> set[str]:
+    """Run these checks and no others, and say which fail."""
+    run = Run(Service(Client(Address.of(url), 7.0)))
+    run.prepare()
+    results = [run.result(rule) for rule in RULES if rule.name in names]
+    return {result.rule.name for result in results if result.state == "failed"}
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_service_that_breaks_a_sentence_fails_its_check(mutant: Mutant) -> None:
+    """The check needs no other check to see it, unless it is one that looks at all answers."""
+    with served(mutant.service()) as url:
+        if mutant.checks & LATE:
+            assert mutant.checks <= {result.rule.name for result in examine(url).failed}
+        else:
+            assert alone(url, mutant.checks) == mutant.checks
+
+
+def test_every_check_has_a_mutant_that_fails_it() -> None:
+    killed = {check for mutant in MUTANTS for check in mutant.checks}
+    assert {rule.name for rule in RULES} - killed == set()
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
+
+
+@pytest.mark.parametrize("service", [Reference, GenericReference])
+@pytest.mark.parametrize("busy", [False, True])
+def test_a_service_that_keeps_the_contract_conforms(service: type[Reference], busy: bool) -> None:
+    """Also while somebody else creates stores; what does not apply to its mode is skipped."""
+    with served(service()) as url:
+        if busy:
+            with others_write(url):
+                report = examine(url)
+        else:
+            report = examine(url)
+    assert {result.rule.name: result.note for result in report.failed} == {}
+    assert report.mode == ("generic" if service.generic else "detailed")
+    detailed = {result.rule.name for result in report.results if result.note == "the service is in generic mode"}
+    assert bool(detailed) == service.generic
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["the id is the count plus two", "rejected creates take a number", "updates take a number", "at most 50 stores"],
+)
+def test_wrong_ids_are_seen_while_others_write(name: str) -> None:
+    mutant = next(mutant for mutant in MUTANTS if mutant.name == name)
+    with served(mutant.service()) as url, others_write(url):
+        assert {result.rule.name for result in examine(url).failed}
+
+
+@pytest.mark.parametrize("service", VARIANTS)
+def test_where_the_contract_is_silent_nothing_fails(service: type[Reference]) -> None:
+    with served(service()) as url:
+        report = examine(url)
+    assert {result.rule.name: result.note for result in report.failed} == {}
+
+
+@pytest.mark.parametrize(
+    ("service", "topic", "seen"),
+    [
+        (Reference, "what the 30 characters count", "code points"),
+        (Units, "what the 30 characters count", "UTF-16 units"),
+        (Reference, "GET of a store that does not exist", "404 No such store"),
+        (Silent500, "GET of a store that does not exist", "500 An internal server error occurred"),
+        (Silent500, "PUT to a store that does not exist", "500 An internal server error occurred"),
+        (Reference, "id in the payload", "POST: 200; PUT: 200"),
+        (Strict, "id in the payload", 'POST: 400 "id" is not allowed; PUT: 400 "id" is not allowed'),
+        (Strict, 'address ""', '400 "address" is not allowed to be empty'),
+        (Strict, "keys when both fields are wrong", '["name"]'),
+        (Lenient, "address null", "200"),
+        (Reference, "the same key twice in the payload", "200, the last counts"),
+        (Html, "GET /test: its content type", "text/html; charset=utf-8"),
+    ],
+)
+def test_where_the_contract_is_silent_the_profile_tells(service: type[Reference], topic: str, seen: str) -> None:
+    with served(service()) as url:
+        profile = {observation.topic: observation.seen for observation in examine(url).profile}
+    assert profile[topic] == seen

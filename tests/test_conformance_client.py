@@ -1,0 +1,354 @@
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from conformance_reference import Answer, Reference, served
+from conftest import need
+from storekeeper import conformance
+from storekeeper.conformance import CannotCheck, examine
+from storekeeper.conformance.client import LARGE, SMALL, Address, Client, Exchange, Unreachable
+
+GIB = 1 << 30
+OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nCache-Control: no-cache\r\nContent-Length: 2\r\n\r\nOK"
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json; charset=utf-8\r\n"
+Behaviour = Callable[[socket.socket, bytes], None]
+
+
+class Rude:
+    """Listens on a free port and treats every connection as it is told; `sent` counts the bytes that went out."""
+
+    def __init__(self, behaviour: Behaviour) -> None:
+        self.behaviour = behaviour
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+        self.stopped = threading.Event()
+        self.thread = threading.Thread(target=self.accept)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+
+    def accept(self) -> None:
+        with suppress(OSError):
+            while not self.stopped.is_set():
+                connection, _ = self.listener.accept()
+                threading.Thread(target=self.treat, args=(connection,), daemon=True).start()
+
+    def treat(self, connection: socket.socket) -> None:
+        with connection, suppress(OSError):
+            self.behaviour(connection, connection.recv(65536))
+
+
+@contextmanager
+def rude(behaviour: Behaviour) -> Iterator[str]:
+    """The address of a server that behaves so."""
+    server = Rude(behaviour)
+    server.thread.start()
+    try:
+        yield server.url
+    finally:
+        server.stopped.set()
+        with suppress(OSError):
+            server.listener.shutdown(socket.SHUT_RDWR)
+        server.listener.close()
+        server.thread.join()
+
+
+def says(answer: bytes) -> Behaviour:
+    """Send these bytes and close."""
+    return lambda connection, _: connection.sendall(answer)
+
+
+def hangs(connection: socket.socket, _: bytes) -> None:
+    """Never answer: wait until the client leaves."""
+    connection.recv(1)
+
+
+def drips(connection: socket.socket, _: bytes) -> None:
+    """Send an answer so slowly that it never ends."""
+    for byte in HEAD * 100:
+        connection.sendall(bytes([byte]))
+        time.sleep(0.05)  # this is the behaviour itself
+
+
+def floods(head: bytes, piece: bytes) -> Behaviour:
+    """Send a GiB, or as much of it as the client takes."""
+
+    def flood(connection: socket.socket, request: bytes) -> None:
+        connection.sendall(head)
+        for _ in range(GIB // len(piece) if request else 0):
+            connection.sendall(piece)
+
+    return flood
+
+
+def only_test(then: Behaviour) -> Behaviour:
+    """Answer GET /test, and treat everything else in another way."""
+
+    def behave(connection: socket.socket, request: bytes) -> None:
+        if request.startswith(b"GET /test "):
+            connection.sendall(OK)
+        else:
+            then(connection, request)
+
+    return behave
+
+
+MEBIBYTE = b" " * (1 << 20)
+RUDE: dict[str, tuple[Behaviour, str]] = {
+    "closes without a word": (says(b""), "closed the connection without an answer"),
+    "closes within the head": (says(b"HTTP/1.1 200 OK\r\nConte"), "closed the connection"),
+    "closes within the body": (says(HEAD + b"Content-Length: 9\r\n\r\n[1"), "closed the connection"),
+    "closes within a chunk": (says(HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\nab"), "closed the connection"),
+    "hangs": (hangs, "not whole in time"),
+    "drips": (drips, "not whole in time"),
+    "hangs after /test": (only_test(hangs), "not whole in time"),
+    "drips after /test": (only_test(drips), "not whole in time"),
+    "sends a GiB": (floods(HEAD + b"Content-Length: %d\r\n\r\n" % GIB, MEBIBYTE), "longer than 1 MiB"),
+    "sends a GiB without a length": (floods(HEAD + b"\r\n", MEBIBYTE), "longer than 1 MiB"),
+    "sends a GiB in chunks": (
+        floods(HEAD + b"Transfer-Encoding: chunked\r\n\r\n", b"100000\r\n" + MEBIBYTE + b"\r\n"),
+        "longer than 1 MiB",
+    ),
+    "sends a GiB as a list": (only_test(floods(HEAD + b"\r\n", MEBIBYTE)), "longer than 256 MiB"),
+    "sends a line without an end": (floods(b"HTTP/1.1 200 ", MEBIBYTE), "a line has no end"),
+    "sends header fields without an end": (floods(HEAD, b"X-Field: value\r\n" * 4096), "header field"),
+    "sends interim answers without an end": (
+        floods(b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 4096),
+        "interim answers without end",
+    ),
+    "speaks SSH": (says(b"SSH-2.0-OpenSSH_9.6\r\n"), "begins with 'SSH-2.0-OpenSSH_9.6'"),
+    "speaks TLS": (says(b"\x15\x03\x01\x00\x02\x02\x46\n"), "not HTTP/1"),
+    "speaks HTTP/2": (says(b"\0\0\x12\x04\0\0\0\0\0" + b"\n"), "not HTTP/1"),
+    "sends noise": (says(bytes(range(256)) * 100), "not HTTP"),
+    "has no status": (says(b"HTTP/1.1 OK\r\n\r\n"), "not HTTP/1"),
+    "has no length": (says(HEAD + b"Content-Length: ten\r\n\r\n"), "Content-Length is 'ten'"),
+    "has a bad chunk": (says(HEAD + b"Transfer-Encoding: chunked\r\n\r\nxyz\r\n"), "a chunk has no size"),
+    "has a long chunk": (says(HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\nabc\r\n"), "longer than it says"),
+    "has a field without a colon": (says(b"HTTP/1.1 200 OK\r\nnothing\r\n\r\n"), "header field"),
+}
+
+
+@pytest.mark.parametrize(("behaviour", "reason"), RUDE.values(), ids=RUDE)
+def test_what_does_not_answer_in_http_cannot_be_checked(
+    behaviour: Behaviour, reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with rude(behaviour) as url:
+        assert conformance.run(url, read_only=True, timeout=1.0) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"Cannot check {url}: ")
+    assert err.count("\n") == 1
+    assert reason in err
+
+
+def test_a_port_where_nobody_listens_cannot_be_checked(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    assert conformance.run(f"http://127.0.0.1:{port}") == 2
+    expected = f"Cannot check http://127.0.0.1:{port}: connection refused (GET /test)\n"
+    assert capsys.readouterr().err == expected
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("ftp://127.0.0.1", "must look like"),
+        ("127.0.0.1:8080", "must look like"),
+        ("http://", "must look like"),
+        ("http://127.0.0.1:99999", "Port out of range"),
+        ("http://[::1", "Invalid IPv6 URL"),
+        ("http://127.0.0.1/?a=b", "no user, query or fragment"),
+        ("http://me@127.0.0.1/", "no user, query or fragment"),
+        ("http://127.0.0.1/a b", "without spaces"),
+        ("http://nobody.invalid", "unknown host nobody.invalid"),
+    ],
+)
+def test_a_bad_address_cannot_be_checked(url: str, reason: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert conformance.run(url) == 2
+    assert reason in capsys.readouterr().err
+
+
+def test_no_more_is_read_than_the_limit() -> None:
+    taken = []
+
+    def flood(connection: socket.socket, _: bytes) -> None:
+        connection.sendall(HEAD + b"\r\n")
+        while True:
+            connection.sendall(MEBIBYTE)
+            taken.append(len(MEBIBYTE))
+
+    with rude(flood) as url:
+        client = Client(Address.of(url), 10.0)
+        with pytest.raises(Unreachable, match="longer than 1 MiB") as caught:
+            client.exchange("GET", "/test")
+    assert caught.value.exchange is not None
+    assert len(caught.value.exchange.excerpt) <= 2048
+    assert sum(taken) < SMALL + (32 << 20) < LARGE  # the rest is what sockets buffer
+
+
+def test_a_service_that_goes_away_cannot_be_checked() -> None:
+    """What it did before is no verdict."""
+    left = iter(range(40))
+    reference = Reference()
+
+    def behave(connection: socket.socket, request: bytes) -> None:
+        if next(left, None) is None:
+            return
+        head, _, body = request.partition(b"\r\n\r\n")
+        method, target, _ = head.split(b"\r\n")[0].decode().split(" ")
+        connection.sendall(raw(reference.handle(method, target, body)))
+
+    with rude(behave) as url, pytest.raises(CannotCheck, match="it stopped answering"):
+        examine(url)
+
+
+def raw(answer: Answer) -> bytes:
+    """An answer as HTTP/1.0 that ends with the connection."""
+    lines = [f"HTTP/1.0 {answer.status} Whatever", *(f"{name}: {text}" for name, text in answer.headers.items())]
+    return "\r\n".join([*lines, "", ""]).encode() + answer.body
+
+
+class Breaks(Reference):
+    """Leaves without an answer when a name is an array."""
+
+    def name_problems(self, payload: dict[str, object], operation: str) -> list[tuple[str, str]]:
+        if isinstance(payload.get("name"), list):
+            raise ConnectionAbortedError
+        return super().name_problems(payload, operation)
+
+
+def test_a_request_that_gets_no_answer_breaks_its_rule() -> None:
+    """The service lives on, so this is a verdict."""
+    with served(Breaks()) as url:
+        failed = {result.rule.name: result for result in examine(url).failed}
+    assert "create-rejects-other-type-as-name" in failed
+    assert "no answer" in failed["create-rejects-other-type-as-name"].note
+    assert "message-for-a-number" not in failed
+
+
+class Hangs(Breaks):
+    """Does not come back when a name is an array, until it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.released = threading.Event()
+
+    def handle(self, method: str, target: str, body: bytes) -> Answer:
+        if b'"name": [' in body:
+            self.released.wait()
+        return super().handle(method, target, body)
+
+
+def test_a_service_that_hangs_again_and_again_cannot_be_checked() -> None:
+    """Once is a broken rule, twice ends the run: no rule is worth waiting for each request."""
+    service = Hangs()
+    with served(service) as url:
+        try:
+            with pytest.raises(CannotCheck, match=r"not whole in time \(POST /api/stores\)"):
+                examine(url, timeout=1.0)
+        finally:
+            service.released.set()
+
+
+@pytest.mark.parametrize(
+    ("status", "phrase"), [(401, "wants authentication"), (403, "forbids"), (429, "many"), (503, "unavailable")]
+)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_service_that_lets_nobody_in_cannot_be_checked(status: int, phrase: str, method: str) -> None:
+    class Closed(Reference):
+        def handle(self, asked: str, target: str, body: bytes) -> Answer:
+            if asked == method and target != "/test":
+                return self.error("other", status, "Closed", "closed")
+            return super().handle(asked, target, body)
+
+    with served(Closed()) as url, pytest.raises(CannotCheck, match=phrase):
+        examine(url)
+
+
+def answered(answer: bytes, method: str = "GET") -> Exchange:
+    """What the client makes of an answer."""
+    with rude(says(answer)) as url:
+        return Client(Address.of(url + "/prefix/"), 5.0).exchange(method, "/x")
+
+
+def test_the_client_sees_every_field_and_byte() -> None:
+    exchange = answered(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 203 Odd Phrase\r\nA: 1\r\na:  2 \r\nB:\r\n\r\n\0\xff")
+    assert (exchange.status, exchange.phrase, exchange.content) == (203, "Odd Phrase", b"\0\xff")
+    assert exchange.headers == [("A", "1"), ("a", "2"), ("B", "")]
+    assert (exchange.header("a"), exchange.header("b"), exchange.header("c")) == ("1, 2", "", None)
+    assert exchange.target == "/prefix/x"
+
+
+def test_a_chunked_body_is_put_together() -> None:
+    exchange = answered(
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\n3;ext=1\r\nabc\r\n0A\r\n0123456789\r\n0\r\nTrailer: 1\r\n\r\n"
+    )
+    assert exchange.content == b"abc0123456789"
+
+
+@pytest.mark.parametrize(
+    ("answer", "method"),
+    [
+        (b"HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n", "GET"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", "HEAD"),
+    ],
+)
+def test_an_answer_without_a_body_is_whole(answer: bytes, method: str) -> None:
+    assert answered(answer, method).content == b""
+
+
+def test_ipv6_and_default_ports_are_written_as_they_must_be() -> None:
+    assert Address.of("http://[::1]:8080/").authority == "[::1]:8080"
+    assert Address.of("https://stores.example/api").authority == "stores.example"
+    assert Address.of("http://stores.example:80").authority == "stores.example"
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate for 127.0.0.1 with its key, in one file."""
+    path = tmp_path_factory.mktemp("tls") / "both.pem"
+    make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    make += ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2"]
+    try:
+        done = subprocess.run([*make, "-keyout", path, "-out", f"{path}.crt"], capture_output=True, check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        need("openssl", f"no certificate: {error}")
+    assert done.returncode == 0
+    path.write_bytes(path.read_bytes() + Path(f"{path}.crt").read_bytes())
+    return path
+
+
+@pytest.fixture
+def secure(certificate: Path) -> Iterator[str]:
+    """The address of a reference over TLS."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    with served(Reference(), context) as url:
+        yield url.replace("http:", "https:")
+
+
+def test_https_is_checked_like_http(secure: str, certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    assert examine(secure).conforms
+
+
+def test_a_certificate_that_nobody_trusts_cannot_be_checked(secure: str) -> None:
+    with pytest.raises(CannotCheck, match="certificate is not trusted"):
+        examine(secure)
+
+
+def test_http_to_a_tls_port_cannot_be_checked(secure: str) -> None:
+    with pytest.raises(CannotCheck, match=r"closed the connection|not HTTP"):
+        examine(secure.replace("https:", "http:"))
+
+
+def test_https_to_a_plain_port_cannot_be_checked() -> None:
+    with served(Reference()) as url, pytest.raises(CannotCheck, match="no TLS there"):
+        examine(url.replace("http:", "https:"))

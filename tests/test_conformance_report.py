@@ -1,0 +1,224 @@
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from conformance_reference import Answer, GenericReference, Reference, served
+from conformance_variants import Hostile
+from storekeeper import conformance
+from storekeeper.conformance.rules import RULES
+from storekeeper.conformance.running import every_rule
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = Path(conformance.__file__).parent
+Output = pytest.CaptureFixture[str]
+
+
+class Recording(Reference):
+    """Remembers the methods that were used."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.methods: Counter[str] = Counter()
+
+    def handle(self, method: str, target: str, body: bytes) -> Answer:
+        self.methods[method] += 1
+        return super().handle(method, target, body)
+
+
+def test_a_service_that_conforms_gets_ticks_and_0(capsys: Output) -> None:
+    reference = Reference()
+    with served(reference) as url:
+        assert conformance.run(url) == 0
+    out, err = capsys.readouterr()
+    assert out.count("✓") == len([rule for rule in RULES if rule.name != "server-error-has-its-body"])
+    assert "✗" not in out
+    last = out.strip().split("\n")[-1]
+    assert f"{url} conforms: {out.count('✓')} passed, 0 failed, 1 skipped (detailed errors, " in last
+    announced = re.fullmatch(
+        rf"Checking {url}: this adds at most (\d+) stores, and there is no way to delete one\.\n", err
+    )
+    assert announced
+    added = len(reference.stores) - 3
+    assert f"{added} stores added" in last
+    assert added <= int(announced[1])
+
+
+def test_every_store_that_is_added_can_be_told_from_others() -> None:
+    reference = Reference()
+    with served(reference) as url:
+        conformance.examine(url)
+    own = reference.stores[3:]
+    assert all("Check-" in store["name"] for store in own)
+    assert len({match[0] for store in own if (match := re.search(r"Check-[0-9a-f]{8}", store["name"]))}) == 1
+    assert reference.stores[:3] == Reference().stores
+
+
+def test_a_violation_shows_its_exchange_and_gets_1(capsys: Output) -> None:
+    class Created(Reference):
+        def success_status(self, operation: str) -> int:
+            return 201 if operation == "create" else 200
+
+    with served(Created()) as url:
+        assert conformance.run(url) == 1
+    out = capsys.readouterr().out
+    shown = out[out.index("✗ success-has-status-200: status 201, not 200") :]
+    assert re.search(r"^    POST /api/stores HTTP/1\.1\n(    .*\n)+\n    \{\"name\": ", shown, re.MULTILINE)
+    assert re.search(r"^    HTTP/1\.1 201 Created\n    content-type: application/json; ", shown, re.MULTILINE)
+    assert "violates the contract: " in out
+    assert ", 1 failed" in out
+
+
+def test_read_only_adds_nothing_and_names_what_it_left_out(capsys: Output) -> None:
+    reference = Recording()
+    with served(reference) as url:
+        assert conformance.run(url, read_only=True) == 0
+        assert conformance.run(url, read_only=True, json=True) == 0
+    out, err = capsys.readouterr()
+    assert set(reference.methods) == {"GET", "HEAD", "OPTIONS"}
+    assert reference.stores == Reference().stores
+    assert err == ""
+    report = json.loads(out[out.index("\n{") :])
+    skipped = {check["name"] for check in report["checks"] if check["result"] == "skipped"}
+    assert skipped == {rule.name for rule in RULES if rule.writes} | {"server-error-has-its-body"}
+    assert (report["added"], report["mode"], report["counts"]["failed"]) == (0, "unknown", 0)
+    assert "no stores added" in out
+
+
+def test_read_only_sees_wrong_reads() -> None:
+    class Loose(Reference):
+        def matches(self, store: dict[str, object], name: str) -> bool:
+            return str(store["name"]).lower() == name.lower()
+
+    with served(Loose()) as url:
+        failed = [result.rule.name for result in conformance.examine(url, read_only=True).failed]
+    assert failed == ["filter-is-case-sensitive"]
+
+
+def test_read_only_skips_what_an_empty_service_cannot_show() -> None:
+    reference = Reference()
+    reference.stores = []
+    with served(reference) as url:
+        report = conformance.examine(url, read_only=True)
+    assert report.conforms
+    notes = {result.rule.name: result.note for result in report.results}
+    assert notes["filter-finds-exact-name"] == "the list has no store to look at"
+
+
+@pytest.mark.parametrize("service", [Reference, GenericReference, Hostile])
+def test_json_and_junit_say_the_same(service: type[Reference], tmp_path: Path, capsys: Output) -> None:
+    junit = tmp_path / "report.xml"
+    with served(service()) as url:
+        status = conformance.run(url, json=True, junit=junit)
+    report = json.loads(capsys.readouterr().out)
+    assert report["url"] == url
+    assert status == (0 if report["conforms"] else 1) == (service is Hostile)
+    assert [check["name"] for check in report["checks"]] == [rule.name for rule in every_rule()]
+    cases = ET.parse(junit).getroot().findall("testsuite/testcase")
+    results = {case.get("name"): [child.tag for child in case] for case in cases}
+    tags = {"passed": [], "failed": ["failure"], "skipped": ["skipped"]}
+    assert results == {check["name"]: tags[check["result"]] for check in report["checks"]}
+    suite = ET.parse(junit).getroot().find("testsuite")
+    assert suite is not None
+    assert int(suite.get("failures", "")) == report["counts"]["failed"]
+    failed = [check for check in report["checks"] if check["result"] == "failed"]
+    assert all(check["note"] and check["request"] and check["answer"] for check in failed)
+    assert {seen["topic"] for seen in report["profile"]} >= {"address null", "what the 30 characters count"}
+
+
+def test_hostile_answers_are_shown_and_not_obeyed(capsys: Output) -> None:
+    with served(Hostile()) as url:
+        assert conformance.run(url) == 1
+    out = capsys.readouterr().out
+    assert not re.search(r"[\0\x1b\ud800\u202e]", out)
+    assert r"\x1b[31m[red]\x00\ud800" in out
+
+
+def test_a_file_that_cannot_be_written_is_told_before_anything_is_sent(tmp_path: Path, capsys: Output) -> None:
+    reference = Recording()
+    with served(reference) as url:
+        assert conformance.run(url, junit=tmp_path / "none" / "report.xml") == 2
+    assert "No such file or directory" in capsys.readouterr().err
+    assert not reference.methods
+
+
+def python(code: str, **env: str) -> "subprocess.CompletedProcess[str]":
+    """Run a piece of Python in a process of its own."""
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, env=os.environ | env, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_the_table_prints_on_a_terminal_that_knows_only_ascii() -> None:
+    with served(Reference()) as url:
+        done = python(
+            f"import sys\nfrom storekeeper import conformance\nsys.exit(conformance.run({url!r}))",
+            PYTHONIOENCODING="ascii",
+        )
+    assert done.returncode == 0, done.stderr
+    assert f"{url} conforms" in done.stdout
+
+
+def test_a_machine_readable_run_loads_nothing_but_the_kit() -> None:
+    code = (
+        "import sys\nfrom storekeeper import conformance\nconformance.run({url!r}, json=True)\n"
+        "own = [name for name in sys.modules if name.startswith('storekeeper.')]\n"
+        "assert all(name.startswith('storekeeper.conformance') for name in own), own\n"
+        "assert 'rich' not in sys.modules\n"
+    )
+    with served(Reference()) as url:
+        done = python(code.format(url=url))
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_kit_imports_only_itself_the_standard_library_and_rich() -> None:
+    allowed = sys.stdlib_module_names | {"rich"}
+    for module in PACKAGE.glob("*.py"):
+        for node in ast.walk(ast.parse(module.read_text())):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            strange = [
+                name
+                for name in names
+                if not name.startswith("storekeeper.conformance") and name.split(".")[0] not in allowed
+            ]
+            assert not strange, (module.name, strange)
+
+
+# What is written about it
+
+
+def plain(text: str) -> str:
+    """Text without the bars of tables, in one line."""
+    cells = re.sub(r"\s*\|\s*", ", ", re.sub(r"^\| | \|$", "", text, flags=re.MULTILINE))
+    return " ".join(cells.split())
+
+
+def test_every_check_quotes_the_contract() -> None:
+    contract = plain((ROOT / "docs/contract.md").read_text().split("## Decisions")[0])
+    assert {rule.name for rule in RULES if rule.sentence not in contract} == set()
+
+
+def test_the_documentation_lists_every_check() -> None:
+    """On a difference the table as it should be is in the message."""
+    rows = [
+        f"| `{rule.name}` | {rule.sentence.replace('|', chr(92) + '|')} | {rule.scope} |" for rule in every_rule()
+    ]
+    page = (ROOT / "docs/conformance.md").read_text()
+    table = page.split("<!-- checks -->\n")[1].split("<!-- end of checks -->")[0].strip().split("\n")
+    assert table[2:] == rows, "\n".join(rows)
+
+
+def test_the_documentation_lists_all_that_is_only_told() -> None:
+    page = (ROOT / "docs/conformance.md").read_text()
+    listed = re.findall(
+        r"^- (.+)$", page.split("<!-- profile -->\n")[1].split("<!-- end of profile -->")[0], re.MULTILINE
+    )
+    topics = [topic for topic, _, _ in conformance.profile.PROBES]
+    assert listed == topics, "\n".join(f"- {topic}" for topic in topics)
