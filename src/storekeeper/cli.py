@@ -163,6 +163,21 @@ def export(
 
 
 @app.command()
+def check(
+    url: Annotated[str, typer.Argument(help="The address of any service, such as http://127.0.0.1:8080.")],
+    *,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Add no store; leave out what writes.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")] = False,
+    junit: Annotated[Path | None, typer.Option(help="Write a JUnit XML file too.")] = None,
+    timeout: Annotated[float, typer.Option(min=0.1, max=60, help="Seconds for one exchange.")] = 7.0,
+) -> int:
+    """Tell whether a service conforms to the Store Resource API: 0 it does, 1 it does not, 2 could not check."""
+    from storekeeper import conformance  # noqa: PLC0415
+
+    return conformance.run(url, read_only=read_only, json=json, junit=junit, timeout=timeout)
+
+
+@app.command()
 def openapi() -> None:
     """Print the contract as an OpenAPI 3.1 document."""
     from storekeeper.api.docs import encoded  # noqa: PLC0415
