@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from conformance_reference import Answer, Reference, served
+from conformance_variants import Elsewhere
 from conftest import need
 from storekeeper import conformance
 from storekeeper.conformance import CannotCheck, examine
@@ -275,16 +276,10 @@ def test_a_service_that_lets_nobody_in_cannot_be_checked(status: int, phrase: st
 
 def test_another_service_is_left_alone() -> None:
     """A wrong address must not cost its owner a store, or whatever a POST makes there."""
-    asked = []
-
-    class Other(Reference):
-        def handle(self, method: str, target: str, body: bytes) -> Answer:
-            asked.append(method)
-            return self.error("other", 404, "Not Found", "Not Found")
-
-    with served(Other()) as url, pytest.raises(CannotCheck, match="no Store Resource API there: GET /test is"):
+    other = Elsewhere()
+    with served(other) as url, pytest.raises(CannotCheck, match="no Store Resource API there: GET /test is"):
         examine(url)
-    assert asked == ["GET", "GET"]
+    assert other.methods == {"GET": 2}
 
 
 def answered(answer: bytes, method: str = "GET") -> Exchange:
