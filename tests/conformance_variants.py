@@ -1,6 +1,7 @@
 """Services that differ only where the contract is silent: all of them conform."""
 
 import json
+from collections import Counter
 from typing import Any
 
 from conformance_reference import Answer, Problem, Reference
@@ -119,6 +120,25 @@ class Fails(Reference):
         if method in {"POST", "PUT"} and not isinstance(self.parse(body), dict):
             return self.error("other", 500, "Internal Server Error", "An internal server error occurred")
         return super().handle(method, target, body)
+
+
+class Recording(Reference):
+    """Remembers the methods that were used."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.methods: Counter[str] = Counter()
+
+    def handle(self, method: str, target: str, body: bytes) -> Answer:
+        self.methods[method] += 1
+        return super().handle(method, target, body)
+
+
+class Elsewhere(Recording):
+    """No variant: another service, which has none of the paths."""
+
+    def handle(self, method: str, target: str, body: bytes) -> Answer:
+        return super().handle(method, "/elsewhere", body)
 
 
 class Hostile(Reference):

@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from conformance_reference import Answer, Reference, served
+from conformance_variants import Elsewhere
 from conftest import need
 from storekeeper import conformance
 from storekeeper.conformance import CannotCheck, examine
-from storekeeper.conformance.client import LARGE, SMALL, Address, Client, Exchange, Unreachable
+from storekeeper.conformance.client import Address, Client
+from storekeeper.conformance.wire import LARGE, SMALL, Exchange, Unreachable
 
 GIB = 1 << 30
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nCache-Control: no-cache\r\nContent-Length: 2\r\n\r\nOK"
@@ -270,6 +272,14 @@ def test_a_service_that_lets_nobody_in_cannot_be_checked(status: int, phrase: st
 
     with served(Closed()) as url, pytest.raises(CannotCheck, match=phrase):
         examine(url)
+
+
+def test_another_service_is_left_alone() -> None:
+    """A wrong address must not cost its owner a store, or whatever a POST makes there."""
+    other = Elsewhere()
+    with served(other) as url, pytest.raises(CannotCheck, match="no Store Resource API there: GET /test is"):
+        examine(url)
+    assert other.methods == {"GET": 2}
 
 
 def answered(answer: bytes, method: str = "GET") -> Exchange:

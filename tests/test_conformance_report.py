@@ -4,33 +4,20 @@ import os
 import re
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 
-from conformance_reference import Answer, GenericReference, Reference, served
-from conformance_variants import Hostile
+from conformance_reference import GenericReference, Reference, served
+from conformance_variants import Hostile, Recording
 from storekeeper import conformance
 from storekeeper.conformance.rules import RULES
-from storekeeper.conformance.running import every_rule
+from storekeeper.conformance.running import every_rule, most_added
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = Path(conformance.__file__).parent
 Output = pytest.CaptureFixture[str]
-
-
-class Recording(Reference):
-    """Remembers the methods that were used."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.methods: Counter[str] = Counter()
-
-    def handle(self, method: str, target: str, body: bytes) -> Answer:
-        self.methods[method] += 1
-        return super().handle(method, target, body)
 
 
 def test_a_service_that_conforms_gets_ticks_and_0(capsys: Output) -> None:
@@ -213,6 +200,7 @@ def test_the_documentation_lists_every_check() -> None:
     page = (ROOT / "docs/conformance.md").read_text()
     table = page.split("<!-- checks -->\n")[1].split("<!-- end of checks -->")[0].strip().split("\n")
     assert table[2:] == rows, "\n".join(rows)
+    assert f"({most_added()} at present" in page
 
 
 def test_the_documentation_lists_all_that_is_only_told() -> None:

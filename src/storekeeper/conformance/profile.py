@@ -4,8 +4,8 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from storekeeper.conformance.client import TimedOut, Unreachable
 from storekeeper.conformance.service import MISSING, Answer, Kind, Service, Violation, fields
+from storekeeper.conformance.wire import TimedOut, Unreachable
 
 Probe = Callable[[Service], str]
 
@@ -41,8 +41,10 @@ def observe(service: Service) -> Iterator[Observation]:
         except TimedOut as error:
             yield Observation(topic, f"no answer: {error}")
             return
-        except (Unreachable, Violation) as error:
+        except Unreachable as error:
             yield Observation(topic, f"no answer: {error}")
+        except Violation as error:
+            yield Observation(topic, f"not seen: {error}")
 
 
 def told(answer: Answer) -> str:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
-from storekeeper.conformance.client import Exchange
 from storekeeper.conformance.profile import Observation
 from storekeeper.conformance.rules import Result
+from storekeeper.conformance.wire import Exchange
 
 if TYPE_CHECKING:
     from rich.table import Table

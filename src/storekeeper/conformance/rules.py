@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from storekeeper.conformance.client import Exchange
 from storekeeper.conformance.service import Answer, Service, Violation
+from storekeeper.conformance.wire import Exchange
 
 Check = Callable[[Service], None]
 State = Literal["passed", "failed", "skipped"]

@@ -4,11 +4,12 @@ import time
 from collections.abc import Callable, Iterator
 
 from storekeeper.conformance import answers, creating, reading, rejecting, updating
-from storekeeper.conformance.client import Address, Client, TimedOut, TooLarge, Unreachable
+from storekeeper.conformance.client import Address, Client
 from storekeeper.conformance.profile import observe
 from storekeeper.conformance.report import Report
 from storekeeper.conformance.rules import RULES, Result, Rule, Skipped
 from storekeeper.conformance.service import Answer, Service, Violation
+from storekeeper.conformance.wire import TimedOut, TooLarge, Unreachable
 
 MODULES = [module.__name__ for module in (reading, creating, updating, rejecting, answers)]
 """What registers rules, in the order in which a reader expects them."""
@@ -58,12 +59,15 @@ def every_rule() -> list[Rule]:
 
 
 def first_contact(service: Service) -> None:
-    """CannotCheck unless something that speaks HTTP lets us in."""
+    """CannotCheck unless this is the service at all and lets us in: nothing is written to anything else."""
     try:
-        service.test()
-        admitted(service.find(service.name()), "GET /api/stores")
+        test, stores = service.test(), service.find(service.name())
     except Unreachable as error:
         raise CannotCheck(said(error)) from None
+    admitted(stores, "GET /api/stores")
+    if not (test.ok or stores.ok):
+        answers = f"GET /test is answered {test.http.status}, GET /api/stores {stores.http.status}"
+        raise CannotCheck(f"no Store Resource API there: {answers}")
 
 
 def admitted(answer: Answer, what: str) -> None:

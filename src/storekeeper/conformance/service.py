@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import quote
 
-from storekeeper.conformance.client import Client, Exchange
+from storekeeper.conformance.client import Client
 from storekeeper.conformance.documents import Listing, Malformed, Store, parse
+from storekeeper.conformance.wire import Exchange
 
 Kind = Literal["test", "list", "filter", "read", "create", "update", "other"]
 Purpose = Literal["success", "invalid", "either", "open"]
