@@ -108,8 +108,6 @@ class Connection(HttpToolsProtocol):
         """Take bytes from the client."""
         if self.phase is Phase.NOTHING:
             return
-        if self.phase is Phase.NEXT:
-            self.since = self.loop.time()
         if self.phase is Phase.BODY:
             self.framed += len(data)
         if not self.head:
@@ -185,6 +183,7 @@ class Connection(HttpToolsProtocol):
         if self.muted or self.phase is Phase.NOTHING:
             return
         self.phase = Phase.HEAD
+        self.since = self.loop.time()
         self.url = b""
         self.headers = []
         self.continues = False
@@ -409,6 +408,8 @@ class Connection(HttpToolsProtocol):
         if self._stalls(now):
             self.transport.abort()
         elif self.phase in (Phase.HEAD, Phase.BODY):
+            if self.flow.read_paused or self.continues:
+                self.since = now  # it is the service that makes the client wait
             if now - self.since > REQUEST_PATIENCE:
                 self.refuse(error_reply(408, "The request was not whole within 10 seconds"))
         elif self._idle() and now - self.since > (IDLE_PATIENCE if self.served else REQUEST_PATIENCE):
