@@ -110,8 +110,7 @@ class Connection(HttpToolsProtocol):
             return
         if self.phase is Phase.BODY:
             self.framed += len(data)
-        if not self.head:
-            self.head_allowance = len(data)
+        self.head_allowance = max(len(data), self.head_allowance if self.head else 0)
         try:
             self._feed(data)
         except httptools.HttpParserCallbackError as error:
