@@ -349,6 +349,8 @@ class Connection(HttpToolsProtocol):
 
     def _queue(self, request: Request) -> None:
         self.waiting.append(request)
+        if self.flow.read_paused:
+            return  # one read may hold thousands of requests, and counting their bodies each time takes its square
         bodies = sum(len(waiting.body) for waiting in self.waiting)
         if len(self.waiting) >= PIPELINE_LIMIT or bodies >= BODY_LIMIT:
             self.flow.pause_reading()
