@@ -371,6 +371,8 @@ class Connection(HttpToolsProtocol):
             self._send_refusal(reply)
 
     def _send_refusal(self, reply: Reply) -> None:
+        if self.transport.is_closing():
+            return
         self.write(whole(reply, None, self.date, close=True))
         # Closing now would reset the connection while the client still sends, and the reset can overtake
         # the answer: what arrives is read and dropped for a while.
@@ -382,8 +384,9 @@ class Connection(HttpToolsProtocol):
     # Writing.
 
     def write(self, data: bytes) -> None:
-        """Send bytes."""
-        self.transport.write(data)
+        """Send bytes, unless the client is gone: the transport knows a little earlier than `connection_lost`."""
+        if not self.transport.is_closing():
+            self.transport.write(data)
 
     def pause_writing(self) -> None:
         """Take no more requests from a client that does not read its answers."""
