@@ -1,12 +1,15 @@
 """How long a request may be (decisions 15 and 27): the limit itself, the first byte over it, however it arrives."""
 
+import asyncio
 import select
+from pathlib import Path
 
 import pytest
 
 from black_box import Running
 from client import create as store
 from client import nothing_changes
+from inside import inside, settled
 from wire import HOST, SLOW, Wire, assert_error, create, dial, exchange, request
 
 TARGET = 8 * 1024
@@ -107,6 +110,27 @@ def test_a_head_that_begins_behind_many_requests_has_the_same_limits(service: Ru
             assert {wire.answer().status for _ in range(150)} == {200}
             in_parts(wire, data[cut:], max(5, len(data) // 10))
             assert wire.answer().status == 200
+
+
+@pytest.mark.parametrize("size", [50, 3000, 30_000, 200_000])
+def test_a_head_may_be_cut_anywhere_in_a_stream_of_requests(adapter: str, tmp_path: Path, size: int) -> None:
+    """However large each packet is, and whatever came before in it."""
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            connection, line = service.connect(adapter)
+            stream = (create("First") + b"GET /test HTTP/1.1\r\nHost:a\r\n\r\n" * 1000) * 20
+            for start in range(0, len(stream), size):
+                connection.data_received(stream[start : start + (size, size // 3)[start // size % 2]])
+                if size // 3 < size and start // size % 2:
+                    connection.data_received(stream[start + size // 3 : start + size])
+                if not line.reading:
+                    await settled(connection)
+            await settled(connection)
+            assert line.sent.count(b"HTTP/1.1 200 OK") == 20_020
+            assert line.sent.count(b"HTTP/1.1") == 20_020
+
+    asyncio.run(scenario())
 
 
 def test_a_head_without_an_end_is_refused_while_it_is_sent(service: Running) -> None:

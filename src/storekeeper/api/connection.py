@@ -108,12 +108,9 @@ class Connection(HttpToolsProtocol):
         """Take bytes from the client."""
         if self.phase is Phase.NOTHING:
             return
-        if self.phase is Phase.NEXT:
-            self.since = self.loop.time()
         if self.phase is Phase.BODY:
             self.framed += len(data)
-        if not self.head:
-            self.head_allowance = len(data)
+        self.head_allowance = max(len(data), self.head_allowance if self.head else 0)
         try:
             self._feed(data)
         except httptools.HttpParserCallbackError as error:
@@ -185,6 +182,7 @@ class Connection(HttpToolsProtocol):
         if self.muted or self.phase is Phase.NOTHING:
             return
         self.phase = Phase.HEAD
+        self.since = self.loop.time()
         self.url = b""
         self.headers = []
         self.continues = False
@@ -351,6 +349,8 @@ class Connection(HttpToolsProtocol):
 
     def _queue(self, request: Request) -> None:
         self.waiting.append(request)
+        if self.flow.read_paused:
+            return  # one read may hold thousands of requests, and counting their bodies each time takes its square
         bodies = sum(len(waiting.body) for waiting in self.waiting)
         if len(self.waiting) >= PIPELINE_LIMIT or bodies >= BODY_LIMIT:
             self.flow.pause_reading()
@@ -371,6 +371,8 @@ class Connection(HttpToolsProtocol):
             self._send_refusal(reply)
 
     def _send_refusal(self, reply: Reply) -> None:
+        if self.transport.is_closing():
+            return
         self.write(whole(reply, None, self.date, close=True))
         # Closing now would reset the connection while the client still sends, and the reset can overtake
         # the answer: what arrives is read and dropped for a while.
@@ -382,8 +384,9 @@ class Connection(HttpToolsProtocol):
     # Writing.
 
     def write(self, data: bytes) -> None:
-        """Send bytes."""
-        self.transport.write(data)
+        """Send bytes, unless the client is gone: the transport knows a little earlier than `connection_lost`."""
+        if not self.transport.is_closing():
+            self.transport.write(data)
 
     def pause_writing(self) -> None:
         """Take no more requests from a client that does not read its answers."""
@@ -409,6 +412,8 @@ class Connection(HttpToolsProtocol):
         if self._stalls(now):
             self.transport.abort()
         elif self.phase in (Phase.HEAD, Phase.BODY):
+            if self.flow.read_paused or self.continues:
+                self.since = now  # it is the service that makes the client wait
             if now - self.since > REQUEST_PATIENCE:
                 self.refuse(error_reply(408, "The request was not whole within 10 seconds"))
         elif self._idle() and now - self.since > (IDLE_PATIENCE if self.served else REQUEST_PATIENCE):

@@ -166,7 +166,7 @@ class Exchange:
 
     def abort(self) -> None:
         """Break off an answer that cannot be completed, so that the client cannot take it for whole."""
-        self.ended = True
+        self.ended = self.gone = True
         self.connection.transport.abort()
 
     async def stream(self, reply: Reply) -> None:

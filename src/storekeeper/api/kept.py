@@ -100,7 +100,8 @@ class Kept:
             return
         if len(self.heads) >= MOST_HEADS:
             self.heads.clear()
-        self.heads[data[:end]] = (request, length)
+        # Without the body, which would stay in memory with it.
+        self.heads[data[:end]] = (request.with_body(b""), length)
 
     def drop(self) -> None:
         """Forget all answers."""

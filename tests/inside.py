@@ -1,0 +1,144 @@
+"""The service inside the test's own process: real parts, but for the socket, whose place a `Line` takes.
+
+What depends on time is told the time (`Connection.sweep`), and what a client does not read stays on the line.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from uvicorn.server import ServerState
+
+from storekeeper.api.connection import Connection
+from storekeeper.api.fastlane import FastLane
+from storekeeper.service import Service
+from storekeeper.settings import make
+
+LANES = {"--fast-lane": FastLane, "--no-fast-lane": Connection}
+HIGH_WATER = 64 * 1024
+
+
+class Line(asyncio.Transport):
+    """A transport without a socket. While `stuck`, the client reads nothing and what is sent to it piles up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.protocol: Connection
+        self._sent: list[bytes] = []
+        self.stuck = False
+        self.unread = 0
+        self.reading = True
+        self.ended = False
+        self.aborted = False
+        self._closing = False
+        self._lost = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        assert not self.ended, "nothing may follow the end"
+        self._sent.append(bytes(data))
+        if self.stuck:
+            self.unread += len(data)
+            if self.unread > HIGH_WATER and not self.protocol.flow.write_paused:
+                self.protocol.pause_writing()
+
+    @property
+    def sent(self) -> bytes:
+        return b"".join(self._sent)
+
+    def client_reads(self, amount: int) -> None:
+        """Take so many bytes off the line, as a client that reads does."""
+        self.unread = max(0, self.unread - amount)
+        if self.unread == 0 and self.protocol.flow.write_paused:
+            self.protocol.resume_writing()
+
+    def get_write_buffer_size(self) -> int:
+        return self.unread
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return {"sockname": ("127.0.0.1", 80), "peername": ("127.0.0.1", 40_000)}.get(name, default)
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        self.ended = True
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def close(self) -> None:
+        self._closing = True
+        self._lose()
+
+    def abort(self) -> None:
+        self.aborted = True
+        self.close()
+
+    def _lose(self) -> None:
+        if not self._lost:
+            self._lost = True
+            asyncio.get_running_loop().call_soon(self.protocol.connection_lost, None)
+
+
+class Inside:
+    """A service that lives; `connect` gives a connection to it."""
+
+    def __init__(self, service: Service, state: dict[str, Any]) -> None:
+        self.service = service
+        self.server_state = ServerState()
+        self.server_state.default_headers = [(b"date", b"Sat, 21 Nov 2026 12:00:00 GMT")]
+        self._state = state
+
+    def connect(self, adapter: str = "--fast-lane") -> tuple[Connection, Line]:
+        config = uvicorn.Config(
+            self.service, interface="asgi3", log_config=None, access_log=False, ws="none", proxy_headers=False
+        )
+        config.load()
+        loop = asyncio.get_running_loop()
+        connection = LANES[adapter](config, self.server_state, self._state, loop)
+        line = Line()
+        line.protocol = connection
+        connection.connection_made(line)
+        return connection, line
+
+
+@asynccontextmanager
+async def inside(folder: Path, **settings: object) -> AsyncIterator[Inside]:
+    """Open a service without examples on a database in `folder`, by the ASGI life that a server gives it."""
+    url = f"sqlite:///{folder}/stores.db"
+    service = Service(make({"database": url, "examples": False, **settings}))
+    told: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    said: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    state: dict[str, Any] = {}
+    life = asyncio.create_task(service({"type": "lifespan", "state": state}, told.get, said.put))
+    await told.put({"type": "lifespan.startup"})
+    assert (await said.get())["type"] == "lifespan.startup.complete"
+    try:
+        yield Inside(service, state)
+    finally:
+        await told.put({"type": "lifespan.shutdown"})
+        await life
+
+
+async def until(done: Callable[[], object]) -> None:
+    """Let the loop turn until something is so."""
+    async with asyncio.timeout(30):
+        for _ in count():
+            if done():
+                return
+            await asyncio.sleep(0.001)
+
+
+async def settled(connection: Connection) -> None:
+    """Wait until a connection has answered all that it was asked."""
+    await until(lambda: connection.exchange is None and not connection.waiting)

@@ -1,0 +1,167 @@
+"""What clients can cost the service: memory, connections, time of the event loop. Over real sockets.
+
+The figures come from /proc, so these tests need Linux.
+"""
+
+import json
+import socket
+import struct
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from black_box import PATIENCE, Running
+from client import create as store
+from conftest import need
+from storekeeper.sqlite.load import load
+from storekeeper.stores import Payload
+from wire import HOST, SLOW, assert_error, create, dial, request
+
+MIB = 2**20
+
+
+@pytest.fixture(autouse=True)
+def linux() -> None:
+    if not Path("/proc/self/status").exists():
+        need("linux", "memory and open files of a process are read from /proc")
+
+
+def peak_memory(service: Running) -> int:
+    """Give the most bytes of memory that the process had so far."""
+    status = Path(f"/proc/{service.process.pid}/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) * 1024
+
+
+def open_sockets(service: Running) -> int:
+    files = Path(f"/proc/{service.process.pid}/fd")
+    links = []
+    for file in files.iterdir():
+        try:
+            links.append(str(file.readlink()))
+        except FileNotFoundError:  # closed meanwhile
+            continue
+    return sum(link.startswith("socket:") for link in links)
+
+
+def until(done: Callable[[], bool]) -> None:
+    give_up = time.monotonic() + PATIENCE
+    while not done():
+        assert time.monotonic() < give_up
+        time.sleep(0.01)
+
+
+def fill(service: Running, tmp_path: Path, count: int, address: str) -> None:
+    load(tmp_path / "stores.db", (Payload(f"Store {id}", address) for id in range(1, count + 1)), only_if_empty=False)
+    assert service.request("GET", f"/api/stores/{count}").status == 200
+
+
+@pytest.mark.parametrize("count", [900, 1500], ids=["whole", "streamed"])
+def test_a_client_that_does_not_read_thousands_of_answers_costs_little_and_then_gets_them_in_order(
+    fresh: Running, tmp_path: Path, count: int
+) -> None:
+    fill(fresh, tmp_path, count, "x" * 60)
+    expected = fresh.request("GET", "/api/stores").body
+    before = peak_memory(fresh)
+    rounds = 1500
+    assert len(expected) * rounds > 100 * MIB
+    with dial(fresh) as wire:
+        asked = [
+            request("GET", "/api/stores") + request("GET", f"/api/stores/{1 + id % count}") for id in range(rounds)
+        ]
+        wire.send(b"".join(asked))
+        # Others are served meanwhile.
+        assert fresh.request("GET", "/test").body == b"OK"
+        for id in range(rounds):
+            assert wire.answer().body == expected
+            assert wire.answer().json["id"] == 1 + id % count
+    assert peak_memory(fresh) - before < 50 * MIB
+
+
+def test_bodies_are_not_kept_with_the_heads_that_are_remembered(fresh: Running) -> None:
+    body = b'{"other":"' + b"x" * 40_000 + b'"}'
+    before = peak_memory(fresh)
+    with dial(fresh) as wire:
+        for number in range(3000):
+            wire.send(request("POST", "/api/stores", body, f"X-Request-Id: {number}"))
+            answer = wire.answer()
+            assert answer.status == 400
+    assert_error(answer, 400, '"name" is required', validation={"source": "payload", "keys": ["name"]})
+    assert peak_memory(fresh) - before < 50 * MIB
+
+
+def test_many_slow_bodies_of_one_client_each_cost_no_more_than_the_limit(fresh: Running) -> None:
+    """A mebibyte may wait behind an unanswered request; then the connection is not read on."""
+    body = json.dumps({"name": "Waits", "address": "x" * 900_000}).encode()
+    data = request("POST", "/api/stores", body)
+    before = peak_memory(fresh)
+    with dial(fresh) as wire:
+        wire.client.settimeout(None)
+        wire.client.setblocking(False)
+        sent = 0
+        for _ in range(60):
+            try:
+                sent += wire.client.send(data[sent % len(data) :])
+            except BlockingIOError:
+                break
+        wire.client.settimeout(PATIENCE)
+        wire.send(data[sent % len(data) :])
+        for _ in range(sent // len(data) + 1):
+            assert wire.answer().json["name"] == "Waits"
+    assert peak_memory(fresh) - before < 50 * MIB
+
+
+def test_a_packet_of_thousands_of_requests_does_not_stop_the_others(fresh: Running) -> None:
+    """What waits behind an unanswered request is counted once, not again with each."""
+    with dial(fresh) as wire:
+        small = b"GET /test HTTP/1.1\r\nHost:a\r\n\r\n"
+        wire.send((create("First") + small * 4000) * 5)
+        for _ in range(5):
+            assert wire.answer().json["name"] == "First"
+            assert {wire.answer().body for _ in range(4000)} == {b"OK"}
+
+
+def reset(client: socket.socket) -> None:
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.close()
+
+
+def test_clients_that_reset_in_the_middle_leave_nothing_behind(fresh: Running, tmp_path: Path) -> None:
+    fill(fresh, tmp_path, 3000, "x" * 100)
+    began = open_sockets(fresh)
+    middles = [
+        b"",
+        b"GET /te",
+        create("Half")[:-5],
+        create("Whole"),
+        create("Two") * 2,
+        request("GET", "/api/stores"),
+        request("GET", "/api/stores") * 50,
+        request("GET", SLOW) * 3,
+        b"POST /api/stores HTTP/1.1\r\n" + HOST + b"Content-Length: 99999999\r\n\r\n",
+        b"garbage\r\n\r\n",
+    ]
+    for number in range(200):
+        with fresh.socket() as client:
+            client.sendall(middles[number % len(middles)])
+            if number % 3 == 0 and number % len(middles) in (3, 5, 6, 7):
+                client.recv(100)
+            reset(client)
+    until(lambda: open_sockets(fresh) <= began)
+    written = fresh.request("GET", "/api/stores?name=Whole").json
+    assert len(written) <= 20
+    assert store(fresh, "After") == len(fresh.request("GET", "/api/stores").json)
+    assert fresh.log.count("\n") == 1, "clients that go away are nothing to log"
+
+
+def test_many_connections_at_once_are_all_served(service: Running) -> None:
+    id = store(service, "Crowd")
+    wires = [dial(service) for _ in range(300)]
+    try:
+        for wire in wires:
+            wire.send(request("GET", f"/api/stores/{id}"))
+        assert {wire.answer().body for wire in wires} == {service.request("GET", f"/api/stores/{id}").body}
+    finally:
+        for wire in wires:
+            wire.client.close()
