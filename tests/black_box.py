@@ -127,14 +127,16 @@ def serving(
     database: str | None = None,
     ready: bool = True,
     program: Sequence[str] = COMMAND,
+    within: Sequence[str] = (),
 ) -> Iterator[Running]:
     """Start `storekeeper serve` on a free port with its database in `folder`; stop it, whatever happens.
 
-    It begins with no stores unless `args` say otherwise. `program` may be another than the real command.
+    It begins with no stores unless `args` say otherwise. `program` may be another than the real command; `within`
+    is a command that runs it.
     """
     log = folder / f"log-{time.monotonic_ns()}"
     url = database or f"sqlite:///{folder}/stores.db"
-    command = [*program, "serve", "--port", "0", "--database", url, "--no-examples", *args]
+    command = [*within, *program, "serve", "--port", "0", "--database", url, "--no-examples", *args]
     with log.open("wb") as stderr:
         process = subprocess.Popen(command, env=_environment(env), stderr=stderr, start_new_session=True)
     try:

@@ -10,7 +10,7 @@ import apsw
 import pytest
 
 from black_box import serving
-from conftest import fill, mounted
+from conftest import mounted
 from databases import Sqlite, handle, numbered, run, stores
 from storekeeper.errors import CannotStart
 from storekeeper.sqlite import schema
@@ -345,18 +345,19 @@ def test_a_read_only_disk_is_refused(tmp_path: Path) -> None:
         assert inside(disk) == before
 
 
-def test_a_full_disk_is_refused_and_can_be_used_once_it_has_space(tmp_path: Path) -> None:
-    with mounted(tmp_path / "disk", "size=64k") as disk:
-        filler = disk / "filler"
-        fill(filler)
-        with pytest.raises(CannotStart):
+@pytest.mark.parametrize("size", range(36, 93, 4))
+def test_a_disk_that_is_too_small_is_refused_and_gets_no_half_database(tmp_path: Path, size: int) -> None:
+    """A new database has 20 KiB, and needs as much for its log and 32 KiB for the index of that."""
+    with mounted(tmp_path / "disk", f"size={size}k") as disk:
+        try:
             schema.prepare(disk / "stores.db")
-        assert inside(disk).keys() == {"filler"}
-        filler.unlink()
-        with pytest.raises(CannotStart):  # 64 KiB are still too few for the file, its log and its shared memory
-            schema.prepare(disk / "stores.db")
-    with mounted(tmp_path / "larger", "size=256k") as disk:
-        schema.prepare(disk / "stores.db")
+        except CannotStart as refusal:
+            assert "stores.db cannot be opened for writing (The disk is full): check that its folder" in str(refusal)
+            assert inside(disk) == {}
+            assert size < 80
+        else:
+            assert size > 52
+            assert names(disk / "stores.db") == []
 
 
 def test_a_file_system_without_links_gets_its_database_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

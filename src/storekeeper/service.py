@@ -179,6 +179,14 @@ class _Supervisor(Multiprocess):
         if all(process.wait_until_ready(30, self.should_exit) for process in self.processes):
             self._announce()
 
+    def keep_subprocess_alive(self) -> None:
+        """Start another worker for each that is lost, and say so."""
+        before = list(self.processes)
+        super().keep_subprocess_alive()
+        for old, new in zip(before, self.processes, strict=True):
+            if old is not new:
+                emit(Event.WORKER_LOST, pid=old.pid, status=old.exitcode)
+
 
 def _run(server: uvicorn.Server, listener: socket.socket) -> int:
     # uvicorn raises the signal again after a graceful stop; the status of a stop that was asked for is 0.

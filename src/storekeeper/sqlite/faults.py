@@ -4,8 +4,6 @@ import apsw
 
 from storekeeper.errors import Outcome, Unavailable
 
-_LOST = (apsw.IOError, apsw.CorruptError, apsw.NotADBError)
-
 
 def temporary(error: apsw.Error, outcome: Outcome) -> Unavailable | None:
     """Give what to answer if SQLite can go on after this error; None if it cannot, or if it is a bug.
@@ -17,7 +15,7 @@ def temporary(error: apsw.Error, outcome: Outcome) -> Unavailable | None:
             return Unavailable("The database is locked")
         case apsw.FullError():
             return Unavailable("The disk is full")
-        case apsw.IOError() if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHMSIZE:
+        case apsw.IOError() if _no_space_for_the_index(error):
             # The disk is full too, but for the index of the log. A commit is in the log by then: it is undone
             # for all who are there, and done should all of them crash before the next commit overwrites it.
             return Unavailable("The disk is full", outcome)
@@ -32,4 +30,13 @@ def temporary(error: apsw.Error, outcome: Outcome) -> Unavailable | None:
 
 def lost(error: BaseException) -> bool:
     """Tell whether the file cannot be trusted any more."""
-    return isinstance(error, _LOST)
+    match error:
+        case apsw.IOError():
+            return not _no_space_for_the_index(error)
+        case apsw.CorruptError() | apsw.NotADBError():
+            return True
+    return False
+
+
+def _no_space_for_the_index(error: apsw.IOError) -> bool:
+    return getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHMSIZE

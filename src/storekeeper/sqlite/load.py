@@ -42,6 +42,8 @@ def load(path: Path, payloads: Iterable[Payload], stop: threading.Event, *, only
         connection.execute("BEGIN IMMEDIATE")
         try:
             loaded = _move(connection, only_if_empty=only_if_empty)
+            if stop.is_set():
+                raise apsw.InterruptError
             connection.execute("COMMIT")
         finally:
             if connection.in_transaction:

@@ -12,7 +12,8 @@ from urllib.parse import quote
 
 import apsw
 
-from storekeeper.errors import CannotStart
+from storekeeper.errors import CannotStart, Outcome
+from storekeeper.sqlite import faults
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -67,15 +68,18 @@ def prepare(path: Path) -> None:
         raise CannotStart(f"{path} is not a database: name another file with --database") from None
     except apsw.CorruptError as error:
         raise CannotStart(f"{path} is damaged ({error}): restore it from a backup") from None
-    except (apsw.ReadOnlyError, apsw.CantOpenError, apsw.PermissionsError, apsw.FullError, OSError) as error:
-        raise CannotStart(
-            f"{path} cannot be opened for writing ({getattr(error, 'strerror', error)}): check that its folder"
-            " exists, has space and may be written, or name another file with --database"
-        ) from None
     except apsw.BusyError:
         raise CannotStart(f"{path} is locked by another program: stop that one first") from None
-    except apsw.IOError as error:
-        raise CannotStart(f"{path} cannot be read or written ({error}): check the disk") from None
+    except (apsw.Error, OSError) as error:
+        if isinstance(error, apsw.Error) and faults.lost(error):
+            raise CannotStart(f"{path} cannot be read or written ({error}): check the disk") from None
+        reason = error.strerror if isinstance(error, OSError) else faults.temporary(error, Outcome.NONE)
+        if reason is None:
+            raise
+        raise CannotStart(
+            f"{path} cannot be opened for writing ({reason}): check that its folder exists, has space and may be"
+            " written, or name another file with --database"
+        ) from None
 
 
 def connect(path: Path, *, reader: bool = False) -> apsw.Connection:
@@ -122,6 +126,8 @@ def _create(path: Path) -> None:
         connection = connect(new)
         try:
             _migrate(connection)
+            # Closing would do so too, but say nothing of a full disk; and only the file itself gets the name.
+            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         finally:
             connection.close()
         # Somebody else was first; or there are no links on this file system, then it is made in its place.

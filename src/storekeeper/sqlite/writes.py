@@ -10,7 +10,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator
-from typing import Any
+from contextlib import suppress
+from typing import Any, TypeVar
 
 import apsw
 import msgspec
@@ -19,6 +20,8 @@ from storekeeper.collection import CREATE
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.sqlite import faults
 from storekeeper.stores import Payload, Store
+
+T = TypeVar("T")
 
 MOST_WAITING = 10_000
 """Writes that may wait; the next ones are refused at once."""
@@ -214,12 +217,17 @@ class Writer:
                 results = self._commit(batch)
             except BaseException as error:  # noqa: BLE001 - no write may be left without an answer
                 reason = f"{FAILED}: {error}"
-                self._loop.call_soon_threadsafe(self._break, batch, reason)
+                self._tell(self._break, batch, reason)
                 return self._refuse_rest(reason)
-            self._loop.call_soon_threadsafe(self._answer, batch, results)
+            self._tell(self._answer, batch, results)
             if last:
                 return None
         return None
+
+    def _tell(self, answer: Callable[[list[Write], T], None], batch: list[Write], value: T) -> None:
+        # A closed loop has nobody who waits for the answer.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(answer, batch, value)
 
     def _take_more(self, batch: list[Write]) -> bool:
         while len(batch) < _BATCH:
@@ -235,7 +243,7 @@ class Writer:
     def _refuse_rest(self, reason: str) -> None:
         while (batch := self._inbox.get()) is not None:
             refused: list[Result] = [Unavailable(reason) for _ in batch]
-            self._loop.call_soon_threadsafe(self._answer, batch, refused)
+            self._tell(self._answer, batch, refused)
 
     def _commit(self, batch: list[Write]) -> list[Result]:
         try:
