@@ -1,6 +1,8 @@
 """What every test may use."""
 
 import os
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +18,16 @@ def need(program: str, reason: str) -> None:
     if program in REQUIRED:
         pytest.fail(f"{program} is required: {reason}")
     pytest.skip(reason)
+
+
+@pytest.fixture
+def strace() -> None:
+    """What a test needs that looks at system calls, or interrupts them."""
+    if (
+        shutil.which("strace") is None
+        or subprocess.run(["strace", "true"], capture_output=True, check=False).returncode
+    ):
+        need("strace", "strace is not installed, or may not trace here")
 
 
 @pytest.fixture(scope="module", params=["fast lane", "ASGI"])
