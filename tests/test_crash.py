@@ -12,6 +12,14 @@ import crash
 pytestmark = pytest.mark.usefixtures("strace")
 
 
+def test_a_killed_first_start_can_be_repeated(tmp_path: Path) -> None:
+    """Before the file is in WAL mode it has a rollback journal, which the next start has to undo."""
+    moments = [("pwrite64", 1), ("fdatasync", 4), ("unlink", 1)]
+    row = crash.kill_first_start(tmp_path, moments)
+    assert row.violations == []
+    assert row.figures["kills"] == len(moments)
+
+
 def test_a_killed_migration_can_be_repeated(tmp_path: Path) -> None:
     """All data is as it was; the program that knows only the older schema refuses the newer file."""
     moments = [("pwrite64", 12), ("fdatasync", 2)]

@@ -49,6 +49,7 @@ def prepare(path: Path) -> None:
     try:
         _refuse_remains(path)
         if path.exists():
+            _patiently(_recover, path)
             _refuse_foreign(path)
         connection = _patiently(connect, path)
         try:
@@ -98,8 +99,20 @@ def _refuse_remains(path: Path) -> None:
     wal = path.with_name(path.name + "-wal")
     if wal.exists() and wal.stat().st_size > 0:
         raise CannotStart(f"{path} is gone but its log {wal.name} is there: restore the file from a backup")
-    if path.is_file():
+    if path.is_file() and not path.with_name(path.name + "-journal").exists():  # else a first start was cut off
         raise CannotStart(f"{path} is empty, so not a database: restore it, or delete it to begin a new one")
+
+
+def _recover(path: Path) -> None:
+    # A first start, or the first one on a restored copy, has a rollback journal until the file is in WAL mode.
+    # If it was cut off there, the file cannot be read until a connection that may write has undone it.
+    if not path.with_name(path.name + "-journal").exists():
+        return
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        connection.pragma("user_version")
+    finally:
+        connection.close()
 
 
 def _refuse_foreign(path: Path) -> None:
