@@ -33,8 +33,8 @@ WRITES_ONLY = {Kind.CREATE: 1, Kind.REPLACE: 2}
 
 _SENDS = ("write", "writev", "sendto", "sendmsg")
 _SYNCS = ("fsync", "fdatasync")
-_MODELLED = ("openat", "unlink", "pwrite64", "ftruncate", *_SYNCS, *_SENDS)
-_NOT_MODELLED = ("rename", "renameat", "renameat2", "unlinkat", "link", "pwritev", "pwritev2", "fallocate", "mmap")
+_MODELLED = ("openat", "unlink", "link", "linkat", "pwrite64", "ftruncate", *_SYNCS, *_SENDS)
+_NOT_MODELLED = ("rename", "renameat", "renameat2", "unlinkat", "pwritev", "pwritev2", "fallocate", "mmap")
 """Traced so that a service that begins to use one of them on its files is noticed."""
 
 _STRACE = (
@@ -161,6 +161,7 @@ class Disk:
         self.acknowledged: set[tuple[int, int]] = set()
         self._folder = str(database.parent)
         self._database = str(database)
+        self._nursery = str(database.with_name(f".{database.name}-"))  # a new database is made there, then linked
         self._names: dict[str, File] = {}
         self._synced_names: dict[str, File] = {}
         self._namings: Unsynced[tuple[str, File | None]] = Unsynced()
@@ -173,8 +174,12 @@ class Disk:
         if call.name in _SENDS:
             return call.result is None and self._send(call, b"".join(strings))
         path = _path(call) or b"".join(strings[:1]).decode()
-        if path.endswith("-shm") or not (path == self._folder or path.startswith(self._database)):
+        if path.endswith("-shm") or not (path == self._folder or path.startswith((self._database, self._nursery))):
             return False
+        if call.name in ("link", "linkat"):
+            return self._link(call, path, strings[1].decode())
+        if call.name == "unlinkat" and path.startswith(self._nursery):
+            return False  # its other name stays
         if call.name in _SYNCS:
             return self._sync(call, path)
         if call.name in ("openat", "unlink"):
@@ -222,6 +227,12 @@ class Disk:
         if len(self._names) != before:
             self._namings.left.append((path, self._names.get(path)))
         return len(self._names) != before
+
+    def _link(self, call: Call, path: str, name: str) -> bool:
+        if call.result == 0:
+            self._names[name] = self._names[path]
+            self._namings.left.append((name, self._names[name]))
+        return call.result == 0
 
     def _change(self, call: Call, path: str, strings: list[bytes]) -> bool:
         # From its beginning on it may be on the disk. Each of them succeeds, or the test is about errors.

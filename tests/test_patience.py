@@ -5,6 +5,7 @@ Time is told to the connection, but for one test in which it really passes.
 
 import asyncio
 import re
+import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -204,7 +205,7 @@ async def stuck(service: Inside, adapter: str) -> tuple[Connection, Line]:
 def some_stores(folder: Path, count: int) -> None:
     prepare(folder / "stores.db")
     payloads = (Payload(f"Store {number}", "x" * 100) for number in range(count))
-    load(folder / "stores.db", payloads, only_if_empty=False)
+    load(folder / "stores.db", payloads, threading.Event(), only_if_empty=False)
 
 
 @pytest.mark.parametrize("count", [500, 2500], ids=["whole", "streamed"])

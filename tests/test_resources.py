@@ -6,6 +6,7 @@ The figures come from /proc, so these tests need Linux.
 import json
 import socket
 import struct
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -53,7 +54,8 @@ def until(done: Callable[[], bool]) -> None:
 
 
 def fill(service: Running, tmp_path: Path, count: int, address: str) -> None:
-    load(tmp_path / "stores.db", (Payload(f"Store {id}", address) for id in range(1, count + 1)), only_if_empty=False)
+    payloads = (Payload(f"Store {id}", address) for id in range(1, count + 1))
+    load(tmp_path / "stores.db", payloads, threading.Event(), only_if_empty=False)
     assert service.request("GET", f"/api/stores/{count}").status == 200
 
 

@@ -58,6 +58,7 @@ def prepare(path: Path) -> None:
         if not path.exists():
             _create(path)
         if path.exists():
+            _patiently(_recover, path)
             _refuse_foreign(path)
         connection = _patiently(connect, path)
         try:
@@ -114,7 +115,7 @@ def _refuse_remains(path: Path) -> None:
     wal = _wal(path)
     if wal.exists() and wal.stat().st_size > 0:
         raise CannotStart(f"{path} is gone but its log {wal.name} is there: restore the file from a backup")
-    if path.exists():
+    if path.exists() and not _journal(path).exists():  # else a first start was cut off
         raise CannotStart(f"{path} is empty, so not a database: restore it, or delete it to begin a new one")
 
 
@@ -144,6 +145,22 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+def _recover(path: Path) -> None:
+    # A first start, or the first one on a restored copy, has a rollback journal until the file is in WAL mode.
+    # If it was cut off there, the file cannot be read until a connection that may write has undone it.
+    # A stranger's journal is not ours to undo. No connection of this process is open, whose locks this would drop.
+    if not _journal(path).exists():
+        return
+    with path.open("rb") as file:
+        if file.read(72)[68:] != APPLICATION_ID.to_bytes(4, "big"):
+            return
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        connection.pragma("user_version")
+    finally:
+        connection.close()
+
+
 def _refuse_foreign(path: Path) -> None:
     if not os.access(path, os.W_OK):
         # SQLite would open it to read, and fail at the first write.
@@ -170,6 +187,10 @@ def _refuse_foreign(path: Path) -> None:
         )
     if alone and path.stat().st_size < pages * page_size:
         raise CannotStart(f"{path} is damaged (its end is missing): restore it from a backup")
+
+
+def _journal(path: Path) -> Path:
+    return path.with_name(path.name + "-journal")
 
 
 def _wal(path: Path) -> Path:
