@@ -1,9 +1,14 @@
 """What tests of the API do over and over: create a store, look whether all went well or nothing changed."""
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from black_box import Answer, Running
+from storekeeper.service import open_collection
+from storekeeper.settings import make
+from storekeeper.stores import Payload
 
 
 def assert_success(answer: Answer) -> None:
@@ -28,3 +33,16 @@ def nothing_changes(service: Running) -> Iterator[None]:
     assert len(before) > 2
     yield
     assert service.request("GET", "/api/stores").body == before
+
+
+def fill(folder: Path, payloads: Iterable[Payload]) -> None:
+    """Create many stores at once in the database that `serving` has in a folder; a service may run on it."""
+
+    async def load() -> None:
+        collection = open_collection(make({"database": f"sqlite:///{folder}/stores.db"}), lambda _: None)
+        try:
+            await collection.load(payloads)
+        finally:
+            await collection.close()
+
+    asyncio.run(load())

@@ -5,7 +5,6 @@ Time is told to the connection, but for one test in which it really passes.
 
 import asyncio
 import re
-import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -16,12 +15,11 @@ import apsw
 import pytest
 
 from black_box import Answer, Running
+from client import fill
 from inside import HIGH_WATER, Inside, Line, inside, settled, until
 from storekeeper.api import connection as module
 from storekeeper.api.connection import Connection, Phase
 from storekeeper.collection import Listing
-from storekeeper.sqlite import prepare
-from storekeeper.sqlite.load import load
 from storekeeper.stores import Payload
 from wire import SLOW, assert_error, create, dial, request
 
@@ -203,9 +201,7 @@ async def stuck(service: Inside, adapter: str) -> tuple[Connection, Line]:
 
 
 def some_stores(folder: Path, count: int) -> None:
-    prepare(folder / "stores.db")
-    payloads = (Payload(f"Store {number}", "x" * 100) for number in range(count))
-    load(folder / "stores.db", payloads, threading.Event(), only_if_empty=False)
+    fill(folder, (Payload(f"Store {number}", "x" * 100) for number in range(count)))
 
 
 @pytest.mark.parametrize("count", [500, 2500], ids=["whole", "streamed"])

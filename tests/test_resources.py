@@ -6,7 +6,6 @@ The figures come from /proc, so these tests need Linux.
 import json
 import socket
 import struct
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,8 +14,8 @@ import pytest
 
 from black_box import PATIENCE, Running
 from client import create as store
+from client import fill
 from conftest import need
-from storekeeper.sqlite.load import load
 from storekeeper.stores import Payload
 from wire import HOST, SLOW, assert_error, create, dial, request
 
@@ -53,9 +52,8 @@ def until(done: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def fill(service: Running, tmp_path: Path, count: int, address: str) -> None:
-    payloads = (Payload(f"Store {id}", address) for id in range(1, count + 1))
-    load(tmp_path / "stores.db", payloads, threading.Event(), only_if_empty=False)
+def add(service: Running, tmp_path: Path, count: int, address: str) -> None:
+    fill(tmp_path, (Payload(f"Store {id}", address) for id in range(1, count + 1)))
     assert service.request("GET", f"/api/stores/{count}").status == 200
 
 
@@ -63,7 +61,7 @@ def fill(service: Running, tmp_path: Path, count: int, address: str) -> None:
 def test_a_client_that_does_not_read_thousands_of_answers_costs_little_and_then_gets_them_in_order(
     fresh: Running, tmp_path: Path, count: int
 ) -> None:
-    fill(fresh, tmp_path, count, "x" * 60)
+    add(fresh, tmp_path, count, "x" * 60)
     expected = fresh.request("GET", "/api/stores").body
     before = peak_memory(fresh)
     rounds = 1500
@@ -130,7 +128,7 @@ def reset(client: socket.socket) -> None:
 
 
 def test_clients_that_reset_in_the_middle_leave_nothing_behind(fresh: Running, tmp_path: Path) -> None:
-    fill(fresh, tmp_path, 3000, "x" * 100)
+    add(fresh, tmp_path, 3000, "x" * 100)
     began = open_sockets(fresh)
     middles = [
         b"",
