@@ -1,6 +1,7 @@
 """What every test may use."""
 
 import os
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -46,6 +47,16 @@ def fill(file: Path) -> None:
     with file.open("ab", buffering=0) as opened, suppress(OSError):
         while opened.write(bytes(4096)):
             pass
+
+
+@pytest.fixture
+def strace() -> None:
+    """What a test needs that looks at system calls, or interrupts them."""
+    if (
+        shutil.which("strace") is None
+        or subprocess.run(["strace", "true"], capture_output=True, check=False).returncode
+    ):
+        need("strace", "strace is not installed, or may not trace here")
 
 
 @pytest.fixture(scope="module", params=["fast lane", "ASGI"])

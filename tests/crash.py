@@ -24,6 +24,7 @@ from lincheck import Kind, Outcome, Violation
 LIFE = 3000
 """Operations between two kills, at most."""
 
+Moments: TypeAlias = Sequence[tuple[str, int]]
 Completed: TypeAlias = "subprocess.CompletedProcess[bytes]"
 
 DATABASE = 20
@@ -31,8 +32,8 @@ DATABASE = 20
 
 POINT_READS = {Kind.CREATE: 10, Kind.REPLACE: 40, Kind.READ: 50}
 _COPY = "import sys, storekeeper.sqlite.schema as s; s.connect(sys.argv[1]).execute('VACUUM INTO ?', (sys.argv[2],))"
-_CALLS = ("pwrite64", "fdatasync", "ftruncate", "unlink")
-_MOST_CALLS = 300
+CALLS = tuple((call, number) for call in ("pwrite64", "fdatasync", "ftruncate", "unlink") for number in range(1, 300))
+"""The moments at which a command may be killed: as it begins its n-th such call."""
 
 
 @dataclass
@@ -261,18 +262,22 @@ def kill_service_at_calls(folder: Path, kills: int) -> Row:
         place = folder / f"calls-{number}"
         place.mkdir(parents=True)
         # A start has fewer of them.
-        call, at = ("fdatasync", rng.randint(8, 60)) if number % 2 else ("pwrite64", rng.randint(80, 600))
+        call, at = ("fdatasync", rng.randint(8, 40)) if number % 2 else ("pwrite64", rng.randint(150, 500))
         recorder = Recorder(number)
         with serving(place, program=[*kill_at(call, at), *COMMAND]) as service:
             recorder.run(service.port, LIFE)
-            row.figures["kills"] += service.process.poll() is not None
+            row.figures["kills"] += wait_for(partial(_has_ended, service), 1)
             kill_group(service.process)
         row.judge(recorder, place)
         shutil.rmtree(place)
     return row
 
 
-def kill_migration(folder: Path) -> Row:
+def _has_ended(service: Running) -> bool:
+    return service.process.poll() is not None
+
+
+def kill_migration(folder: Path, moments: Moments = CALLS) -> Row:
     """Kill an upgrade of the schema at each of its calls: afterwards the next one succeeds, all data intact."""
     place = folder / "migration"
     place.mkdir(parents=True)
@@ -288,10 +293,10 @@ def kill_migration(folder: Path) -> Row:
             return "the next upgrade failed, or the data is another"
         return "" if _export(COMMAND, tried) == b"" else "the older program opened the newer file"
 
-    return _kill_at_each_call("A21-migration", place, [*later, "export", "/dev/null"], environment, look)
+    return _kill_at_each_call("A21-migration", place, [*later, "export", "/dev/null"], environment, look, moments)
 
 
-def kill_first_start(folder: Path) -> Row:
+def kill_first_start(folder: Path, moments: Moments = CALLS) -> Row:
     """Kill an import into a new database at each of its calls: the same command then works, nothing is halved."""
     place = folder / "first"
     place.mkdir(parents=True)
@@ -302,31 +307,35 @@ def kill_first_start(folder: Path) -> Row:
     def look(tried: Path) -> str:
         again = _run(command, tried)
         if again.returncode:
-            return "refused" if b"is empty, so not a database" in again.stderr else again.stderr.decode()
+            return again.stderr.decode()
         rows = _export(COMMAND, tried).count(b"\n") - 1
         return "" if rows in (100, 200) else f"{rows} rows after two imports of 100"
 
-    return _kill_at_each_call("A21-first-start", place, command, {}, look)
+    return _kill_at_each_call("A21-first-start", place, command, {}, look, moments)
 
 
 def _kill_at_each_call(
-    name: str, folder: Path, command: list[str], environment: dict[str, str], look: Callable[[Path], str]
+    name: str,
+    folder: Path,
+    command: list[str],
+    environment: dict[str, str],
+    look: Callable[[Path], str],
+    moments: Moments,
 ) -> Row:
     row = Row(name)
-    row.figures["refused"] = 0
-    for call in _CALLS:
-        for number in range(1, _MOST_CALLS):
-            place = folder.with_name(f"{folder.name}-{call}-{number}")
-            shutil.copytree(folder, place)
-            status = _run([*kill_at(call, number), *command], place, environment).returncode
-            wrong = look(place)
-            shutil.rmtree(place)
-            row.figures["kills"] += status != 0
-            row.figures["refused"] += wrong == "refused"
-            if wrong not in ("", "refused"):
-                row.violations.append(Violation("lost", f"killed at {call} {number}: {wrong}"))
-            if status == 0:
-                break  # it has no more such calls
+    past: set[str] = set()
+    for call, number in moments:
+        if call in past:
+            continue
+        place = folder.with_name(f"{folder.name}-{call}-{number}")
+        shutil.copytree(folder, place)
+        status = _run([*kill_at(call, number), *command], place, environment).returncode
+        row.figures["kills"] += status != 0
+        if status == 0:
+            past.add(call)  # it has no more of them
+        if wrong := look(place):
+            row.violations.append(Violation("lost", f"killed at {call} {number}: {wrong}"))
+        shutil.rmtree(place)
     return row
 
 

@@ -1,25 +1,16 @@
 """Whatever was acknowledged is there after the power failed, at whatever moment and whatever the disk had kept."""
 
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 import powerloss
-from conftest import need
 
 IMAGES = 70
 """Of each build; `make soak` opens many more."""
 
 
-@pytest.fixture(autouse=True)
-def _strace() -> None:
-    if (
-        shutil.which("strace") is None
-        or subprocess.run(["strace", "true"], capture_output=True, check=False).returncode
-    ):
-        need("strace", "strace is not installed, or may not trace here")
+pytestmark = pytest.mark.usefixtures("strace")
 
 
 @pytest.mark.parametrize(
