@@ -28,6 +28,9 @@ bench: .venv/.dev  ## ratios to other stacks into docs/benchmarks.md; ARGS=--qui
 fuzz-api: .venv/.dev  ## 1,000 examples of every operation, made from the OpenAPI document
 	@$(BIN)/python tests/fuzz_api.py
 
+soak: .venv/.dev  ## half an hour or more of kills, power losses and histories; SOAK="--minutes=10 --kills=20" for less
+	@$(BIN)/python tests/soak.py $(SOAK)
+
 lock: .venv/.dev  ## pins every dependency again, with hashes
 	@sh requirements/lock.sh
 

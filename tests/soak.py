@@ -1,6 +1,7 @@
 """The long tests, one line each: histories, kills, power loss, growth (`make soak`). Status 1 on any violation."""
 
 import argparse
+import signal
 import sys
 import tempfile
 import threading
@@ -169,6 +170,8 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=200, help="in all, at least")
     parser.add_argument("--images", type=int, default=2_000, help="of what a disk may hold after a power loss")
     options = parser.parse_args()
+    # As Ctrl-C does: what was started is stopped on the way out.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     status = 0
     with tempfile.TemporaryDirectory(prefix="storekeeper-soak-") as folder:
         for row in rows(Path(folder), options):
