@@ -9,6 +9,7 @@ import pytest
 
 from black_box import Running, serving
 from databases import KINDS, Database
+from postgres_server import Missing, stop_shared
 
 pytest.register_assert_rewrite("wire")
 
@@ -42,6 +43,13 @@ def fresh(adapter: str, tmp_path: Path) -> Iterator[Running]:
         yield running
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _stop_postgres() -> Iterator[None]:
+    """Stop the PostgreSQL that the tests of this process share, if any of them has started it."""
+    yield
+    stop_shared()
+
+
 @pytest.fixture(params=KINDS)
 def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Database]]:
     """Makes empty databases: the test runs once with each kind."""
@@ -54,7 +62,11 @@ def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cal
             count += 1
             folder = tmp_path / f"database-{count}"
             folder.mkdir()
-            return stack.enter_context(kind(folder))
+            try:
+                return stack.enter_context(kind(folder))
+            except Missing as error:
+                need(request.param, str(error))
+                raise
 
         yield new
 

@@ -175,8 +175,9 @@ def _with_collection(
 ) -> int:
     from storekeeper import service  # noqa: PLC0415
 
-    if must_exist and not service.sqlite_path(settings.database).exists():
-        raise CannotStart(f"{settings.database}: there is no such database")
+    if must_exist and not service.exists(settings.database):
+        raise CannotStart("--database: there is no such database")
+    service.prepare(settings.database)
 
     async def run() -> int:
         collection = service.open_collection(settings, lambda _: None)
