@@ -18,6 +18,9 @@ MOST_WAITING = 10_000
 LATEST_START = 4.0
 """Seconds after which a request that still waits is given up: the rest of its time would hardly do."""
 
+LONGEST_GATHERING = 0.001
+"""Seconds that a batch is held up at most so that it grows, and never more than an eighth of the one before."""
+
 
 @dataclass(slots=True, eq=False)
 class Wish(Generic[K, R]):
@@ -43,7 +46,8 @@ Batch = list[Wish[K, R]]
 class Turns(Generic[K, R]):
     """Gathers wishes and has `serve` answer them, at most `most` at a time, in at most `lanes` batches at once.
 
-    While all lanes are busy the next batch grows. `serve` is told when it has to have answered; what it
+    While all lanes are busy the next batch grows. With `gather`, a lane gives those whom it has just answered a
+    moment to come again: else they would fall into two halves that wait for each other's batches. `serve` is told when it has to have answered; what it
     leaves out, or raises, is answered here.
     """
 
@@ -55,12 +59,14 @@ class Turns(Generic[K, R]):
         most: int = 500,
         size: Callable[[K], int] = lambda _: 0,
         most_size: int = 1,
+        gather: bool = False,
     ) -> None:
         self._serve = serve
         self._free = lanes
         self._most = most
         self._size = size
         self._most_size = most_size
+        self._gather = gather
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[Wish[K, R]] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -94,7 +100,10 @@ class Turns(Generic[K, R]):
     async def _lane(self, batch: Batch[K, R]) -> None:
         try:
             while batch:
+                began = self._loop.time()
                 await self._do(batch)
+                if self._gather and len(batch) > 1:
+                    await asyncio.sleep(min((self._loop.time() - began) / 8, LONGEST_GATHERING))
                 batch = self._take()
         finally:
             self._free += 1

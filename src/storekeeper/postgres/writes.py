@@ -46,7 +46,7 @@ class Writer:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._turns = Turns(self._commit, most=1000, size=_characters, most_size=_BATCH_CHARACTERS)
+        self._turns = Turns(self._commit, most=1000, size=_characters, most_size=_BATCH_CHARACTERS, gather=True)
 
     def submit(self, id: int, payload: Payload) -> asyncio.Future[Store | None]:
         """Queue a write. Its future gets the store, None if there is none, or the error."""
