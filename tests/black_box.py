@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection
@@ -115,16 +115,25 @@ def read_all(client: socket.socket) -> bytes:
     return received
 
 
+class Home:
+    """Where services keep their stores if they are told nothing else; the fixture `stored_in` can say another place."""
+
+    url: Callable[[Path], str] = staticmethod(lambda folder: f"sqlite:///{folder}/stores.db")
+
+
+home = Home()
+
+
 @contextmanager
 def serving(
     folder: Path, *args: str, env: dict[str, str] | None = None, database: str | None = None, ready: bool = True
 ) -> Iterator[Running]:
     """Start `storekeeper serve` on a free port with its database in `folder`; stop it, whatever happens.
 
-    It begins with no stores unless `args` say otherwise.
+    Without `database` that is what `home` says. It begins with no stores unless `args` say otherwise.
     """
     log = folder / f"log-{time.monotonic_ns()}"
-    url = database or f"sqlite:///{folder}/stores.db"
+    url = database or home.url(folder)
     command = [*COMMAND, "serve", "--port", "0", "--database", url, "--no-examples", *args]
     with log.open("wb") as stderr:
         process = subprocess.Popen(command, env=_environment(env), stderr=stderr, start_new_session=True)

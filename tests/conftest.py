@@ -3,13 +3,14 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from black_box import Running, serving
+from black_box import Running, home, serving
 from databases import KINDS, Database
-from postgres_server import Missing, stop_shared
+from postgres_server import Missing, Server, shared, stop_shared
 
 pytest.register_assert_rewrite("wire")
 
@@ -24,9 +25,30 @@ def need(program: str, reason: str) -> None:
 
 
 @pytest.fixture(scope="module", params=["fast lane", "ASGI"])
-def adapter(request: pytest.FixtureRequest) -> str:
+def adapter(request: pytest.FixtureRequest, stored_in: None) -> str:  # noqa: ARG001 - services end before their databases
     """The option that chooses an HTTP adapter: whatever goes over a socket is tested through both."""
     return "--fast-lane" if request.param == "fast lane" else "--no-fast-lane"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def stored_in(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Where the services of a module's tests keep their stores. `pytestmark = EVERY_KIND` runs it with each kind."""
+    if getattr(request, "param", "sqlite") == "sqlite":
+        yield
+        return
+    with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
+        server = postgres()
+        patch.setattr(home, "url", cache(lambda _folder: stack.enter_context(server.database())))
+        yield
+
+
+def postgres() -> Server:
+    """Give the PostgreSQL that the tests of this process share; skip the test if there cannot be one."""
+    try:
+        return shared()
+    except Missing as error:
+        need("postgres", str(error))
+        raise
 
 
 @pytest.fixture(scope="module")
@@ -62,12 +84,10 @@ def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cal
             count += 1
             folder = tmp_path / f"database-{count}"
             folder.mkdir()
-            try:
-                return stack.enter_context(kind(folder))
-            except Missing as error:
-                need(request.param, str(error))
-                raise
+            return stack.enter_context(kind(folder))
 
+        if request.param == "postgres":
+            postgres()
         yield new
 
 

@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 import apsw
 import psycopg
+import pytest
 import uvloop
 
 from postgres_server import shared
@@ -91,7 +92,7 @@ def _postgres(folder: Path) -> Iterator[Database]:
 
 
 class Kind(Protocol):
-    """Makes an empty database, with `folder` for its files, and takes it away; raises Missing if it cannot."""
+    """Makes an empty database, with `folder` for its files, and takes it away."""
 
     def __call__(self, folder: Path) -> AbstractContextManager[Database]:
         """Make one."""
@@ -99,6 +100,10 @@ class Kind(Protocol):
 
 
 KINDS: dict[str, Kind] = {"sqlite": _sqlite, "postgres": _postgres}
+
+
+EVERY_KIND = pytest.mark.parametrize("stored_in", KINDS, indirect=True, scope="module")
+"""As `pytestmark`: the module's services run once with each kind of database (see `stored_in` in conftest)."""
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:

@@ -15,6 +15,9 @@ R = TypeVar("R")
 MOST_WAITING = 10_000
 """Requests that may wait; the next ones are refused at once."""
 
+MOST_SIZE_WAITING = 64 * 2**20
+"""What they may take in all, by their `size`."""
+
 LATEST_START = 4.0
 """Seconds after which a request that still waits is given up: the rest of its time would hardly do."""
 
@@ -46,9 +49,9 @@ Batch = list[Wish[K, R]]
 class Turns(Generic[K, R]):
     """Gathers wishes and has `serve` answer them, at most `most` at a time, in at most `lanes` batches at once.
 
-    While all lanes are busy the next batch grows. With `gather`, a lane gives those whom it has just answered a
-    moment to come again: else they would fall into two halves that wait for each other's batches. `serve` is told when it has to have answered; what it
-    leaves out, or raises, is answered here.
+    While all lanes are busy the next batch grows. `serve` is told when it has to have answered; what it leaves
+    out, or raises, is answered here. With `gather`, a lane gives those whom it has just answered a moment to come
+    again: else they would fall into two halves that wait for each other's batches.
     """
 
     def __init__(
@@ -70,14 +73,17 @@ class Turns(Generic[K, R]):
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[Wish[K, R]] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._size_waiting = 0
         self._refusal = ""
 
     def add(self, key: K) -> asyncio.Future[R]:
         """Wish for something; gives where the answer will be."""
         future: asyncio.Future[R] = self._loop.create_future()
-        if self._refusal or len(self._waiting) >= MOST_WAITING:
+        size = self._size(key)
+        if self._refusal or len(self._waiting) >= MOST_WAITING or self._size_waiting + size > MOST_SIZE_WAITING:
             future.set_exception(Unavailable(self._refusal or "Too many requests are waiting"))
             return future
+        self._size_waiting += size
         if not self._waiting and self._free:
             self._loop.call_soon(self._turn_over)
         self._waiting.append(Wish(key, self._loop.time(), future))
@@ -124,9 +130,10 @@ class Turns(Generic[K, R]):
         latest = self._loop.time() - LATEST_START
         while self._waiting and len(batch) < self._most and size < self._most_size:
             wish = self._waiting.popleft()
+            size += self._size(wish.key)
             if wish.since < latest:
                 wish.answer(Unavailable(SLOW))
             elif not wish.future.done():
-                size += self._size(wish.key)
                 batch.append(wish)
+        self._size_waiting -= size
         return batch
