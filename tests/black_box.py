@@ -116,7 +116,7 @@ def read_all(client: socket.socket) -> bytes:
 
 
 class Home:
-    """Where services keep their stores if they are told nothing else; the fixture `stored_in` can say another place."""
+    """Where services that are told nothing else keep their stores; the fixture `stored_in` can change it."""
 
     url: Callable[[Path], str] = staticmethod(lambda folder: f"sqlite:///{folder}/stores.db")
 

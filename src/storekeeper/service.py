@@ -20,7 +20,7 @@ from urllib.parse import unquote
 import uvicorn
 from uvicorn.supervisors import Multiprocess
 
-from storekeeper import sqlite
+from storekeeper import sqlite, transfer
 from storekeeper.api.asgi import Application
 from storekeeper.api.connection import Connection
 from storekeeper.api.fastlane import FastLane
@@ -70,6 +70,21 @@ def exists(database: str) -> bool:
         there: bool = _postgres().exists(database)
         return there
     return sqlite_path(database).exists()
+
+
+def copy(source: str, target: str, progress: Callable[[int, int], None]) -> tuple[int, int]:
+    """Copy a whole collection from one URL to another; see `transfer.copy`. Raises CannotStart too."""
+    if not exists(source):
+        raise CannotStart("the source is no collection: there is no such database, or it is empty")
+    for database in (source, target):
+        prepare(database)
+    return transfer.copy(_whole(source, fill=False), _whole(target, fill=True), progress)
+
+
+def _whole(database: str, *, fill: bool) -> transfer.Opening:
+    if _is_postgres(database):
+        return functools.partial(_postgres().whole, database, fill=fill)
+    return functools.partial(sqlite.whole, sqlite_path(database), fill=fill)
 
 
 def sqlite_path(database: str) -> Path:

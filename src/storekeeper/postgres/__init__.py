@@ -11,7 +11,10 @@ from storekeeper.postgres import reads, schema, writes
 from storekeeper.postgres.link import Link, Lost, Refused
 from storekeeper.postgres.load import load
 from storekeeper.postgres.pool import CLOSED, PATIENCE, Pool
+from storekeeper.postgres.whole import whole
 from storekeeper.stores import Payload, Store
+
+__all__ = ["PostgresCollection", "exists", "prepare", "whole"]
 
 CONNECTIONS = 5
 """The most that one process has: two for reads by id, one each for lists, pages of long lists, and writes."""

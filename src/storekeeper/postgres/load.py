@@ -15,7 +15,7 @@ from storekeeper.stores import Payload
 # without temporary tables cannot load; everything else goes.)
 _STAGE = "CREATE TEMPORARY TABLE staged (place bigint, name text, address text) ON COMMIT DROP"
 _PATIENCE = "SET LOCAL lock_timeout = '60s'"
-_LOCK = "SELECT count, version FROM collection WHERE one = 1 FOR UPDATE"
+LOCK = "SELECT count, version FROM collection WHERE one = 1 FOR UPDATE"
 _STORES = "INSERT INTO stores SELECT place + %s, name, address, place + %s FROM staged ORDER BY place"
 _CHANGES = """INSERT INTO changes (seq, store_id, name, address, at)
   SELECT place + %s, place + %s, name, address, %s FROM staged ORDER BY place"""
@@ -28,7 +28,6 @@ def load(conninfo: str, payloads: Iterable[Payload], *, only_if_empty: bool) -> 
     """Create all of `payloads`, or none if reading them raises; give how many. Raises Unavailable."""
     with schema.connect(conninfo) as connection:
         try:
-            connection.execute(schema.DURABLE)
             connection.execute(_STAGE)
             staged = _stage(connection, payloads)
             loaded = _move(connection, staged, only_if_empty=only_if_empty)
@@ -60,7 +59,7 @@ def _stage(connection: Connection, payloads: Iterable[Payload]) -> int:
 
 def _move(connection: Connection, staged: int, *, only_if_empty: bool) -> int:
     connection.execute(_PATIENCE)
-    ((count, version),) = connection.execute(_LOCK).fetchall()
+    ((count, version),) = connection.execute(LOCK).fetchall()
     if count and only_if_empty:
         return 0
     connection.execute(_STORES, (count, version))

@@ -97,9 +97,12 @@ def parameters(url: str) -> str:
 def connect(conninfo: str) -> psycopg.Connection[tuple[Any, ...]]:
     """Connect without a time limit on statements, for what runs on a thread; raises Unavailable."""
     try:
-        return psycopg.connect(conninfo)
+        connection = psycopg.connect(conninfo)
+        connection.execute(DURABLE)
+        connection.commit()
     except psycopg.Error as error:
         raise Unavailable(one_line(error, conninfo)) from None
+    return connection
 
 
 def prepare(conninfo: str) -> None:
