@@ -25,6 +25,7 @@ SETTINGS = {
     # A killed server's successor begins with what the log has since the last checkpoint.
     "checkpoint_timeout": "30min",
     "log_min_messages": "warning",
+    "log_line_prefix": "%m [%p] @%d ",
     "wal_receiver_timeout": "5s",
     "wal_retrieve_retry_interval": "200ms",
 }

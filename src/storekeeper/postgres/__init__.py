@@ -94,12 +94,13 @@ class PostgresCollection:
         """Open a connection that has all it needs; raises Unavailable, CannotStart."""
         await self._prepare()
         try:
-            connection = await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True)
-            async with asyncio.timeout(PATIENCE):
-                await connection.execute(schema.CONVERSATION)
-            link = Link(connection)
-            await link.prepare(_STATEMENTS, asyncio.get_running_loop().time() + PATIENCE)
-        except (psycopg.Error, TimeoutError, Lost, Refused) as error:
+            link = Link(await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True))
+            try:
+                await link.prepare(schema.CONVERSATION, _STATEMENTS, asyncio.get_running_loop().time() + PATIENCE)
+            except BaseException:
+                link.drop("it could not be prepared")
+                raise
+        except (psycopg.Error, Lost, Refused) as error:
             raise Unavailable(schema.one_line(error, self._conninfo)) from None
         return link
 

@@ -76,11 +76,16 @@ class Link:
         # Also while nothing was asked: this is how the end of the server is seen.
         self._loop.add_reader(self._socket, self._readable)
 
-    async def prepare(self, statements: Mapping[bytes, str], deadline: float) -> None:
-        """Have the server prepare statements by name."""
-        for name, text in statements.items():
-            self._pg.send_prepare(name, text.encode())
-        await self._answered(len(statements), deadline)
+    async def prepare(self, conversation: Sequence[str], statements: Mapping[bytes, str], deadline: float) -> None:
+        """Tell the server what it has to know first, and have it prepare statements by name."""
+
+        def send() -> None:
+            for text in conversation:
+                self._pg.send_query_params(text.encode(), None)
+            for name, text in statements.items():
+                self._pg.send_prepare(name, text.encode())
+
+        await self._exchange(send, deadline)
 
     async def ask(self, *statements: Statement, deadline: float) -> list[Result]:
         """Carry out statements, all in one round trip; raise Lost, or Refused at the first that fails.
@@ -90,9 +95,12 @@ class Link:
         if self.lost:
             raise Lost(self.lost, sent=False)
         encoded = [(name, [_text(parameter) for parameter in parameters]) for name, parameters in statements]
-        for name, parameters in encoded:
-            self._pg.send_query_prepared(name, parameters, None, pq.Format.BINARY)
-        results = await self._answered(len(statements), deadline)
+
+        def send() -> None:
+            for name, parameters in encoded:
+                self._pg.send_query_prepared(name, parameters, None, pq.Format.BINARY)
+
+        results = await self._exchange(send, deadline)
         return [Result(result, self.connection) for result in results]
 
     def drop(self, reason: str) -> None:
@@ -107,16 +115,18 @@ class Link:
             self._answer.set_exception(Lost(reason, sent=True))
         self.on_lost(self)
 
-    async def _answered(self, count: int, deadline: float) -> list[PGresult]:
+    async def _exchange(self, send: Callable[[], None], deadline: float) -> list[PGresult]:
         self._results = []
         self._answer = self._loop.create_future()
         timer = self._loop.call_at(deadline, self.drop, "The database does not answer")
         try:
+            send()
             self._pg.pipeline_sync()
             self._flush()
             await self._answer
         except psycopg.Error as error:
             self.drop(str(error))
+            # libpq may have sent some of it before.
             raise Lost(self.lost, sent=True) from None
         except asyncio.CancelledError:
             self.drop("cancelled")
@@ -124,13 +134,9 @@ class Link:
         finally:
             timer.cancel()
             self._answer = None
-        return self._checked(count)
-
-    def _checked(self, count: int) -> list[PGresult]:
         for index, result in enumerate(self._results):
             if result.status not in _OK:
                 raise Refused(index, result)
-        assert len(self._results) == count
         return self._results
 
     def _flush(self) -> None:

@@ -53,11 +53,12 @@ at once can fail in it, and whoever has no advisory locks may let the first inst
 DURABLE = "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
 """`off` would lose acknowledged writes in a crash. Every other value is the operator's to choose."""
 
-CONVERSATION = f"""
-  SET statement_timeout = '5s';
-  SET lock_timeout = '4s';
-  SET idle_in_transaction_session_timeout = '4s';
-  {DURABLE}"""
+CONVERSATION = (
+    "SET statement_timeout = '5s'",
+    "SET lock_timeout = '4s'",
+    "SET idle_in_transaction_session_timeout = '4s'",
+    DURABLE,
+)
 """What every connection of the service is told first. The client's own deadlines come before these time limits, which
 free the lock of writers from an instance that stands still."""
 
