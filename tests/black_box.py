@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection
@@ -119,6 +119,15 @@ def read_all(client: socket.socket) -> bytes:
     return received
 
 
+class Home:
+    """Where services that are told nothing else keep their stores; the fixture `stored_in` can change it."""
+
+    url: Callable[[Path], str] = staticmethod(lambda folder: f"sqlite:///{folder}/stores.db")
+
+
+home = Home()
+
+
 @contextmanager
 def serving(
     folder: Path,
@@ -131,11 +140,11 @@ def serving(
 ) -> Iterator[Running]:
     """Start `storekeeper serve` on a free port with its database in `folder`; stop it, whatever happens.
 
-    It begins with no stores unless `args` say otherwise. `program` may be another than the real command; `within`
-    is a command that runs it.
+    Without `database` that is what `home` says. It begins with no stores unless `args` say otherwise. `program` may
+    be another than the real command; `within` is a command that runs it.
     """
     log = folder / f"log-{time.monotonic_ns()}"
-    url = database or f"sqlite:///{folder}/stores.db"
+    url = database or home.url(folder)
     command = [*within, *program, "serve", "--port", "0", "--database", url, "--no-examples", *args]
     with log.open("wb") as stderr:
         process = subprocess.Popen(command, env=_environment(env), stderr=stderr, start_new_session=True)

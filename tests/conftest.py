@@ -5,13 +5,15 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
-from black_box import Running, serving
+from black_box import Running, home, serving
 from databases import KINDS, Database
+from postgres_server import Missing, Server, shared, stop_shared
 
 pytest.register_assert_rewrite("wire")
 
@@ -60,9 +62,30 @@ def strace() -> None:
 
 
 @pytest.fixture(scope="module", params=["fast lane", "ASGI"])
-def adapter(request: pytest.FixtureRequest) -> str:
+def adapter(request: pytest.FixtureRequest, stored_in: None) -> str:  # noqa: ARG001 - services end before their databases
     """The option that chooses an HTTP adapter: whatever goes over a socket is tested through both."""
     return "--fast-lane" if request.param == "fast lane" else "--no-fast-lane"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def stored_in(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Where the services of a module's tests keep their stores. `pytestmark = EVERY_KIND` runs it with each kind."""
+    if getattr(request, "param", "sqlite") == "sqlite":
+        yield
+        return
+    with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
+        server = postgres()
+        patch.setattr(home, "url", cache(lambda _folder: stack.enter_context(server.database())))
+        yield
+
+
+def postgres() -> Server:
+    """Give the PostgreSQL that the tests of this process share; skip the test if there cannot be one."""
+    try:
+        return shared()
+    except Missing as error:
+        need("postgres", str(error))
+        raise
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +102,13 @@ def fresh(adapter: str, tmp_path: Path) -> Iterator[Running]:
         yield running
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _stop_postgres() -> Iterator[None]:
+    """Stop the PostgreSQL that the tests of this process share, if any of them has started it."""
+    yield
+    stop_shared()
+
+
 @pytest.fixture(params=KINDS)
 def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Database]]:
     """Makes empty databases: the test runs once with each kind."""
@@ -93,6 +123,8 @@ def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cal
             folder.mkdir()
             return stack.enter_context(kind(folder))
 
+        if request.param == "postgres":
+            postgres()
         yield new
 
 

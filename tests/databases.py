@@ -11,8 +11,11 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import apsw
+import psycopg
+import pytest
 import uvloop
 
+from postgres_server import shared
 from storekeeper import service
 from storekeeper.collection import Answer, Collection, Listing
 from storekeeper.settings import make
@@ -64,20 +67,43 @@ class Sqlite:
             connection.close()
 
 
+class Postgres:
+    """A database of a PostgreSQL server."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def changes(self) -> list[Change]:
+        """See Database."""
+        with psycopg.connect(self.url) as connection:
+            return connection.execute("SELECT seq, store_id, name, address FROM changes ORDER BY seq").fetchall()
+
+
 @contextmanager
 def _sqlite(folder: Path) -> Iterator[Database]:
     yield Sqlite(folder)
 
 
+@contextmanager
+def _postgres(folder: Path) -> Iterator[Database]:
+    del folder  # a server has its own
+    with shared().database() as url:
+        yield Postgres(url)
+
+
 class Kind(Protocol):
-    """Makes an empty database, with `folder` for its files, and takes it away; skips the test if it cannot."""
+    """Makes an empty database, with `folder` for its files, and takes it away."""
 
     def __call__(self, folder: Path) -> AbstractContextManager[Database]:
         """Make one."""
         ...
 
 
-KINDS: dict[str, Kind] = {"sqlite": _sqlite}
+KINDS: dict[str, Kind] = {"sqlite": _sqlite, "postgres": _postgres}
+
+
+EVERY_KIND = pytest.mark.parametrize("stored_in", KINDS, indirect=True, scope="module")
+"""As `pytestmark`: the module's services run once with each kind of database (see `stored_in` in conftest)."""
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:

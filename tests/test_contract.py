@@ -8,7 +8,10 @@ import pytest
 
 from black_box import Running, serving
 from client import assert_success, create, nothing_changes
+from databases import EVERY_KIND
 from wire import assert_error, assert_invalid
+
+pytestmark = EVERY_KIND
 
 MUST_BE_STRING = '"name" must be a string'
 REQUIRED = '"name" is required'

@@ -14,7 +14,10 @@ from hypothesis import strategies as st
 
 from black_box import Running, ask
 from client import assert_success, create, nothing_changes
+from databases import EVERY_KIND
 from wire import assert_error, assert_invalid, exchange, request
+
+pytestmark = EVERY_KIND
 
 TEST = ("GET, HEAD, OPTIONS", "/test")
 STORES = ("GET, HEAD, POST, OPTIONS", "/api/stores")

@@ -178,6 +178,19 @@ def check(
 
 
 @app.command()
+def copy(
+    source: Annotated[str, typer.Argument(help="The URL of the database to read, as --database takes it.")],
+    target: Annotated[str, typer.Argument(help="The URL of an empty one, of whatever kind; a file is created.")],
+) -> None:
+    """Copy a whole collection, stores and changes, to another database, verify it, and keep all of it or nothing."""
+    from storekeeper import service  # noqa: PLC0415
+
+    with _progress("Copying", "rows") as progress:
+        stores, changes = service.copy(source, target, progress)
+    print(f"{stores} stores and {changes} changes copied and verified", file=sys.stderr)  # noqa: T201
+
+
+@app.command()
 def openapi() -> None:
     """Print the contract as an OpenAPI 3.1 document."""
     from storekeeper.api.docs import encoded  # noqa: PLC0415
@@ -190,8 +203,9 @@ def _with_collection(
 ) -> int:
     from storekeeper import service  # noqa: PLC0415
 
-    if must_exist and not service.sqlite_path(settings.database).exists():
-        raise CannotStart(f"{settings.database}: there is no such database")
+    if must_exist and not service.exists(settings.database):
+        raise CannotStart("--database: there is no such database")
+    service.prepare(settings.database)
 
     async def run() -> int:
         collection = service.open_collection(settings, lambda _: None)
@@ -227,19 +241,21 @@ def _output(file: Path | None) -> Iterator[typing.IO[str]]:
 
 
 @contextmanager
-def _progress(title: str) -> Iterator[Callable[[int], None]]:
-    """Show how many rows are done, on a terminal."""
+def _progress(title: str, unit: str = "stores") -> Iterator[Callable[..., None]]:
+    """Show how many rows are done, and of how many if that is known, on a terminal."""
     if not sys.stderr.isatty():
-        yield lambda _: None
+        yield lambda *_: None
         return
     from rich.console import Console  # noqa: PLC0415
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
 
     columns = (
         SpinnerColumn(),
-        TextColumn("{task.description} {task.completed:,} stores"),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn(f"{{task.completed:,}} {unit}"),
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(title, total=None)
-        yield lambda count: bar.update(task, completed=count)
+        yield lambda count, total=None: bar.update(task, completed=count, total=total)

@@ -13,6 +13,9 @@ class Event(StrEnum):
     STOPPED = "stopped"
     OPEN_TO_ALL = "open to everybody who can reach this address"
     DATABASE_FAILED = "database failed, ending this process"
+    DATABASE_AWAY = "database cannot be reached, trying again and again"
+    DATABASE_BACK = "database can be reached again"
+    DATABASE_REFUSED = "database refused a statement"
     WORKER_LOST = "worker lost, starting another"
     WORKER_CANNOT_START = "worker cannot start"
     BUG = "bug"
@@ -23,6 +26,8 @@ _LEVELS = {
     Event.OPEN_TO_ALL: "warning",
     Event.WORKER_LOST: "warning",
     Event.DATABASE_FAILED: "critical",
+    Event.DATABASE_AWAY: "error",
+    Event.DATABASE_REFUSED: "error",
     Event.WORKER_CANNOT_START: "critical",
     Event.BUG: "error",
     Event.SERVER: "warning",

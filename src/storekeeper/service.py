@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import gc
+import importlib
 import logging
 import multiprocessing
 import os
@@ -10,53 +11,104 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from urllib.parse import unquote
 
 import uvicorn
 from uvicorn.supervisors import Multiprocess
 
+from storekeeper import sqlite, transfer
 from storekeeper.api.asgi import Application
 from storekeeper.api.connection import Connection
 from storekeeper.api.fastlane import FastLane
 from storekeeper.api.kept import Kept
 from storekeeper.api.resource import Resource, Rules
 from storekeeper.collection import Collection
-from storekeeper.errors import CannotStart
+from storekeeper.errors import CannotStart, Unavailable
 from storekeeper.events import Event, emit
 from storekeeper.settings import Settings, from_environment
-from storekeeper.sqlite import SqliteCollection, prepare
 from storekeeper.stores import EXAMPLES
 
 GRACE = 8
 """Seconds that a stop waits for the requests under way; it ends within 10."""
+
+EXAMPLES_PATIENCE = 5.0
+"""Seconds that a start waits for the examples to be there; if the database is away, they follow it."""
 
 _SWEEP = 0.5
 _BROKEN = 74
 """Exit status after the database failed (EX_IOERR of sysexits.h)."""
 
 
-def sqlite_path(database: str) -> Path:
-    """Give the file that a database URL names; raise CannotStart if it names none."""
-    scheme, separator, rest = database.partition("://")
-    if not separator or scheme != "sqlite":
-        raise CannotStart(
-            f"--database {database}: unknown kind of database; use sqlite:///relative.db or sqlite:////absolute.db"
-        )
-    name = unquote(rest[1:])
-    if not rest.startswith("/") or not name or name == ":memory:":
-        raise CannotStart(
-            f"--database {database}: names no file; use sqlite:///relative.db or sqlite:////absolute.db"
-        )
-    return Path(name).absolute()
+DATABASES = "sqlite:///relative.db, sqlite:////absolute.db or postgresql://..."
 
 
 def open_collection(settings: Settings, fail: Callable[[str], None]) -> Collection:
     """Open the collection that the settings name; needs a running event loop. Raises CannotStart."""
+    if _is_postgres(settings.database):
+        collection: Collection = _postgres().PostgresCollection(settings.database, fail)
+        return collection
     path = sqlite_path(settings.database)
-    prepare(path)
-    return SqliteCollection(path, fail)
+    sqlite.prepare(path)
+    return sqlite.SqliteCollection(path, fail)
+
+
+def prepare(database: str) -> None:
+    """Create or upgrade the database of a URL. Raises CannotStart, and Unavailable if it cannot be reached now."""
+    if _is_postgres(database):
+        _postgres().prepare(database)
+    else:
+        sqlite.prepare(sqlite_path(database))
+
+
+def exists(database: str) -> bool:
+    """Tell whether there is a collection at a URL; nothing is created. Raises CannotStart, Unavailable."""
+    if _is_postgres(database):
+        there: bool = _postgres().exists(database)
+        return there
+    return sqlite_path(database).exists()
+
+
+def copy(source: str, target: str, progress: Callable[[int, int], None]) -> tuple[int, int]:
+    """Copy a whole collection from one URL to another; see `transfer.copy`. Raises CannotStart too."""
+    if not exists(source):
+        raise CannotStart("the source is no collection: there is no such database, or it is empty")
+    for database in (source, target):
+        prepare(database)
+    return transfer.copy(_whole(source, fill=False), _whole(target, fill=True), progress)
+
+
+def _whole(database: str, *, fill: bool) -> transfer.Opening:
+    if _is_postgres(database):
+        return functools.partial(_postgres().whole, database, fill=fill)
+    return functools.partial(sqlite.whole, sqlite_path(database), fill=fill)
+
+
+def sqlite_path(database: str) -> Path:
+    """Give the file that a database URL names; raise CannotStart if it names none."""
+    scheme, separator, rest = database.partition("://")
+    if not separator or scheme != "sqlite":
+        # Without the URL: it may have a password.
+        raise CannotStart(f"--database: unknown kind of database {scheme[:20]!r}; use {DATABASES}")
+    name = unquote(rest[1:])
+    if not rest.startswith("/") or not name or name == ":memory:":
+        raise CannotStart(f"--database {database}: names no file; use {DATABASES}")
+    return Path(name).absolute()
+
+
+def _is_postgres(database: str) -> bool:
+    return database.startswith(("postgresql://", "postgres://"))
+
+
+def _postgres() -> ModuleType:
+    # Only now: the driver is an extra, and takes a while to load.
+    try:
+        return importlib.import_module("storekeeper.postgres")
+    except ImportError as error:
+        raise CannotStart(f"--database: PostgreSQL needs a driver ({error}): install storekeeper[postgres]") from None
 
 
 class Service:
@@ -68,6 +120,7 @@ class Service:
         self.kept: Kept
         self._application: Application
         self._connections: set[Connection] = set()
+        self._examples: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer one request, or live one life."""
@@ -93,6 +146,8 @@ class Service:
         await send({"type": "lifespan.startup.complete"})
         await receive()
         sweeper.cancel()
+        if self._examples is not None:
+            self._examples.cancel()
         await collection.close()
         await send({"type": "lifespan.shutdown.complete"})
 
@@ -100,7 +155,8 @@ class Service:
         settings = self.settings
         collection = open_collection(settings, _die)
         if settings.examples:
-            await collection.load(EXAMPLES, only_if_empty=True)
+            self._examples = asyncio.create_task(_add_examples(collection))
+            await asyncio.wait([self._examples], timeout=EXAMPLES_PATIENCE)
         rules = Rules(settings.error_detail, 500 if settings.missing_store == "500" else 404, settings.unknown_keys)
         self.resource = Resource(collection, rules)
         self.kept = Kept(collection.stamp)
@@ -120,6 +176,17 @@ class Service:
                 signal.raise_signal(signal.SIGTERM)
 
 
+async def _add_examples(collection: Collection) -> None:
+    while True:
+        try:
+            await collection.load(EXAMPLES, only_if_empty=True)
+        except Unavailable:
+            # A start does not wait for its database, nor do the examples prevent it.
+            await asyncio.sleep(1)
+        else:
+            return
+
+
 def application() -> Service:
     """Give the application for another ASGI server, with the settings that the environment holds."""
     return Service(from_environment())
@@ -127,7 +194,8 @@ def application() -> Service:
 
 def serve(settings: Settings) -> int:
     """Run the service until it is told to stop; give the exit status. Raises CannotStart."""
-    prepare(sqlite_path(settings.database))
+    with suppress(Unavailable):  # it may come later
+        prepare(settings.database)
     listener = _listen(settings.host, settings.port)
     address = _address(settings.host, listener)
     config = uvicorn.Config(

@@ -20,7 +20,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     host: Annotated[str, Meta(description="Address to listen on.")] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535, description="Port to listen on; 0 picks a free one.")] = 8080
     database: Annotated[
-        str, Meta(description="Where the stores are: sqlite:///relative.db or sqlite:////absolute.db.")
+        str, Meta(description="Where the stores are: sqlite:///relative.db, sqlite:////absolute.db or postgresql://…")
     ] = "sqlite:///storekeeper.db"
     workers: Annotated[
         int, Meta(ge=1, le=64, description="Processes that serve; all of them share the database.")

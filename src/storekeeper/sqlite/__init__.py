@@ -13,10 +13,13 @@ from storekeeper.errors import Outcome, Unavailable
 from storekeeper.sqlite import faults, schema
 from storekeeper.sqlite.load import load
 from storekeeper.sqlite.reads import NO_STORE, Reader
+from storekeeper.sqlite.whole import whole
 from storekeeper.sqlite.writes import CLOSED, FAILED, Writer
 from storekeeper.stores import Payload, Store
 
 prepare = schema.prepare
+
+__all__ = ["SqliteCollection", "prepare", "whole"]
 
 
 class SqliteCollection:

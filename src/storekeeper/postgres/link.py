@@ -1,0 +1,196 @@
+"""One connection: statements in, results out, one round trip for each call. Imports psycopg's libpq and the domain.
+
+psycopg opens it; the conversation then goes over libpq itself, in its pipeline mode: several statements travel
+together, and what was sent, answered or lost is known exactly, which decides what a client may be told.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import psycopg
+from psycopg import pq
+from psycopg.adapt import Transformer
+from psycopg.pq.abc import PGresult
+
+Statement = tuple[bytes, Sequence[str | int]]
+"""The name of a prepared statement, and its parameters."""
+
+_OK = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
+
+
+class Lost(Exception):
+    """The connection is gone, or was given up at the deadline. `sent`: the statements may have been carried out."""
+
+    def __init__(self, reason: str, *, sent: bool) -> None:
+        self.sent = sent
+        super().__init__(reason)
+
+
+class Refused(Exception):
+    """The server refused the statement of that `index`; those after it were not carried out."""
+
+    def __init__(self, index: int, result: PGresult) -> None:
+        self.index = index
+        self.sqlstate = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
+        super().__init__(result.get_error_message())
+
+
+class Result:
+    """What a statement gave."""
+
+    def __init__(self, result: PGresult, connection: psycopg.AsyncConnection[Any]) -> None:
+        self._result = result
+        self._connection = connection
+
+    @property
+    def command(self) -> bytes:
+        """What the server says that it did."""
+        return self._result.command_status or b""
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        """Give the rows."""
+        transformer = Transformer(self._connection)
+        transformer.set_pgresult(self._result)
+        return transformer.load_rows(0, self._result.ntuples, tuple)
+
+
+class Link:
+    """An open connection, for one conversation at a time; `lost` says why it is none any more."""
+
+    def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        self.connection = connection
+        self.lost = ""
+        self.warning = ""
+        """What the server warned of last."""
+        self._loop = asyncio.get_running_loop()
+        self.since = self._loop.time()
+        self.on_lost: Callable[[Link], None] = lambda _: None
+        self._pg = connection.pgconn
+        self._socket = self._pg.socket
+        self._pg.nonblocking = 1
+        self._pg.notice_handler = self._notice
+        self._pg.enter_pipeline_mode()
+        self._results: list[PGresult] = []
+        self._answer: asyncio.Future[None] | None = None
+        # Also while nothing was asked: this is how the end of the server is seen.
+        self._loop.add_reader(self._socket, self._readable)
+
+    async def prepare(self, conversation: Sequence[str], statements: Mapping[bytes, str], deadline: float) -> None:
+        """Tell the server what it has to know first, and have it prepare statements by name."""
+
+        def send() -> None:
+            for text in conversation:
+                self._pg.send_query_params(text.encode(), None)
+            for name, text in statements.items():
+                self._pg.send_prepare(name, text.encode())
+
+        await self._exchange(send, deadline)
+
+    async def ask(self, *statements: Statement, deadline: float) -> list[Result]:
+        """Carry out statements, all in one round trip; raise Lost, or Refused at the first that fails.
+
+        `deadline` is on the loop's clock. Raises ValueError, nothing sent, for text that cannot be.
+        """
+        if self.lost:
+            raise Lost(self.lost, sent=False)
+        encoded = [(name, [_text(parameter) for parameter in parameters]) for name, parameters in statements]
+
+        def send() -> None:
+            for name, parameters in encoded:
+                self._pg.send_query_prepared(name, parameters, None, pq.Format.BINARY)
+
+        results = await self._exchange(send, deadline)
+        return [Result(result, self.connection) for result in results]
+
+    def drop(self, reason: str) -> None:
+        """Let go of the connection, whatever is under way on it."""
+        if self.lost:
+            return
+        self.lost = reason
+        self._loop.remove_reader(self._socket)
+        self._loop.remove_writer(self._socket)
+        self._pg.finish()
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(Lost(reason, sent=True))
+        self.on_lost(self)
+
+    async def _exchange(self, send: Callable[[], None], deadline: float) -> list[PGresult]:
+        self._results = []
+        self._answer = self._loop.create_future()
+        timer = self._loop.call_at(deadline, self.drop, "The database does not answer")
+        try:
+            send()
+            self._pg.pipeline_sync()
+            self._flush()
+            await self._answer
+        except psycopg.Error as error:
+            self.drop(str(error))
+            # libpq may have sent some of it before.
+            raise Lost(self.lost, sent=True) from None
+        except asyncio.CancelledError:
+            self.drop("cancelled")
+            raise
+        finally:
+            timer.cancel()
+            self._answer = None
+        for index, result in enumerate(self._results):
+            if result.status not in _OK:
+                raise Refused(index, result)
+        return self._results
+
+    def _flush(self) -> None:
+        if self._pg.flush():
+            self._loop.add_writer(self._socket, self._writable)
+
+    def _writable(self) -> None:
+        try:
+            if not self._pg.flush():
+                self._loop.remove_writer(self._socket)
+        except psycopg.Error as error:
+            self.drop(str(error))
+
+    def _readable(self) -> None:
+        try:
+            self._pg.consume_input()
+            between = False
+            while not self._pg.is_busy():
+                result = self._pg.get_result()
+                if result is None and between:
+                    break
+                # libpq gives one None between the results of two statements.
+                between = result is None
+                if result is not None:
+                    self._take(result)
+        except psycopg.Error as error:
+            self.drop(str(error))
+        if not self.lost and self._pg.status == pq.ConnStatus.BAD:
+            self.drop(self._pg.get_error_message())
+
+    def _take(self, result: PGresult) -> None:
+        if result.status != pq.ExecStatus.PIPELINE_SYNC:
+            self._results.append(result)
+        elif self._answer is not None and not self._answer.done():
+            self._answer.set_result(None)
+
+    def _notice(self, notice: PGresult) -> None:
+        if notice.error_field(pq.DiagnosticField.SEVERITY_NONLOCALIZED) == b"WARNING":
+            self.warning = notice.get_error_message()
+
+
+def _text(parameter: str | int) -> bytes:
+    encoded = str(parameter).encode()
+    if b"\0" in encoded:
+        raise ValueError("U+0000 ends a text for libpq")
+    return encoded
+
+
+def array(values: Iterable[str | int | None]) -> str:
+    """Give an array as a parameter."""
+    return "{" + ",".join([_element(value) for value in values]) + "}"
+
+
+def _element(value: str | int | None) -> str:
+    if type(value) is str:
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return "NULL" if value is None else str(value)

@@ -1,0 +1,68 @@
+"""Bulk creates into the shared collection, on a connection of their own. Imports psycopg and the domain."""
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import psycopg
+from psycopg.errors import Diagnostic
+
+from storekeeper.errors import Outcome, Unavailable
+from storekeeper.postgres import schema
+from storekeeper.stores import Payload
+
+# Reading the source may be slow, or fail; until it is through, nobody else is kept from writing. (An engine
+# without temporary tables cannot load; everything else goes.)
+_STAGE = "CREATE TEMPORARY TABLE staged (place bigint, name text, address text) ON COMMIT DROP"
+_PATIENCE = "SET LOCAL lock_timeout = '60s'"
+LOCK = "SELECT count, version FROM collection WHERE one = 1 FOR UPDATE"
+_STORES = "INSERT INTO stores SELECT place + %s, name, address, place + %s FROM staged ORDER BY place"
+_CHANGES = """INSERT INTO changes (seq, store_id, name, address, at)
+  SELECT place + %s, place + %s, name, address, %s FROM staged ORDER BY place"""
+_COUNT = "UPDATE collection SET count = count + %s, version = version + %s WHERE one = 1"
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+
+def load(conninfo: str, payloads: Iterable[Payload], *, only_if_empty: bool) -> int:
+    """Create all of `payloads`, or none if reading them raises; give how many. Raises Unavailable."""
+    with schema.connect(conninfo) as connection:
+        try:
+            connection.execute(_STAGE)
+            staged = _stage(connection, payloads)
+            loaded = _move(connection, staged, only_if_empty=only_if_empty)
+        except (psycopg.OperationalError, psycopg.InternalError) as error:
+            raise Unavailable(schema.one_line(error, conninfo)) from None
+        commit(connection)
+        return loaded
+
+
+def commit(connection: Connection) -> None:
+    """Commit; raises Unavailable, outcome unknown, whenever that is not certain."""
+    warnings: list[Diagnostic] = []
+    connection.add_notice_handler(warnings.append)
+    try:
+        connection.commit()
+    except psycopg.Error:
+        raise Unavailable("The connection was lost during COMMIT", Outcome.UNKNOWN) from None
+    if any(warning.severity_nonlocalized == "WARNING" for warning in warnings):
+        raise Unavailable("The standby does not answer", Outcome.UNKNOWN)
+
+
+def _stage(connection: Connection, payloads: Iterable[Payload]) -> int:
+    place = 0
+    with connection.cursor() as cursor, cursor.copy("COPY staged FROM STDIN") as copy:
+        for place, payload in enumerate(payloads, 1):
+            copy.write_row((place, payload.name, payload.address))
+    return place
+
+
+def _move(connection: Connection, staged: int, *, only_if_empty: bool) -> int:
+    connection.execute(_PATIENCE)
+    ((count, version),) = connection.execute(LOCK).fetchall()
+    if count and only_if_empty:
+        return 0
+    connection.execute(_STORES, (count, version))
+    connection.execute(_CHANGES, (version, count, time.time_ns() // 1_000_000))
+    connection.execute(_COUNT, (staged, staged))
+    return staged

@@ -1,0 +1,156 @@
+"""Reads of the shared collection: those of one turn of the event loop are one query. Imports the domain.
+
+Every read goes to the database, after it arrived: nothing is kept that could be stale. A long list is read page
+by page, each page as of the first one's version, so that no slow client keeps a transaction or a connection.
+"""
+
+import asyncio
+from array import array
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from storekeeper.collection import Listing
+from storekeeper.postgres.link import Statement
+from storekeeper.postgres.link import array as parameter
+from storekeeper.postgres.pool import PATIENCE, Pool
+from storekeeper.postgres.turns import Batch, Turns
+from storekeeper.stores import Store
+
+PAGE = 1000
+"""Stores in one page of a list."""
+
+PAGE_BYTES = 2**20
+"""A page ends with the store whose address passes this: a thousand of the longest would be a gigabyte."""
+
+_GREATEST_ID = 2**63 - 1
+
+# The window ends a page by its bytes; it takes their number without loading a long address.
+_SIZE = "coalesce(octet_length(address), 0)"
+_PAGE = f"SELECT *, sum({_SIZE}) OVER (ORDER BY id) - {_SIZE} AS before FROM"
+# Encoded by the database, so that no row of a list ever becomes a Python object. row_to_json is compact, and its
+# escapes are SQLite's (a test compares them). What it gives, the last id in it, and the page's newest version:
+_JSON = f"""
+  (SELECT convert_to(string_agg(row_to_json(store)::text, ',' ORDER BY store.id), 'UTF8')
+    FROM (SELECT id, name, address FROM page WHERE before < {PAGE_BYTES}) AS store),
+  (SELECT max(id) FROM page WHERE before < {PAGE_BYTES}), (SELECT max(version) FROM page)"""
+
+STATEMENTS = {
+    b"get": "SELECT id, name, address, version FROM stores WHERE id = ANY($1::bigint[])",
+    b"check": "SELECT version FROM collection",
+    b"first": f"""WITH page AS ({_PAGE} stores WHERE id <= {PAGE})
+      SELECT {_JSON}, count, version FROM collection""",
+    b"range": f"WITH page AS ({_PAGE} stores WHERE id BETWEEN $1::bigint AND $2::bigint) SELECT {_JSON}",
+    b"picked": f"WITH page AS ({_PAGE} stores WHERE id = ANY($1::bigint[])) SELECT {_JSON}",
+    b"named": f"""SELECT pick.name, found.* FROM unnest($1::text[]) AS pick (name), LATERAL (
+      WITH page AS ({_PAGE} (SELECT * FROM stores WHERE name = pick.name ORDER BY id LIMIT {PAGE}) AS same)
+      SELECT {_JSON}, (SELECT max(id) FROM page), (SELECT count(*) FROM page)) AS found""",
+    b"ids": "SELECT version, ARRAY(SELECT id FROM stores WHERE name = $1::text ORDER BY id) FROM collection",
+    # The slow way, for a page in which something changed since: each store as the last change up to then left it.
+    b"as of": f"""WITH page AS ({_PAGE} (
+        SELECT pick.id, was.* FROM unnest($1::bigint[]) AS pick (id), LATERAL (
+          SELECT name, address, seq AS version FROM changes
+          WHERE store_id = pick.id AND seq <= $2::bigint ORDER BY seq DESC LIMIT 1) AS was) AS past)
+      SELECT {_JSON}""",
+}
+"""What a connection has to have prepared for these reads."""
+
+
+class Reader:
+    """Answers reads; its futures raise Unavailable."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._loop = asyncio.get_running_loop()
+        self._by_id = Turns(self._get, lanes=2)
+        self._by_name = Turns(self._list, most=50)
+        self._paging = asyncio.Semaphore(1)
+
+    def get(self, id: int) -> asyncio.Future[Store | None]:
+        """Give the store of that id, or None."""
+        return self._by_id.add(id)
+
+    def list_stores(self, name: str | None) -> asyncio.Future[Listing]:
+        """Give every store, or those of exactly that name."""
+        return self._by_name.add(name)
+
+    async def close(self) -> None:
+        """Answer what was asked, and nothing more."""
+        await asyncio.gather(self._by_id.close(), self._by_name.close())
+
+    async def _get(self, batch: Batch[int, Store | None], deadline: float) -> None:
+        ids = parameter({wish.key for wish in batch if wish.key <= _GREATEST_ID})
+        found = {row[0]: Store(*row) for row in await self._rows((b"get", (ids,)), deadline)}
+        for wish in batch:
+            wish.answer(found.get(wish.key))
+
+    async def _list(self, batch: Batch[str | None, Listing], deadline: float) -> None:
+        # U+0000 is in no name, and in no parameter.
+        names = {wish.key for wish in batch if wish.key is not None and "\0" not in wish.key}
+        found: dict[str | None, _Found] = {}
+        if names:
+            found.update(await self._named(names, deadline))
+        if any(wish.key is None for wish in batch):
+            found[None] = await self._all(deadline)
+        for wish in batch:
+            listed = found.get(wish.key)
+            wish.answer(self._listing(listed) if listed else Listing(b""))
+
+    async def _all(self, deadline: float) -> "_Found":
+        ((first, end, _, count, version),) = await self._rows((b"first", ()), deadline)
+        return _Found(first or b"", range(1, count + 1), end or 0, version)
+
+    async def _named(self, names: set[str], deadline: float) -> "dict[str, _Found]":
+        found = {}
+        for name, first, end, _, last, count in await self._rows((b"named", (parameter(names),)), deadline):
+            if count < PAGE and end == last:
+                found[name] = _Found(first or b"", (), 0, 0)
+            else:
+                ((version, ids),) = await self._rows((b"ids", (name,)), deadline)
+                found[name] = await self._first_of(array("q", ids), version, deadline)
+        return found
+
+    async def _first_of(self, ids: Sequence[int], version: int, deadline: float) -> "_Found":
+        if not ids:
+            return _Found(b"", (), 0, 0)
+        first, end = await self._page(ids[:PAGE], version, deadline)
+        return _Found(first, ids, end, version)
+
+    def _listing(self, found: "_Found") -> Listing:
+        start = bisect_right(found.ids, found.end)
+        return Listing(found.first, self._rest(found.ids, start, found.version) if start < len(found.ids) else None)
+
+    async def _rest(self, ids: Sequence[int], start: int, version: int) -> AsyncIterator[bytes]:
+        while start < len(ids):
+            # Few at a time, so that long lists leave connections for all the others.
+            async with self._paging:
+                deadline = self._loop.time() + PATIENCE
+                page, end = await self._page(ids[start : start + PAGE], version, deadline)
+            yield b"," + page
+            start = bisect_right(ids, end)
+
+    async def _page(self, ids: Sequence[int], version: int, deadline: float) -> tuple[bytes, int]:
+        """Give the stores of some ids, in JSON, as they were at a version; and the last of the ids that are in it."""
+        if isinstance(ids, range):
+            statement: Statement = (b"range", (ids[0], ids[-1]))
+        else:
+            statement = (b"picked", (parameter(ids),))
+        ((page, end, newest),) = await self._rows(statement, deadline)
+        if newest > version:
+            ((page, end, _),) = await self._rows((b"as of", (parameter(ids), version)), deadline)
+        return page, end
+
+    async def _rows(self, statement: Statement, deadline: float) -> list[tuple[Any, ...]]:
+        (result,) = await self._pool.ask(statement, deadline=deadline)
+        return result.rows()
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The beginning of a list: `first` has the stores up to the one with the id `end`, of all these `ids`."""
+
+    first: bytes
+    ids: Sequence[int]
+    end: int
+    version: int

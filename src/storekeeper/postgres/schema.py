@@ -1,0 +1,167 @@
+"""The database: its URL, what every connection is told, its tables and migrations. Imports psycopg and the domain."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from storekeeper.errors import CannotStart, Unavailable
+
+MIGRATIONS = (
+    # Migration n takes a database from version n-1 to n, in one transaction with its version number.
+    # A released one is never edited: a change of the schema is a new migration at the end.
+    """
+    CREATE TABLE storekeeper (
+      schema integer NOT NULL        -- one row: how many migrations this database has had
+    );
+    INSERT INTO storekeeper VALUES (0);
+    CREATE TABLE stores (
+      id      bigint PRIMARY KEY,    -- 1..n without a hole
+      name    text COLLATE "C" NOT NULL CHECK (char_length(name) BETWEEN 1 AND 30),
+      address text,                  -- null: not given
+      version bigint NOT NULL        -- the seq of its latest change
+    );
+    CREATE INDEX stores_by_name ON stores (name, id);
+    CREATE TABLE changes (
+      seq      bigint PRIMARY KEY,   -- 1..n without a hole; the greatest is the collection's version
+      store_id bigint NOT NULL,      -- no REFERENCES: it would cost a lock on each store, and holds by construction
+      name     text COLLATE "C" NOT NULL CHECK (char_length(name) BETWEEN 1 AND 30),  -- what the store became
+      address  text,
+      at       bigint NOT NULL       -- milliseconds since 1970, UTC
+    );
+    CREATE INDEX changes_by_store ON changes (store_id, seq);
+    -- The one lock of all writers, and the numbers that it guards. A SEQUENCE would leave holes.
+    CREATE TABLE collection (
+      one     integer PRIMARY KEY CHECK (one = 1),
+      count   bigint NOT NULL,       -- of stores
+      version bigint NOT NULL        -- the greatest seq
+    );
+    INSERT INTO collection VALUES (1, 0, 0);
+    """,
+)
+
+# Not to_regclass: what it remembers of a moment ago can outlive the wait for the lock of migrations.
+_MARKED = """SELECT 1 FROM information_schema.tables
+  WHERE table_schema = current_schema() AND table_name = 'storekeeper'"""
+
+LOCK = 0x53544F52
+"""The advisory lock of all migrations. The only statement that is PostgreSQL's own: two CREATE TABLE IF NOT EXISTS
+at once can fail in it, and whoever has no advisory locks may let the first instance start alone."""
+
+DURABLE = "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
+"""`off` would lose acknowledged writes in a crash. Every other value is the operator's to choose."""
+
+CONVERSATION = (
+    "SET statement_timeout = '5s'",
+    "SET lock_timeout = '4s'",
+    "SET idle_in_transaction_session_timeout = '4s'",
+    DURABLE,
+)
+"""What every connection of the service is told first. The client's own deadlines come before these time limits, which
+free the lock of writers from an instance that stands still."""
+
+_DEFAULTS = {
+    "application_name": "storekeeper",
+    "connect_timeout": "3",
+    # A host that vanished without a word is noticed within about 10 s, even on an idle connection.
+    "keepalives_idle": "5",
+    "keepalives_interval": "2",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "5000",
+    # Reads too: a standby may be behind, and a read must see every write acknowledged before.
+    # `primary` and not `read-write`: while a full disk keeps it from writing, reads go on.
+    "target_session_attrs": "primary",
+}
+_PRIMARY = ("read-write", "primary")
+
+
+def parameters(url: str) -> str:
+    """Give libpq's connection string of a URL, ours added; raise CannotStart. Never shows what may be a password."""
+    try:
+        given = {name: str(value) for name, value in conninfo_to_dict(url).items() if value is not None}
+    except psycopg.Error:
+        raise CannotStart(
+            "--database is no valid PostgreSQL URL: postgresql://user:password@host:port/database, with special"
+            " characters of user and password percent-encoded"
+        ) from None
+    if "@" in given.get("host", ""):
+        raise CannotStart("--database: an @ within user or password has to be written as %40")
+    if given.get("target_session_attrs", "primary") not in _PRIMARY:
+        raise CannotStart(
+            "--database: target_session_attrs can only be read-write or primary: a standby may be behind"
+        )
+    return make_conninfo(**(_DEFAULTS | _from_environment() | given | {"client_encoding": "utf8"}))
+
+
+def connect(conninfo: str) -> psycopg.Connection[tuple[Any, ...]]:
+    """Connect without a time limit on statements, for what runs on a thread; raises Unavailable."""
+    try:
+        connection = psycopg.connect(conninfo)
+        connection.execute(DURABLE)
+        connection.commit()
+    except psycopg.Error as error:
+        raise Unavailable(one_line(error, conninfo)) from None
+    return connection
+
+
+def prepare(conninfo: str) -> None:
+    """Bring the database to the present version; raises Unavailable, CannotStart. Safe when many do it at once."""
+    with connect(conninfo) as connection:
+        try:
+            if version(connection) == len(MIGRATIONS):
+                return
+            if connection.execute("SHOW server_encoding").fetchone() != ("UTF8",):
+                raise CannotStart("--database: its encoding has to be UTF8: CREATE DATABASE ... ENCODING 'UTF8'")
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
+            _migrate(connection)
+        except (psycopg.errors.DuplicateTable, psycopg.errors.DuplicateObject) as error:
+            raise CannotStart(
+                f"--database has tables of another program ({one_line(error, conninfo)}): name another database"
+            ) from None
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise CannotStart(
+                f"--database: {one_line(error, conninfo)}: the user has to own the tables, and for the first start"
+                " needs CREATE on the schema"
+            ) from None
+        except psycopg.Error as error:
+            raise Unavailable(one_line(error, conninfo)) from None
+
+
+def version(connection: psycopg.Connection[tuple[Any, ...]]) -> int:
+    """Give how many migrations the database has had; raise CannotStart if more than are known."""
+    if not connection.execute(_MARKED).fetchall():
+        return 0
+    ((number,),) = connection.execute("SELECT schema FROM storekeeper").fetchall()
+    if number > len(MIGRATIONS):
+        raise CannotStart(
+            f"--database was written by a newer Storekeeper (its schema is {number}, this one knows"
+            f" {len(MIGRATIONS)}): install that version or a later one"
+        )
+    return int(number)
+
+
+def one_line(error: Exception, conninfo: str) -> str:
+    """Give what libpq says, without the password wherever that may stand."""
+    text = " ".join(str(error).split())
+    secrets: Mapping[str, Any] = conninfo_to_dict(conninfo)
+    for name in ("password", "sslpassword"):
+        if secret := secrets.get(name) or os.environ.get("PGPASSWORD", ""):
+            text = text.replace(str(secret), "***")
+    return text
+
+
+def _migrate(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+    done = version(connection)
+    for migration in MIGRATIONS[done:]:
+        connection.execute(migration)
+    if done < len(MIGRATIONS):
+        connection.execute("UPDATE storekeeper SET schema = %s", (len(MIGRATIONS),))
+    connection.commit()
+
+
+def _from_environment() -> dict[str, str]:
+    # libpq's variables come before our defaults, as they come before its own.
+    timeout = os.environ.get("PGCONNECT_TIMEOUT")
+    return {"connect_timeout": timeout} if timeout else {}

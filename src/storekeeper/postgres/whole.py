@@ -1,0 +1,58 @@
+"""The shared collection as a whole, for `storekeeper.transfer`. Imports psycopg and the domain."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import psycopg
+
+from storekeeper.errors import Unavailable
+from storekeeper.postgres import schema
+from storekeeper.postgres.load import LOCK, Connection, commit
+from storekeeper.transfer import TABLES, Row, Whole
+
+_SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+_COUNTS = "SELECT (SELECT count(*) FROM stores), (SELECT count(*) FROM changes)"
+_UPDATE = """UPDATE collection SET count = (SELECT count(*) FROM stores), version = (SELECT count(*) FROM changes)
+  WHERE one = 1"""
+
+
+class PostgresWhole:
+    """See Whole; in a transaction of `connection`. COPY brings the rows, in both directions."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def count(self) -> tuple[int, int]:
+        """See Whole."""
+        ((stores, changes),) = self._connection.execute(_COUNTS).fetchall()
+        return stores, changes
+
+    def rows(self, table: str) -> Iterator[Row]:
+        """See Whole."""
+        columns = TABLES[table]
+        query = f"COPY (SELECT {', '.join(columns)} FROM {table} ORDER BY {columns[0]}) TO STDOUT (FORMAT binary)"
+        with self._connection.cursor() as cursor, cursor.copy(query.encode()) as copy:
+            copy.set_types(["text" if column in ("name", "address") else "int8" for column in columns])
+            yield from copy.rows()
+
+    def fill(self, table: str, rows: Iterable[Row]) -> None:
+        """See Whole."""
+        query = f"COPY {table} ({', '.join(TABLES[table])}) FROM STDIN"
+        with self._connection.cursor() as cursor, cursor.copy(query.encode()) as copy:
+            for row in rows:
+                copy.write_row(row)
+
+
+@contextmanager
+def whole(url: str, *, fill: bool) -> Iterator[Whole]:
+    """Open a prepared database; with `fill`, to write in it. Raises Unavailable."""
+    conninfo = schema.parameters(url)
+    with schema.connect(conninfo) as connection:
+        try:
+            connection.execute(LOCK if fill else _SNAPSHOT)
+            yield PostgresWhole(connection)
+            if fill:
+                connection.execute(_UPDATE)
+        except (psycopg.OperationalError, psycopg.InternalError) as error:
+            raise Unavailable(schema.one_line(error, conninfo)) from None
+        commit(connection)

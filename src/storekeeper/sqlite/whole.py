@@ -1,0 +1,50 @@
+"""The SQLite collection as a whole, for `storekeeper.transfer`. Imports apsw and the domain."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import apsw
+
+from storekeeper.errors import Unavailable
+from storekeeper.sqlite import schema
+from storekeeper.transfer import TABLES, Row, Whole
+
+
+class SqliteWhole:
+    """See Whole; in a transaction of `connection`."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+
+    def count(self) -> tuple[int, int]:
+        """See Whole."""
+        stores, changes = (self._connection.execute(f"SELECT count(*) FROM {table}").get for table in TABLES)
+        return stores, changes
+
+    def rows(self, table: str) -> Iterator[Row]:
+        """See Whole."""
+        columns = TABLES[table]
+        return self._connection.execute(f"SELECT {', '.join(columns)} FROM {table} ORDER BY {columns[0]}")
+
+    def fill(self, table: str, rows: Iterable[Row]) -> None:
+        """See Whole."""
+        columns = TABLES[table]
+        places = ", ".join("?" * len(columns))
+        self._connection.executemany(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places})", rows)
+
+
+@contextmanager
+def whole(path: Path, *, fill: bool) -> Iterator[Whole]:
+    """Open a prepared file; with `fill`, to write in it. Raises Unavailable."""
+    connection = schema.connect(path, reader=not fill)
+    try:
+        connection.execute("BEGIN IMMEDIATE" if fill else "BEGIN")
+        yield SqliteWhole(connection)
+        connection.execute("COMMIT")
+    except (apsw.BusyError, apsw.FullError, apsw.IOError) as error:
+        raise Unavailable(f"{path}: {error}") from None
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        connection.close()
