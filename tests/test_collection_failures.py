@@ -29,7 +29,10 @@ class Probe:
     def __init__(self, path: Path, question: str, *rights: str) -> None:
         program = [sys.executable, str(Path(__file__).with_name("probe.py")), str(path), question, *rights]
         self.process = subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        assert self._line() == "ready"
+
+    def wait(self) -> None:
+        line = self._line()
+        assert line == "ready", line
 
     def ask(self) -> dict[str, Any]:
         self._send("ask\n")
@@ -55,6 +58,7 @@ class Probe:
 def probing(path: Path, question: str, *rights: str) -> Iterator[Probe]:
     probe = Probe(path, question, *rights)
     try:
+        probe.wait()
         yield probe
     finally:
         probe.process.kill()
