@@ -36,16 +36,17 @@ def main() -> None:
     """Run a command; end with status 2 and one line on stderr if it cannot be done."""
     try:
         status = app(standalone_mode=False)
+        sys.stdout.flush()
     except TyperException as error:
         status = _refuse(error.format_message())
     except (Refused, StorekeeperError) as error:
         status = _refuse(str(error))
     except (KeyboardInterrupt, typer.Abort):
         status = 130
-    except BrokenPipeError:
-        # Whoever read our output has enough. Python would complain once more when it flushes.
+    except OSError as error:
+        # What is still to be written would fail once more when Python ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        status = 0
+        status = _refuse(f"cannot go on: {error.strerror}")
     sys.exit(status)
 
 
@@ -123,11 +124,12 @@ def import_(
         print(f"{file}:{line}: {message}", file=sys.stderr)  # noqa: T201
 
     async def load(collection: Collection) -> int:
-        with _progress("Importing") as progress, csvfile.open_to_read(file) as opened:
+        with _progress("Importing") as progress:
             return await collection.load(csvfile.read(opened, report, progress))
 
     try:
-        count = _with_collection(settings, load)
+        with csvfile.open_to_read(file) as opened:
+            count = _with_collection(settings, load)
     except csvfile.BadFile as error:
         raise Refused(f"{file}: {error}; nothing was imported") from None
     except csvfile.BadRows as error:
@@ -156,7 +158,7 @@ def export(
     try:
         count = _with_collection(settings, save, must_exist=True)
     except BrokenPipeError:
-        raise
+        return  # whoever read our output has enough
     except OSError as error:
         raise Refused(f"{file or 'standard output'} cannot be written: {error.strerror}") from None
     print(f"{count} stores exported", file=sys.stderr)  # noqa: T201

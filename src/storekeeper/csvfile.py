@@ -48,6 +48,7 @@ def read(file: IO[str], report: Callable[[int, str], None], progress: Callable[[
     csv.field_size_limit(_CELL_LIMIT)
     reader = csv.reader(file, strict=True)
     bad = rows = 0
+    line = 1
     try:
         name, address, width = _columns(next(reader, []))
         line = reader.line_num + 1
@@ -63,11 +64,25 @@ def read(file: IO[str], report: Callable[[int, str], None], progress: Callable[[
                     progress(rows)
             line = reader.line_num + 1
     except csv.Error as error:
-        raise BadFile(f"line {reader.line_num}: {error}") from None
-    except UnicodeDecodeError as error:
-        raise BadFile(f"after line {reader.line_num}: not UTF-8 ({error.reason})") from None
+        raise BadFile(f"line {line}: {error}") from None
+    except UnicodeDecodeError:
+        raise BadFile(f"line {_undecodable(file, line)}: not UTF-8") from None
     if bad:
         raise BadRows(bad, rows)
+
+
+def _undecodable(file: IO[str], line: int) -> int:
+    """Give the first line that is not UTF-8: a file is decoded in pieces, so that the error comes early."""
+    if not file.seekable():
+        return line
+    with open(file.fileno(), "rb", closefd=False) as raw:
+        raw.seek(0)
+        for number, text in enumerate(raw, start=1):
+            try:
+                text.decode()
+            except UnicodeDecodeError:
+                return number
+    return line
 
 
 def _columns(header: list[str]) -> tuple[int, int, int]:

@@ -1,0 +1,136 @@
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from black_box import run
+from storekeeper.errors import CannotStart
+from storekeeper.service import sqlite_path
+from storekeeper.settings import Settings, from_environment, make, option, refuse_unknown, variable
+
+NAMES = Settings.__struct_fields__
+
+
+def test_an_empty_environment_gives_the_defaults() -> None:
+    assert from_environment({}) == Settings()
+    assert from_environment({"STOREKEEPER_PORT": "", "HOME": "/", "PORT": "1"}) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({"STOREKEEPER_PORT": "0"}, Settings(port=0)),
+        ({"STOREKEEPER_PORT": "65535", "STOREKEEPER_HOST": "::1"}, Settings(port=65535, host="::1")),
+        ({"STOREKEEPER_WORKERS": "4"}, Settings(workers=4)),
+        ({"STOREKEEPER_EXAMPLES": "false"}, Settings(examples=False)),
+        ({"STOREKEEPER_EXAMPLES": "0"}, Settings(examples=False)),
+        ({"STOREKEEPER_MISSING_STORE": "500"}, Settings(missing_store="500")),
+        ({"STOREKEEPER_ERROR_DETAIL": "generic"}, Settings(error_detail="generic")),
+        ({"STOREKEEPER_UNKNOWN_KEYS": "reject"}, Settings(unknown_keys="reject")),
+        ({"STOREKEEPER_DATABASE": "sqlite:////a.db"}, Settings(database="sqlite:////a.db")),
+        ({"STOREKEEPER_REQUIRE": "postgres"}, Settings()),
+    ],
+)
+def test_a_variable_sets_its_setting(environ: Mapping[str, str], expected: Settings) -> None:
+    assert from_environment(environ) == expected
+
+
+BAD = [
+    ("port", "65536", "expected `int` <= 65535"),
+    ("port", "-1", "expected `int` >= 0"),
+    ("port", "http", "expected `int`, got `str`"),
+    ("workers", "0", "expected `int` >= 1"),
+    ("workers", "65", "expected `int` <= 64"),
+    ("error_detail", "some", "invalid enum value 'some'"),
+    ("missing_store", "410", "invalid enum value '410'"),
+    ("unknown_keys", "drop", "invalid enum value 'drop'"),
+    ("examples", "perhaps", "expected `bool`, got `str`"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "reason"), BAD)
+def test_a_bad_value_is_refused_with_its_option_and_its_variable(name: str, value: str, reason: str) -> None:
+    with pytest.raises(CannotStart) as error:
+        from_environment({variable(name): value})
+    assert str(error.value) == f"{option(name)} (or {variable(name)}): {reason}"
+    with pytest.raises(CannotStart):
+        make({name: value})
+
+
+@pytest.mark.parametrize("name", ["STOREKEEPER_PROT", "STOREKEEPER_", "STOREKEEPER_port", "STOREKEEPER_PORT_"])
+def test_a_variable_that_is_no_setting_is_refused_and_all_that_are_listed(name: str) -> None:
+    with pytest.raises(CannotStart) as error:
+        refuse_unknown({name: "1", "STOREKEEPER_PORT": "1"})
+    assert str(error.value).startswith(f"{name} is set but is no setting; there are ")
+    assert all(variable(setting) in str(error.value) for setting in NAMES)
+
+
+def test_every_setting_is_an_option_a_variable_and_described() -> None:
+    text = " ".join(run("serve", "--help", env={"COLUMNS": "400", "TERM": "dumb"}).stdout.decode().split())
+    schema = msgspec.json.schema(Settings)["$defs"]["Settings"]["properties"]
+    for name in NAMES:
+        assert f"{option(name)} " in text
+        assert variable(name) in text
+        assert " ".join(schema[name]["description"].split()) in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environ", "message"),
+    [
+        (["--port", "70000"], {}, "--port (or STOREKEEPER_PORT): expected `int` <= 65535"),
+        (["--port", "x"], {}, "Invalid value for '--port'"),
+        (["--workers", "0"], {}, "--workers (or STOREKEEPER_WORKERS): expected `int` >= 1"),
+        (["--error-detail", "some"], {}, "'some' is not one of 'detailed', 'generic'"),
+        (["--prot", "1"], {}, "No such option: --prot"),
+        (["extra"], {}, "unexpected extra argument"),
+        ([], {"STOREKEEPER_PORT": "x"}, "(env var: 'STOREKEEPER_PORT')"),
+        ([], {"STOREKEEPER_PROT": "1"}, "STOREKEEPER_PROT is set but is no setting"),
+        (
+            ["--database", "mysql://x"],
+            {},
+            "--database mysql://x: unknown kind of database; use sqlite:///relative.db",
+        ),
+        (["--database", "sqlite://x"], {}, "names no file"),
+        (["--host", "999.1.1.1"], {}, "cannot listen on 999.1.1.1 port 8080"),
+    ],
+)
+def test_a_bad_start_says_so_in_one_line_and_ends_with_2(
+    tmp_path: Path, arguments: list[str], environ: dict[str, str], message: str
+) -> None:
+    url = [] if "--database" in arguments else ["--database", f"sqlite:///{tmp_path}/stores.db"]
+    done = run("serve", *url, *arguments, env=environ)
+    assert done.returncode == 2
+    assert done.stdout == b""
+    lines = done.stderr.decode().splitlines()
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("storekeeper: ")
+    assert message in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("sqlite:///stores.db", Path.cwd() / "stores.db"),
+        ("sqlite:///data/stores.db", Path.cwd() / "data" / "stores.db"),
+        ("sqlite:////var/lib/stores.db", Path("/var/lib/stores.db")),
+        ("sqlite:////var/a%20b%23.db", Path("/var/a b#.db")),
+    ],
+)
+def test_a_url_names_a_file(url: str, path: Path) -> None:
+    assert sqlite_path(url) == path
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        *(
+            (url, "unknown kind of database")
+            for url in ("", "stores.db", "mysql://x/y", "sqlite", "sqlite:/x.db", "://")
+        ),
+        *((url, "names no file") for url in ("sqlite://", "sqlite:///", "sqlite://host/x.db", "sqlite:///:memory:")),
+    ],
+)
+def test_a_url_that_names_none_is_refused(url: str, message: str) -> None:
+    with pytest.raises(CannotStart, match=message):
+        sqlite_path(url)
