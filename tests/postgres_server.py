@@ -22,6 +22,8 @@ SETTINGS = {
     "shared_buffers": "32MB",
     "max_wal_senders": "4",
     "hot_standby": "on",
+    # It is killed, but the machine goes on: what was written is there without it.
+    "fsync": "off",
     # A killed server's successor begins with what the log has since the last checkpoint.
     "checkpoint_timeout": "30min",
     "log_min_messages": "warning",
@@ -68,6 +70,7 @@ class Server:
         self.folder = folder
         self.data = folder / "data"
         self.port = port or _free_port()
+        self.settings: dict[str, str] = {}
         self._numbers = itertools.count(1)
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -80,12 +83,12 @@ class Server:
         """Give the URL of one of its databases."""
         return f"postgresql://{user}@127.0.0.1:{self.port}/{database}"
 
-    def create(self, *, sync: bool = True) -> None:
+    def create(self) -> None:
         """Make an empty cluster that lets everybody on this machine in."""
         self._own()
         self._run(
             "initdb", "--pgdata", str(self.data), "--username", "storekeeper", "--auth", "trust",
-            "--encoding", "UTF8", "--no-locale", *([] if sync else ["--no-sync"]),
+            "--encoding", "UTF8", "--no-locale", "--no-sync",
         )  # fmt: skip
 
     def configure(self, **settings: str) -> None:
@@ -135,15 +138,20 @@ class Server:
             "--dbname", self.url(database), "--command", statement,
         ).strip()  # fmt: skip
 
+    def new_database(self) -> str:
+        """Make a database; give its URL."""
+        name = f"test_{next(self._numbers)}"
+        self.sql(f"CREATE DATABASE {name}")
+        return self.url(name)
+
     @contextmanager
     def database(self) -> Iterator[str]:
         """Give the URL of a new database; drop it at the end."""
-        name = f"test_{next(self._numbers)}"
-        self.sql(f"CREATE DATABASE {name}")
+        url = self.new_database()
         try:
-            yield self.url(name)
+            yield url
         finally:
-            self.sql(f"DROP DATABASE {name} WITH (FORCE)")
+            self.sql(f"DROP DATABASE {url.rpartition('/')[2]} WITH (FORCE)")
 
     def standby(self, folder: Path, name: str = "standby") -> "Server":
         """Copy this running server to a streaming standby, not started yet."""
@@ -166,7 +174,9 @@ class Server:
         return [int(pid) for pid in path.read_text().split()] if path.exists() else []
 
     def _try_start(self, deadline: float) -> bool:
-        settings = [f"--{name}={value}" for name, value in (SETTINGS | {"port": str(self.port)}).items()]
+        settings = [
+            f"--{name}={value}" for name, value in (SETTINGS | self.settings | {"port": str(self.port)}).items()
+        ]
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 [self.bin / "postgres", "-D", self.data, "-k", self.folder, *settings],
@@ -192,12 +202,12 @@ class Server:
 
 
 @contextmanager
-def running(*, sync: bool = True, **settings: str) -> Iterator[Server]:
-    """Give a new server that runs; stop it and delete its folder, whatever happens."""
+def running(**settings: str) -> Iterator[Server]:
+    """Give a new server that runs, with these settings; stop it and delete its folder, whatever happens."""
     with folder() as path:
         server = Server(path)
-        server.create(sync=sync)
-        server.configure(**settings)
+        server.create()
+        server.settings = settings
         server.start()
         try:
             yield server
@@ -208,7 +218,7 @@ def running(*, sync: bool = True, **settings: str) -> Iterator[Server]:
 @cache
 def _shared() -> tuple[ExitStack, Server]:
     stack = ExitStack()
-    return stack, stack.enter_context(running(sync=False, fsync="off"))
+    return stack, stack.enter_context(running())
 
 
 def shared() -> Server:

@@ -42,7 +42,7 @@ def database() -> Iterator[Postgres]:
 def guarded() -> Iterator[Server]:
     """A server that asks for a password: the user `keeper` has it."""
     postgres()
-    with running(sync=False, fsync="off") as server:
+    with running() as server:
         server.sql(f"CREATE ROLE keeper LOGIN SUPERUSER PASSWORD '{SECRET}'")
         rules = server.data / "pg_hba.conf"
         rules.write_text("host all keeper 127.0.0.1/32 scram-sha-256\n" + rules.read_text())
@@ -298,7 +298,7 @@ def test_tls_is_used_and_verified_as_the_url_says(tmp_path: Path) -> None:
     postgres()
     if not shutil.which("openssl"):
         need("postgres", "openssl is not installed (Debian: apt-get install openssl)")
-    with running(sync=False, fsync="off") as server:
+    with running() as server:
         key, certificate = server.data / "server.key", server.data / "server.crt"
         subprocess.run(
             ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",

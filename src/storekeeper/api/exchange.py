@@ -7,6 +7,7 @@ from urllib.parse import unquote
 
 from storekeeper.api.reply import Reply, bug_reply, phrase
 from storekeeper.api.resource import Action
+from storekeeper.errors import StorekeeperError
 from storekeeper.events import Event, emit
 
 if TYPE_CHECKING:
@@ -178,6 +179,8 @@ class Exchange:
                 await self._parts(reply.stream)
             if not self.gone:
                 self.end()
+        except StorekeeperError:
+            self.abort()  # the database went away in the middle of a list, which is no bug
         except Exception as error:  # noqa: BLE001 - whatever it is, half a list must not look like a list
             emit(Event.BUG, error=error)
             self.abort()
@@ -196,6 +199,8 @@ class Exchange:
         """Have an ASGI application answer."""
         try:
             await app(self._scope(), self._receive, self._send)
+        except StorekeeperError:
+            pass  # as in `stream`: what has begun is aborted
         except Exception as error:  # noqa: BLE001 - the last resort of every route
             emit(Event.BUG, error=error)
         if self.ended or self.gone:

@@ -112,9 +112,10 @@ class Pool:
                 link = await self._patiently_connect()
                 if link is None:
                     return
-                self._links.add(link)
-                link.on_lost = self._forget
-                self.give(link)
+                if not link.lost:
+                    self._links.add(link)
+                    link.on_lost = self._forget
+                    self.give(link)
         finally:
             self._connecting = None
 
@@ -131,6 +132,8 @@ class Pool:
                 self._fail(str(error))
                 return None
             except Unavailable as error:
+                if self._links:  # those will do, though the server lets in no more
+                    return None
                 self._refuse(AWAY)
                 if self._loop.time() - said > REMIND:
                     said = self._loop.time()
