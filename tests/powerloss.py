@@ -33,8 +33,10 @@ WRITES_ONLY = {Kind.CREATE: 1, Kind.REPLACE: 2}
 
 _SENDS = ("write", "writev", "sendto", "sendmsg")
 _SYNCS = ("fsync", "fdatasync")
-_MODELLED = ("openat", "unlink", "link", "linkat", "pwrite64", "ftruncate", *_SYNCS, *_SENDS)
-_NOT_MODELLED = ("rename", "renameat", "renameat2", "unlinkat", "pwritev", "pwritev2", "fallocate", "mmap")
+_NAMES = ("openat", "link", "linkat", "unlink", "unlinkat")
+_CHANGES = ("pwrite64", "ftruncate")
+_MODELLED = (*_NAMES, *_CHANGES, *_SYNCS, *_SENDS)
+_NOT_MODELLED = ("rename", "renameat", "renameat2", "pwritev", "pwritev2", "fallocate", "mmap")
 """Traced so that a service that begins to use one of them on its files is noticed."""
 
 _STRACE = (
@@ -160,8 +162,7 @@ class Disk:
     def __init__(self, database: Path) -> None:
         self.acknowledged: set[tuple[int, int]] = set()
         self._folder = str(database.parent)
-        self._database = str(database)
-        self._nursery = str(database.with_name(f".{database.name}-"))  # a new database is made there, then linked
+        self._database = database.name
         self._names: dict[str, File] = {}
         self._synced_names: dict[str, File] = {}
         self._namings: Unsynced[tuple[str, File | None]] = Unsynced()
@@ -173,18 +174,14 @@ class Disk:
         strings = [_bytes(text) for text in _STRING.findall(call.arguments)]
         if call.name in _SENDS:
             return call.result is None and self._send(call, b"".join(strings))
+        if call.name in _NAMES:
+            return self._name(call, [str(Path(_path(call)) / name.decode()) for name in strings])
         path = _path(call) or b"".join(strings[:1]).decode()
-        if path.endswith("-shm") or not (path == self._folder or path.startswith((self._database, self._nursery))):
-            return False
-        if call.name in ("link", "linkat"):
-            return self._link(call, path, strings[1].decode())
-        if call.name == "unlinkat" and path.startswith(self._nursery):
-            return False  # its other name stays
         if call.name in _SYNCS:
             return self._sync(call, path)
-        if call.name in ("openat", "unlink"):
-            return self._name(call, path)
-        if call.name in ("pwrite64", "ftruncate"):
+        if not self._is_ours(path):
+            return False
+        if call.name in _CHANGES:
             return self._change(call, path, strings)
         assert call.name == "mmap", f"{call} is not modelled"
         assert "PROT_WRITE" not in call.arguments, f"{call} is not modelled"
@@ -216,23 +213,27 @@ class Disk:
         self.acknowledged |= {(int(id), int(value)) for id, value in (answer.groups() for answer in answers)}
         return bool(answers)
 
-    def _name(self, call: Call, path: str) -> bool:
-        if call.result is None or call.result < 0:
+    def _is_ours(self, path: str) -> bool:
+        """Tell whether a path is a file of the database, in its folder or in one within, where it may be made."""
+        name = path.rpartition("/")[2]
+        return path.startswith(self._folder + "/") and name.startswith(self._database) and not name.endswith("-shm")
+
+    def _name(self, call: Call, paths: list[str]) -> bool:
+        path = paths[-1] if paths else ""
+        if call.result is None or call.result < 0 or not self._is_ours(path):
             return False
-        before = len(self._names)
-        if call.name == "unlink":
+        before = self._names.get(path)
+        if call.name in ("unlink", "unlinkat"):
             del self._names[path]
+        elif call.name in ("link", "linkat"):
+            self._names[path] = self._names[paths[0]]
         elif "O_CREAT" in call.arguments:
             self._names.setdefault(path, File())
-        if len(self._names) != before:
-            self._namings.left.append((path, self._names.get(path)))
-        return len(self._names) != before
-
-    def _link(self, call: Call, path: str, name: str) -> bool:
-        if call.result == 0:
-            self._names[name] = self._names[path]
-            self._namings.left.append((name, self._names[name]))
-        return call.result == 0
+        if (after := self._names.get(path)) is before:
+            return False
+        if Path(path).parent == Path(self._folder):
+            self._namings.left.append((path, after))
+        return True
 
     def _change(self, call: Call, path: str, strings: list[bytes]) -> bool:
         # From its beginning on it may be on the disk. Each of them succeeds, or the test is about errors.
