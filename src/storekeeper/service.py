@@ -258,8 +258,9 @@ class _Supervisor(Multiprocess):
 
 def _run(server: uvicorn.Server, listener: socket.socket) -> int:
     # uvicorn raises the signal again after a graceful stop; the status of a stop that was asked for is 0.
+    # One that comes before uvicorn listens to signals stops the server all the same, once it has started.
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: None)
+        signal.signal(number, server.handle_exit)
     try:
         server.run([listener])
     except SystemExit:
