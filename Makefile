@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 
-.PHONY: serve setup test check format lock bench fuzz-api soak clean
+.PHONY: serve setup test check format lock bench fuzz-api thorough soak clean
 
 serve: setup  ## the service on http://127.0.0.1:8080, its database in ./storekeeper.db
 	@exec $(BIN)/storekeeper serve
@@ -24,6 +24,9 @@ format: .venv/.dev
 
 bench: .venv/.dev  ## ratios to other stacks into docs/benchmarks.md; ARGS=--quick for a first look, ARGS=--help
 	@$(BIN)/python bench/run.py $(ARGS)
+
+thorough: .venv/.dev  ## all tests, also those that are more of the same
+	@$(BIN)/python -m pytest --numprocesses=auto -m ""
 
 fuzz-api: .venv/.dev  ## 1,000 examples of every operation, made from the OpenAPI document
 	@$(BIN)/python tests/fuzz_api.py

@@ -67,6 +67,14 @@ def adapter(request: pytest.FixtureRequest, stored_in: None) -> str:  # noqa: AR
     return "--fast-lane" if request.param == "fast lane" else "--no-fast-lane"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave one adapter of the two where PostgreSQL is what matters."""
+    for item in items:
+        values = getattr(getattr(item, "callspec", None), "params", {})
+        if values.get("stored_in") == "postgres" and values.get("adapter") == "ASGI":
+            item.add_marker(pytest.mark.thorough)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def stored_in(request: pytest.FixtureRequest) -> Iterator[None]:
     """Where the services of a module's tests keep their stores. `pytestmark = EVERY_KIND` runs it with each kind."""

@@ -8,10 +8,7 @@ import pytest
 
 from black_box import Answer, Running, serving
 from client import assert_success, create, nothing_changes
-from databases import EVERY_KIND
 from wire import assert_error, assert_invalid
-
-pytestmark = EVERY_KIND
 
 NOT_OBJECT = '"value" must be of type object'
 NOT_JSON = "Invalid request payload JSON format"
