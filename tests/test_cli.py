@@ -99,7 +99,7 @@ def test_it_is_a_module_too() -> None:
         (["--nonsense"], "No such option: --nonsense"),
         (["import"], "Missing argument"),
         (["export", "a.csv", "b.csv"], "unexpected extra argument"),
-        (["export", "--database", "postgres"], "--database postgres: unknown kind of database"),
+        (["export", "--database", "postgres"], "--database: unknown kind of database 'postgres'"),
         (["export", "--database", "sqlite:////nowhere/at/all.db"], "there is no such database"),
     ],
 )
