@@ -1,6 +1,5 @@
 import inspect
 import json
-import os
 import resource
 import signal
 import subprocess
@@ -152,11 +151,11 @@ EXPECTED: dict[Fault, dict[str, str]] = {
 
 
 @pytest.fixture
-def path(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+def path(request: pytest.FixtureRequest, open_folder: Path) -> Iterator[Path]:
     """A database of many stores, closed, on a small disk of its own if the fault needs one."""
     with ExitStack() as stack:
         small = request.node.callspec.params.get("fault") is full
-        folder = stack.enter_context(mounted(tmp_path / "disk", "size=2m")) if small else tmp_path
+        folder = stack.enter_context(mounted(open_folder / "disk", "size=2m")) if small else open_folder
         database = Sqlite(folder)
 
         async def main() -> None:
@@ -178,7 +177,6 @@ def test_what_is_wrong_below_is_said_and_leaves_nothing_behind(path: Path, fault
     rights = ["nobody"] if fault is read_only else []
     if rights:
         path.chmod(0o444)
-        _open_to_all(path.parent)
     expected = EXPECTED[fault].get(question, "answer")
     lost = LOST in expected
     with probing(path, question, *rights) as probe:
@@ -211,10 +209,3 @@ def _whole(path: Path, most: int) -> None:
     assert listed == [latest[id] for id in range(1, len(latest) + 1)]
     assert len(listed) in (MANY, MANY + 1, MANY + 2, MANY + LOAD, MANY + 2 * LOAD)
     assert len(listed) <= most
-
-
-def _open_to_all(folder: Path) -> None:
-    folder.chmod(0o777)
-    for parent in folder.parents:
-        if parent.stat().st_uid == os.getuid() and parent.stat().st_mode & 0o005 != 0o005:
-            parent.chmod(parent.stat().st_mode | 0o055)

@@ -143,7 +143,7 @@ def test_the_collection_behaves_like_a_plain_list(new_database: Callable[[], Dat
     run_state_machine_as_test(
         Here,
         settings=settings(
-            max_examples=25,
+            max_examples=12,
             stateful_step_count=25,
             deadline=None,
             database=None,

@@ -89,7 +89,7 @@ def test_every_setting_is_an_option_a_variable_and_described() -> None:
         (
             ["--database", "mysql://x"],
             {},
-            "--database mysql://x: unknown kind of database; use sqlite:///relative.db",
+            "--database: unknown kind of database 'mysql'; use sqlite:///relative.db",
         ),
         (["--database", "sqlite://x"], {}, "names no file"),
         (["--host", "999.1.1.1"], {}, "cannot listen on 999.1.1.1 port 8080"),

@@ -20,16 +20,16 @@ SECOND = "CREATE TABLE second (a INTEGER); INSERT INTO second SELECT id FROM sto
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(open_folder: Path) -> Path:
     """A database of ours with five stores, closed."""
-    database = Sqlite(tmp_path)
+    database = Sqlite(open_folder)
 
     async def main() -> None:
         async with handle(database) as collection:
             await collection.load(numbered(5))
 
     run(main())
-    assert [file.name for file in tmp_path.iterdir()] == ["stores.db"]
+    assert [file.name for file in open_folder.iterdir()] == ["stores.db"]
     return database.path
 
 
@@ -311,9 +311,6 @@ try:
 except CannotStart as error:
     print(error)
 """
-    for parent in path.parents:
-        if parent.stat().st_uid == os.getuid() and parent.stat().st_mode & 0o005 != 0o005:
-            parent.chmod(parent.stat().st_mode | 0o055)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return done.stdout
 
