@@ -30,7 +30,7 @@ def refused(service: Running, method: str, target: str) -> Answer:
 def test_while_another_process_writes_reads_go_on_and_writes_are_refused(fresh: Running, tmp_path: Path) -> None:
     id = store(fresh, "Before", "1 High Street")
     before = fresh.request("GET", "/api/stores").body
-    with locked(tmp_path), ThreadPoolExecutor() as pool:
+    with locked(tmp_path), ThreadPoolExecutor(10) as pool:
         writes = [pool.submit(refused, fresh, "POST", "/api/stores") for _ in range(5)]
         writes += [pool.submit(refused, fresh, "PUT", f"/api/stores/{id}") for _ in range(5)]
         connection = fresh.connection()

@@ -177,7 +177,7 @@ def test_a_port_in_use_is_said(tmp_path: Path) -> None:
 
 
 def test_an_address_that_is_not_ours_is_said(tmp_path: Path) -> None:
-    for host in ("192.0.2.1", "no-such-host.invalid"):
+    for host in ("192.0.2.1", "a..b"):
         args = ("--host", host, "--port=0", f"--database=sqlite:///{tmp_path}/stores.db")
         assert_refused(*args, says=f"cannot listen on {host} port 0")
 
@@ -204,6 +204,7 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
         ("sqlite://stores.db", "names no file"),
         ("sqlite:///", "names no file"),
         ("sqlite:///:memory:", "names no file"),
+        ("sqlite:///a%00b.db", "names no file"),
     ],
 )
 def test_a_url_that_names_no_database_is_said(url: str, says: str) -> None:
