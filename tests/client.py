@@ -1,11 +1,14 @@
 """What tests of the API do over and over: create a store, look whether all went well or nothing changed."""
 
 import asyncio
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from black_box import Answer, Running
+import apsw
+
+from black_box import PATIENCE, Answer, Running
 from storekeeper.service import open_collection
 from storekeeper.settings import make
 from storekeeper.stores import Payload
@@ -46,3 +49,23 @@ def fill(folder: Path, payloads: Iterable[Payload]) -> None:
             await collection.close()
 
     asyncio.run(load())
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep every write to the database in a folder waiting, as another process does that writes for long."""
+    other = apsw.Connection(str(folder / "stores.db"))
+    other.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    finally:
+        other.execute("ROLLBACK")
+        other.close()
+
+
+def until(done: Callable[[], object]) -> None:
+    """Look again and again until something outside this process is so."""
+    give_up = time.monotonic() + PATIENCE
+    while not done():
+        assert time.monotonic() < give_up
+        time.sleep(0.01)

@@ -5,17 +5,15 @@ Time is told to the connection, but for one test in which it really passes.
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import apsw
 import pytest
 
 from black_box import Answer, Running
-from client import fill
+from client import fill, locked
 from inside import HIGH_WATER, Inside, Line, inside, settled, until
 from storekeeper.api import connection as module
 from storekeeper.api.connection import Connection, Phase
@@ -157,16 +155,6 @@ def test_a_connection_that_was_served_is_kept_for_longer(adapter: str, tmp_path:
             assert line.is_closing()
 
     run(scenario())
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Keep every write waiting."""
-    other = apsw.Connection(str(folder / "stores.db"))
-    other.execute("BEGIN IMMEDIATE")
-    yield
-    other.execute("ROLLBACK")
-    other.close()
 
 
 def test_a_client_that_was_not_yet_told_to_continue_is_not_late(adapter: str, tmp_path: Path) -> None:

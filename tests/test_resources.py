@@ -6,50 +6,18 @@ The figures come from /proc, so these tests need Linux.
 import json
 import socket
 import struct
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from black_box import PATIENCE, Running
 from client import create as store
-from client import fill
-from conftest import need
+from client import fill, until
+from proc import peak_memory, sockets
 from storekeeper.stores import Payload
 from wire import HOST, SLOW, assert_error, create, dial, request
 
 MIB = 2**20
-
-
-@pytest.fixture(autouse=True)
-def linux() -> None:
-    if not Path("/proc/self/status").exists():
-        need("linux", "memory and open files of a process are read from /proc")
-
-
-def peak_memory(service: Running) -> int:
-    """Give the most bytes of memory that the process had so far."""
-    status = Path(f"/proc/{service.process.pid}/status").read_text()
-    return int(status.split("VmHWM:")[1].split()[0]) * 1024
-
-
-def open_sockets(service: Running) -> int:
-    files = Path(f"/proc/{service.process.pid}/fd")
-    links = []
-    for file in files.iterdir():
-        try:
-            links.append(str(file.readlink()))
-        except FileNotFoundError:  # closed meanwhile
-            continue
-    return sum(link.startswith("socket:") for link in links)
-
-
-def until(done: Callable[[], bool]) -> None:
-    give_up = time.monotonic() + PATIENCE
-    while not done():
-        assert time.monotonic() < give_up
-        time.sleep(0.01)
 
 
 def add(service: Running, tmp_path: Path, count: int, address: str) -> None:
@@ -129,7 +97,7 @@ def reset(client: socket.socket) -> None:
 
 def test_clients_that_reset_in_the_middle_leave_nothing_behind(fresh: Running, tmp_path: Path) -> None:
     add(fresh, tmp_path, 3000, "x" * 100)
-    began = open_sockets(fresh)
+    began = len(sockets(fresh.process.pid))
     middles = [
         b"",
         b"GET /te",
@@ -148,7 +116,7 @@ def test_clients_that_reset_in_the_middle_leave_nothing_behind(fresh: Running, t
             if number % 3 == 0 and number % len(middles) in (3, 5, 6, 7):
                 client.recv(100)
             reset(client)
-    until(lambda: open_sockets(fresh) <= began)
+    until(lambda: len(sockets(fresh.process.pid)) <= began)
     written = fresh.request("GET", "/api/stores?name=Whole").json
     assert len(written) <= 20
     assert store(fresh, "After") == len(fresh.request("GET", "/api/stores").json)

@@ -6,40 +6,18 @@ import socket
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
-import apsw
 import pytest
 
 from black_box import PATIENCE, Running, run, serving
 from client import create as store
-from client import fill
+from client import fill, locked, until
 from storekeeper.stores import Payload
-from wire import Wire, assert_error, create, dial, request
+from wire import Wire, assert_error, create, dial, request, slow_reader
 
 STOPS = [signal.SIGTERM, signal.SIGINT]
-
-
-def until(done: Callable[[], object]) -> None:
-    give_up = time.monotonic() + PATIENCE
-    while not done():
-        assert time.monotonic() < give_up
-        time.sleep(0.01)
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Keep every write waiting, as another process does that writes for long."""
-    other = apsw.Connection(str(folder / "stores.db"))
-    other.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-    finally:
-        other.execute("ROLLBACK")
-        other.close()
 
 
 def takes_no_more(service: Running) -> bool:
@@ -109,19 +87,10 @@ def test_writes_under_way_are_answered(adapter: str, tmp_path: Path, number: sig
         assert [each["name"] for each in service.request("GET", "/api/stores").json] == ["Under way"] * 6
 
 
-def small_window(service: Running) -> Wire:
-    """Give a connection that takes little before it is read."""
-    client = socket.socket()
-    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    client.settimeout(PATIENCE)
-    client.connect(("127.0.0.1", service.port))
-    return Wire(client)
-
-
 def test_a_list_under_way_is_sent_to_its_end(adapter: str, tmp_path: Path) -> None:
     with serving(tmp_path, adapter) as service:
         fill(tmp_path, [Payload("Long", "x" * 1000)] * 20_000)
-        with small_window(service) as wire:
+        with slow_reader(service) as wire:
             wire.send(request("GET", "/test") + request("GET", "/api/stores"))
             assert wire.answer().body == b"OK"
             told_to_stop(service)
@@ -153,7 +122,7 @@ def test_clients_that_are_stuck_do_not_keep_it_from_stopping(adapter: str, tmp_p
     workers = 2 if adapter == "--fast-lane" else 1
     with serving(tmp_path, adapter, f"--workers={workers}") as service:
         fill(tmp_path, [Payload("Long", "x" * 1000)] * 20_000)
-        reader = small_window(service)
+        reader = slow_reader(service)
         reader.send(request("GET", "/test") + request("GET", "/api/stores") * 3)
         half = dial(service)
         half.send(request("GET", "/test") + create("Never")[:-3])
@@ -208,7 +177,7 @@ def test_a_port_in_use_is_said(tmp_path: Path) -> None:
 
 
 def test_an_address_that_is_not_ours_is_said(tmp_path: Path) -> None:
-    for host in ("192.0.2.1", "no-such-host.invalid"):
+    for host in ("192.0.2.1", "a..b"):
         args = ("--host", host, "--port=0", f"--database=sqlite:///{tmp_path}/stores.db")
         assert_refused(*args, says=f"cannot listen on {host} port 0")
 
@@ -235,6 +204,7 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
         ("sqlite://stores.db", "names no file"),
         ("sqlite:///", "names no file"),
         ("sqlite:///:memory:", "names no file"),
+        ("sqlite:///a%00b.db", "names no file"),
     ],
 )
 def test_a_url_that_names_no_database_is_said(url: str, says: str) -> None:

@@ -160,3 +160,12 @@ def exchange(service: Running, data: bytes, *, to: str = "GET") -> Answer:
         answer = wire.answer(to=to)
         wire.assert_closed()
     return answer
+
+
+def slow_reader(service: Running) -> Wire:
+    """Open a connection that takes little before it is read."""
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.settimeout(PATIENCE)
+    client.connect(("127.0.0.1", service.port))
+    return Wire(client)

@@ -94,7 +94,7 @@ def sqlite_path(database: str) -> Path:
         # Without the URL: it may have a password.
         raise CannotStart(f"--database: unknown kind of database {scheme[:20]!r}; use {DATABASES}")
     name = unquote(rest[1:])
-    if not rest.startswith("/") or not name or name == ":memory:":
+    if not rest.startswith("/") or not name or "\0" in name or name == ":memory:":
         raise CannotStart(f"--database {database}: names no file; use {DATABASES}")
     return Path(name).absolute()
 
@@ -280,9 +280,10 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.listen(2048)
         listener.setblocking(False)
         listener.set_inheritable(True)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a host name"
         raise CannotStart(
-            f"cannot listen on {host} port {port} ({error.strerror}): choose another --host or --port"
+            f"cannot listen on {host} port {port} ({reason}): choose another --host or --port"
         ) from None
     return listener
 
