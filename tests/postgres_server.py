@@ -215,6 +215,29 @@ def running(**settings: str) -> Iterator[Server]:
             server.kill()
 
 
+@contextmanager
+def replicated() -> Iterator[tuple[Server, Server]]:
+    """Give a primary and its synchronous standby, both running."""
+    with running() as primary, folder() as path:
+        standby = primary.standby(path)
+        standby.start()
+        try:
+            primary.configure(synchronous_standby_names="ANY 1 (standby)")
+            primary.reload()
+            deadline = time.monotonic() + PATIENCE
+            while primary.sql("SELECT sync_state FROM pg_stat_replication") != "quorum":
+                assert time.monotonic() < deadline, standby.log[-2000:]
+                time.sleep(0.1)
+            yield primary, standby
+        finally:
+            standby.kill()
+
+
+def either(primary: Server, standby: Server, name: str) -> str:
+    """Give the URL that names both."""
+    return f"postgresql://storekeeper@127.0.0.1:{primary.port},127.0.0.1:{standby.port}/{name}"
+
+
 @cache
 def _shared() -> tuple[ExitStack, Server]:
     stack = ExitStack()
