@@ -260,10 +260,19 @@ def stop_shared() -> None:
 def folder() -> Iterator[Path]:
     """Give a temporary folder that another user can reach (pytest's own cannot be entered by others)."""
     path = Path(tempfile.mkdtemp(prefix="storekeeper-postgres-"))
+    # Should this process be killed, the watch ends the server and deletes the folder.
+    watch = subprocess.Popen(["sh", "-c", _WATCH, path], stdin=subprocess.PIPE, start_new_session=True)
     try:
         yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)
+        watch.communicate()
+
+
+_WATCH = """read -r _
+[ -e "$0/data/postmaster.pid" ] && kill -QUIT "$(head -n 1 "$0/data/postmaster.pid")" && sleep 2
+rm -rf "$0"
+"""
 
 
 def _free_port() -> int:
