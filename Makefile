@@ -3,10 +3,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 
-.PHONY: serve setup test check format lock bench fuzz-api thorough soak clean
+.PHONY: serve serve-postgres setup test check format lock bench fuzz-api thorough soak clean
 
 serve: setup  ## the service on http://127.0.0.1:8080, its database in ./storekeeper.db
 	@exec $(BIN)/storekeeper serve
+
+serve-postgres: setup  ## the same on a PostgreSQL of its own, in a temporary folder; for trying out
+	@exec env PYTHONPATH=tests $(BIN)/python tools/serve_postgres.py
 
 setup: .venv/.run
 

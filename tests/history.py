@@ -6,6 +6,7 @@ not answered whole may have happened.
 """
 
 import asyncio
+import itertools
 import random
 import time
 from collections import Counter
@@ -119,14 +120,17 @@ class Recorder:
         """How many writes were."""
         return sum(op.writes and op.outcome is Outcome.OK for op in self.history)
 
-    def run(self, port: int, operations: int, *, when: int = 0, then: Callable[[], object] | None = None) -> None:
+    def run(
+        self, port: int | Sequence[int], operations: int, *, when: int = 0, then: Callable[[], object] | None = None
+    ) -> None:
         """Let the clients do so many operations, or fewer if the service ends.
 
-        When `when` of them were begun, `then` is called.
+        Several ports are those of instances, to which the clients are dealt out. When `when` of the operations
+        were begun, `then` is called.
         """
         self._left = operations
         self._at = (operations - when, then) if then else None
-        uvloop.run(self._run(port))
+        uvloop.run(self._run([port] if isinstance(port, int) else port))
 
     def settle(self, port: int) -> None:
         """Read all there is, with nothing else going on."""
@@ -146,9 +150,10 @@ class Recorder:
         for op in rows:
             op.outcome, op.end = Outcome.OK, time.monotonic_ns()
 
-    async def _run(self, port: int) -> None:
+    async def _run(self, ports: Sequence[int]) -> None:
         seeds = [self._random.random() for _ in range(self._clients)]
-        await asyncio.gather(*(self._use(port, random.Random(seed)) for seed in seeds))
+        clients = zip(itertools.cycle(ports), seeds, strict=False)
+        await asyncio.gather(*(self._use(port, random.Random(seed)) for port, seed in clients))
 
     async def _settle(self, port: int) -> None:
         client = await Client.connect(port)

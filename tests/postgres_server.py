@@ -215,6 +215,29 @@ def running(**settings: str) -> Iterator[Server]:
             server.kill()
 
 
+@contextmanager
+def replicated() -> Iterator[tuple[Server, Server]]:
+    """Give a primary and its synchronous standby, both running."""
+    with running() as primary, folder() as path:
+        standby = primary.standby(path)
+        standby.start()
+        try:
+            primary.configure(synchronous_standby_names="ANY 1 (standby)")
+            primary.reload()
+            deadline = time.monotonic() + PATIENCE
+            while primary.sql("SELECT sync_state FROM pg_stat_replication") != "quorum":
+                assert time.monotonic() < deadline, standby.log[-2000:]
+                time.sleep(0.1)
+            yield primary, standby
+        finally:
+            standby.kill()
+
+
+def either(primary: Server, standby: Server, name: str) -> str:
+    """Give the URL that names both."""
+    return f"postgresql://storekeeper@127.0.0.1:{primary.port},127.0.0.1:{standby.port}/{name}"
+
+
 @cache
 def _shared() -> tuple[ExitStack, Server]:
     stack = ExitStack()
@@ -237,10 +260,19 @@ def stop_shared() -> None:
 def folder() -> Iterator[Path]:
     """Give a temporary folder that another user can reach (pytest's own cannot be entered by others)."""
     path = Path(tempfile.mkdtemp(prefix="storekeeper-postgres-"))
+    # Should this process be killed, the watch ends the server and deletes the folder.
+    watch = subprocess.Popen(["sh", "-c", _WATCH, path], stdin=subprocess.PIPE, start_new_session=True)
     try:
         yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)
+        watch.communicate()
+
+
+_WATCH = """read -r _
+[ -e "$0/data/postmaster.pid" ] && kill -QUIT "$(head -n 1 "$0/data/postmaster.pid")" && sleep 2
+rm -rf "$0"
+"""
 
 
 def _free_port() -> int:

@@ -1,6 +1,8 @@
 """Writers that go on through failures and remember what each answer promised; the check of what came of it."""
 
 import threading
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
@@ -10,6 +12,19 @@ from black_box import Answer, Running, ask
 
 ANSWERED_WITHIN = 6.0
 """Seconds that a client waits: an answer takes at most 5 (decision 30)."""
+
+
+def until(condition: Callable[[], bool], patience: float = 30.0) -> None:
+    """Wait for something that nothing but asking tells."""
+    deadline = time.monotonic() + patience
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.02)
+
+
+def wait_until_ready(instance: Running) -> None:
+    """Wait until an instance has its database."""
+    until(lambda: instance.request("GET", "/health/ready").status == 200)
 
 
 @dataclass

@@ -4,7 +4,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -14,8 +14,8 @@ import pytest
 
 from black_box import Answer, Running, serving
 from conftest import postgres
-from postgres_server import Server, folder, running
-from promises import ANSWERED_WITHIN, Writers, assert_nothing_lost
+from postgres_server import Server, either, folder, replicated, running
+from promises import ANSWERED_WITHIN, Writers, assert_nothing_lost, until
 
 RECOVERY = 10.0
 """Seconds after the database is back in which everybody writes again."""
@@ -42,14 +42,6 @@ def instances(database: str, path: Path, count: int = 2, *args: str) -> Iterator
             )
             for number in range(count)
         ]
-
-
-def until(condition: Callable[[], bool], patience: float = 30.0) -> None:
-    """Wait for something that nothing but asking tells."""
-    deadline = time.monotonic() + patience
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.02)
 
 
 def ready(instance: Running) -> bool:
@@ -93,29 +85,6 @@ def test_connections_are_ended_under_load(server: Server, tmp_path: Path) -> Non
                     (20 if turn % 2 else 1,),
                 )
         assert_nothing_lost(history, *both)
-
-
-@contextmanager
-def replicated() -> Iterator[tuple[Server, Server]]:
-    """Give a primary and its synchronous standby, both running."""
-    postgres()
-    with running() as primary, folder() as path:
-        standby = primary.standby(path)
-        standby.start()
-        try:
-            primary.configure(synchronous_standby_names="ANY 1 (standby)")
-            primary.reload()
-            until(lambda: primary.sql("SELECT sync_state FROM pg_stat_replication") == "quorum")
-            # Whatever promotes a standby also says that it has none itself.
-            standby.configure(synchronous_standby_names="")
-            yield primary, standby
-        finally:
-            standby.kill()
-
-
-def either(primary: Server, standby: Server, name: str) -> str:
-    """Give the URL that names both."""
-    return f"postgresql://storekeeper@127.0.0.1:{primary.port},127.0.0.1:{standby.port}/{name}"
 
 
 def test_a_synchronous_standby_takes_over_under_load(tmp_path: Path) -> None:
