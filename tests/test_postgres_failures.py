@@ -295,5 +295,6 @@ def test_a_list_that_cannot_be_finished_breaks_off_and_is_no_bug(server: Server,
                         received = received[-10:] + data
                 assert not received.endswith(b"0\r\n\r\n"), "the list was whole"
             server.start()
-            until(partial(ready, instance))
+            for each in both:
+                until(partial(ready, each))
             assert "event=bug" not in instance.log

@@ -22,6 +22,7 @@ LONGEST_PAUSE = 1.0
 REMIND = 60.0
 """Seconds after which the log says again that the database is away."""
 
+OLD = "old"
 AWAY = "The database cannot be reached"
 SLOW = "The database does not answer"
 CLOSED = "The service is shutting down"
@@ -81,7 +82,7 @@ class Pool:
         if link.lost:
             return
         if self._closed or self._loop.time() - link.since > LIFE:
-            link.drop("old")
+            link.drop(CLOSED if self._closed else OLD)
             return
         while self._waiting:
             waiter = self._waiting.popleft()
@@ -157,11 +158,12 @@ class Pool:
         self._links.discard(link)
         if link in self._idle:
             self._idle.remove(link)
-        if link.lost == "old" or self._closed:
+        if self._closed:
             return
-        # What ended one has probably ended all, and a dead host does not say so.
-        for other in list(self._idle):
-            other.drop(link.lost)
+        if link.lost != OLD:
+            # What ended one has probably ended all, and a dead host does not say so.
+            for other in list(self._idle):
+                other.drop(link.lost)
         self._connect_more()
 
 

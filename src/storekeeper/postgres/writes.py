@@ -147,10 +147,10 @@ async def _finish(link: Link, statements: list[Statement], deadline: float) -> N
     except ValueError as error:
         raise _Bad(error) from None
     except Refused as error:
-        if error.index < len(statements) and error.sqlstate[:2] in _BAD:
+        if error.index < len(statements) and error.sqlstate.startswith(_BAD):
             raise _Bad(error) from None
         refusal = unavailable(error)
-        if error.index == len(statements) and error.sqlstate[:2] not in _ROLLED_BACK:
+        if error.index == len(statements) and not error.sqlstate.startswith(_ROLLED_BACK):
             refusal.outcome = Outcome.UNKNOWN
         raise refusal from None
     if commit.command != b"COMMIT":
@@ -173,8 +173,8 @@ async def _roll_back(link: Link, deadline: float) -> None:
 _BAD = ("22", "23")
 """Classes of what is wrong with data."""
 
-_ROLLED_BACK = ("23", "40")
-"""Classes of a refused COMMIT after which nothing is committed."""
+_ROLLED_BACK = ("23", "40000", "40001", "40002", "40P01")
+"""What a refused COMMIT says when nothing is committed. 40003 is `statement completion unknown`."""
 
 
 def _columns(stores: Iterable[Store]) -> tuple[str, str, str, str]:
