@@ -167,7 +167,8 @@ def kill_import(folder: Path, kills: int) -> Row:
     """Kill an import beside a service under load: all of its rows are there, or none."""
     row = Row("A1-import")
     rng = random.Random(1)
-    for number in range(kills):
+    whole = 0.0
+    for number in range(kills + 1):
         place = folder / f"import-{number}"
         place.mkdir(parents=True)
         recorder = Recorder(number, mix=POINT_READS | {Kind.LIST: 1})
@@ -176,7 +177,9 @@ def kill_import(folder: Path, kills: int) -> Row:
             rows = recorder.rows(20_000)
             (place / "rows.csv").write_bytes(csv(rows))
             command = [*COMMAND, "import", f"{place}/rows.csv", f"--database=sqlite:///{place}/stores.db"]
-            status = _kill_beside(recorder, service, command, rng.uniform(0.2, 0.6))
+            # The first one may finish, which says how long that takes.
+            status, seconds = _kill_beside(recorder, service, command, rng.uniform(0.2, 1) * whole or PATIENCE)
+            whole = whole or seconds
             if status == 0:
                 recorder.acknowledge(rows)
         row.figures["kills"] += status != 0
@@ -201,12 +204,16 @@ def kill_copy(folder: Path, kills: int) -> Row:
     run("import", "/dev/stdin", database, stdin=csv(rows))
     recorder.acknowledge(rows)
     copies = []
+    whole = 0.0
     with serving(place, "--workers=4") as service:
         for number in range(2 * kills):
             copy = place / f"copy-{number}.db"
             before = {op.value for op in recorder.history if op.writes and op.outcome is Outcome.OK}
             command = [sys.executable, "-c", _COPY, f"{place}/stores.db", str(copy)]
-            status = _kill_beside(recorder, service, command, rng.uniform(0.1, 0.25) if number % 2 else PATIENCE)
+            # Every other one may finish, which says how long that takes.
+            patience = rng.uniform(0.2, 1) * whole if number % 2 else PATIENCE
+            status, seconds = _kill_beside(recorder, service, command, patience)
+            whole = seconds if status == 0 else whole
             row.figures["kills"] += status != 0
             if status == 0:
                 copies.append((copy, before))
@@ -224,16 +231,16 @@ def kill_copy(folder: Path, kills: int) -> Row:
     return row
 
 
-def _kill_beside(recorder: Recorder, service: Running, command: list[str], seconds: float) -> int:
-    """Run a command under load and kill it after a while, if it has not ended; give its status."""
+def _kill_beside(recorder: Recorder, service: Running, command: list[str], seconds: float) -> tuple[int, float]:
+    """Run a command under load and kill it after a while, if it has not ended; give its status and its seconds."""
+    began = time.monotonic()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        give_up = time.monotonic() + seconds
-        while process.poll() is None and time.monotonic() < give_up:
-            recorder.run(service.port, 200)
+        while process.poll() is None and time.monotonic() < began + seconds:
+            recorder.run(service.port, 100)
     finally:
         process.kill()
-    return process.wait(PATIENCE)
+    return process.wait(PATIENCE), time.monotonic() - began
 
 
 # At a chosen system call.
