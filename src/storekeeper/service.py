@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import uvicorn
-from uvicorn.supervisors import Multiprocess
+from uvicorn.supervisors import multiprocess
 
 from storekeeper import sqlite, transfer
 from storekeeper.api.asgi import Application
@@ -234,12 +234,26 @@ class _Server(uvicorn.Server):
         self._announce()
 
 
-class _Supervisor(Multiprocess):
+class _Worker(multiprocess.Process):
+    """A worker whose server is there before anybody asks for it.
+
+    uvicorn makes it when it is first wanted, which in a worker is by two threads at once: the one that runs it, and
+    the one that tells the supervisor whether it has started. Each could get its own, and it never seem to start.
+    """
+
+    def target(self, sockets: list[socket.socket] | None = None) -> None:
+        """Run in the worker."""
+        assert self.server is not None
+        super().target(sockets)
+
+
+class _Supervisor(multiprocess.Multiprocess):
     """Keeps the workers alive, and says when all of them answer."""
 
     def __init__(self, config: uvicorn.Config, sockets: list[socket.socket], announce: Callable[[], None]) -> None:
         super().__init__(config, sockets)
         self._announce = announce
+        multiprocess.Process = _Worker  # type: ignore[misc]  # uvicorn has no other place to say so
 
     def init_processes(self) -> None:
         """Start the workers."""
