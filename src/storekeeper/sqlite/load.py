@@ -36,7 +36,7 @@ def load(path: Path, payloads: Iterable[Payload], stop: threading.Event, *, only
         connection.set_progress_handler(stop.is_set, _STEPS)
         # The references hold by construction, and checking each of them is a quarter of the time.
         connection.pragma("foreign_keys", False)
-        connection.pragma("cache_size", -256 * 1024)
+        connection.pragma("cache_size", -64 * 1024)
         _stage(connection, payloads)
         _wait_fairly(connection, stop)
         connection.execute("BEGIN IMMEDIATE")
