@@ -94,6 +94,8 @@ def connect(path: Path, *, reader: bool = False) -> apsw.Connection:
     # FULL: COMMIT returns after fsync. WAL's usual NORMAL would lose acknowledged writes with the power.
     connection.pragma("synchronous", "full")
     connection.pragma("foreign_keys", True)
+    # A statement of many rows keeps what undoes it in memory, not in a file that is written for every page.
+    connection.pragma("temp_store", "memory")
     # After an import the WAL file shrinks back to this; else it would keep its greatest size for ever.
     connection.pragma("journal_size_limit", 64 * 2**20)
     # Four times the usual: pages of the name index change again and again, and are copied less often.

@@ -82,9 +82,11 @@ class Write:
             return
         self._settled = True
         self._result = result
-        if self._callback is not None:
+        if (callback := self._callback) is not None:
+            # Whoever waits refers to this write: without the cycle, nothing is left for the garbage collector.
+            self._callback = None
             try:
-                self._callback(self)
+                callback(self)
             except Exception as error:  # noqa: BLE001 - one callback's fault must not keep the batch's others
                 self._loop.call_exception_handler({"message": "a write's callback failed", "exception": error})
 
@@ -196,10 +198,12 @@ class Writer:
                 write.settle(result)
             else:
                 write.settle(Unavailable(self._distrust, Outcome.UNKNOWN))
+        while self._overdue and self._overdue[0].done():
+            self._overdue.popleft()
 
     def _answer_overdue(self) -> None:
         now = self._loop.time()
-        while self._overdue and (self._overdue[0].done() or now - self._overdue[0].since > PATIENCE):
+        while self._overdue and now - self._overdue[0].since > PATIENCE:
             self._overdue.popleft().settle(Unavailable("The disk does not answer", Outcome.UNKNOWN))
         self._timer = self._loop.call_later(_TICK, self._answer_overdue)
 
