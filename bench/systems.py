@@ -115,15 +115,8 @@ class StorekeeperPostgres(System):
         try:
             with postgres_server.running(fsync="on") as database:
                 pin(database)
-                self.command = (
-                    STOREKEEPER,
-                    "serve",
-                    "--port",
-                    "{port}",
-                    "--database",
-                    self.fill(database, count, data),
-                )
-                self.command += ("--no-examples",)
+                url = self.fill(database, count, data)
+                self.command = (STOREKEEPER, "serve", "--port", "{port}", "--database", url, "--no-examples")
                 with super().serve(count, data) as server:
                     yield server
         except postgres_server.Missing as error:
