@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 
-.PHONY: serve serve-postgres setup test check format lock bench fuzz-api thorough soak clean
+.PHONY: serve serve-postgres setup test check format lock bench bench-scaling profile fuzz-api thorough soak clean
 
 serve: setup  ## the service on http://127.0.0.1:8080, its database in ./storekeeper.db
 	@exec $(BIN)/storekeeper serve
@@ -26,7 +26,13 @@ format: .venv/.dev
 	@$(BIN)/ruff check --fix --unsafe-fixes .
 
 bench: .venv/.dev  ## ratios to other stacks into docs/benchmarks.md; ARGS=--quick for a first look, ARGS=--help
-	@$(BIN)/python bench/run.py $(ARGS)
+	@PYTHONPATH=tests $(BIN)/python bench/run.py $(ARGS)
+
+profile: .venv/.dev  ## where a request's microseconds go, by thread and by part, into docs/benchmarks.md
+	@PYTHONPATH=tests $(BIN)/python bench/breakdown.py
+
+bench-scaling: .venv/.dev  ## one and two instances over one PostgreSQL, into docs/scaling.md
+	@PYTHONPATH=tests $(BIN)/python bench/scaling.py
 
 thorough: .venv/.dev  ## all tests, also those that are more of the same
 	@$(BIN)/python -m pytest --numprocesses=auto -m ""

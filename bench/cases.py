@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 from seeds import compact, store, stores
 
-ALL = ("storekeeper", "storekeeper-asgi", "nginx", "fastify", "hapi", "fastapi", "drf")
+ALL = ("storekeeper", "storekeeper-asgi", "storekeeper-postgres", "nginx", "fastify", "hapi", "fastapi", "drf")
 WHOLE = ("storekeeper", "fastify", "hapi", "fastapi", "drf")  # those that do everything
 FILE = ("storekeeper", "nginx", "fastify", "hapi", "fastapi", "drf")
-WRITERS = ("storekeeper", "storekeeper-asgi", "fastify", "hapi", "fastapi", "drf")
+STARTERS = ("storekeeper", "storekeeper-asgi", "nginx", "fastify", "hapi", "fastapi", "drf")
+WRITERS = ("storekeeper", "storekeeper-asgi", "storekeeper-postgres", "fastify", "hapi", "fastapi", "drf")
 Entry = tuple[str, int]
 
 
@@ -61,7 +62,7 @@ CASES = (
     Case("post-scattered", "POST: create, names in no order", at(10, WRITERS), mix=(0, 100, 0, "scattered")),
     Case("put", "PUT: replace", at(10, WRITERS), mix=(0, 0, 100)),
     Case("mix", "95 % GET one, 5 % POST", at(10, WHOLE), mix=(95, 5, 0)),
-    Case("start", "Start-up, process start to first answer", at(10, ALL), kind="start", metric="ms"),
+    Case("start", "Start-up, process start to first answer", at(10, STARTERS), kind="start", metric="ms"),
     Case("memory", "Resident memory", MEMORY_ENTRIES, kind="memory", metric="mib"),
 )
 
@@ -90,6 +91,8 @@ GOALS = (
     Goal("POST, on disk before the answer, times hapi in memory", "≥", 2, "post", OURS, HAPI),
     Goal("POST of names in no order, times hapi", "≥", 2, "post-scattered", OURS, HAPI),
     Goal("POST without the fast lane, times hapi", "≥", 0.8, "post", "storekeeper-asgi@10", HAPI),
+    Goal("GET one from PostgreSQL, times hapi in memory", "≥", 1, "get-one", "storekeeper-postgres@10", HAPI),
+    Goal("POST to PostgreSQL, times hapi in memory", "≥", 0.5, "post", "storekeeper-postgres@10", HAPI),
     Goal("GET by name among 1,000,000, of its rate among 10", "≥", 0.95, "by-name", OURS_HUGE, OURS),
     Goal("List of 100,000 unchanged, times hapi", "≥", 10, "list", OURS_LARGE, HAPI_LARGE),
     Goal("List of 100,000 unchanged, of nginx's file", "≥", 0.7, "list", OURS_LARGE, NGINX_LARGE),

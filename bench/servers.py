@@ -50,12 +50,14 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def running(command: list[str], env: dict[str, str], cwd: Path, port: int, log: Path) -> Iterator[Server]:
-    """Runs the command on the first core until the block ends; its output goes to `log`."""
+def running(
+    command: list[str], env: dict[str, str], cwd: Path, port: int, log: Path, core: int = 0
+) -> Iterator[Server]:
+    """Runs the command on that core of ours until the block ends; its output goes to `log`."""
     begin = time.perf_counter()
     with log.open("wb") as out:
         process = subprocess.Popen(
-            ["taskset", "-c", str(CORES[0]), *command],
+            ["taskset", "-c", str(CORES[core]), *command],
             env={**os.environ, **env}, cwd=cwd, stdout=out, stderr=out, start_new_session=True,
         )  # fmt: skip
     try:

@@ -12,8 +12,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import postgres_server
 import seeds
-from servers import Server, UnavailableError, free_port, running
+from servers import CORES, Server, UnavailableError, free_port, running
 
 BENCH = Path(__file__).resolve().parent
 ROOT = BENCH.parent
@@ -104,6 +105,46 @@ class Storekeeper(DatabaseSystem):
         return {}
 
 
+class StorekeeperPostgres(System):
+    """Over a PostgreSQL that has the load's core: what another machine would do, does not count."""
+
+    name, title = "storekeeper-postgres", "Storekeeper on PostgreSQL, durable"
+
+    @contextlib.contextmanager
+    def serve(self, count: int, data: Path) -> Iterator[Server]:
+        try:
+            with postgres_server.running(fsync="on") as database:
+                pin(database)
+                url = self.fill(database, count, data)
+                self.command = (STOREKEEPER, "serve", "--port", "{port}", "--database", url, "--no-examples")
+                with super().serve(count, data) as server:
+                    yield server
+        except postgres_server.Missing as error:
+            raise UnavailableError(str(error)) from error
+
+    def fill(self, database: postgres_server.Server, count: int, data: Path) -> str:
+        """Gives the URL of a database with so many stores."""
+        url = database.new_database()
+        rows = data / f"postgres-{count}.csv"
+        seeds.write_csv(rows, count)
+        call(STOREKEEPER, "import", rows, "--database", url)
+        return url
+
+    def install(self) -> dict[str, str]:
+        try:
+            server = call(postgres_server.binaries() / "postgres", "--version").split()[2]
+        except postgres_server.Missing as error:
+            raise UnavailableError(str(error)) from error
+        return {"PostgreSQL": server, "psycopg": importlib.metadata.version("psycopg")}
+
+
+def pin(database: postgres_server.Server) -> None:
+    """Keeps a server, and every process that it starts from now on, off the core that is measured."""
+    assert database.process is not None
+    if len(CORES) > 1:
+        call("taskset", "--all-tasks", "--cpu-list", "--pid", str(CORES[1]), str(database.process.pid))
+
+
 class Node(System):
     def __init__(self, name: str, title: str) -> None:
         self.name, self.title = name, title
@@ -178,6 +219,7 @@ SYSTEMS: dict[str, System] = {
     for system in (
         Storekeeper("storekeeper", "Storekeeper, durable", "--fast-lane"),
         Storekeeper("storekeeper-asgi", "Storekeeper without the fast lane", "--no-fast-lane"),
+        StorekeeperPostgres(),
         Nginx(),
         Node("fastify", "Fastify 5, in memory"),
         Node("hapi", "hapi 21, in memory"),

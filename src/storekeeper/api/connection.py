@@ -7,7 +7,6 @@ point, so it is pinned exactly and `tests/test_connection.py` holds what is reli
 """
 
 import asyncio
-import re
 from collections import deque
 from enum import IntEnum
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from storekeeper.api import heads
 from storekeeper.api.exchange import Exchange, Request, whole
 from storekeeper.api.reply import BODY_LIMIT, Reply, bug_reply, error_reply, too_large
 from storekeeper.events import Event, emit
@@ -35,22 +35,11 @@ DISCARD_PATIENCE = 2.0
 DRAIN_PATIENCE = 0.1
 """Seconds that a stopping service gives an idle connection for what is already on its way."""
 
-TARGET_LIMIT = 8 * 1024
-HEAD_LIMIT = 16 * 1024
-FIELD_LIMIT = 100
 FRAMING_LIMIT = 8 * BODY_LIMIT
 """The most bytes that a body may take in all, chunk headers included: 1-byte chunks take 6 of them."""
 
 PIPELINE_LIMIT = 64
 """Requests that wait behind an unanswered one before the connection is not read any further."""
-
-_UNSPOKEN = re.compile(rb" HTTP/(?!1\.[01]|0\.9|2\.0)(\d)")
-"""The first version that llhttp stops at. `_check_head` sees the others."""
-
-_HOST = re.compile(rb"(?:[A-Za-z0-9._~-]|%[0-9A-Fa-f]{2})+(?::\d*)?|\[[0-9A-Fa-f:.]+\](?::\d*)?")
-_ABSOLUTE = re.compile(rb"https?://[^/?#]+", re.IGNORECASE)
-_FRAMING = (b"content-length", b"transfer-encoding")
-_TELLING = frozenset((b"content-length", b"transfer-encoding", b"expect", b"upgrade"))
 
 
 class Phase(IntEnum):
@@ -117,7 +106,7 @@ class Connection(HttpToolsProtocol):
             emit(Event.BUG, error=error)
             self.refuse(bug_reply())
         except httptools.HttpParserError as error:
-            self.refuse(_malformed(error, self.head + data))
+            self.refuse(heads.malformed(error, self.head + data))
         if self.phase is Phase.HEAD:
             self.head += data
             self._check_unfinished_head()
@@ -161,7 +150,7 @@ class Connection(HttpToolsProtocol):
             return
         self.upgrading = False
         request = self.request
-        fields = [b"%b: %b\r\n" % field for field in request.headers if field[0] in _FRAMING]
+        fields = [b"%b: %b\r\n" % field for field in request.headers if field[0] in heads.FRAMING]
         head = b"%b / HTTP/1.1\r\n%b\r\n" % (request.method.encode(), b"".join(fields))
         self.parser = httptools.HttpRequestParser(self)
         self.muted = True
@@ -170,10 +159,10 @@ class Connection(HttpToolsProtocol):
 
     def _check_unfinished_head(self) -> None:
         # A head that began in the middle of a chunk may be charged with that chunk, so it is allowed it.
-        if len(self.url) > TARGET_LIMIT:
-            self.refuse(_too_long())
-        elif len(self.head) - self.head_allowance > TARGET_LIMIT + HEAD_LIMIT:
-            self.refuse(_too_many_headers() if self.headers or self.url else _too_long())
+        if refusal := heads.check_unfinished(
+            self.url, len(self.head) - self.head_allowance, fields=bool(self.headers)
+        ):
+            self.refuse(refusal)
 
     # Reading: what the parser calls.
 
@@ -211,15 +200,17 @@ class Connection(HttpToolsProtocol):
             version,
             keep_alive=version == "1.1" and self.parser.should_keep_alive(),
         )
-        large = self.head or self.head_allowance > HEAD_LIMIT or len(self.headers) > FIELD_LIMIT
+        large = self.head or self.head_allowance > heads.HEAD_LIMIT
         self.head = b""
         self.framed = 0
         self.size = 0
         self.parts = []
-        refusal = _large_head(request) if large else None
-        if refusal := refusal or self._check_head(request):
+        if refusal := (heads.check_size(request) if large else None) or heads.check(request):
             self.refuse(refusal)
-        elif self.continues:
+            return
+        self.upgrading = self.parser.should_upgrade()
+        self.continues = heads.waits_for_continue(request)
+        if self.continues:
             self._continue()
 
     def on_body(self, body: bytes) -> None:
@@ -248,49 +239,6 @@ class Connection(HttpToolsProtocol):
             self._queue(request)
         else:
             self.begin(request)
-
-    def _check_head(self, request: Request) -> Reply | None:
-        if request.version == "0.9":
-            return _bad("Not valid HTTP/1.1: no version")
-        if request.version not in ("1.1", "1.0"):
-            return error_reply(505, "This service speaks HTTP/1.1")
-        hosts = []
-        for name, value in request.headers:
-            if name == b"host":
-                hosts.append(value)
-            elif name in _TELLING and (refusal := self._check_field(request, name, value)):
-                return refusal
-        if request.version == "1.1" and not (len(hosts) == 1 and _HOST.fullmatch(hosts[0])):
-            return _bad("The request needs one valid Host header")
-        return self._check_target(request)
-
-    def _check_field(self, request: Request, name: bytes, value: bytes) -> Reply | None:
-        if name == b"content-length":
-            # llhttp holds that it is digits, once, and without a Transfer-Encoding.
-            if len(value.lstrip(b"0")) > 10 or int(value) > BODY_LIMIT:
-                return too_large()
-        elif name == b"expect":
-            self.continues = value.lower() == b"100-continue" and request.version == "1.1"
-        elif name == b"upgrade":
-            self.upgrading = self.parser.should_upgrade()
-        elif request.version == "1.0" or value.lower() != b"chunked":
-            return _bad("The only Transfer-Encoding is chunked, and of HTTP/1.1")
-        return None
-
-    def _check_target(self, request: Request) -> Reply | None:
-        if len(request.target) > TARGET_LIMIT:
-            return _too_long()
-        if request.method == "CONNECT":
-            return _bad("CONNECT is not served")
-        if request.target[:1] != b"/" and (absolute := _ABSOLUTE.match(request.target)):
-            request.target = request.target[absolute.end() :]
-            if request.target[:1] != b"/":
-                request.target = b"/" + request.target
-        if request.target[:1] == b"/" and b"#" not in request.target:
-            return None
-        if request.target == b"*" and request.method == "OPTIONS":
-            return None
-        return _bad("The request target is not valid")
 
     def _continue(self) -> None:
         # Not before the answers to earlier requests.
@@ -441,32 +389,3 @@ class Connection(HttpToolsProtocol):
             self.unsent_since = now
             return False
         return now - self.unsent_since > STALL_PATIENCE
-
-
-def _malformed(error: httptools.HttpParserError, data: bytes) -> Reply:
-    reason = str(error)
-    if reason == "Content-Length overflow":
-        return too_large()
-    other = reason == "Invalid HTTP version" and (found := _UNSPOKEN.search(data)) and found[1] != b"1"
-    if other or reason == "Pause on PRI/Upgrade":  # the latter is HTTP/2's preface
-        return error_reply(505, "This service speaks HTTP/1.1")
-    return _bad(f"Not valid HTTP/1.1: {error}")
-
-
-def _large_head(request: Request) -> Reply | None:
-    size = sum(len(name) + len(value) + 4 for name, value in request.headers)
-    if size > HEAD_LIMIT or len(request.headers) > FIELD_LIMIT:
-        return _too_many_headers()
-    return None
-
-
-def _too_many_headers() -> Reply:
-    return error_reply(431, f"More than {HEAD_LIMIT} bytes or {FIELD_LIMIT} fields of headers")
-
-
-def _too_long() -> Reply:
-    return error_reply(414, f"The request target is longer than {TARGET_LIMIT} bytes")
-
-
-def _bad(message: str) -> Reply:
-    return error_reply(400, message)

@@ -1,0 +1,97 @@
+"""`make bench-scaling`: one and two instances over one PostgreSQL, into docs/scaling.md; imports cases to systems.
+
+Each instance has a core of its own, but the database and the load share them all.
+"""
+
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from statistics import median as middle
+
+import load
+import postgres_server
+from cases import CASES, Case
+from machine import describe
+from servers import Server, free_port, running
+from systems import BENCH, ROOT, STOREKEEPER, SYSTEMS, StorekeeperPostgres
+
+PAGE = ROOT / "docs/scaling.md"
+BEGIN, END = "<!-- measured: begin (written by make bench-scaling) -->", "<!-- measured: end -->"
+ROUNDS, SECONDS, CONNECTIONS = 5, 4, 64
+MEASURED = ("get-one", "post", "mix")
+Rates = dict[str, list[tuple[float, float]]]
+
+
+def main() -> int:
+    """Interleaved rounds of one instance, two, and hapi in memory; prints and writes the table."""
+    rates: dict[str, Rates] = {case: {"1": [], "2": [], "hapi": []} for case in MEASURED}
+    try:
+        with ExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=BENCH)))
+            database = stack.enter_context(postgres_server.running(fsync="on"))
+            system = SYSTEMS["storekeeper-postgres"]
+            assert isinstance(system, StorekeeperPostgres)
+            url = system.fill(database, 10, folder)
+            two = [stack.enter_context(running(*instance(url), folder / f"log-{core}", core)) for core in (0, 1)]
+            hapi = stack.enter_context(SYSTEMS["hapi"].serve(10, folder))
+            for round_number in range(ROUNDS + 1):
+                for case in (case for case in CASES if case.name in MEASURED):
+                    for name, servers in (("1", two[:1]), ("2", two), ("hapi", [hapi])):
+                        found = measure(case, servers, database)
+                        if round_number:  # the first one warms up
+                            rates[case.name][name].append(found)
+    except postgres_server.Missing as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    text = "\n".join(table(rates))
+    before, _, rest = PAGE.read_text().partition(BEGIN)
+    PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.partition(END)[2]}")
+    sys.stdout.write(f"{text}\n")
+    return 0
+
+
+def instance(url: str) -> tuple[list[str], dict[str, str], Path, int]:
+    """Gives the command, environment, folder and port of one."""
+    port = free_port()
+    return [str(STOREKEEPER), "serve", "--port", str(port), "--database", url, "--no-examples"], {}, ROOT, port
+
+
+def measure(case: Case, servers: list[Server], database: postgres_server.Server) -> tuple[float, float]:
+    """Answers per second of all servers together, and transactions per second of the database."""
+    share = replace(case, connections=CONNECTIONS // len(servers))
+    before, begin = transactions(database), time.monotonic()
+    with ThreadPoolExecutor() as pool:
+        rate = sum(pool.map(lambda server: load.wrk(server, share, SECONDS)["rate"], servers))
+    seconds = time.monotonic() - begin
+    time.sleep(1.1)  # a backend tells its counts at most once a second
+    return rate, (transactions(database) - before) / seconds
+
+
+def transactions(database: postgres_server.Server) -> int:
+    return int(database.sql("SELECT sum(xact_commit) FROM pg_stat_database WHERE datname LIKE 'test%'"))
+
+
+def table(rates: dict[str, Rates]) -> Iterator[str]:
+    yield "| case | one instance, times hapi in memory | two instances, times one | transactions/s: one | two |"
+    yield "|---|---:|---:|---:|---:|"
+    for case in (case for case in CASES if case.name in MEASURED):
+        one, two, hapi = (rates[case.name][name] for name in ("1", "2", "hapi"))
+        cells = [
+            f"{middle([ours[0] / theirs[0] for ours, theirs in zip(one, hapi, strict=True)]):.2f}",
+            f"{middle([more[0] / less[0] for more, less in zip(two, one, strict=True)]):.2f}",
+            *(f"{middle([entry[1] for entry in found]):,.0f}" for found in (one, two)),
+        ]
+        yield f"| {case.title} | {' | '.join(cells)} |"
+    machine = ", ".join(
+        f"{what} {value}" for what, value in describe(BENCH).items() if what in ("processor", "cores")
+    )
+    yield f"\n{time.strftime('%Y-%m-%d')}, {ROUNDS} rounds of {SECONDS} s, {CONNECTIONS} clients; {machine}."
+
+
+if __name__ == "__main__":
+    sys.exit(main())
