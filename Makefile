@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 
-.PHONY: serve serve-postgres setup test check format lock bench fuzz-api thorough soak clean
+.PHONY: serve serve-postgres setup test check format lock bench fuzz-api fuzz-http thorough soak clean
 
 serve: setup  ## the service on http://127.0.0.1:8080, its database in ./storekeeper.db
 	@exec $(BIN)/storekeeper serve
@@ -33,6 +33,9 @@ thorough: .venv/.dev  ## all tests, also those that are more of the same
 
 fuzz-api: .venv/.dev  ## 1,000 examples of every operation, made from the OpenAPI document
 	@$(BIN)/python tests/fuzz_api.py
+
+fuzz-http: .venv/.dev  ## a million requests that are hardly any; FUZZ="--requests=20000 --seed=7" for others
+	@$(BIN)/python tests/fuzz_http.py $(FUZZ)
 
 soak: .venv/.dev  ## half an hour or more of kills, power losses and histories; SOAK="--minutes=10 --kills=20" for less
 	@$(BIN)/python tests/soak.py $(SOAK)
