@@ -190,6 +190,11 @@ def test_an_audit_that_was_not_told_of_all_fails_and_says_so(report: object) -> 
     assert said.count("\n") == 1
 
 
+def test_an_audit_whose_auditor_fails_fails_too() -> None:
+    failed = "NOT AUDITED: the auditor failed (it gave no reason)\n"
+    assert audit({"dependencies": needed()}, status=1) == (2, failed)
+
+
 def test_an_audit_that_finds_something_names_it() -> None:
     first, *others = needed()
     known = {**first, "vulns": [{"id": "CVE-1999-0001", "fix_versions": []}]}

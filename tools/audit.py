@@ -3,7 +3,8 @@
     python tools/audit.py COMMAND...
 
 runs an auditor that prints pip-audit's JSON. Status 0: an advisory source was asked about every package of the lock
-that this platform needs, and knew of nothing. 1: it knew of something, one line each. 2: it was not asked about all.
+that this platform needs, and knew of nothing. 1: it knew of something, one line each. 2: it was not asked about all,
+or the auditor failed.
 """
 
 import json
@@ -29,21 +30,23 @@ def asked(report: str) -> dict[tuple[str, str], list[dict[str, Any]]]:
         return {}
 
 
-def judge(report: str, said: str) -> tuple[int, list[str]]:
-    """Give the status and what to print, from an auditor's standard output and its standard error."""
-    known = asked(report)
-    missing = [name for name, version in needed().items() if (name, version) not in known]
-    if missing:
-        reason = (said.strip().splitlines() or ["it gave no reason"])[-1]
-        return 2, [f"NOT AUDITED: no advisory source told of {len(missing)} of {len(needed())} packages ({reason})"]
+def judge(done: "subprocess.CompletedProcess[str]") -> tuple[int, list[str]]:
+    """Give the status and what to print."""
+    known = asked(done.stdout)
     found = [f"{name} {version}: {each['id']}" for (name, version), vulns in known.items() for each in vulns]
+    wanted = needed().items()
+    missing = sum(pinned not in known for pinned in wanted)
+    reason = (done.stderr.strip().splitlines() or ["it gave no reason"])[-1]
+    if missing:
+        return 2, [f"NOT AUDITED: no advisory source told of {missing} of {len(wanted)} packages ({reason})"]
+    if done.returncode and not found:
+        return 2, [f"NOT AUDITED: the auditor failed ({reason})"]
     return (1, found) if found else (0, [f"{len(known)} packages, no known vulnerability"])
 
 
 def main() -> int:
     """Run the auditor and print the verdict."""
-    done = subprocess.run(sys.argv[1:], capture_output=True, text=True, check=False)
-    status, lines = judge(done.stdout, done.stderr)
+    status, lines = judge(subprocess.run(sys.argv[1:], capture_output=True, text=True, check=False))
     print(*lines, sep="\n")
     return status
 
