@@ -8,12 +8,13 @@ number of a case name its bytes; `--first` begins with that case.
 import argparse
 import asyncio
 import gc
+import socket
 import sys
 import tempfile
 import traceback
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -231,20 +232,23 @@ def outer_lanes() -> Iterator[list[tuple[Running, Ledger]]]:
 
 def converse(service: Running, case: Case) -> tuple[bytes, bool]:
     """Send a case and close the sending side; give what came, and whether a reset may have taken some of it."""
+    received = b""
     with dial(service) as wire:
-        reset = False
         try:
             for piece in case.pieces:
                 wire.send(piece)
-            wire.client.shutdown(1)
-        except (BrokenPipeError, ConnectionResetError):
+            wire.client.shutdown(socket.SHUT_WR)
+            reset = False
+        except TimeoutError:
+            raise
+        except OSError:  # the service closed after an answer that was the last
             reset = True
-        received = b""
-        with suppress(ConnectionResetError):
+        try:
             while data := wire.client.recv(1 << 16):
                 received += data
-            return received, reset
-        return received, True
+        except ConnectionResetError:
+            reset = True
+    return received, reset
 
 
 def fuzz_sockets(cases: Cases, numbers: Iterator[int], requests: int, figures: Counter[str]) -> None:
@@ -256,6 +260,7 @@ def fuzz_sockets(cases: Cases, numbers: Iterator[int], requests: int, figures: C
                 try:
                     came, cut_off = converse(service, case)
                     judge(case, came, ledger, figures, cut_off=cut_off)
+                    figures["resets"] += cut_off
                     assert service.raw(LAST).startswith(b"HTTP/1.1 200 OK\r\n")
                 except Exception as error:
                     raise Found(case, "over a socket", error) from error

@@ -156,9 +156,9 @@ class Cases:
         name = f"{self._seed}/{number}"
         random = Random(name)
         count = 100 if random.random() < 0.002 else random.choice((1, 1, 1, 2, 2, 3, 5))
-        sent = b"".join(self._request(random) for _ in range(count))
+        requests = [self._request(random) for _ in range(count)]
         end = End.HALF_CLOSES if random.random() < 0.2 else End.WAITS
-        return Case(name, count, pieces(random, sent), end)
+        return Case(name, count, pieces(random, requests), end)
 
     def _request(self, random: Random) -> bytes:
         data = random.choice(self._large if random.random() < 0.002 else self._small)
@@ -167,10 +167,12 @@ class Cases:
         return data
 
 
-def pieces(random: Random, data: bytes) -> list[bytes]:
-    """Cut bytes as a network might: not at all, here and there, or after each."""
+def pieces(random: Random, requests: list[bytes]) -> list[bytes]:
+    """Cut as a client or a network might: each request by itself, not at all, here and there, after each byte."""
+    data = b"".join(requests)
+    if random.random() < 0.25:
+        return requests
     if random.random() < 0.02 and len(data) < 500:
         return [data[at : at + 1] for at in range(len(data))]
-    count = random.choice((0, 0, 0, 1, 1, 2, 5))
-    cuts = sorted(random.randrange(len(data) + 1) for _ in range(count))
+    cuts = sorted(random.randrange(len(data) + 1) for _ in range(random.choice((0, 0, 0, 1, 1, 2, 5))))
     return [data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True) if start < end]
