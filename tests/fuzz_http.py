@@ -24,7 +24,7 @@ import uvloop
 
 import weakened  # noqa: F401 - WEAKENED names a broken build, here too
 from black_box import Answer, Running, serving
-from fuzz_judge import Ledger, comparable, judge
+from fuzz_judge import Growth, Ledger, comparable, judge
 from inside import LANES, Inside, inside
 from mutations import Case, Cases, End
 from test_adapters import CORPUS
@@ -36,9 +36,6 @@ ROUND = 1500
 LEAVING = 60
 OVER_SOCKETS = 50
 """One request of so many goes over a socket, to a service of two workers."""
-
-MOST_GROWTH = 64 * 2**20
-"""Bytes that this process may grow by after its first tenth: the answers and pages that it keeps are half of that."""
 
 MOST_TURNS = 8_000
 """Turns of the loop that a connection may take to settle: beyond the first few, of a millisecond each."""
@@ -174,24 +171,6 @@ async def fuzz_inside(cases: Cases, numbers: Iterator[int], requests: int, figur
         gc.collect()
 
 
-class Growth:
-    """What this process takes beyond what it took after the first tenth."""
-
-    def __init__(self, figures: Counter[str], requests: int) -> None:
-        self._figures = figures
-        self._tenth = requests / 10
-        self._base = 0
-
-    def look(self) -> None:
-        if self._figures["requests"] < self._tenth:
-            return
-        now = memory()
-        self._base = self._base or now
-        grown = (now - self._base) // 1024
-        self._figures["rss_growth_kib"] = max(self._figures["rss_growth_kib"], grown)
-        assert grown * 1024 <= MOST_GROWTH, f"memory grew by {grown} KiB"
-
-
 async def _compare(case: Case, lanes: list[Inner], strange: list[object]) -> None:
     received = []
     for lane in lanes:
@@ -202,12 +181,6 @@ async def _compare(case: Case, lanes: list[Inner], strange: list[object]) -> Non
             raise Found(case, lane.adapter, error) from error
     if case.end is not End.LEAVES and received[0] != received[1]:
         raise Found(case, "both", AssertionError(f"the adapters answer differently: {received}"))
-
-
-def memory() -> int:
-    """Give the bytes of memory that this process has; 0 where nothing tells."""
-    told = Path("/proc/self/statm")
-    return int(told.read_text().split()[1]) * 4096 if told.exists() else 0
 
 
 # Over sockets.

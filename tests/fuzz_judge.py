@@ -1,4 +1,4 @@
-"""What has to hold after each case of `fuzz_http.py`: the answers, and the database behind them. Imports apsw."""
+"""What has to hold after each case of `fuzz_http.py`: the answers, the database behind them, memory. Imports apsw."""
 
 from collections import Counter
 from itertools import islice
@@ -9,6 +9,9 @@ import apsw
 
 from http_reading import CONTINUE, exchanges, requests_in
 from mutations import Case, End
+
+MOST_GROWTH = 64 * 2**20
+"""Bytes that this process may grow by after its first tenth: the answers and pages that it keeps are half of that."""
 
 _STATE = "SELECT ifnull((SELECT max(id) FROM stores), 0), ifnull((SELECT max(seq) FROM changes), 0)"
 
@@ -63,3 +66,27 @@ def comparable(case: Case, received: bytes) -> bytes:
     """Give what the two adapters have to agree on: not what they know of their clients by then."""
     plain = received.replace(CONTINUE, b"")
     return plain.replace(b"connection: close\r\n", b"") if case.end is not End.WAITS else plain
+
+
+class Growth:
+    """What this process takes beyond what it took after the first tenth."""
+
+    def __init__(self, figures: Counter[str], requests: int) -> None:
+        self._figures = figures
+        self._tenth = requests / 10
+        self._base = 0
+
+    def look(self) -> None:
+        if self._figures["requests"] < self._tenth:
+            return
+        now = memory()
+        self._base = self._base or now
+        grown = (now - self._base) // 1024
+        self._figures["rss_growth_kib"] = max(self._figures["rss_growth_kib"], grown)
+        assert grown * 1024 <= MOST_GROWTH, f"memory grew by {grown} KiB"
+
+
+def memory() -> int:
+    """Give the bytes of memory that this process has; 0 where nothing tells."""
+    told = Path("/proc/self/statm")
+    return int(told.read_text().split()[1]) * 4096 if told.exists() else 0
