@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 
-.PHONY: serve serve-postgres setup test check format lock bench bench-scaling profile fuzz-api thorough soak clean
+.PHONY: serve serve-postgres setup test check format lock bench bench-scaling profile fuzz-api fuzz-http thorough soak load faults sbom audit clean
 
 serve: setup  ## the service on http://127.0.0.1:8080, its database in ./storekeeper.db
 	@exec $(BIN)/storekeeper serve
@@ -40,14 +40,24 @@ thorough: .venv/.dev  ## all tests, also those that are more of the same
 fuzz-api: .venv/.dev  ## 1,000 examples of every operation, made from the OpenAPI document
 	@$(BIN)/python tests/fuzz_api.py
 
+fuzz-http: .venv/.dev  ## a million requests that are hardly any; FUZZ="--requests=20000 --seed=7" for others
+	@$(BIN)/python tests/fuzz_http.py $(FUZZ)
+
 soak: .venv/.dev  ## half an hour or more of kills, power losses and histories; SOAK="--minutes=10 --kills=20" for less
 	@$(BIN)/python tests/soak.py $(SOAK)
 
 lock: .venv/.dev  ## pins every dependency again, with hashes
 	@sh requirements/lock.sh
 
+sbom: setup  ## the bill of materials of what runs, as CycloneDX JSON in storekeeper-sbom.json
+	@$(BIN)/python tools/sbom.py storekeeper-sbom.json
+
+audit: setup .venv/.audit  ## asks for known vulnerabilities of what runs; fails where nobody can be asked
+	@$(BIN)/python tools/audit.py .venv/audit/bin/pip-audit --strict --require-hashes --disable-pip \
+	  --progress-spinner=off --format=json --requirement=requirements/run.txt
+
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .hypothesis .coverage*
+	rm -rf storekeeper-sbom.json .venv .mypy_cache .ruff_cache .hypothesis .coverage*
 
 .venv/.run: pyproject.toml requirements/build.txt requirements/run.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
@@ -61,4 +71,11 @@ clean:
 .venv/.dev: .venv/.run requirements/dev.txt
 	@echo "Installing the pinned development tools into .venv ..."
 	@$(PIP) install --require-hashes -r requirements/dev.txt
+	@touch $@
+
+.venv/.audit: .venv/.run requirements/audit.txt
+	@echo "Installing the pinned auditor into .venv/audit ..."
+	@$(PYTHON) -m venv .venv/audit
+	@.venv/audit/bin/python -m pip --disable-pip-version-check --quiet --quiet \
+	  install --require-hashes -r requirements/audit.txt
 	@touch $@

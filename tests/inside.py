@@ -98,14 +98,13 @@ class Inside:
         self.server_state = ServerState()
         self.server_state.default_headers = [(b"date", b"Sat, 21 Nov 2026 12:00:00 GMT")]
         self._state = state
+        self._config = uvicorn.Config(
+            service, interface="asgi3", log_config=None, access_log=False, ws="none", proxy_headers=False
+        )
+        self._config.load()
 
     def connect(self, adapter: str = "--fast-lane") -> tuple[Connection, Line]:
-        config = uvicorn.Config(
-            self.service, interface="asgi3", log_config=None, access_log=False, ws="none", proxy_headers=False
-        )
-        config.load()
-        loop = asyncio.get_running_loop()
-        connection = LANES[adapter](config, self.server_state, self._state, loop)
+        connection = LANES[adapter](self._config, self.server_state, self._state, asyncio.get_running_loop())
         line = Line()
         line.protocol = connection
         connection.connection_made(line)

@@ -165,7 +165,7 @@ def test_an_empty_address_is_not_the_same_as_none(service: Running) -> None:
     assert accepted(service, {"name": "A", "address": ""}) == {"name": "A", "address": ""}
 
 
-# Decisions 12 and 13: JSON.
+# Decisions 12 and 13: JSON. The extremes of it are in test_json_corpus.py.
 
 BROKEN = [
     b" ",
@@ -223,9 +223,6 @@ def test_what_is_not_json_in_utf8_is_refused_in_every_mode(service: Running, gen
     [
         b' \t\r\n{ "name" : "A" } \t\r\n',
         b'{"n\\u0061me":"\\u0041"}',
-        b'{"name":"A","other":1e400}',
-        b'{"name":"A","other":' + b"9" * 5000 + b"}",
-        b'{"name":"A","other":-0}',
         b'{"name":"A","other":' + b"[" * 500 + b"]" * 500 + b"}",
     ],
     ids=lambda body: repr(body[:40]),

@@ -119,7 +119,8 @@ def test_a_head_may_be_cut_anywhere_in_a_stream_of_requests(adapter: str, tmp_pa
     async def scenario() -> None:
         async with inside(tmp_path) as service:
             connection, line = service.connect(adapter)
-            stream = (create("First") + b"GET /test HTTP/1.1\r\nHost:a\r\n\r\n" * 1000) * 20
+            rounds = 12 if size > 1000 else 1
+            stream = (create("First") + b"GET /test HTTP/1.1\r\nHost:a\r\n\r\n" * 1000) * rounds
             for start in range(0, len(stream), size):
                 connection.data_received(stream[start : start + (size, size // 3)[start // size % 2]])
                 if size // 3 < size and start // size % 2:
@@ -127,8 +128,7 @@ def test_a_head_may_be_cut_anywhere_in_a_stream_of_requests(adapter: str, tmp_pa
                 if not line.reading:
                     await settled(connection)
             await settled(connection)
-            assert line.sent.count(b"HTTP/1.1 200 OK") == 20_020
-            assert line.sent.count(b"HTTP/1.1") == 20_020
+            assert line.sent.count(b"HTTP/1.1 200 OK") == line.sent.count(b"HTTP/1.1") == rounds * 1001
 
     asyncio.run(scenario())
 

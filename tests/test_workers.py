@@ -60,6 +60,7 @@ def test_a_worker_that_is_killed_is_replaced(adapter: str, tmp_path: Path) -> No
         for _ in range(20):
             assert service.request("GET", f"/api/stores/{id}").json["name"] == "Before"
         assert store(service, "After") == id + 1
+        until(lambda: f"pid={killed}" in service.log)
         assert service.stop() == 0
 
 

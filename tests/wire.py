@@ -3,7 +3,7 @@
 import json
 import socket
 from collections.abc import Iterable
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from black_box import PATIENCE, Answer, Running
 
@@ -74,12 +74,16 @@ def chunked(*chunks: bytes, method: str = "POST", target: str = "/api/stores", f
     return head + b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks) + b"0\r\n\r\n"
 
 
+class CutShort(AssertionError):
+    """The connection ended where an answer did not."""
+
+
 class Wire:
     """One connection, of which every byte is seen: answers are read one after another."""
 
-    def __init__(self, client: socket.socket) -> None:
+    def __init__(self, client: socket.socket, unread: bytes = b"") -> None:
         self.client = client
-        self._unread = b""
+        self._unread = unread
 
     def __enter__(self) -> Self:
         return self
@@ -127,6 +131,10 @@ class Wire:
         """Nothing more comes, and the service closes."""
         assert self.rest() == b""
 
+    def more(self, begin: bytes = b"") -> bool:
+        """Tell whether anything is there that begins so; of what is not read yet, only the first part counts."""
+        return bool(self._unread or self._receive()) and self._unread.startswith(begin)
+
     def _receive(self) -> bool:
         data = self.client.recv(1 << 20)
         self._unread += data
@@ -134,7 +142,8 @@ class Wire:
 
     def _until(self, end: bytes) -> bytes:
         while end not in self._unread:
-            assert self._receive(), f"the connection ended in the middle of an answer: {self._unread!r}"
+            if not self._receive():
+                raise CutShort(f"the connection ended in the middle of an answer: {self._unread!r}")
         found, _, self._unread = self._unread.partition(end)
         return found
 
@@ -142,10 +151,31 @@ class Wire:
         parts = [self._unread]
         while (have := sum(map(len, parts))) < size:
             parts.append(self.client.recv(size - have))
-            assert parts[-1], "the connection ended in the middle of a body"
+            if not parts[-1]:
+                raise CutShort("the connection ended in the middle of a body")
         data = b"".join(parts)
         self._unread = data[size:]
         return data[:size]
+
+
+class Nobody:
+    """The other side of a connection that is over."""
+
+    def recv(self, _size: int) -> bytes:
+        return b""
+
+
+def replay(received: bytes) -> Wire:
+    """Give all that came on a connection as one to read from."""
+    return Wire(cast("socket.socket", Nobody()), received)
+
+
+def answers(received: bytes, *methods: str) -> list[Answer]:
+    """Cut bytes into the answers to requests of these methods; there has to be nothing else."""
+    wire = replay(received)
+    found = [wire.answer(to=method) for method in methods]
+    wire.assert_closed()
+    return found
 
 
 def dial(service: Running, timeout: float = PATIENCE) -> Wire:

@@ -1,0 +1,255 @@
+"""Bugs and oddities behind a connection: a client never takes half an answer for a whole one. Real connections."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+from uvicorn.server import ServerState
+
+from inside import Line, inside, settled, until
+from storekeeper.api.connection import Connection
+from storekeeper.api.fastlane import FastLane
+from storekeeper.errors import Unavailable
+from wire import SLOW, assert_error, assert_invalid, create, request
+from wire import answers as answers_in
+
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+
+BUG = "An internal server error occurred"
+JSON = (b"content-type", b"application/json; charset=utf-8")
+
+
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(scenario, 60))
+
+
+def connected(app: Any) -> tuple[Connection, Line]:
+    """Give a connection to any ASGI application."""
+    config = uvicorn.Config(app, interface="asgi3", log_config=None, access_log=False, ws="none", proxy_headers=False)
+    config.load()
+    state = ServerState()
+    state.default_headers = [(b"date", b"Sat, 21 Nov 2026 12:00:00 GMT")]
+    connection = Connection(config, state, {"connections": set()}, asyncio.get_running_loop())
+    line = Line()
+    line.protocol = connection
+    connection.connection_made(line)
+    return connection, line
+
+
+async def sends(send: Send, status: int, *parts: bytes, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
+    await send({"type": "http.response.start", "status": status, "headers": [JSON, *headers]})
+    for part in parts:
+        await send({"type": "http.response.body", "body": part, "more_body": True})
+    await send({"type": "http.response.body"})
+
+
+async def odd(scope: dict[str, Any], receive: Receive, send: Send) -> None:
+    """An application that does what its path says."""
+    match scope["path"]:
+        case "/parts":
+            await sends(send, 200, b"one, ", b"", b"two")
+        case "/closes":
+            await sends(send, 200, b"bye", headers=((b"connection", b"close"),))
+        case "/keeps":
+            await sends(send, 200, b"on", headers=((b"connection", b"keep-alive"),))
+        case "/short":
+            await sends(send, 200, b"half", headers=((b"content-length", b"8"),))
+        case "/long":
+            await sends(send, 200, b"twice as much", headers=((b"content-length", b"4"),))
+        case "/raises-late":
+            await send({"type": "http.response.start", "status": 200, "headers": [JSON]})
+            raise RuntimeError("a bug")
+        case "/unavailable-late":
+            await send({"type": "http.response.start", "status": 200, "headers": [JSON]})
+            raise Unavailable("The database is locked")
+        case "/raises":
+            raise RuntimeError("a bug")
+        case "/waits":
+            await receive()
+            assert await receive() == await receive() == {"type": "http.disconnect"}
+            await sends(send, 200, b"to nobody")
+
+
+def test_an_answer_in_parts_is_chunked_or_to_an_old_client_ends_with_the_connection() -> None:
+    async def scenario() -> None:
+        connection, line = connected(odd)
+        connection.data_received(request("GET", "/parts") + request("HEAD", "/parts") + request("GET", "/keeps"))
+        await settled(connection)
+        parts, head, keeps = answers_in(line.sent, "GET", "HEAD", "GET")
+        assert (parts.body, head.body, keeps.body) == (b"one, two", b"", b"on")
+        assert parts.headers == head.headers
+        assert "connection" not in keeps.headers
+        connection, line = connected(odd)
+        connection.data_received(b"GET /parts HTTP/1.0\r\n\r\n")
+        await until(line.is_closing)
+        assert line.sent.endswith(b"connection: close\r\n\r\none, two")
+
+    run(scenario())
+
+
+def test_an_application_may_close_the_connection() -> None:
+    async def scenario() -> None:
+        connection, line = connected(odd)
+        connection.data_received(request("GET", "/closes") + request("GET", "/parts"))
+        await until(line.is_closing)
+        [answer] = answers_in(line.sent, "GET")
+        assert answer.headers["connection"] == "close"
+        assert not line.aborted
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("path", ["/short", "/long", "/raises-late", "/unavailable-late"])
+def test_an_answer_that_cannot_be_completed_breaks_the_connection(path: str) -> None:
+    async def scenario() -> None:
+        connection, line = connected(odd)
+        connection.data_received(request("GET", path) + request("GET", "/parts"))
+        await until(line.is_closing)
+        assert line.aborted
+        assert line.sent.count(b"HTTP/1.1") == 1
+        assert not line.sent.endswith(b"0\r\n\r\n")
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("path", ["/raises", "/nothing"])
+def test_a_bug_before_the_answer_is_a_500_and_the_connection_goes_on(path: str) -> None:
+    async def scenario() -> None:
+        connection, line = connected(odd)
+        connection.data_received(request("GET", path) + request("HEAD", path) + request("GET", "/parts"))
+        await settled(connection)
+        first, head, last = answers_in(line.sent, "GET", "HEAD", "GET")
+        assert_error(first, 500, BUG)
+        assert (head.status, head.headers) == (first.status, first.headers)
+        assert last.body == b"one, two"
+
+    run(scenario())
+
+
+def test_an_application_learns_that_its_client_is_gone() -> None:
+    async def scenario() -> None:
+        connection, line = connected(odd)
+        connection.data_received(request("GET", "/waits"))
+        await asyncio.sleep(0)
+        line.abort()
+        await until(lambda: not connection.tasks)
+        assert line.sent == b""
+
+    run(scenario())
+
+
+# The fast lane's own last resort.
+
+
+def test_a_bug_in_the_fast_lane_is_a_500_and_the_connection_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            collection = service.service.resource._collection
+
+            def raises(*_: object) -> None:
+                raise RuntimeError("a bug")
+
+            def fails(*_: object) -> asyncio.Future[None]:
+                future = asyncio.get_running_loop().create_future()
+                asyncio.get_running_loop().call_soon(future.set_exception, RuntimeError("a bug"))
+                return future
+
+            monkeypatch.setattr(collection, "get", raises)
+            monkeypatch.setattr(collection, "create", fails)
+            connection, line = service.connect()
+            connection.data_received(request("GET", "/api/stores/1") + create("A") + request("GET", "/test"))
+            await settled(connection)
+            now, later, test = answers_in(line.sent, "GET", "POST", "GET")
+            assert_error(now, 500, BUG)
+            assert_error(later, 500, BUG)
+            assert test.body == b"OK"
+
+    run(scenario())
+
+
+def test_a_bug_in_the_reading_of_a_request_is_a_500_and_the_end(
+    adapter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+
+            def raises(*_: object) -> None:
+                raise RuntimeError("a bug")
+
+            monkeypatch.setattr(Connection, "_check_head", raises)
+            connection, line = service.connect(adapter)
+            connection.data_received(request("GET", "/test"))
+            [answer] = answers_in(line.sent, "GET")
+            assert_error(answer, 500, BUG)
+            assert line.ended
+
+    run(scenario())
+
+
+def test_a_collection_that_cannot_be_asked_for_changes_is_read_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is kept while nobody can say whether it still holds."""
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            connection, line = service.connect()
+            assert isinstance(connection, FastLane)
+
+            def unavailable() -> int:
+                raise Unavailable("The database is locked")
+
+            monkeypatch.setattr(connection.kept, "_stamp", unavailable)
+            for _ in range(3):
+                connection.data_received(request("GET", "/api/stores"))
+                await settled(connection)
+            assert [answer.body for answer in answers_in(line.sent, "GET", "GET", "GET")] == [b"[]"] * 3
+            assert not connection.kept.answers
+
+    run(scenario())
+
+
+def test_remembered_heads_and_kept_answers_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            monkeypatch.setattr("storekeeper.api.kept.MOST_HEADS", 10)
+            monkeypatch.setattr("storekeeper.api.kept.MOST_BYTES", 2000)
+            connection, line = service.connect()
+            assert isinstance(connection, FastLane)
+            for number in range(50):
+                connection.data_received(request("GET", f"/api/stores?name={number}"))
+                await settled(connection)
+                assert len(connection.heads) <= 10
+                assert sum(map(len, connection.ready.values())) <= 2000
+            assert len(answers_in(line.sent, *["GET"] * 50)) == 50
+
+    run(scenario())
+
+
+def test_what_waits_for_a_client_that_is_gone_is_not_sent(adapter: str, tmp_path: Path) -> None:
+    """Answers and refusals that become due between its leaving and the news of it."""
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            connection, line = service.connect(adapter)
+            connection.data_received(create("Last") + request("GET", SLOW) + b"garbage\r\n\r\n")
+            line._closing = True  # as uvloop's transport says it, a turn or more before `connection_lost`
+            await settled(connection)
+            assert line.sent == b""
+            assert not line.ended
+            line.abort()
+            await until(lambda: not service.server_state.connections)
+            connection, line = service.connect(adapter)
+            connection.data_received(request("GET", "/api/stores?name=Last") + request("POST", "/api/stores", b"{}"))
+            await settled(connection)
+            found, refused = answers_in(line.sent, "GET", "POST")
+            assert len(found.json) == 1
+            assert_invalid(refused, '"name" is required', ["name"])
+
+    run(scenario())

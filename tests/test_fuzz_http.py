@@ -1,0 +1,136 @@
+"""A short run of the fuzzer (`make fuzz-http` is a long one), and broken builds that it has to find."""
+
+import asyncio
+import re
+from collections import Counter
+from itertools import count
+from typing import Any
+
+import pytest
+import uvloop
+
+import fuzz_http
+from fuzz_http import Found, fuzz, fuzz_inside, requests_to_damage
+from mutations import Cases
+from storekeeper.api import connection, fastlane
+from storekeeper.api.connection import Connection, Phase
+from storekeeper.api.reply import Reply
+from storekeeper.sqlite import SqliteCollection
+from storekeeper.stores import Payload, Store
+
+SEED = 20261121
+REQUESTS = 20_000
+ENOUGH = 3000
+"""Requests within which each of the broken builds is found."""
+
+
+def test_nothing_that_must_not_happen_does() -> None:
+    """Both adapters, inside this process and over sockets; what is found names its seed and shows its bytes."""
+    lines = list(fuzz(REQUESTS, SEED))
+    assert [line.split()[0] for line in lines] == ["fuzz-http-inside", "fuzz-http-sockets"]
+    print(*lines, sep="\n")
+
+
+# Broken builds. All but the last are broken in both adapters alike.
+
+
+def takes_any_host(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(connection, "_HOST", re.compile(rb"(?s).*"))
+
+
+def takes_any_number_of_fields(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(connection, "FIELD_LIMIT", 1000)
+
+
+def fails_at_a_byte(patch: pytest.MonkeyPatch) -> None:
+    on_header = Connection.on_header
+
+    def raises(self: Connection, name: bytes, value: bytes) -> None:
+        if b"\xff" in value:
+            raise RuntimeError("a bug")
+        on_header(self, name, value)
+
+    patch.setattr(Connection, "on_header", raises)
+
+
+def answers_out_of_order(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Connection, "_queue", lambda self, request: self.begin(request))
+
+
+def carries_out_what_it_refuses(patch: pytest.MonkeyPatch) -> None:
+    refuse = Connection.refuse
+
+    def carries_out(self: Connection, reply: Reply) -> None:
+        if self.phase is Phase.BODY and self.request is not None and self.exchange is None:
+            self.request.body = b"".join(self.parts)
+            self.begin(self.request)
+        refuse(self, reply)
+
+    patch.setattr(Connection, "refuse", carries_out)
+
+
+def creates_twice(patch: pytest.MonkeyPatch) -> None:
+    create = SqliteCollection.create
+
+    def twice(self: SqliteCollection, payload: Any) -> Any:
+        create(self, payload)
+        return create(self, payload)
+
+    patch.setattr(SqliteCollection, "create", twice)
+
+
+def acknowledges_without_writing(patch: pytest.MonkeyPatch) -> None:
+    def replace(_self: SqliteCollection, id: int, payload: Payload) -> asyncio.Future[Store]:
+        future = asyncio.get_running_loop().create_future()
+        future.set_result(Store(id, payload.name, payload.address, 1))
+        return future
+
+    patch.setattr(SqliteCollection, "replace", replace)
+
+
+def keeps_connections_for_ever(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Connection, "sweep", lambda _self, _now: None)
+
+
+def forgets_to_go_on(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Connection, "advance", lambda _self: None)
+    patch.setattr(fuzz_http, "MOST_TURNS", 500)
+
+
+def keeps_what_it_has_read(patch: pytest.MonkeyPatch) -> None:
+    made = Connection.connection_made
+    kept = []
+
+    def keeps(self: Connection, transport: Any) -> None:
+        kept.append(b"x" * 2**17)
+        made(self, transport)
+
+    patch.setattr(Connection, "connection_made", keeps)
+
+
+def has_adapters_that_differ(patch: pytest.MonkeyPatch) -> None:
+    fields = fastlane._JSON_FIELDS
+    patch.setattr(fastlane, "_JSON_FIELDS", fields.replace(b"no-cache", b"No-Cache"))
+
+
+@pytest.mark.parametrize(
+    ("break_it", "found"),
+    [
+        (takes_any_host, "a request to Host .* was carried out"),
+        (takes_any_number_of_fields, "fields were carried out"),
+        (fails_at_a_byte, "status=500"),
+        (answers_out_of_order, "differently|0 acknowledged writes, 1 done|hangs|answered with"),  # as it comes
+        (carries_out_what_it_refuses, "was carried out"),
+        (creates_twice, "1 acknowledged writes, 2 done"),
+        (acknowledges_without_writing, "1 acknowledged writes, 0 done"),
+        (keeps_connections_for_ever, "the connection stays open for ever"),
+        (forgets_to_go_on, "the connection hangs"),
+        (keeps_what_it_has_read, "memory grew by"),
+        (has_adapters_that_differ, "the adapters answer differently"),
+    ],
+)
+def test_a_broken_build_is_found(break_it: Any, found: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    break_it(monkeypatch)
+    cases = Cases(requests_to_damage(), SEED)
+    with pytest.raises((Found, AssertionError), match=found):
+        uvloop.run(fuzz_inside(cases, count(), ENOUGH, Counter()))

@@ -1,0 +1,55 @@
+"""Asks for known vulnerabilities of what runs (`make audit`), and believes no auditor that knows nothing.
+
+    python tools/audit.py COMMAND...
+
+runs an auditor that prints pip-audit's JSON. Status 0: an advisory source was asked about every package of the lock
+that this platform needs, and knew of nothing. 1: it knew of something, one line each. 2: it was not asked about all,
+or the auditor failed.
+"""
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import lock
+from packaging.markers import Marker
+
+
+def needed() -> dict[str, str]:
+    """Give the packages of the lock that this platform needs, with their versions."""
+    return {each.name: each.version for each in lock.read() if not each.marker or Marker(each.marker).evaluate()}
+
+
+def asked(report: str) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    """Give what a report says of each package that an advisory source was asked about."""
+    try:
+        packages = json.loads(report)["dependencies"]
+        return {(each["name"], each["version"]): each["vulns"] for each in packages if "skip_reason" not in each}
+    except (ValueError, KeyError, TypeError):
+        return {}
+
+
+def judge(done: "subprocess.CompletedProcess[str]") -> tuple[int, list[str]]:
+    """Give the status and what to print."""
+    known = asked(done.stdout)
+    found = [f"{name} {version}: {each['id']}" for (name, version), vulns in known.items() for each in vulns]
+    wanted = needed().items()
+    missing = sum(pinned not in known for pinned in wanted)
+    reason = (done.stderr.strip().splitlines() or ["it gave no reason"])[-1]
+    if missing:
+        return 2, [f"NOT AUDITED: no advisory source told of {missing} of {len(wanted)} packages ({reason})"]
+    if done.returncode and not found:
+        return 2, [f"NOT AUDITED: the auditor failed ({reason})"]
+    return (1, found) if found else (0, [f"{len(known)} packages, no known vulnerability"])
+
+
+def main() -> int:
+    """Run the auditor and print the verdict."""
+    status, lines = judge(subprocess.run(sys.argv[1:], capture_output=True, text=True, check=False))
+    print(*lines, sep="\n")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

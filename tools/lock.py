@@ -1,0 +1,37 @@
+"""Reads a lock file of hash-pinned requirements, as `make lock` writes them. Standard library only."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+RUN = ROOT / "requirements" / "run.txt"
+"""What the service has at run time, with every extra."""
+
+_PINNED = re.compile(
+    r"(?P<name>[a-z0-9][a-z0-9-]*)==(?P<version>[^\s;]+)(?: ; (?P<marker>.*?))?(?P<hashes>(?: --hash=\S+)+)"
+)
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """One package of the lock; `hashes` are the SHA-256 of all files that it may be installed from."""
+
+    name: str
+    version: str
+    marker: str | None
+    hashes: list[str]
+
+
+def read(path: Path = RUN) -> list[Pinned]:
+    """Give the packages of a lock file; raises ValueError for a line that pins none."""
+    lines = re.sub(r"\\\n\s*", "", path.read_text()).splitlines()
+    return [_pinned(line) for line in lines if line and not line.startswith("#")]
+
+
+def _pinned(line: str) -> Pinned:
+    found = _PINNED.fullmatch(line)
+    if found is None:
+        raise ValueError(f"this pins nothing: {line}")
+    hashes = sorted(text.removeprefix("--hash=sha256:") for text in found["hashes"].split())
+    return Pinned(found["name"], found["version"], found["marker"], hashes)
