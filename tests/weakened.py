@@ -1,4 +1,4 @@
-"""The real command with one promise broken, or one thing made frequent, on purpose: WEAKENED names which.
+"""The real command with one promise broken, or one thing made frequent, on purpose: WEAKENED names which of them.
 
 Each test of a promise must fail on a build that breaks it; else it shows nothing. Workers are started anew as
 this file, so that each of them is changed too.
@@ -15,6 +15,7 @@ from typing import Any
 import apsw
 
 from storekeeper import cli
+from storekeeper.api.crowd import Crowd
 from storekeeper.api.kept import Kept
 from storekeeper.collection import CREATE
 from storekeeper.sqlite import schema, writes
@@ -24,9 +25,9 @@ from storekeeper.sqlite.writes import Writer
 PROGRAM = (sys.executable, __file__)
 
 
-def environment(change: str) -> dict[str, str]:
+def environment(*changes: str) -> dict[str, str]:
     """Give what to start PROGRAM with."""
-    return {"WEAKENED": change}
+    return {"WEAKENED": " ".join(changes)}
 
 
 # Broken promises.
@@ -113,6 +114,11 @@ def syncs_normally() -> None:
     _after_connect(lambda connection: connection.pragma("synchronous", "normal"))
 
 
+def keeps_every_connection() -> None:
+    """However many files it may open."""
+    vars_of(Crowd).enter = lambda crowded, newcomer: crowded._all.add(newcomer) or True
+
+
 # Nothing broken.
 
 
@@ -133,9 +139,9 @@ def _after_connect(change: Callable[[apsw.Connection], object]) -> None:
     connect = schema.connect
 
     def connect_and_change(path: Path, *, reader: bool = False) -> apsw.Connection:
-        connection = connect(path, reader=reader)
-        change(connection)
-        return connection
+        made = connect(path, reader=reader)
+        change(made)
+        return made
 
     vars_of(schema).connect = connect_and_change
 
@@ -146,7 +152,7 @@ def vars_of(target: Any) -> Any:
 
 
 # Not under `if __name__`: a worker runs this file by another name.
-if change := os.environ.get("WEAKENED"):
+for change in os.environ.get("WEAKENED", "").split():
     globals()[change]()
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ class Event(StrEnum):
     STOPPING = "stopping"
     STOPPED = "stopped"
     OPEN_TO_ALL = "open to everybody who can reach this address"
+    CROWDED = "more connections than there is room for"
     DATABASE_FAILED = "database failed, ending this process"
     DATABASE_AWAY = "database cannot be reached, trying again and again"
     DATABASE_BACK = "database can be reached again"
@@ -25,6 +26,7 @@ class Event(StrEnum):
 _LEVELS = {
     Event.OPEN_TO_ALL: "warning",
     Event.WORKER_LOST: "warning",
+    Event.CROWDED: "warning",
     Event.DATABASE_FAILED: "critical",
     Event.DATABASE_AWAY: "error",
     Event.DATABASE_REFUSED: "error",

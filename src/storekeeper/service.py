@@ -23,6 +23,7 @@ from uvicorn.supervisors import multiprocess
 from storekeeper import sqlite, transfer
 from storekeeper.api.asgi import Application
 from storekeeper.api.connection import Connection
+from storekeeper.api.crowd import Crowd, capacity
 from storekeeper.api.fastlane import FastLane
 from storekeeper.api.kept import Kept
 from storekeeper.api.resource import Resource, Rules
@@ -119,7 +120,7 @@ class Service:
         self.resource: Resource
         self.kept: Kept
         self._application: Application
-        self._connections: set[Connection] = set()
+        self._connections = Crowd()
         self._examples: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -143,6 +144,7 @@ class Service:
         gc.freeze()
         gc.set_threshold(20_000, 20, 50)
         sweeper = asyncio.create_task(self._sweep())
+        self._connections.most = capacity()
         await send({"type": "lifespan.startup.complete"})
         await receive()
         sweeper.cancel()
@@ -168,9 +170,7 @@ class Service:
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(_SWEEP)
-            now = loop.time()
-            for connection in list(self._connections):
-                connection.sweep(now)
+            await self._connections.sweep(loop.time())
             if parent is not None and os.getppid() != parent.pid:
                 # Nobody is left who could stop this process, and it would keep the port.
                 signal.raise_signal(signal.SIGTERM)
