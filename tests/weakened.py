@@ -18,6 +18,7 @@ from storekeeper import cli
 from storekeeper.api.crowd import Crowd
 from storekeeper.api.kept import Kept
 from storekeeper.collection import CREATE
+from storekeeper.pace import Pace
 from storekeeper.sqlite import schema, writes
 from storekeeper.sqlite.reads import Reader
 from storekeeper.sqlite.writes import Writer
@@ -119,7 +120,24 @@ def keeps_every_connection() -> None:
     vars_of(Crowd).enter = lambda crowded, newcomer: crowded._all.add(newcomer) or True
 
 
+def takes_all_writes() -> None:
+    """However slow the disk is."""
+    vars_of(Pace).note = lambda _pace, _seconds: None
+
+
 # Nothing broken.
+
+
+def has_a_slow_disk() -> None:
+    """For each 10 writes it takes as many seconds as stand in the file that SLOW_DISK names."""
+    vars_of(writes)._BATCH = 10
+    transact = Writer._transact
+
+    def transact_slowly(writer: Writer, batch: list[writes.Write]) -> list[writes.Result]:
+        time.sleep(float(Path(os.environ["SLOW_DISK"]).read_text()) * max(1, len(batch) / 10))
+        return transact(writer, batch)
+
+    vars_of(Writer)._transact = transact_slowly
 
 
 def checkpoints_often() -> None:
