@@ -297,6 +297,25 @@ def _has_ended(service: Running) -> bool:
     return service.process.poll() is not None
 
 
+def fail_writer(folder: Path, lives: int) -> Row:
+    """Let the thread that writes die of a bug under load: nobody waits for ever, and the process ends."""
+    row = Row("A22-writer")
+    for number in range(lives):
+        place = folder / f"writer-{number}"
+        place.mkdir(parents=True)
+        recorder = Recorder(number)
+        environment = weakened.environment("fails_in_the_writer") | {"FAILS_AT": str(3 + 7 * number)}
+        with serving(place, env=environment, program=weakened.PROGRAM) as service:
+            recorder.run(service.port, LIFE)
+            row.figures["ends"] += wait_for(partial(_has_ended, service))
+            status = service.process.returncode
+        if status != 74:
+            row.violations.append(Violation("down", f"it ended with {status}"))
+        row.judge(recorder, place)
+        shutil.rmtree(place)
+    return row
+
+
 def kill_migration(folder: Path, moments: Moments = CALLS) -> Row:
     """Kill an upgrade of the schema at each of its calls: afterwards the next one succeeds, all data intact."""
     place = folder / "migration"

@@ -20,6 +20,7 @@ from storekeeper.api.kept import Kept
 from storekeeper.collection import CREATE
 from storekeeper.pace import Pace
 from storekeeper.sqlite import schema, writes
+from storekeeper.sqlite.place import Place
 from storekeeper.sqlite.reads import Reader
 from storekeeper.sqlite.writes import Writer
 
@@ -123,6 +124,25 @@ def keeps_every_connection() -> None:
 def takes_all_writes() -> None:
     """However slow the disk is."""
     vars_of(Pace).note = lambda _pace, _seconds: None
+
+
+def does_not_look_for_its_file() -> None:
+    vars_of(Place).check = lambda _place: None
+
+
+def fails_in_the_writer() -> None:
+    """At the batch whose number stands in FAILS_AT."""
+    apply = Writer._apply
+    left = int(os.environ["FAILS_AT"])
+
+    def apply_or_fail(writer: Writer, batch: list[writes.Write]) -> list[writes.Result]:
+        nonlocal left
+        left -= 1
+        if not left:
+            raise RuntimeError("a bug")
+        return apply(writer, batch)
+
+    vars_of(Writer)._apply = apply_or_fail
 
 
 # Nothing broken.

@@ -47,12 +47,17 @@ _BROKEN = 74
 DATABASES = "sqlite:///relative.db, sqlite:////absolute.db or postgresql://..."
 
 
-def open_collection(settings: Settings, fail: Callable[[str], None]) -> Collection:
-    """Open the collection that the settings name; needs a running event loop. Raises CannotStart."""
+def open_collection(settings: Settings, fail: Callable[[str], None], *, anew: bool = True) -> Collection:
+    """Open the collection that the settings name; needs a running event loop. Raises CannotStart.
+
+    A file is made if there is none, unless `anew` is false: then there was one when this service started.
+    """
     if _is_postgres(settings.database):
         collection: Collection = _postgres().PostgresCollection(settings.database, fail)
         return collection
     path = sqlite_path(settings.database)
+    if not anew and not path.exists():
+        raise CannotStart(f"{path} is gone: restore it from a backup")
     sqlite.prepare(path)
     return sqlite.SqliteCollection(path, fail)
 
@@ -115,8 +120,9 @@ def _postgres() -> ModuleType:
 class Service:
     """The ASGI application with its life: opens the collection at start-up, closes it at the end."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, anew: bool = True) -> None:
         self.settings = settings
+        self._anew = anew
         self.resource: Resource
         self.kept: Kept
         self._application: Application
@@ -155,7 +161,7 @@ class Service:
 
     async def _open(self) -> Collection:
         settings = self.settings
-        collection = open_collection(settings, _die)
+        collection = open_collection(settings, _die, anew=self._anew)
         if settings.examples:
             self._examples = asyncio.create_task(_add_examples(collection))
             await asyncio.wait([self._examples], timeout=EXAMPLES_PATIENCE)
@@ -199,7 +205,7 @@ def serve(settings: Settings) -> int:
     listener = _listen(settings.host, settings.port)
     address = _address(settings.host, listener)
     config = uvicorn.Config(
-        Service(settings),
+        Service(settings, anew=False),
         http=FastLane if settings.fast_lane else Connection,
         loop="uvloop" if sys.platform != "win32" else "auto",
         interface="asgi3",

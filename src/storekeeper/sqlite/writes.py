@@ -20,6 +20,7 @@ from storekeeper.collection import CREATE
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.pace import Pace
 from storekeeper.sqlite import faults
+from storekeeper.sqlite.place import Moved, Place
 from storekeeper.stores import Payload, Store
 
 T = TypeVar("T")
@@ -41,8 +42,6 @@ PATIENCE = 4.5
 
 CLOSED = "The service is shutting down"
 CROWDED = "Too many writes are waiting"
-FAILED = "The database failed"
-"""The reasons of every Unavailable after the end, and after the file could not be trusted any more."""
 
 _BATCH = 1000
 _TICK = 0.25
@@ -127,10 +126,11 @@ class Write:
 
 
 class Writer:
-    """Owns the connection that writes. `fail` is called on the loop, once, when nothing more can be written."""
+    """Owns the connection that writes. `fail` is called on the loop when nothing more can be written."""
 
-    def __init__(self, connection: apsw.Connection, fail: Callable[[str], None]) -> None:
+    def __init__(self, connection: apsw.Connection, place: Place, fail: Callable[[faults.Failure], None]) -> None:
         self._connection = connection
+        self._place = place
         self._execute = connection.execute
         self._loop = asyncio.get_running_loop()
         self._fail = fail
@@ -146,7 +146,7 @@ class Writer:
         connection.set_busy_handler(self._wait_for_lock)
         self._thread = threading.Thread(target=self._run, name="storekeeper-writer", daemon=True)
         self._thread.start()
-        self._timer = self._loop.call_later(_TICK, self._answer_overdue)
+        self._timer = self._loop.call_later(_TICK, self._tick)
 
     # On the event loop.
 
@@ -207,16 +207,23 @@ class Writer:
         while self._overdue and self._overdue[0].done():
             self._overdue.popleft()
 
+    def _tick(self) -> None:
+        try:
+            self._place.check()
+        except Moved as error:
+            self._fail(faults.Failure(f"{faults.FAILED}: {error}"))
+        self._answer_overdue()
+        self._timer = self._loop.call_later(_TICK, self._tick)
+
     def _answer_overdue(self) -> None:
         now = self._loop.time()
         while self._overdue and now - self._overdue[0].since > PATIENCE:
             self._overdue.popleft().settle(Unavailable("The disk does not answer", Outcome.UNKNOWN))
-        self._timer = self._loop.call_later(_TICK, self._answer_overdue)
 
-    def _break(self, batch: list[Write], reason: str) -> None:
-        self.distrust(reason)
-        self._answer(batch, [Unavailable(reason, Outcome.UNKNOWN) for _ in batch])
-        self._fail(reason)
+    def _break(self, batch: list[Write], failure: faults.Failure) -> None:
+        self.distrust(failure.reason)
+        self._answer(batch, [Unavailable(failure.reason, Outcome.UNKNOWN) for _ in batch])
+        self._fail(failure)
 
     # On the writer thread.
 
@@ -227,9 +234,9 @@ class Writer:
             try:
                 results = self._commit(batch)
             except BaseException as error:  # noqa: BLE001 - no write may be left without an answer
-                reason = f"{FAILED}: {error}"
-                self._tell(self._break, batch, reason)
-                return self._refuse_rest(reason)
+                failure = faults.failure(error, self._connection)
+                self._tell(self._break, batch, failure)
+                return self._refuse_rest(failure.reason)
             self._pace.note(time.monotonic() - began)
             self._tell(self._answer, batch, results)
             if last:
@@ -280,6 +287,7 @@ class Writer:
         finally:
             if self._connection.in_transaction:
                 self._execute("ROLLBACK")
+        self._place.check()
         return results
 
     def _apply(self, batch: list[Write]) -> list[Result]:
