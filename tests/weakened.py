@@ -15,6 +15,7 @@ from typing import Any
 import apsw
 
 from storekeeper import cli
+from storekeeper.api import connection
 from storekeeper.api.crowd import Crowd
 from storekeeper.api.kept import Kept
 from storekeeper.collection import CREATE
@@ -130,6 +131,17 @@ def does_not_look_for_its_file() -> None:
     vars_of(Place).check = lambda _place: None
 
 
+def goes_by_the_clock_on_the_wall() -> None:
+    """Deadlines end early, or never, when somebody sets the clock."""
+    sweep = Crowd.sweep
+    apart = time.time() - time.monotonic()
+
+    async def sweep_by_the_wall(all: Crowd, now: float) -> None:
+        await sweep(all, now + time.time() - time.monotonic() - apart)
+
+    vars_of(Crowd).sweep = sweep_by_the_wall
+
+
 def fails_in_the_writer() -> None:
     """At the batch whose number stands in FAILS_AT."""
     apply = Writer._apply
@@ -146,6 +158,12 @@ def fails_in_the_writer() -> None:
 
 
 # Nothing broken.
+
+
+def is_impatient() -> None:
+    """Deadlines in a tenth of their time."""
+    for name in ("REQUEST_PATIENCE", "IDLE_PATIENCE", "STALL_PATIENCE", "DISCARD_PATIENCE"):
+        setattr(connection, name, getattr(connection, name) / 10)
 
 
 def has_a_slow_disk() -> None:

@@ -26,8 +26,8 @@ class Event(StrEnum):
 
 _LEVELS = {
     Event.OPEN_TO_ALL: "warning",
-    Event.WORKER_LOST: "warning",
     Event.CROWDED: "warning",
+    Event.WORKER_LOST: "warning",
     Event.DATABASE_FAILED: "critical",
     Event.DATABASE_DAMAGED: "critical",
     Event.DATABASE_AWAY: "error",

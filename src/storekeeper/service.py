@@ -144,13 +144,13 @@ class Service:
             emit(Event.WORKER_CANNOT_START, reason=str(error))
             await send({"type": "lifespan.startup.failed", "message": ""})
             return
+        self._connections.most = capacity()
         state["connections"] = self._connections
         # What is there by now stays: the collector need not look at it again, nor at every few requests.
         gc.collect()
         gc.freeze()
         gc.set_threshold(20_000, 20, 50)
         sweeper = asyncio.create_task(self._sweep())
-        self._connections.most = capacity()
         await send({"type": "lifespan.startup.complete"})
         await receive()
         sweeper.cancel()
@@ -250,6 +250,8 @@ class _Worker(multiprocess.Process):
     def target(self, sockets: list[socket.socket] | None = None) -> None:
         """Run in the worker."""
         assert self.server is not None
+        # It is for the supervisor to replace one after another; a terminal that closes tells all of them.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
         super().target(sockets)
 
 
@@ -279,7 +281,8 @@ class _Supervisor(multiprocess.Multiprocess):
 def _run(server: uvicorn.Server, listener: socket.socket) -> int:
     # uvicorn raises the signal again after a graceful stop; the status of a stop that was asked for is 0.
     # One that comes before uvicorn listens to signals stops the server all the same, once it has started.
-    for number in (signal.SIGTERM, signal.SIGINT):
+    # A terminal that closes stops it too.
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, server.handle_exit)
     try:
         server.run([listener])

@@ -28,6 +28,9 @@ FILES = 64
 REFUSED = 64
 """Connections beyond the most whose clients are told so; what comes on top of them is closed without a word."""
 
+STANDSTILL = 2.0
+"""Seconds between two sweeps after which something has stopped the process: four times what is usual."""
+
 AT_ONCE = 100
 """Connections that are looked at before a request may come between: about 0.1 ms."""
 
@@ -59,6 +62,8 @@ class Crowd:
         self._all: set[Connection] = set()
         self._idle: deque[tuple[Connection, int]] = deque()
         self._looked = False
+        self._swept = 0.0
+        self._spared = False
         self._said = -REMIND
 
     def __len__(self) -> int:
@@ -87,6 +92,12 @@ class Crowd:
         self._looked = False
         if len(self._all) < self.most:
             self._idle.clear()
+        stood_still, self._swept = now - self._swept > STANDSTILL, now
+        if stood_still and not self._spared:
+            # What arrived meanwhile is read first: it may be just what is waited for.
+            self._spared = True
+            return
+        self._spared = False
         for number, connection in enumerate(list(self._all), start=1):
             if connection in self._all:
                 connection.sweep(now)
