@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 
-.PHONY: serve serve-postgres setup test check format lock bench fuzz-api thorough soak clean
+.PHONY: serve serve-postgres setup test check format lock bench fuzz-api thorough soak load clean
 
 serve: setup  ## the service on http://127.0.0.1:8080, its database in ./storekeeper.db
 	@exec $(BIN)/storekeeper serve
@@ -36,6 +36,9 @@ fuzz-api: .venv/.dev  ## 1,000 examples of every operation, made from the OpenAP
 
 soak: .venv/.dev  ## half an hour or more of kills, power losses and histories; SOAK="--minutes=10 --kills=20" for less
 	@$(BIN)/python tests/soak.py $(SOAK)
+
+load: .venv/.dev  ## 3 minutes of idle, slow, greedy and too many clients; LOAD="--connections=1000" for less
+	@$(BIN)/python tests/load.py $(LOAD)
 
 lock: .venv/.dev  ## pins every dependency again, with hashes
 	@sh requirements/lock.sh

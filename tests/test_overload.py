@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 import uvloop
 
+import load
 import weakened
 from black_box import Running, serving
 from history import Client
+from load_clients import NEW_STORE
 from storekeeper.pace import HANDFUL, LONGEST_WAIT, Pace
 
-NEW_STORE = b'{"name":"Load","address":"1 High Street"}'
 LIMIT = 10_000
 BATCH = 1000
 
@@ -117,3 +118,8 @@ def test_that_would_be_seen(tmp_path: Path, adapter: str) -> None:
         answers = at_once(service, 700)
         late = [(body, seconds) for status, body, seconds in answers if status == 503]
         assert any(b'"outcome":"unknown"' in body and seconds > LONGEST_WAIT for body, seconds in late)
+
+
+@pytest.mark.thorough
+def test_three_times_what_the_disk_can_take_is_survived(tmp_path: Path, adapter: str) -> None:
+    assert load.slow_disk(tmp_path, load.SMALL, adapter).violations == []
