@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 
-.PHONY: serve serve-postgres setup test check format lock bench fuzz-api thorough soak load clean
+.PHONY: serve serve-postgres setup test check format lock bench fuzz-api thorough soak load faults clean
 
 serve: setup  ## the service on http://127.0.0.1:8080, its database in ./storekeeper.db
 	@exec $(BIN)/storekeeper serve
@@ -39,6 +39,9 @@ soak: .venv/.dev  ## half an hour or more of kills, power losses and histories; 
 
 load: .venv/.dev  ## 3 minutes of idle, slow, greedy and too many clients; LOAD="--connections=1000" for less
 	@$(BIN)/python tests/load.py $(LOAD)
+
+faults: .venv/.dev  ## every fault that is injected, one line each; FAULTS="A4 A9" for some
+	@$(BIN)/python tests/faults.py $(FAULTS)
 
 lock: .venv/.dev  ## pins every dependency again, with hashes
 	@sh requirements/lock.sh

@@ -107,7 +107,7 @@ def test_its_successor_refuses_with_the_way_out(tmp_path: Path, place: Path) -> 
         assert service.request("GET", "/api/stores").json == [{"id": 1, "name": "Before", "address": None}]
 
 
-@pytest.mark.parametrize("fault", [deleted, with_its_folder])
+@pytest.mark.parametrize("fault", [deleted, pytest.param(with_its_folder, marks=pytest.mark.thorough)])
 def test_a_supervisor_starts_no_worker_on_a_new_database(
     tmp_path: Path, place: Path, fault: Callable[[Path], None]
 ) -> None:
