@@ -46,6 +46,12 @@ fuzz-http: .venv/.dev  ## a million requests that are hardly any; FUZZ="--reques
 soak: .venv/.dev  ## half an hour or more of kills, power losses and histories; SOAK="--minutes=10 --kills=20" for less
 	@$(BIN)/python tests/soak.py $(SOAK)
 
+load: .venv/.dev  ## 3 minutes of idle, slow, greedy and too many clients; LOAD="--connections=1000" for less
+	@$(BIN)/python tests/load.py $(LOAD)
+
+faults: .venv/.dev  ## every fault that is injected, one line each; FAULTS="A4 A9" for some
+	@$(BIN)/python tests/faults.py $(FAULTS)
+
 lock: .venv/.dev  ## pins every dependency again, with hashes
 	@sh requirements/lock.sh
 

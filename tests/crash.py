@@ -262,26 +262,58 @@ def kill_at(call: str, number: int) -> list[str]:
 
 
 def kill_service_at_calls(folder: Path, kills: int) -> Row:
-    """Kill a service under load as it is about to write or to sync."""
+    """Kill a service as it is about to write or to sync, be it in its start or under load; the next start works."""
     row = Row("A3-calls")
     rng = random.Random(3)
     for number in range(kills):
         place = folder / f"calls-{number}"
         place.mkdir(parents=True)
-        # A start has fewer of them.
-        call, at = ("fdatasync", rng.randint(8, 40)) if number % 2 else ("pwrite64", rng.randint(150, 500))
+        # The kernel counts for each thread: of the one that starts, and of the one that writes.
+        call, at = ("fdatasync", rng.randint(1, 40)) if number % 2 else ("pwrite64", rng.randint(1, 500))
         recorder = Recorder(number)
-        with serving(place, program=[*kill_at(call, at), *COMMAND]) as service:
-            recorder.run(service.port, LIFE)
+        with serving(place, program=[*kill_at(call, at), *COMMAND], ready=False) as service:
+            if _has_started(service):
+                recorder.run(service.port, LIFE)
+            else:
+                row.figures["in_start"] += 1
             row.figures["kills"] += wait_for(partial(_has_ended, service), 1)
-            kill_group(service.process)
+        with serving(place) as service:
+            recorder.run(service.port, LIFE // 10)
+            recorder.settle(service.port)
         row.judge(recorder, place)
         shutil.rmtree(place)
     return row
 
 
+def _has_started(service: Running) -> bool:
+    """Wait for a service that may be killed while it starts; tell whether it answers."""
+    wait_for(lambda: bool(service.log) or _has_ended(service), PATIENCE)
+    if service.log:
+        service.wait()
+    return bool(service.log)
+
+
 def _has_ended(service: Running) -> bool:
     return service.process.poll() is not None
+
+
+def fail_writer(folder: Path, lives: int) -> Row:
+    """Let the thread that writes die of a bug under load: nobody waits for ever, and the process ends."""
+    row = Row("A22-writer")
+    for number in range(lives):
+        place = folder / f"writer-{number}"
+        place.mkdir(parents=True)
+        recorder = Recorder(number)
+        environment = weakened.environment("fails_in_the_writer") | {"FAILS_AT": str(20 + 30 * number)}
+        with serving(place, env=environment, program=weakened.PROGRAM) as service:
+            recorder.run(service.port, LIFE)
+            row.figures["ends"] += wait_for(partial(_has_ended, service))
+            status = service.process.returncode
+        if status != 74:
+            row.violations.append(Violation("down", f"it ended with {status}"))
+        row.judge(recorder, place)
+        shutil.rmtree(place)
+    return row
 
 
 def kill_migration(folder: Path, moments: Moments = CALLS) -> Row:

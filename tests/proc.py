@@ -53,4 +53,11 @@ def workers(service: Running) -> set[int]:
     supervisor = service.process.pid
     of(supervisor)
     children = {pid for pid in map(int, (path.name for path in PROC.glob("[0-9]*"))) if parent(pid) == supervisor}
-    return {pid for pid in children if b"spawn_main" in (of(pid) / "cmdline").read_bytes()}
+    return {pid for pid in children if b"spawn_main" in _command(pid)}
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return (of(pid) / "cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+        return b""

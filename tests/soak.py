@@ -146,6 +146,7 @@ def kills(folder: Path, count: int) -> Iterator[Callable[[], Row]]:
     yield lambda: crash.kill_import(folder, share(5))
     yield lambda: crash.kill_copy(folder, share(5))
     yield lambda: crash.kill_service_at_calls(folder, share(10))
+    yield lambda: crash.fail_writer(folder, share(5))
     yield lambda: crash.kill_migration(folder)
     yield lambda: crash.kill_first_start(folder)
 

@@ -138,6 +138,7 @@ def corrupted(path: Path, _probe: Probe) -> Iterator[None]:
 Fault = Callable[[Path, Probe], Any]
 
 LOST = "The database failed"
+DAMAGED = "The database is damaged"
 EXPECTED: dict[Fault, dict[str, str]] = {
     locked: dict.fromkeys(WRITES, "none: The database is locked"),
     full: dict.fromkeys(WRITES, "none: The disk is full"),
@@ -145,7 +146,8 @@ EXPECTED: dict[Fault, dict[str, str]] = {
     limited: dict.fromkeys(WRITES, f"unknown: {LOST}"),
     unsynced: dict.fromkeys(WRITES, f"unknown: {LOST}"),
     unreadable: dict.fromkeys(["get", "list", "check"], f"none: {LOST}") | dict.fromkeys(WRITES, f"unknown: {LOST}"),
-    corrupted: dict.fromkeys(["get", "list", "check"], f"none: {LOST}") | dict.fromkeys(WRITES, f"unknown: {LOST}"),
+    corrupted: dict.fromkeys(["get", "list", "check"], f"none: {DAMAGED}")
+    | dict.fromkeys(WRITES, f"unknown: {DAMAGED}"),
 }
 """What a question is answered while a fault lasts; any other is answered as always."""
 
@@ -178,18 +180,19 @@ def test_what_is_wrong_below_is_said_and_leaves_nothing_behind(path: Path, fault
     if rights:
         path.chmod(0o444)
     expected = EXPECTED[fault].get(question, "answer")
-    lost = LOST in expected
+    told = LOST in expected
+    lost = told or DAMAGED in expected
     with probing(path, question, *rights) as probe:
         with fault(path, probe):
             said = probe.ask()
             assert said["answer"].startswith(expected)
-            assert len(said["failures"]) == lost, "the process was not told, or more than once"
+            assert len(said["failures"]) == told, "the process was not told, or more than once"
         again = probe.ask()
         if question in WRITES and (lost or rights):
             assert again["answer"].startswith("none: The database"), "it went on after it had failed"
         elif not lost:
             assert again["answer"] == "answer", "it did not go on"
-        assert len(again["failures"]) == lost
+        assert len(again["failures"]) == told
         probe.close()
     _whole(path, most=MANY + LOAD * (said["answer"][:4] != "none") + LOAD * (again["answer"] == "answer"))
 

@@ -64,8 +64,9 @@ def test_it_stops_when_it_is_told_to(adapter: str, tmp_path: Path, number: signa
 
 
 @pytest.mark.parametrize("number", STOPS)
-def test_a_second_signal_does_no_harm(adapter: str, tmp_path: Path, number: signal.Signals) -> None:
-    with serving(tmp_path, adapter) as service:
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_second_signal_does_no_harm(adapter: str, tmp_path: Path, number: signal.Signals, workers: int) -> None:
+    with serving(tmp_path, adapter, f"--workers={workers}") as service:
         store(service, "Kept")
         service.process.send_signal(number)
         with suppress(ProcessLookupError):

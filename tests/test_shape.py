@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "storekeeper"
 MODULES = sorted(SOURCE.rglob("*.py"))
 
-DOMAIN = {"stores", "errors", "collection"}
+DOMAIN = {"stores", "errors", "collection", "pace"}
 EVERYWHERE = {"storekeeper", "settings", "events"}
 """What any part may import beside the domain: it imports nothing but the domain itself."""
 
@@ -24,6 +24,7 @@ MAY_IMPORT = {
     "storekeeper": set[str](),
     "errors": set[str](),
     "events": set[str](),
+    "pace": set[str](),
     "stores": {"errors"},
     "collection": {"stores", "errors"},
     "settings": {"errors"},

@@ -1,4 +1,4 @@
-"""The real command with one promise broken, or one thing made frequent, on purpose: WEAKENED names which.
+"""The real command with one promise broken, or one thing made frequent, on purpose: WEAKENED names which of them.
 
 Each test of a promise must fail on a build that breaks it; else it shows nothing. Workers are started anew as
 this file, so that each of them is changed too.
@@ -15,18 +15,22 @@ from typing import Any
 import apsw
 
 from storekeeper import cli
+from storekeeper.api import connection
+from storekeeper.api.crowd import Crowd
 from storekeeper.api.kept import Kept
 from storekeeper.collection import CREATE
+from storekeeper.pace import Pace
 from storekeeper.sqlite import schema, writes
+from storekeeper.sqlite.place import Place
 from storekeeper.sqlite.reads import Reader
 from storekeeper.sqlite.writes import Writer
 
 PROGRAM = (sys.executable, __file__)
 
 
-def environment(change: str) -> dict[str, str]:
+def environment(*changes: str) -> dict[str, str]:
     """Give what to start PROGRAM with."""
-    return {"WEAKENED": change}
+    return {"WEAKENED": " ".join(changes)}
 
 
 # Broken promises.
@@ -113,7 +117,65 @@ def syncs_normally() -> None:
     _after_connect(lambda connection: connection.pragma("synchronous", "normal"))
 
 
+def keeps_every_connection() -> None:
+    """However many files it may open."""
+    vars_of(Crowd).enter = lambda crowded, newcomer: crowded._all.add(newcomer) or True
+
+
+def takes_all_writes() -> None:
+    """However slow the disk is."""
+    vars_of(Pace).note = lambda _pace, _seconds: None
+
+
+def does_not_look_for_its_file() -> None:
+    vars_of(Place).check = lambda _place: None
+
+
+def goes_by_the_clock_on_the_wall() -> None:
+    """Deadlines end early, or never, when somebody sets the clock."""
+    sweep = Crowd.sweep
+    apart = time.time() - time.monotonic()
+
+    async def sweep_by_the_wall(all: Crowd, now: float) -> None:
+        await sweep(all, now + time.time() - time.monotonic() - apart)
+
+    vars_of(Crowd).sweep = sweep_by_the_wall
+
+
+def fails_in_the_writer() -> None:
+    """At the batch whose number stands in FAILS_AT."""
+    apply = Writer._apply
+    left = int(os.environ["FAILS_AT"])
+
+    def apply_or_fail(writer: Writer, batch: list[writes.Write]) -> list[writes.Result]:
+        nonlocal left
+        left -= 1
+        if not left:
+            raise RuntimeError("a bug")
+        return apply(writer, batch)
+
+    vars_of(Writer)._apply = apply_or_fail
+
+
 # Nothing broken.
+
+
+def is_impatient() -> None:
+    """Deadlines in a tenth of their time."""
+    for name in ("REQUEST_PATIENCE", "IDLE_PATIENCE", "STALL_PATIENCE", "DISCARD_PATIENCE"):
+        setattr(connection, name, getattr(connection, name) / 10)
+
+
+def has_a_slow_disk() -> None:
+    """For each 10 writes it takes as many seconds as stand in the file that SLOW_DISK names."""
+    vars_of(writes)._BATCH = 10
+    transact = Writer._transact
+
+    def transact_slowly(writer: Writer, batch: list[writes.Write]) -> list[writes.Result]:
+        time.sleep(float(Path(os.environ["SLOW_DISK"]).read_text()) * max(1, len(batch) / 10))
+        return transact(writer, batch)
+
+    vars_of(Writer)._transact = transact_slowly
 
 
 def checkpoints_often() -> None:
@@ -133,9 +195,9 @@ def _after_connect(change: Callable[[apsw.Connection], object]) -> None:
     connect = schema.connect
 
     def connect_and_change(path: Path, *, reader: bool = False) -> apsw.Connection:
-        connection = connect(path, reader=reader)
-        change(connection)
-        return connection
+        made = connect(path, reader=reader)
+        change(made)
+        return made
 
     vars_of(schema).connect = connect_and_change
 
@@ -146,7 +208,7 @@ def vars_of(target: Any) -> Any:
 
 
 # Not under `if __name__`: a worker runs this file by another name.
-if change := os.environ.get("WEAKENED"):
+for change in os.environ.get("WEAKENED", "").split():
     globals()[change]()
 
 if __name__ == "__main__":

@@ -12,7 +12,9 @@ class Event(StrEnum):
     STOPPING = "stopping"
     STOPPED = "stopped"
     OPEN_TO_ALL = "open to everybody who can reach this address"
+    CROWDED = "more connections than there is room for"
     DATABASE_FAILED = "database failed, ending this process"
+    DATABASE_DAMAGED = "database is damaged, taking no more writes: restore it from a backup"
     DATABASE_AWAY = "database cannot be reached, trying again and again"
     DATABASE_BACK = "database can be reached again"
     DATABASE_REFUSED = "database refused a statement"
@@ -24,8 +26,10 @@ class Event(StrEnum):
 
 _LEVELS = {
     Event.OPEN_TO_ALL: "warning",
+    Event.CROWDED: "warning",
     Event.WORKER_LOST: "warning",
     Event.DATABASE_FAILED: "critical",
+    Event.DATABASE_DAMAGED: "critical",
     Event.DATABASE_AWAY: "error",
     Event.DATABASE_REFUSED: "error",
     Event.WORKER_CANNOT_START: "critical",

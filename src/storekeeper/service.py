@@ -23,6 +23,7 @@ from uvicorn.supervisors import multiprocess
 from storekeeper import sqlite, transfer
 from storekeeper.api.asgi import Application
 from storekeeper.api.connection import Connection
+from storekeeper.api.crowd import Crowd, capacity
 from storekeeper.api.fastlane import FastLane
 from storekeeper.api.kept import Kept
 from storekeeper.api.resource import Resource, Rules
@@ -46,12 +47,17 @@ _BROKEN = 74
 DATABASES = "sqlite:///relative.db, sqlite:////absolute.db or postgresql://..."
 
 
-def open_collection(settings: Settings, fail: Callable[[str], None]) -> Collection:
-    """Open the collection that the settings name; needs a running event loop. Raises CannotStart."""
+def open_collection(settings: Settings, fail: Callable[[str], None], *, anew: bool = True) -> Collection:
+    """Open the collection that the settings name; needs a running event loop. Raises CannotStart.
+
+    A file is made if there is none, unless `anew` is false: then there was one when this service started.
+    """
     if _is_postgres(settings.database):
         collection: Collection = _postgres().PostgresCollection(settings.database, fail)
         return collection
     path = sqlite_path(settings.database)
+    if not anew and not path.exists():
+        raise CannotStart(f"{path} is gone: restore it from a backup")
     sqlite.prepare(path)
     return sqlite.SqliteCollection(path, fail)
 
@@ -114,12 +120,13 @@ def _postgres() -> ModuleType:
 class Service:
     """The ASGI application with its life: opens the collection at start-up, closes it at the end."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, anew: bool = True) -> None:
         self.settings = settings
+        self._anew = anew
         self.resource: Resource
         self.kept: Kept
         self._application: Application
-        self._connections: set[Connection] = set()
+        self._connections = Crowd()
         self._examples: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -137,6 +144,7 @@ class Service:
             emit(Event.WORKER_CANNOT_START, reason=str(error))
             await send({"type": "lifespan.startup.failed", "message": ""})
             return
+        self._connections.most = capacity()
         state["connections"] = self._connections
         # What is there by now stays: the collector need not look at it again, nor at every few requests.
         gc.collect()
@@ -153,7 +161,7 @@ class Service:
 
     async def _open(self) -> Collection:
         settings = self.settings
-        collection = open_collection(settings, _die)
+        collection = open_collection(settings, _die, anew=self._anew)
         if settings.examples:
             self._examples = asyncio.create_task(_add_examples(collection))
             await asyncio.wait([self._examples], timeout=EXAMPLES_PATIENCE)
@@ -168,9 +176,7 @@ class Service:
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(_SWEEP)
-            now = loop.time()
-            for connection in list(self._connections):
-                connection.sweep(now)
+            await self._connections.sweep(loop.time())
             if parent is not None and os.getppid() != parent.pid:
                 # Nobody is left who could stop this process, and it would keep the port.
                 signal.raise_signal(signal.SIGTERM)
@@ -199,7 +205,7 @@ def serve(settings: Settings) -> int:
     listener = _listen(settings.host, settings.port)
     address = _address(settings.host, listener)
     config = uvicorn.Config(
-        Service(settings),
+        Service(settings, anew=False),
         http=FastLane if settings.fast_lane else Connection,
         loop="uvloop" if sys.platform != "win32" else "auto",
         interface="asgi3",
@@ -244,6 +250,8 @@ class _Worker(multiprocess.Process):
     def target(self, sockets: list[socket.socket] | None = None) -> None:
         """Run in the worker."""
         assert self.server is not None
+        # It is for the supervisor to replace one after another; a terminal that closes tells all of them.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
         super().target(sockets)
 
 
@@ -273,7 +281,8 @@ class _Supervisor(multiprocess.Multiprocess):
 def _run(server: uvicorn.Server, listener: socket.socket) -> int:
     # uvicorn raises the signal again after a graceful stop; the status of a stop that was asked for is 0.
     # One that comes before uvicorn listens to signals stops the server all the same, once it has started.
-    for number in (signal.SIGTERM, signal.SIGINT):
+    # A terminal that closes stops it too.
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, server.handle_exit)
     try:
         server.run([listener])

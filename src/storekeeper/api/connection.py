@@ -15,8 +15,10 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from storekeeper.api import heads
+from storekeeper.api.crowd import Crowd
 from storekeeper.api.exchange import Exchange, Request, whole
-from storekeeper.api.reply import BODY_LIMIT, Reply, bug_reply, error_reply, too_large
+from storekeeper.api.reply import BODY_LIMIT, Reply, bug_reply, error_answer, error_reply, too_large
+from storekeeper.errors import Unavailable
 from storekeeper.events import Event, emit
 
 REQUEST_PATIENCE = 10.0
@@ -91,7 +93,13 @@ class Connection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         """Begin."""
         super().connection_made(transport)
-        self.app_state["connections"].add(self)
+        crowd: Crowd = self.app_state["connections"]
+        if crowd.enter(self):
+            return
+        if crowd.overrun:
+            transport.abort()
+        else:
+            self.refuse(error_answer(Unavailable("Too many connections")))
 
     def data_received(self, data: bytes) -> None:
         """Take bytes from the client."""
@@ -121,7 +129,7 @@ class Connection(HttpToolsProtocol):
     def connection_lost(self, _exc: Exception | None) -> None:
         """Forget the client; whatever it asked for is finished without it."""
         self.connections.discard(self)
-        self.app_state["connections"].discard(self)
+        self.app_state["connections"].leave(self)
         self.phase = Phase.NOTHING
         self.waiting.clear()
         if self.exchange is not None:
@@ -364,7 +372,7 @@ class Connection(HttpToolsProtocol):
                 self.since = now  # it is the service that makes the client wait
             if now - self.since > REQUEST_PATIENCE:
                 self.refuse(error_reply(408, "The request was not whole within 10 seconds"))
-        elif self._idle() and now - self.since > (IDLE_PATIENCE if self.served else REQUEST_PATIENCE):
+        elif self.is_idle() and now - self.since > (IDLE_PATIENCE if self.served else REQUEST_PATIENCE):
             self.transport.close()
 
     def shutdown(self) -> None:
@@ -375,11 +383,12 @@ class Connection(HttpToolsProtocol):
     def timeout_keep_alive_handler(self) -> None:
         """Do nothing: the sweep closes idle connections."""
 
-    def _idle(self) -> bool:
+    def is_idle(self) -> bool:
+        """Tell whether nothing was begun that is not answered yet."""
         return self.phase is Phase.NEXT and self.exchange is None and not self.waiting
 
     def _close_if_idle(self) -> None:
-        if self._idle():
+        if self.is_idle():
             self.transport.close()
 
     def _stalls(self, now: float) -> bool:

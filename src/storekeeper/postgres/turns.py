@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from storekeeper.errors import StorekeeperError, Unavailable
+from storekeeper.pace import Pace
 from storekeeper.postgres.pool import CLOSED, PATIENCE, SLOW
 
 K = TypeVar("K")
 R = TypeVar("R")
 
 MOST_WAITING = 10_000
-"""Requests that may wait; the next ones are refused at once."""
+"""Requests that may wait, fewer if the database is slow; the next ones are refused at once."""
 
 MOST_SIZE_WAITING = 64 * 2**20
 """What they may take in all, by their `size`."""
@@ -74,13 +75,14 @@ class Turns(Generic[K, R]):
         self._waiting: deque[Wish[K, R]] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._size_waiting = 0
+        self._pace = Pace(MOST_WAITING, most, lanes)
         self._refusal = ""
 
     def add(self, key: K) -> asyncio.Future[R]:
         """Wish for something; gives where the answer will be."""
         future: asyncio.Future[R] = self._loop.create_future()
         size = self._size(key)
-        if self._refusal or len(self._waiting) >= MOST_WAITING or self._size_waiting + size > MOST_SIZE_WAITING:
+        if self._refusal or len(self._waiting) >= self._pace.most or self._size_waiting + size > MOST_SIZE_WAITING:
             future.set_exception(Unavailable(self._refusal or "Too many requests are waiting"))
             return future
         self._size_waiting += size
@@ -108,6 +110,7 @@ class Turns(Generic[K, R]):
             while batch:
                 began = self._loop.time()
                 await self._do(batch)
+                self._pace.note(self._loop.time() - began)
                 if self._gather and len(batch) > 1:
                     await asyncio.sleep(min((self._loop.time() - began) / 8, LONGEST_GATHERING))
                 batch = self._take()

@@ -10,11 +10,13 @@ import apsw
 
 from storekeeper.collection import CREATE, Listing, Pending
 from storekeeper.errors import Outcome, Unavailable
+from storekeeper.events import Event, emit
 from storekeeper.sqlite import faults, schema
 from storekeeper.sqlite.load import load
+from storekeeper.sqlite.place import Place
 from storekeeper.sqlite.reads import NO_STORE, Reader
 from storekeeper.sqlite.whole import whole
-from storekeeper.sqlite.writes import CLOSED, FAILED, Writer
+from storekeeper.sqlite.writes import CLOSED, Writer
 from storekeeper.stores import Payload, Store
 
 prepare = schema.prepare
@@ -26,17 +28,18 @@ class SqliteCollection:
     """A Collection in one SQLite file. Needs a running event loop; `prepare` has to have seen the file.
 
     `fail` is called once, on the loop, when the file cannot be trusted any more: from then on no write is
-    acknowledged, and the process should end so that its successor opens the file anew.
+    acknowledged, and the process should end so that its successor opens the file anew. Not for a damaged file,
+    which its successor would find as damaged: what can be read of it is read on, and nothing is written.
     """
 
     def __init__(self, path: Path, fail: Callable[[str], None]) -> None:
         self._path = path
         self._fail = fail
-        self._failed = False
+        self._failure = ""
         self._closed = False
         self._connection = schema.connect(path, reader=True)
         self._reader = Reader(self._connection)
-        self._writer = Writer(schema.connect(path), self._broken)
+        self._writer = Writer(schema.connect(path), Place(path), self._broken)
 
     def get(self, id: int) -> Store | None:
         """See Collection."""
@@ -68,8 +71,8 @@ class SqliteCollection:
 
     async def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False) -> int:
         """See Collection."""
-        if self._closed or self._failed:
-            raise Unavailable(CLOSED if self._closed else FAILED)
+        if reason := CLOSED if self._closed else self._failure:
+            raise Unavailable(reason)
         stop = threading.Event()
         with self._translating(Outcome.UNKNOWN):
             try:
@@ -86,8 +89,8 @@ class SqliteCollection:
 
     async def check(self) -> None:
         """See Collection."""
-        if self._failed:
-            raise Unavailable(FAILED)
+        if self._failure:
+            raise Unavailable(self._failure)
         with self._translating():
             self._reader.check()
 
@@ -110,12 +113,16 @@ class SqliteCollection:
             return answer
         if not faults.lost(error):
             return error
-        reason = f"{FAILED}: {error}"
-        self._broken(reason)
-        return Unavailable(reason, outcome)
+        failure = faults.failure(error, self._connection)
+        self._broken(failure)
+        return Unavailable(failure.reason, outcome)
 
-    def _broken(self, reason: str) -> None:
-        if not self._failed:
-            self._failed = True
-            self._writer.distrust(reason)
-            self._fail(reason)
+    def _broken(self, failure: faults.Failure) -> None:
+        if self._failure:
+            return
+        self._failure = failure.reason
+        self._writer.distrust(failure.reason)
+        if failure.damaged:
+            emit(Event.DATABASE_DAMAGED, reason=failure.reason)
+        else:
+            self._fail(failure.reason)

@@ -1,8 +1,21 @@
 """What SQLite's errors mean: the one table of them. Imports apsw and the domain."""
 
+from dataclasses import dataclass
+
 import apsw
 
 from storekeeper.errors import Outcome, Unavailable
+
+FAILED = "The database failed"
+DAMAGED = "The database is damaged"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why the file cannot be trusted any more. If a part of it is `damaged`, nothing is won by opening it anew."""
+
+    reason: str
+    damaged: bool = False
 
 
 def temporary(error: apsw.Error, outcome: Outcome) -> Unavailable | None:
@@ -30,12 +43,23 @@ def temporary(error: apsw.Error, outcome: Outcome) -> Unavailable | None:
 
 def lost(error: BaseException) -> bool:
     """Tell whether the file cannot be trusted any more."""
-    match error:
-        case apsw.IOError():
-            return not _no_space_for_the_index(error)
-        case apsw.CorruptError() | apsw.NotADBError():
-            return True
-    return False
+    if isinstance(error, apsw.IOError):
+        return not _no_space_for_the_index(error)
+    return isinstance(error, _CORRUPT)
+
+
+def failure(error: BaseException, connection: apsw.Connection) -> Failure:
+    """Tell what an error means after which the file cannot be trusted any more."""
+    damaged = isinstance(error, _CORRUPT)
+    if damaged:
+        try:  # SQLite calls a page corrupt too that the disk cannot read, and perhaps it can read nothing any more
+            connection.read("main", 0, 0, 100)
+        except apsw.Error:
+            damaged = False
+    return Failure(f"{DAMAGED if damaged else FAILED}: {error}", damaged)
+
+
+_CORRUPT = (apsw.CorruptError, apsw.NotADBError)
 
 
 def _no_space_for_the_index(error: apsw.IOError) -> bool:

@@ -1,7 +1,7 @@
 """Writes of the SQLite collection: one thread, group commit. Imports apsw and the domain.
 
 Whatever writes wait are applied in one transaction with one fsync, then all are answered: 64 creates cost
-what one costs. The thread and the event loop share nothing but the queue and the results.
+what one costs. The thread and the event loop share nothing but the queue, the results and the pace.
 """
 
 import asyncio
@@ -18,13 +18,15 @@ import msgspec
 
 from storekeeper.collection import CREATE
 from storekeeper.errors import Outcome, Unavailable
+from storekeeper.pace import Pace
 from storekeeper.sqlite import faults
+from storekeeper.sqlite.place import Moved, Place
 from storekeeper.stores import Payload, Store
 
 T = TypeVar("T")
 
 MOST_WAITING = 10_000
-"""Writes that may wait; the next ones are refused at once."""
+"""Writes that may wait, fewer if the disk is slow; the next ones are refused at once."""
 
 MOST_BYTES = 64 * 2**20
 """What the payloads of those that wait may take in all."""
@@ -32,12 +34,14 @@ MOST_BYTES = 64 * 2**20
 LOCK_PATIENCE = 3.5
 """Seconds after which a write that found the file locked all the time is given up, nothing done."""
 
+LATEST_START = 4.0
+"""Seconds after which a write that still waits for its turn is given up, nothing done."""
+
 PATIENCE = 4.5
 """Seconds after which a write is answered in any case, its outcome unknown (decision 30: at most 5 s)."""
 
 CLOSED = "The service is shutting down"
-FAILED = "The database failed"
-"""The reasons of every Unavailable after the end, and after the file could not be trusted any more."""
+CROWDED = "Too many writes are waiting"
 
 _BATCH = 1000
 _TICK = 0.25
@@ -122,10 +126,11 @@ class Write:
 
 
 class Writer:
-    """Owns the connection that writes. `fail` is called on the loop, once, when nothing more can be written."""
+    """Owns the connection that writes. `fail` is called on the loop when nothing more can be written."""
 
-    def __init__(self, connection: apsw.Connection, fail: Callable[[str], None]) -> None:
+    def __init__(self, connection: apsw.Connection, place: Place, fail: Callable[[faults.Failure], None]) -> None:
         self._connection = connection
+        self._place = place
         self._execute = connection.execute
         self._loop = asyncio.get_running_loop()
         self._fail = fail
@@ -133,6 +138,7 @@ class Writer:
         self._turn: list[Write] = []
         self._overdue: deque[Write] = deque()
         self._waiting = 0
+        self._pace = Pace(MOST_WAITING, _BATCH)
         self._bytes = 0
         self._refusal: str | None = None
         self._distrust: str | None = None
@@ -140,7 +146,7 @@ class Writer:
         connection.set_busy_handler(self._wait_for_lock)
         self._thread = threading.Thread(target=self._run, name="storekeeper-writer", daemon=True)
         self._thread.start()
-        self._timer = self._loop.call_later(_TICK, self._answer_overdue)
+        self._timer = self._loop.call_later(_TICK, self._tick)
 
     # On the event loop.
 
@@ -151,8 +157,8 @@ class Writer:
             write.settle(Unavailable(self._refusal))
             return write
         size = _size(payload)
-        if self._waiting >= MOST_WAITING or self._bytes + size > MOST_BYTES:
-            write.settle(Unavailable("Too many writes are waiting"))
+        if self._waiting >= self._pace.most or self._bytes + size > MOST_BYTES:
+            write.settle(Unavailable(CROWDED))
             return write
         self._waiting += 1
         self._bytes += size
@@ -201,28 +207,37 @@ class Writer:
         while self._overdue and self._overdue[0].done():
             self._overdue.popleft()
 
+    def _tick(self) -> None:
+        try:
+            self._place.check()
+        except Moved as error:
+            self._fail(faults.Failure(f"{faults.FAILED}: {error}"))
+        self._answer_overdue()
+        self._timer = self._loop.call_later(_TICK, self._tick)
+
     def _answer_overdue(self) -> None:
         now = self._loop.time()
         while self._overdue and now - self._overdue[0].since > PATIENCE:
             self._overdue.popleft().settle(Unavailable("The disk does not answer", Outcome.UNKNOWN))
-        self._timer = self._loop.call_later(_TICK, self._answer_overdue)
 
-    def _break(self, batch: list[Write], reason: str) -> None:
-        self.distrust(reason)
-        self._answer(batch, [Unavailable(reason, Outcome.UNKNOWN) for _ in batch])
-        self._fail(reason)
+    def _break(self, batch: list[Write], failure: faults.Failure) -> None:
+        self.distrust(failure.reason)
+        self._answer(batch, [Unavailable(failure.reason, Outcome.UNKNOWN) for _ in batch])
+        self._fail(failure)
 
     # On the writer thread.
 
     def _run(self) -> None:
         while (batch := self._inbox.get()) is not None:
             last = self._take_more(batch)
+            began = time.monotonic()
             try:
                 results = self._commit(batch)
             except BaseException as error:  # noqa: BLE001 - no write may be left without an answer
-                reason = f"{FAILED}: {error}"
-                self._tell(self._break, batch, reason)
-                return self._refuse_rest(reason)
+                failure = faults.failure(error, self._connection)
+                self._tell(self._break, batch, failure)
+                return self._refuse_rest(failure.reason)
+            self._pace.note(time.monotonic() - began)
             self._tell(self._answer, batch, results)
             if last:
                 return None
@@ -272,6 +287,7 @@ class Writer:
         finally:
             if self._connection.in_transaction:
                 self._execute("ROLLBACK")
+        self._place.check()
         return results
 
     def _apply(self, batch: list[Write]) -> list[Result]:
@@ -280,7 +296,11 @@ class Writer:
         rows: list[Row] = []
         runs: list[tuple[str, list[Row]]] = []
         touched: set[int] = set()
+        latest = time.monotonic() - LATEST_START
         for write in batch:
+            if write.since < latest:
+                results.append(Unavailable(CROWDED))
+                continue
             # Ids are dense, so that the count alone says which exist.
             if write.id > count:
                 results.append(None)

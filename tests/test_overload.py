@@ -1,0 +1,125 @@
+"""More writes than the disk can take: what cannot be answered in time is refused at once, and nothing else is."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import uvloop
+
+import load
+import weakened
+from black_box import Running, serving
+from history import Client
+from load_clients import NEW_STORE
+from storekeeper.pace import HANDFUL, LONGEST_WAIT, Pace
+
+LIMIT = 10_000
+BATCH = 1000
+
+
+def pace_after(*seconds: float) -> Pace:
+    pace = Pace(LIMIT, BATCH)
+    for took in seconds:
+        pace.note(took)
+    return pace
+
+
+def test_who_may_wait_would_be_answered_in_time() -> None:
+    """Those before its own batch, its own, and the one under way."""
+    for took in (0.25, 0.3, 0.5, 0.8, 1.0):
+        most = pace_after(*[took] * 30).most
+        assert (most / BATCH + 1) * took <= LONGEST_WAIT + 0.01
+        assert most == HANDFUL or (most / BATCH + 1) * took > LONGEST_WAIT * 0.9
+
+
+def test_a_fast_disk_and_a_cold_start_refuse_nothing() -> None:
+    assert pace_after().most == LIMIT
+    assert pace_after(0.0, 0.001, 0.1).most == LIMIT
+
+
+def test_whatever_happens_a_handful_may_wait() -> None:
+    assert pace_after(100.0).most == HANDFUL
+    assert Pace(5, BATCH).most == 5
+
+
+def test_one_slow_batch_is_soon_forgotten() -> None:
+    assert pace_after(3.5, *[0.01] * 5).most == LIMIT
+
+
+def test_the_pace_is_that_of_all_lanes() -> None:
+    one, two = Pace(LIMIT, BATCH), Pace(LIMIT, BATCH, lanes=2)
+    for pace in (one, two):
+        pace.note(1.0)
+    assert two.most == 2 * one.most
+
+
+# The real thing: 10 writes each 0.1 s.
+
+
+@contextmanager
+def slow(folder: Path, adapter: str, *changes: str) -> Iterator[tuple[Running, Path]]:
+    """A service on a disk that is as slow as a file says."""
+    file = folder / "seconds"
+    file.write_text("0.1")
+    environment = weakened.environment("has_a_slow_disk", *changes) | {"SLOW_DISK": str(file)}
+    with serving(folder, adapter, env=environment, program=weakened.PROGRAM) as service:
+        for _ in range(5):
+            assert service.request("POST", "/api/stores", {"name": "Before"}).status == 200
+        yield service, file
+
+
+async def _at_once(port: int, count: int) -> list[tuple[int, bytes, float]]:
+    clients = [await Client.connect(port) for _ in range(count)]
+    began = time.monotonic()
+
+    async def one(client: Client) -> tuple[int, bytes, float]:
+        status, body = await client.ask("POST", "/api/stores", NEW_STORE)
+        return status, body, time.monotonic() - began
+
+    try:
+        return await asyncio.gather(*(one(client) for client in clients))
+    finally:
+        for client in clients:
+            client.close()
+
+
+def at_once(service: Running, count: int) -> list[tuple[int, bytes, float]]:
+    """Send so many creates at one moment; give status, body and seconds of each."""
+    return uvloop.run(_at_once(service.port, count))
+
+
+def test_the_excess_is_refused_before_what_is_accepted_is_done(tmp_path: Path, adapter: str) -> None:
+    """And when the disk is fast again, everything is taken again."""
+    with slow(tmp_path, adapter) as (service, file):
+        answers = at_once(service, 400)
+        taken = [seconds for status, _, seconds in answers if status == 200]
+        refused = [(body, seconds) for status, body, seconds in answers if status == 503]
+        assert len(taken) >= HANDFUL
+        assert len(refused) > 100
+        assert len(taken) + len(refused) == 400
+        assert all(b'"message":"Too many writes are waiting","outcome":"none"' in body for body, _ in refused)
+        # An order of events, not a time: all were refused before the last of those taken was on the disk.
+        assert max(seconds for _, seconds in refused) < max(taken)
+        assert len(service.request("GET", "/api/stores").json) == 5 + len(taken)
+        file.write_text("0")
+        for _ in range(8):
+            service.request("POST", "/api/stores", {"name": "Fast"})
+        assert Counter(status for status, _, _ in at_once(service, 400)) == {200: 400}
+
+
+@pytest.mark.thorough
+def test_that_would_be_seen(tmp_path: Path, adapter: str) -> None:
+    """The same with a build that takes all writes: some are not on the disk in time, which nobody knows."""
+    with slow(tmp_path, adapter, "takes_all_writes") as (service, _):
+        answers = at_once(service, 700)
+        late = [(body, seconds) for status, body, seconds in answers if status == 503]
+        assert any(b'"outcome":"unknown"' in body and seconds > LONGEST_WAIT for body, seconds in late)
+
+
+@pytest.mark.thorough
+def test_three_times_what_the_disk_can_take_is_survived(tmp_path: Path, adapter: str) -> None:
+    assert load.slow_disk(tmp_path, load.SMALL, adapter).violations == []
