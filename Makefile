@@ -3,6 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 
+# Many tests wait for a deadline: twice as many at once as there are processors.
+TESTS_AT_ONCE ?= $(shell expr 2 "*" $$(nproc 2>/dev/null || echo 2))
+
 .PHONY: serve serve-postgres setup test check format lock bench bench-scaling profile fuzz-api fuzz-http thorough soak load faults sbom audit clean
 
 serve: setup  ## the service on http://127.0.0.1:8080, its database in ./storekeeper.db
@@ -14,7 +17,7 @@ serve-postgres: setup  ## the same on a PostgreSQL of its own, in a temporary fo
 setup: .venv/.run
 
 test: check  ## everything that can run here; what lacks a program is skipped with its reason
-	@$(BIN)/python -m pytest --numprocesses=auto --cov --cov-report=
+	@$(BIN)/python -m pytest --numprocesses=$(TESTS_AT_ONCE) --cov --cov-report=
 
 check: .venv/.dev  ## format, lint and types
 	@$(BIN)/ruff format --check --quiet .

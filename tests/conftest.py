@@ -21,6 +21,28 @@ pytest.register_assert_rewrite("wire")
 REQUIRED = {name for name in os.environ.get("STOREKEEPER_REQUIRE", "").split(",") if name}
 
 
+UNCOVERED = (
+    "crash",
+    "durability",
+    "fuzz",
+    "linearizability",
+    "load",
+    "long_lists",
+    "overload",
+    "powerloss",
+    "histories",
+)
+"""What starts services to load, kill or time them: counting their lines would only make them slow."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _started_processes_are_not_counted(request: pytest.FixtureRequest) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        if any(word in request.path.stem for word in UNCOVERED):
+            patch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
+        yield
+
+
 def need(program: str, reason: str) -> NoReturn:
     """Skip a test that lacks a program; fail it where STOREKEEPER_REQUIRE says that it has to be there."""
     if program in REQUIRED:

@@ -10,7 +10,9 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from inside import Line, inside, settled, until
+from storekeeper.api import heads
 from storekeeper.api.connection import Connection
+from storekeeper.api.crowd import Crowd
 from storekeeper.api.fastlane import FastLane
 from storekeeper.errors import Unavailable
 from wire import SLOW, assert_error, assert_invalid, create, request
@@ -33,7 +35,7 @@ def connected(app: Any) -> tuple[Connection, Line]:
     config.load()
     state = ServerState()
     state.default_headers = [(b"date", b"Sat, 21 Nov 2026 12:00:00 GMT")]
-    connection = Connection(config, state, {"connections": set()}, asyncio.get_running_loop())
+    connection = Connection(config, state, {"connections": Crowd()}, asyncio.get_running_loop())
     line = Line()
     line.protocol = connection
     connection.connection_made(line)
@@ -182,7 +184,7 @@ def test_a_bug_in_the_reading_of_a_request_is_a_500_and_the_end(
             def raises(*_: object) -> None:
                 raise RuntimeError("a bug")
 
-            monkeypatch.setattr(Connection, "_check_head", raises)
+            monkeypatch.setattr(heads, "check", raises)
             connection, line = service.connect(adapter)
             connection.data_received(request("GET", "/test"))
             [answer] = answers_in(line.sent, "GET")

@@ -2,6 +2,8 @@
 
 import asyncio
 import re
+import subprocess
+import sys
 from collections import Counter
 from itertools import count
 from typing import Any
@@ -10,9 +12,9 @@ import pytest
 import uvloop
 
 import fuzz_http
-from fuzz_http import Found, fuzz, fuzz_inside, requests_to_damage
+from fuzz_http import Found, fuzz_inside, requests_to_damage
 from mutations import Cases
-from storekeeper.api import connection, fastlane
+from storekeeper.api import fastlane, heads
 from storekeeper.api.connection import Connection, Phase
 from storekeeper.api.reply import Reply
 from storekeeper.sqlite import SqliteCollection
@@ -26,20 +28,22 @@ ENOUGH = 3000
 
 def test_nothing_that_must_not_happen_does() -> None:
     """Both adapters, inside this process and over sockets; what is found names its seed and shows its bytes."""
-    lines = list(fuzz(REQUESTS, SEED))
-    assert [line.split()[0] for line in lines] == ["fuzz-http-inside", "fuzz-http-sockets"]
-    print(*lines, sep="\n")
+    command = [sys.executable, fuzz_http.__file__, f"--requests={REQUESTS}", f"--seed={SEED}"]
+    # In a process of its own: not covered, it takes a third of the time.
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["fuzz-http-inside", "fuzz-http-sockets"]
 
 
 # Broken builds. All but the last are broken in both adapters alike.
 
 
 def takes_any_host(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(connection, "_HOST", re.compile(rb"(?s).*"))
+    patch.setattr(heads, "_HOST", re.compile(rb"(?s).*"))
 
 
 def takes_any_number_of_fields(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(connection, "FIELD_LIMIT", 1000)
+    patch.setattr(heads, "FIELD_LIMIT", 1000)
 
 
 def fails_at_a_byte(patch: pytest.MonkeyPatch) -> None:

@@ -121,7 +121,7 @@ def test_what_the_http_layer_refuses_is_documented(service: Running, status: int
 
 def test_random_requests_made_from_the_document_meet_no_contradiction(fresh: Running, tmp_path: Path) -> None:
     """Schemathesis, all of its checks; `make fuzz-api` asks longer."""
-    command = [str(Path(sys.executable).with_name("schemathesis")), "run", "--checks=all", "--max-examples=25"]
+    command = [str(Path(sys.executable).with_name("schemathesis")), "run", "--checks=all", "--max-examples=12"]
     options = ["--seed=1", "--generation-deterministic", "--no-color"]
     url = f"http://127.0.0.1:{fresh.port}/openapi.json"
     done = subprocess.run([*command, *options, url], capture_output=True, text=True, cwd=tmp_path, check=False)
