@@ -207,8 +207,10 @@ def serve(settings: Settings) -> int:
         prepare(settings.database)
     listener = _listen(settings.host, settings.port)
     # Each is the same socket: libuv takes one connection from each in a turn of the loop, and with one of them
-    # newcomers to a service at its limit would wait for seconds.
-    listeners = [listener, *(listener.dup() for _ in range(_ACCEPTED_AT_ONCE - 1))]
+    # newcomers to a service at its limit would wait for seconds. Several workers share them out more evenly by one.
+    listeners = [listener]
+    if settings.workers == 1:
+        listeners += [listener.dup() for _ in range(_ACCEPTED_AT_ONCE - 1)]
     address = _address(settings.host, listener)
     config = uvicorn.Config(
         Service(settings, anew=False),
