@@ -12,7 +12,7 @@ from pathlib import Path
 import load
 from cases import CASES, Case
 from servers import CORES, Server
-from systems import BENCH, ROOT, SYSTEMS
+from systems import DATA, ROOT, SYSTEMS
 
 PAGE = ROOT / "docs/benchmarks.md"
 BEGIN, END = "<!-- profile: begin (written by make profile) -->", "<!-- profile: end -->"
@@ -38,7 +38,7 @@ def main() -> int:
         sys.stderr.write("The profile needs Linux and two cores: one for the server, one for the load.\n")
         return 2
     os.sched_setaffinity(0, {CORES[1]})
-    with tempfile.TemporaryDirectory(dir=BENCH) as folder:
+    with tempfile.TemporaryDirectory(dir=DATA) as folder:
         rows = [(case, *measure(case, Path(folder))) for case in CASES if case.name in PROFILED]
     text = "\n".join([*table(rows), "", *parts_table(rows)])
     before, _, rest = PAGE.read_text().partition(BEGIN)

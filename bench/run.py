@@ -19,10 +19,9 @@ import smoke
 from cases import CASES, READ_ONE, Case, Entry
 from machine import describe
 from servers import CORES, Server, UnavailableError
-from systems import BENCH, ROOT, SYSTEMS, call
+from systems import BENCH, DATA, ROOT, SYSTEMS, call
 
 TROUBLE = (UnavailableError, OSError, http.client.HTTPException, subprocess.SubprocessError)
-DATA = BENCH / ".data"
 Measure = Callable[[Entry], load.Figures]
 
 
@@ -166,7 +165,6 @@ def main() -> int:
         say("The benchmark needs Linux and two cores: one for the server, one for the load.")
         return 2
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    DATA.mkdir(exist_ok=True)
     store = BENCH / ("results-quick.json" if chosen.quick else "results.json")
     try:
         if not chosen.report:

@@ -18,7 +18,7 @@ import postgres_server
 from cases import CASES, Case
 from machine import describe
 from servers import Server, free_port, running
-from systems import BENCH, ROOT, STOREKEEPER, SYSTEMS, StorekeeperPostgres
+from systems import DATA, ROOT, STOREKEEPER, SYSTEMS, StorekeeperPostgres
 
 PAGE = ROOT / "docs/scaling.md"
 BEGIN, END = "<!-- measured: begin (written by make bench-scaling) -->", "<!-- measured: end -->"
@@ -32,7 +32,7 @@ def main() -> int:
     rates: dict[str, Rates] = {case: {"1": [], "2": [], "hapi": []} for case in MEASURED}
     try:
         with ExitStack() as stack:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=BENCH)))
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=DATA)))
             database = stack.enter_context(postgres_server.running(fsync="on"))
             system = SYSTEMS["storekeeper-postgres"]
             assert isinstance(system, StorekeeperPostgres)
@@ -87,9 +87,7 @@ def table(rates: dict[str, Rates]) -> Iterator[str]:
             *(f"{middle([entry[1] for entry in found]):,.0f}" for found in (one, two)),
         ]
         yield f"| {case.title} | {' | '.join(cells)} |"
-    machine = ", ".join(
-        f"{what} {value}" for what, value in describe(BENCH).items() if what in ("processor", "cores")
-    )
+    machine = ", ".join(f"{what} {value}" for what, value in describe(DATA).items() if what in ("processor", "cores"))
     yield f"\n{time.strftime('%Y-%m-%d')}, {ROUNDS} rounds of {SECONDS} s, {CONNECTIONS} clients; {machine}."
 
 

@@ -17,6 +17,9 @@ import seeds
 from servers import CORES, Server, UnavailableError, free_port, running
 
 BENCH = Path(__file__).resolve().parent
+DATA = BENCH / ".data"
+"""Where what a run needs for a while is kept; not in git."""
+DATA.mkdir(exist_ok=True)
 ROOT = BENCH.parent
 PEERS = BENCH / "peers"
 PEER_BIN = BENCH / ".venv/bin"
