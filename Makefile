@@ -3,6 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 
+# Without kept bytecode each of the thousand processes that tests start compiles everything again.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Many tests wait for a deadline: twice as many at once as there are processors.
 TESTS_AT_ONCE ?= $(shell expr 2 "*" $$(nproc 2>/dev/null || echo 2))
 

@@ -13,7 +13,7 @@ from conftest import postgres
 from history import Recorder, csv
 from lincheck import Outcome
 
-OPERATIONS = 20_000
+OPERATIONS = 6_000
 FEW = 3_000
 """Nearly always enough for a weakened build to be caught many times over."""
 
@@ -51,7 +51,7 @@ def faults(recorder: Recorder, database: str) -> set[str]:
 def test_histories_are_linearizable(build: str, database: str, tmp_path: Path) -> None:
     recorder = Recorder()
     with serving(tmp_path, *BUILDS[build], database=database) as service:
-        recorder.run(service.port, OPERATIONS if database.startswith("sqlite") else OPERATIONS // 2)
+        recorder.run(service.port, OPERATIONS)
         recorder.settle(service.port)
     assert judge(recorder.history, database) == []
     assert recorder.odd == []
