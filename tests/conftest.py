@@ -1,5 +1,6 @@
 """What every test may use."""
 
+import gc
 import os
 import shutil
 import subprocess
@@ -24,13 +25,9 @@ REQUIRED = {name for name in os.environ.get("STOREKEEPER_REQUIRE", "").split(","
 COVERED = (
     "adapters",
     "cli",
-    "collection_failures",
     "docs_page",
-    "limits",
     "postgres",
     "postgres_failures",
-    "refusals",
-    "resources",
     "service",
     "transfer",
 )
@@ -43,6 +40,13 @@ def _few_started_processes_are_counted(request: pytest.FixtureRequest) -> Iterat
         if request.path.stem.removeprefix("test_") not in COVERED:
             patch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
         yield
+
+
+def pytest_collection_finish() -> None:
+    """Keep the collector from looking at all tests again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
 
 
 def need(program: str, reason: str) -> NoReturn:
@@ -102,10 +106,11 @@ def adapter(request: pytest.FixtureRequest, stored_in: None) -> str:  # noqa: AR
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave one adapter of the two where PostgreSQL is what matters."""
+    """Leave one adapter of the two where PostgreSQL, or the supervisor of several workers, is what matters."""
     for item in items:
         values = getattr(getattr(item, "callspec", None), "params", {})
-        if values.get("stored_in") == "postgres" and values.get("adapter") == "ASGI":
+        of_both = values.get("stored_in") != "postgres" and values.get("workers", 1) == 1 == values.get("count", 1)
+        if values.get("adapter") == "ASGI" and (not of_both or item.path.stem == "test_workers"):
             item.add_marker(pytest.mark.thorough)
 
 

@@ -3,27 +3,19 @@
 A new one is a class like `Sqlite` and a line in `KINDS`.
 """
 
-import asyncio
-import json
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Protocol
 
 import apsw
 import psycopg
 import pytest
-import uvloop
 
 from postgres_server import shared
 from storekeeper import service
-from storekeeper.collection import Answer, Collection, Listing
+from storekeeper.collection import Collection
 from storekeeper.settings import make
-from storekeeper.stores import Payload, Store
-
-T = TypeVar("T")
-MANY = 2500
-"""More than two pages of a long list, whatever a page is (at most 1,000)."""
 
 Change = tuple[int, int, str, str | None]
 """seq, store_id, name, address."""
@@ -104,41 +96,3 @@ KINDS: dict[str, Kind] = {"sqlite": _sqlite, "postgres": _postgres}
 
 EVERY_KIND = pytest.mark.parametrize("stored_in", KINDS, indirect=True, scope="module")
 """As `pytestmark`: the module's services run once with each kind of database (see `stored_in` in conftest)."""
-
-
-def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run a test's coroutine as the service would."""
-    return uvloop.run(main)
-
-
-def numbered(count: int, name: str = "") -> Iterator[Payload]:
-    """Give payloads that differ, but for the name if one is given."""
-    for number in range(1, count + 1):
-        yield Payload(name or f"Store {number}", f"{number} Road")
-
-
-async def get(collection: Collection, id: int) -> Store | None:
-    """Read one store, whether the answer is there now or later."""
-    return await _now(collection.get(id))
-
-
-async def listing(collection: Collection, name: str | None = None) -> Listing:
-    """Begin to read a list, whether the answer is there now or later."""
-    return await _now(collection.list(name))
-
-
-async def stores(collection: Collection, name: str | None = None) -> list[dict[str, Any]]:
-    """Read a list to its end."""
-    found = await listing(collection, name)
-    parts = [found.first]
-    if found.rest is not None:
-        parts += [part async for part in found.rest]
-    decoded: list[dict[str, Any]] = json.loads(b"[" + b"".join(parts) + b"]")
-    return decoded
-
-
-async def _now(answer: Answer[T]) -> T:
-    if asyncio.isfuture(answer):
-        result: T = await answer
-        return result
-    return answer

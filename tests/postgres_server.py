@@ -259,7 +259,7 @@ def stop_shared() -> None:
 @contextmanager
 def folder() -> Iterator[Path]:
     """Give a temporary folder that another user can reach (pytest's own cannot be entered by others)."""
-    path = Path(tempfile.mkdtemp(prefix="storekeeper-postgres-"))
+    path = Path(tempfile.mkdtemp(prefix="storekeeper-postgres-", dir=_memory()))
     # Should this process be killed, the watch ends the server and deletes the folder.
     watch = subprocess.Popen(["sh", "-c", _WATCH, path], stdin=subprocess.PIPE, start_new_session=True)
     try:
@@ -267,6 +267,15 @@ def folder() -> Iterator[Path]:
     finally:
         shutil.rmtree(path, ignore_errors=True)
         watch.communicate()
+
+
+def _memory() -> Path | None:
+    """Give where files are kept in memory, if there is room: nothing here is synced anyway."""
+    shared = Path("/dev/shm")
+    with suppress(OSError):
+        if os.access(shared, os.W_OK) and shutil.disk_usage(shared).free > 4 << 30:
+            return shared
+    return None
 
 
 _WATCH = """read -r _

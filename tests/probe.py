@@ -16,7 +16,7 @@ from typing import Any
 
 import uvloop
 
-from databases import MANY, get, numbered, stores
+from asking import MANY, get, numbered, stores
 from storekeeper.collection import Collection
 from storekeeper.errors import StorekeeperError, Unavailable
 from storekeeper.sqlite import SqliteCollection, prepare

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 import storekeeper
+from asking import run as run_async
+from asking import stores
 from black_box import COMMAND, run, serving
 from conftest import fill, mounted
-from databases import Sqlite, handle, stores
-from databases import run as run_async
+from databases import Sqlite, handle
 from storekeeper.stores import Payload
 
 FULL = Path("/dev/full")

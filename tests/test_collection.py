@@ -7,7 +7,8 @@ from itertools import chain
 
 import pytest
 
-from databases import MANY, Database, get, handle, listing, numbered, run, stores
+from asking import MANY, get, listing, numbered, run, stores
+from databases import Database, handle
 from storekeeper.collection import Collection, Pending
 from storekeeper.errors import Unavailable
 from storekeeper.stores import EXAMPLES, Payload, Store

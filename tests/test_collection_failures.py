@@ -12,8 +12,9 @@ from typing import Any
 import apsw
 import pytest
 
+from asking import MANY, numbered, run, stores
 from conftest import fill, mounted, need
-from databases import MANY, Sqlite, handle, numbered, run, stores
+from databases import Sqlite, handle
 from probe import LOAD, QUESTIONS
 from storekeeper.collection import Collection
 

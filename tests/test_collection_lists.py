@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from databases import MANY, Database, get, handle, listing, numbered, run, stores
+from asking import MANY, get, listing, numbered, run, stores
+from databases import Database, handle
 from storekeeper.collection import Collection
 from storekeeper.stores import Payload, Store
 

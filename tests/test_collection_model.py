@@ -8,7 +8,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from databases import Database, get, handle, stores
+from asking import get, stores
+from databases import Database, handle
 from storekeeper.collection import Collection
 from storekeeper.errors import Unavailable
 from storekeeper.stores import Payload, Store

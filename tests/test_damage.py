@@ -11,10 +11,10 @@ import pytest
 
 import weakened
 from aftermath import judge
+from asking import numbered
 from black_box import PATIENCE, Running, ask, serving
 from client import create as store
 from client import fill
-from databases import numbered
 from history import Recorder
 from lincheck import Kind
 from test_collection_failures import injecting

@@ -13,9 +13,10 @@ from shutil import which
 import apsw
 import pytest
 
+from asking import MANY, get, numbered, run, stores
 from black_box import PATIENCE, serving
 from conftest import fill, mounted, need
-from databases import MANY, Sqlite, get, handle, numbered, run, stores
+from databases import Sqlite, handle
 from storekeeper.collection import Collection
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.sqlite import SqliteCollection, writes

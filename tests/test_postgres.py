@@ -15,10 +15,11 @@ import msgspec
 import psycopg
 import pytest
 
+from asking import get, listing, numbered, run
 from black_box import Running, ask, serving
 from black_box import run as run_command
 from conftest import need, postgres
-from databases import Postgres, Sqlite, get, handle, listing, numbered, run
+from databases import Postgres, Sqlite, handle
 from postgres_server import Server, running
 from storekeeper import service
 from storekeeper.collection import Collection

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
+from asking import get, listing, run, stores
 from conftest import postgres
-from databases import Postgres, get, handle, listing, run, stores
+from databases import Postgres, handle
 from storekeeper import events
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.postgres import PostgresCollection, pool

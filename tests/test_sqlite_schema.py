@@ -9,9 +9,10 @@ from pathlib import Path
 import apsw
 import pytest
 
+from asking import numbered, run, stores
 from black_box import serving
 from conftest import mounted
-from databases import Sqlite, handle, numbered, run, stores
+from databases import Sqlite, handle
 from storekeeper.errors import CannotStart
 from storekeeper.sqlite import schema
 from storekeeper.stores import EXAMPLES

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from asking import get, numbered, run, stores
 from black_box import run as run_command
 from conftest import postgres
-from databases import Database, Postgres, Sqlite, get, handle, numbered, run, stores
+from databases import Database, Postgres, Sqlite, handle
 from storekeeper import service, transfer
 from storekeeper.stores import Payload
 
