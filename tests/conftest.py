@@ -25,7 +25,12 @@ REQUIRED = {name for name in os.environ.get("STOREKEEPER_REQUIRE", "").split(","
 COVERED = (
     "adapters",
     "cli",
+    "crowd",
+    "damage",
+    "disk",
     "docs_page",
+    "limits",
+    "place",
     "postgres",
     "postgres_failures",
     "service",
