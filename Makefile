@@ -49,7 +49,7 @@ fuzz-api: .venv/.dev  ## 1,000 examples of every operation, made from the OpenAP
 fuzz-http: .venv/.dev  ## a million requests that are hardly any; FUZZ="--requests=20000 --seed=7" for others
 	@$(BIN)/python tests/fuzz_http.py $(FUZZ)
 
-soak: .venv/.dev  ## half an hour or more of kills, power losses and histories; SOAK="--minutes=10 --kills=20" for less
+soak: .venv/.dev  ## two hours of kills, power losses, histories and load; SOAK="--minutes=10 --kills=20 --steady=5" for less
 	@$(BIN)/python tests/soak.py $(SOAK)
 
 load: .venv/.dev  ## 3 minutes of idle, slow, greedy and too many clients; LOAD="--connections=1000" for less

@@ -1,4 +1,4 @@
-"""The long tests, one line each: histories, kills, power loss, growth (`make soak`). Status 1 on any violation."""
+"""The long tests, one line each: power loss, kills, histories, load (`make soak`). Status 1 on any violation."""
 
 import argparse
 import signal
@@ -14,15 +14,24 @@ import crash
 import powerloss
 import weakened
 from black_box import Running, serving
+from client import fill
 from crash import Row, alive
 from history import Recorder
 from lincheck import Violation
+from steady import STORES, Load
+from storekeeper.stores import Payload
 
 SEGMENT = 50_000
 """Operations of one history."""
 
 MOST_GROWTH = 48 * 2**20
 """Bytes that a process may grow by after its first tenth: the answers that it keeps are half of that."""
+
+LATE_GROWTH = 8 * 2**20
+"""Bytes that it may still grow by in the second half of a long time."""
+
+PEAK = 10.0
+"""Seconds to find out what a service can do."""
 
 MOST_WAL = 64 * 2**20
 """Bytes that the log may have: what `journal_size_limit` leaves of it."""
@@ -66,9 +75,15 @@ class Growth:
     def _report(self, row: Row) -> None:
         samples = self._samples[len(self._samples) // 10 :] or [(0, 0, 0)]
         growth = samples[-1][0] - samples[0][0]
+        late = samples[-1][0] - samples[len(samples) // 2][0]
         files = max(sample[1] for sample in samples)
         wal = max(sample[2] for sample in samples)
-        for name, value in (("rss_growth_kib", growth // 1024), ("fds", files), ("wal_kib", wal // 1024)):
+        for name, value in (
+            ("rss_growth_kib", growth // 1024),
+            ("second_half_kib", late // 1024),
+            ("fds", files),
+            ("wal_kib", wal // 1024),
+        ):
             row.figures[name] = max(row.figures[name], value)
         # A client each, a connection or two to the database's three files, and what Python itself has open.
         if growth > MOST_GROWTH or wal > MOST_WAL or files > 100:
@@ -111,6 +126,29 @@ def _record(row: Row, folder: Path, args: tuple[str, ...], change: str) -> None:
     if strange := recorder.statuses.keys() - {200, 404}:
         row.violations.append(Violation("odd", f"answers with status {strange}"))
     row.judge(recorder, folder)
+
+
+def steady(folder: Path, minutes: float) -> Row:
+    """Keep a service at half of what it can do; all of it is answered, and nothing grows in the second half."""
+    row = Row("L4-steady")
+    folder.mkdir()
+    with serving(folder) as service:
+        fill(folder, (Payload(f"Store {number}", f"{number} Steady Road") for number in range(1, STORES + 1)))
+        load = Load(service.port)
+        peak = load.peak(PEAK)
+        with Growth(service, folder / "stores.db").watched(row):
+            held = load.hold(60 * minutes, peak / 2)
+        found = service.request("GET", "/api/stores").body.count(b'"id":')
+    row.figures.update(
+        minutes=round(minutes), peak_rate=round(peak), rate=round(held), requests=load.statuses.total(), stores=found
+    )
+    if strange := load.statuses.keys() - {200}:
+        row.violations.append(Violation("odd", f"answers with status {strange}"))
+    if found != STORES + load.created:
+        row.violations.append(Violation("lost", f"{load.created} created, {found - STORES} found"))
+    if row.figures["second_half_kib"] > LATE_GROWTH // 1024:
+        row.violations.append(Violation("growth", f"{row.figures['second_half_kib']} KiB in the second half"))
+    return row
 
 
 def power_losses(folder: Path, images: int) -> Iterator[Row]:
@@ -158,18 +196,21 @@ def rows(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
     for kill in kills(folder, options.kills):
         if time.monotonic() > give_up:
             yield Row("A1", violations=[Violation("unfinished", "--minutes are over")])
-            return
+            break
         yield kill()
     yield from histories(folder, options.operations, give_up)
+    if options.steady:
+        yield steady(folder / "steady", options.steady)
 
 
 def main() -> int:
     """Print a line for each row as soon as it is done, and every violation below it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=float, default=60, help="begin nothing more after so long")
+    parser.add_argument("--minutes", type=float, default=60, help="begin no kill and no history after so long")
     parser.add_argument("--operations", type=int, default=1_000_000, help="of the histories, at least")
     parser.add_argument("--kills", type=int, default=200, help="in all, at least")
     parser.add_argument("--images", type=int, default=2_000, help="of what a disk may hold after a power loss")
+    parser.add_argument("--steady", type=float, default=60, help="minutes at half load, behind all others")
     options = parser.parse_args()
     # As Ctrl-C does: what was started is stopped on the way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
