@@ -304,7 +304,7 @@ def fail_writer(folder: Path, lives: int) -> Row:
         place = folder / f"writer-{number}"
         place.mkdir(parents=True)
         recorder = Recorder(number)
-        environment = weakened.environment("fails_in_the_writer") | {"FAILS_AT": str(20 + 30 * number)}
+        environment = weakened.environment("fails_in_the_writer") | {"FAILS_AT": str(5 + 4 * number)}
         with serving(place, env=environment, program=weakened.PROGRAM) as service:
             recorder.run(service.port, LIFE)
             row.figures["ends"] += wait_for(partial(_has_ended, service))

@@ -13,7 +13,7 @@ from history import Recorder
 from postgres_server import either, replicated, running
 from promises import wait_until_ready
 
-OPERATIONS = 12_000
+OPERATIONS = 6_000
 
 
 def record(url: str, folder: Path, recorder: Recorder, strike: Callable[[], None] | None = None) -> None:

@@ -112,6 +112,13 @@ def reads_pages_as_they_are() -> None:
     vars_of(Reader)._page = newest
 
 
+def forgets_what_it_sent() -> None:
+    """A write whose COMMIT was on its way when PostgreSQL was lost is called refused."""
+    from storekeeper.postgres import link  # noqa: PLC0415 - its driver is an extra
+
+    vars_of(link.Lost).sent = property(lambda _lost: False, lambda _lost, _sent: None)
+
+
 def syncs_normally() -> None:
     """WAL's usual setting: COMMIT does not wait for the disk."""
     _after_connect(lambda connection: connection.pragma("synchronous", "normal"))
