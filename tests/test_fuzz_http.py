@@ -66,7 +66,7 @@ def carries_out_what_it_refuses(patch: pytest.MonkeyPatch) -> None:
 
     def carries_out(self: Connection, reply: Reply) -> None:
         if self.phase is Phase.BODY and self.request is not None and self.exchange is None:
-            self.request.body = b"".join(self.parts)
+            self.request.body = bytes(self.body)
             self.begin(self.request)
         refuse(self, reply)
 

@@ -6,7 +6,9 @@ The figures come from /proc, so these tests need Linux.
 import json
 import socket
 import struct
+from contextlib import suppress
 from pathlib import Path
+from select import select
 
 import pytest
 
@@ -15,7 +17,7 @@ from client import create as store
 from client import fill, until
 from proc import peak_memory, sockets
 from storekeeper.stores import Payload
-from wire import HOST, SLOW, assert_error, create, dial, request
+from wire import HOST, SLOW, Wire, assert_error, chunked, create, dial, request
 
 MIB = 2**20
 
@@ -78,6 +80,51 @@ def test_many_slow_bodies_of_one_client_each_cost_no_more_than_the_limit(fresh: 
         for _ in range(sent // len(data) + 1):
             assert wire.answer().json["name"] == "Waits"
     assert peak_memory(fresh) - before < 50 * MIB
+
+
+def test_large_bodies_of_many_connections_take_little_together_and_leave_room_for_small_ones(fresh: Running) -> None:
+    """The excess is refused at once; and when those that hold the room are gone, others have it."""
+    body = json.dumps({"name": "Large", "address": "x" * 1_000_000}).encode()
+    data = request("POST", "/api/stores", body)
+    before = peak_memory(fresh)
+    clients = [fresh.socket() for _ in range(100)]
+    for client in clients:
+        client.sendall(data[:-1])
+    late = [Wire(client) for client in clients if refused(client)]
+    assert 30 <= len(late) <= 40
+    for wire in late:
+        answer = wire.answer()
+        assert_error(answer, 503, "Too many large requests", outcome="none")
+        assert answer.headers["retry-after"] == "1"
+        wire.assert_closed()
+    assert peak_memory(fresh) - before < 100 * MIB
+    store(fresh, "Small")
+    for client in clients:
+        with suppress(OSError):
+            client.sendall(data[-1:])
+    kept = [Wire(client) for client in clients if client not in {wire.client for wire in late}]
+    assert {wire.answer().json["name"] for wire in kept} == {"Large"}
+    with dial(fresh) as wire:
+        for _ in range(70):
+            wire.send(data)
+            assert wire.answer().status == 200
+    for client in clients:
+        client.close()
+    assert len(fresh.request("GET", "/api/stores").json) == 1 + len(kept) + 70
+
+
+def refused(client: socket.socket) -> bool:
+    """Tell whether an answer comes soon."""
+    return bool(select([client], [], [], 0.05)[0])
+
+
+def test_a_body_in_many_pieces_takes_no_more_than_one_in_one_piece(fresh: Running) -> None:
+    body = json.dumps({"name": "Pieces", "address": "x" * 1_000_000}).encode()
+    before = peak_memory(fresh)
+    with dial(fresh) as wire:
+        wire.send(chunked(*(body[at : at + 2] for at in range(0, len(body), 2))))
+        assert wire.answer().json["name"] == "Pieces"
+    assert peak_memory(fresh) - before < 20 * MIB
 
 
 def test_a_packet_of_thousands_of_requests_does_not_stop_the_others(fresh: Running) -> None:

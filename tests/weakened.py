@@ -134,6 +134,11 @@ def takes_all_writes() -> None:
     vars_of(Pace).note = lambda _pace, _seconds: None
 
 
+def takes_all_bodies() -> None:
+    """However much memory they take together."""
+    vars_of(connection).LARGE_BODIES = 2**60
+
+
 def does_not_look_for_its_file() -> None:
     vars_of(Place).check = lambda _place: None
 

@@ -40,6 +40,12 @@ DRAIN_PATIENCE = 0.1
 FRAMING_LIMIT = 8 * BODY_LIMIT
 """The most bytes that a body may take in all, chunk headers included: 1-byte chunks take 6 of them."""
 
+SMALL_BODY = 4096
+"""What a body may have without being counted: more than any store takes, however it is written."""
+
+LARGE_BODIES = 64 * 2**20
+"""Bytes that the larger bodies of all connections may have together while they are read, wait, or are answered."""
+
 PIPELINE_LIMIT = 64
 """Requests that wait behind an unanswered one before the connection is not read any further."""
 
@@ -67,7 +73,7 @@ class Connection(HttpToolsProtocol):
         self.half_closed = False
         # Of the request that is being read.
         self.request: Request | None = None
-        self.parts: list[bytes] = []
+        self.body: bytes | bytearray = b""
         self.size = 0
         self.head = b""
         self.head_allowance = 0
@@ -76,6 +82,7 @@ class Connection(HttpToolsProtocol):
         self.upgrading = False
         self.muted = False
         # Of those that were read.
+        self.held = 0
         self.exchange: Exchange | None = None
         self.waiting: deque[Request | Reply] = deque()
         # Of what was sent, for the sweep.
@@ -130,6 +137,7 @@ class Connection(HttpToolsProtocol):
         """Forget the client; whatever it asked for is finished without it."""
         self.connections.discard(self)
         self.app_state["connections"].leave(self)
+        self._hold(-self.held)
         self.phase = Phase.NOTHING
         self.waiting.clear()
         if self.exchange is not None:
@@ -212,7 +220,7 @@ class Connection(HttpToolsProtocol):
         self.head = b""
         self.framed = 0
         self.size = 0
-        self.parts = []
+        self.body = b""
         if refusal := (heads.check_size(request) if large else None) or heads.check(request):
             self.refuse(refusal)
             return
@@ -225,21 +233,33 @@ class Connection(HttpToolsProtocol):
         """Take a piece of the body."""
         if self.phase is not Phase.BODY:
             return
-        self.size += len(body)
+        before, self.size = self.size, self.size + len(body)
         self.continues = False
+        # Nearly every body is one piece; those of two bytes each would take fifty times their size.
+        if not self.body:
+            self.body = body
+        else:
+            if type(self.body) is bytes:
+                self.body = bytearray(self.body)
+            self.body += body
+        if self.size <= SMALL_BODY:
+            return
+        self._hold(_counted(self.size) - _counted(before))
         if self.size > BODY_LIMIT:
             self.refuse(too_large())
-        else:
-            self.parts.append(body)
+        elif self.app_state["connections"].held > LARGE_BODIES:
+            self.refuse(error_answer(Unavailable("Too many large requests")))
 
     def on_message_complete(self) -> None:
         """Answer the request now, or after those before it."""
         if self.phase is not Phase.BODY or self.upgrading or self.request is None:
             return
         request = self.request
-        if self.parts:
-            request.body = b"".join(self.parts)
+        if self.body:
+            request.body = bytes(self.body)
         self.request = None
+        self.body = b""
+        self.size = 0
         self.continues = False
         self.read += 1
         self.phase = Phase.NEXT if request.keep_alive else Phase.NOTHING
@@ -247,6 +267,15 @@ class Connection(HttpToolsProtocol):
             self._queue(request)
         else:
             self.begin(request)
+
+    def let_go(self, request: Request) -> None:
+        """Drop a body that nobody needs any more."""
+        self._hold(-_counted(len(request.body)))
+        request.body = b""
+
+    def _hold(self, size: int) -> None:
+        self.held += size
+        self.app_state["connections"].held += size
 
     def _continue(self) -> None:
         # Not before the answers to earlier requests.
@@ -270,6 +299,8 @@ class Connection(HttpToolsProtocol):
     def finish(self, exchange: Exchange) -> None:
         """Go on after the answer of the exchange in turn is complete."""
         self.exchange = None
+        if self.held:
+            self.let_go(exchange.request)
         self.answered(close=exchange.close)
         self.advance()
 
@@ -318,8 +349,10 @@ class Connection(HttpToolsProtocol):
         if self.phase is Phase.NOTHING:
             return
         self.phase = Phase.NOTHING
+        self._hold(-_counted(self.size))
+        self.size = 0
         self.request = None
-        self.parts = []
+        self.body = b""
         self.head = b""
         if self.exchange is not None or self.waiting:
             self.waiting.append(reply)
@@ -398,3 +431,7 @@ class Connection(HttpToolsProtocol):
             self.unsent_since = now
             return False
         return now - self.unsent_since > STALL_PATIENCE
+
+
+def _counted(size: int) -> int:
+    return max(0, size - SMALL_BODY)

@@ -55,10 +55,11 @@ def capacity() -> int:
 
 
 class Crowd:
-    """Every open connection of one process, at most about `most` of them."""
+    """Every open connection of one process, at most about `most` of them; `held` is what their large bodies take."""
 
     def __init__(self, most: int = MOST) -> None:
         self.most = most
+        self.held = 0
         self._all: set[Connection] = set()
         self._idle: deque[tuple[Connection, int]] = deque()
         self._looked = False

@@ -82,6 +82,8 @@ class FastLane(Connection):
         except Exception as error:  # noqa: BLE001 - a bug in one answer must not end the connection's others
             emit(Event.BUG, error=error)
             reply = bug_reply()
+        if self.held:
+            self.let_go(request)
         if type(reply) is Reply:
             if reply.status == 200 and request.method == "GET" and not self.is_last(request):
                 self._keep(request, reply)
