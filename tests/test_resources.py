@@ -6,18 +6,19 @@ The figures come from /proc, so these tests need Linux.
 import json
 import socket
 import struct
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from select import select
 
 import pytest
 
-from black_box import PATIENCE, Running
+from black_box import PATIENCE, Running, serving
 from client import create as store
 from client import fill, until
 from proc import peak_memory, sockets
 from storekeeper.stores import Payload
-from wire import HOST, SLOW, Wire, assert_error, chunked, create, dial, request
+from wire import HOST, SLOW, CutShort, Wire, assert_error, chunked, create, dial, request
 
 MIB = 2**20
 
@@ -125,6 +126,59 @@ def test_a_body_in_many_pieces_takes_no_more_than_one_in_one_piece(fresh: Runnin
         wire.send(chunked(*(body[at : at + 2] for at in range(0, len(body), 2))))
         assert wire.answer().json["name"] == "Pieces"
     assert peak_memory(fresh) - before < 20 * MIB
+
+
+def long_list(service: Running) -> int:
+    """Create what makes a list of 6 MB; give its length."""
+    for _ in range(60):
+        store(service, "Long", "x" * 100_000)
+    return len(service.request("GET", "/api/stores").body)
+
+
+def ask_and_read_nothing(service: Running, *fields: str) -> socket.socket:
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
+    client.settimeout(PATIENCE)
+    client.connect(("127.0.0.1", service.port))
+    client.sendall(request("GET", "/api/stores", None, *fields))
+    return client
+
+
+@pytest.mark.parametrize("fields", [[], ["Connection: close"]])
+def test_clients_that_do_not_read_long_answers_take_little_together(fresh: Running, fields: list[str]) -> None:
+    """Those who have been reading for longest make room; who comes last is answered whole."""
+    long_list(fresh)
+    before = peak_memory(fresh)
+    clients = []
+    for number in range(70):
+        fresh.request("PUT", "/api/stores/1", {"name": f"Version {number}", "address": "x"})
+        clients.append(ask_and_read_nothing(fresh, *fields))
+        length = len(fresh.request("GET", "/api/stores").body)
+    assert peak_memory(fresh) - before < 280 * MIB
+    with Wire(clients[-1]) as wire:
+        assert len(wire.answer().body) == length
+    with pytest.raises((CutShort, ConnectionResetError)), Wire(clients[0]) as wire:
+        wire.answer()
+    for client in clients:
+        client.close()
+    assert "giving up the oldest" in fresh.log
+    assert fresh.request("GET", "/test").body == b"OK"
+
+
+def test_slow_readers_of_one_answer_take_its_room_once(tmp_path: Path) -> None:
+    with serving(tmp_path) as service:
+        length = long_list(service)
+        service.request("GET", "/api/stores")
+        before = peak_memory(service)
+        clients = [ask_and_read_nothing(service) for _ in range(40)]
+        service.request("PUT", "/api/stores/1", {"name": "Next version"})
+        assert len(service.request("GET", "/api/stores").body) != length
+        assert peak_memory(service) - before < 50 * MIB
+        with ThreadPoolExecutor(len(clients)) as pool:
+            found = list(pool.map(lambda client: len(Wire(client).answer().body), clients))
+        for client in clients:
+            client.close()
+        assert found == [length] * len(clients)
 
 
 def test_a_packet_of_thousands_of_requests_does_not_stop_the_others(fresh: Running) -> None:

@@ -13,6 +13,7 @@ class Event(StrEnum):
     STOPPED = "stopped"
     OPEN_TO_ALL = "open to everybody who can reach this address"
     CROWDED = "more connections than there is room for"
+    UNREAD = "clients that do not read hold too much, giving up the oldest"
     DATABASE_FAILED = "database failed, ending this process"
     DATABASE_DAMAGED = "database is damaged, taking no more writes: restore it from a backup"
     DATABASE_AWAY = "database cannot be reached, trying again and again"
@@ -27,6 +28,7 @@ class Event(StrEnum):
 _LEVELS = {
     Event.OPEN_TO_ALL: "warning",
     Event.CROWDED: "warning",
+    Event.UNREAD: "warning",
     Event.WORKER_LOST: "warning",
     Event.DATABASE_FAILED: "critical",
     Event.DATABASE_DAMAGED: "critical",

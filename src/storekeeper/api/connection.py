@@ -40,6 +40,9 @@ DRAIN_PATIENCE = 0.1
 FRAMING_LIMIT = 8 * BODY_LIMIT
 """The most bytes that a body may take in all, chunk headers included: 1-byte chunks take 6 of them."""
 
+LONG_ANSWER = 64 * 1024
+"""Bytes unsent from which a transport is full, as asyncio has it."""
+
 SMALL_BODY = 4096
 """What a body may have without being counted: more than any store takes, however it is written."""
 
@@ -85,7 +88,9 @@ class Connection(HttpToolsProtocol):
         self.held = 0
         self.exchange: Exchange | None = None
         self.waiting: deque[Request | Reply] = deque()
-        # Of what was sent, for the sweep.
+        # Of what was sent, for the sweep and for the memory.
+        self.longest = 0
+        self.shared: bytes | None = None
         self.unsent = 0
         self.unsent_since = 0.0
         self.counted = 0
@@ -137,6 +142,7 @@ class Connection(HttpToolsProtocol):
         """Forget the client; whatever it asked for is finished without it."""
         self.connections.discard(self)
         self.app_state["connections"].leave(self)
+        self.app_state["connections"].unread.end(self)
         self._hold(-self.held)
         self.phase = Phase.NOTHING
         self.waiting.clear()
@@ -311,6 +317,9 @@ class Connection(HttpToolsProtocol):
             self.waiting.clear()
             self.phase = Phase.NOTHING
             self.transport.close()
+            if self.transport.get_write_buffer_size() > LONG_ANSWER:
+                # A transport that closes says no more that it is full.
+                self._await_reader()
 
     def is_last(self, request: Request) -> bool:
         """Tell whether the connection ends with this request's answer."""
@@ -375,16 +384,26 @@ class Connection(HttpToolsProtocol):
     def write(self, data: bytes) -> None:
         """Send bytes, unless the client is gone: the transport knows a little earlier than `connection_lost`."""
         if not self.transport.is_closing():
+            if len(data) > LONG_ANSWER:
+                self.longest = len(data)
             self.transport.write(data)
 
     def pause_writing(self) -> None:
         """Take no more requests from a client that does not read its answers."""
         super().pause_writing()
         self.flow.pause_reading()
+        self._await_reader()
+
+    def _await_reader(self) -> None:
+        # What is half sent takes its whole room.
+        size = max(self.longest, self.transport.get_write_buffer_size())
+        self.app_state["connections"].unread.begin(self, size, self.shared)
 
     def resume_writing(self) -> None:
         """Go on: the client has read."""
         super().resume_writing()
+        self.longest = 0
+        self.app_state["connections"].unread.end(self)
         if self.phase is not Phase.NOTHING or self.waiting:
             self.advance()
         else:

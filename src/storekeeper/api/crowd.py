@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from storekeeper.api.unread import Unread
 from storekeeper.events import Event, emit
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class Crowd:
     def __init__(self, most: int = MOST) -> None:
         self.most = most
         self.held = 0
+        self.unread = Unread()
         self._all: set[Connection] = set()
         self._idle: deque[tuple[Connection, int]] = deque()
         self._looked = False

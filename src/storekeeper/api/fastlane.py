@@ -62,8 +62,14 @@ class FastLane(Connection):
         if len(answer) < _SMALL:
             self.transport.write(kept.prefix + answer)
         else:
-            self.transport.write(kept.prefix)
-            self.transport.write(answer)
+            self._share(answer)
+
+    def _share(self, answer: bytes) -> None:
+        """Send a long answer without a copy of it."""
+        self.write(self.kept.prefix)
+        self.shared = answer
+        self.write(answer)
+        self.shared = None
 
     def begin(self, request: Request) -> None:
         """Have a request answered; all before it are."""
@@ -91,6 +97,7 @@ class FastLane(Connection):
                 self._now(request, reply)
         else:
             assert type(reply) is Later
+            request.body = b""
             self.exchange = exchange = Exchange(self, request)
             reply.future.add_done_callback(partial(self._later, exchange, reply))
 
@@ -101,7 +108,10 @@ class FastLane(Connection):
             return
         answer = _after_date(reply.headers, reply.body)
         self.kept.keep(request.target, answer)
-        self.write(self.kept.prefix + answer)
+        if len(answer) < _SMALL:
+            self.write(self.kept.prefix + answer)
+        else:
+            self._share(answer)
         self.answered(close=False)
 
     async def _record(self, exchange: Exchange, reply: Reply) -> None:
