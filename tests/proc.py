@@ -22,6 +22,12 @@ def peak_memory(service: Running) -> int:
     return int(status.split("VmHWM:")[1].split()[0]) * 1024
 
 
+def memory(pid: int) -> int:
+    """Give the bytes of memory that a process has of its own now, without files that it maps."""
+    status = (of(pid) / "status").read_text()
+    return int(status.split("RssAnon:")[1].split()[0]) * 1024
+
+
 def sockets(pid: int) -> set[str]:
     """Give the numbers of the sockets that a process has open."""
     links = []

@@ -7,7 +7,9 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ from asking import stores
 from black_box import COMMAND, run, serving
 from conftest import fill, mounted
 from databases import Sqlite, handle
+from proc import memory
 from storekeeper.stores import Payload
 
 FULL = Path("/dev/full")
@@ -224,7 +227,7 @@ def test_an_import_that_is_interrupted_imports_nothing(tmp_path: Path, database:
     process = subprocess.Popen(program, stderr=subprocess.PIPE)
     with pipe.open("wb", buffering=0) as file:
         file.write(b"name,address\n")
-        for number in range(1_000_000):
+        for number in range(10_000):
             try:
                 file.write(b"Endless,1 Road\n" * 1000)
             except BrokenPipeError:
@@ -235,6 +238,22 @@ def test_an_import_that_is_interrupted_imports_nothing(tmp_path: Path, database:
     assert process.returncode == 130
     assert b"Traceback" not in said
     assert content(database) == [("There before", None)]
+
+
+def test_an_import_may_be_larger_than_memory(tmp_path: Path, database: Sqlite) -> None:
+    mib = 2**20
+    rows = 250_000
+    with (tmp_path / "stores.csv").open("w") as file:
+        file.write("name,address\n")
+        file.writelines(f"Large,{'x' * 1000}\n" for _ in range(rows))
+    process = subprocess.Popen([*COMMAND, "import", "--database", database.url, str(tmp_path / "stores.csv")])
+    peak = 0
+    while process.poll() is None:
+        with suppress(OSError, IndexError):  # it ends just now
+            peak = max(peak, memory(process.pid))
+        time.sleep(0.01)
+    assert process.returncode == 0
+    assert 20 * mib < peak < 180 * mib
 
 
 def test_an_import_beside_a_busy_service_disturbs_nobody(tmp_path: Path) -> None:

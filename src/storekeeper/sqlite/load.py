@@ -37,6 +37,8 @@ def load(path: Path, payloads: Iterable[Payload], stop: threading.Event, *, only
         # The references hold by construction, and checking each of them is a quarter of the time.
         connection.pragma("foreign_keys", False)
         connection.pragma("cache_size", -64 * 1024)
+        # What is staged may be more than memory holds.
+        connection.pragma("temp_store", "file")
         _stage(connection, payloads)
         _wait_fairly(connection, stop)
         connection.execute("BEGIN IMMEDIATE")
