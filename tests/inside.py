@@ -52,7 +52,9 @@ class Line(asyncio.Transport):
     def client_reads(self, amount: int) -> None:
         """Take so many bytes off the line, as a client that reads does."""
         self.unread = max(0, self.unread - amount)
-        if self.unread == 0 and self.protocol.flow.write_paused:
+        if self.unread == 0 and self._closing:
+            self._lose()
+        elif self.unread == 0 and self.protocol.flow.write_paused:
             self.protocol.resume_writing()
 
     def get_write_buffer_size(self) -> int:
@@ -77,11 +79,14 @@ class Line(asyncio.Transport):
         return self._closing
 
     def close(self) -> None:
+        """Close once all is read."""
         self._closing = True
-        self._lose()
+        if not self.unread:
+            self._lose()
 
     def abort(self) -> None:
         self.aborted = True
+        self.unread = 0
         self.close()
 
     def _lose(self) -> None:
