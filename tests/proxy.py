@@ -21,15 +21,19 @@ class Proxy:
         self._target = target
         self._random = random.Random(seed)
         self._most: int | None = None
+        self._directions = range(2)
         self._loop = asyncio.new_event_loop()
         self._moving = asyncio.Event()
         self._moving.set()
         self._lines: dict[asyncio.Task[None], list[asyncio.StreamWriter]] = {}
 
     @contextmanager
-    def cutting(self, most: int) -> Iterator[None]:
-        """Cut every connection that is made from now on, after up to so many bytes in one of its directions."""
-        self._most = most
+    def cutting(self, most: int, *, answers: bool = False) -> Iterator[None]:
+        """Cut every connection that is made from now on, after up to so many bytes in one of its directions.
+
+        With `answers`, that is the one from the target, and only what follows the greeting.
+        """
+        self._most, self._directions = most, range(1, 2) if answers else range(2)
         self._loop.call_soon_threadsafe(self._cut_all)
         try:
             yield
@@ -76,8 +80,8 @@ class Proxy:
             lefts: list[float] = [float("inf"), float("inf")]
             if self._most is not None:
                 # Not all of them while they still greet each other.
-                least = self._random.choice((0, min(HANDSHAKE, self._most)))
-                lefts[self._random.randrange(2)] = self._random.randint(least, self._most)
+                least = self._random.choice((0, HANDSHAKE) if len(self._directions) == 2 else (HANDSHAKE,))
+                lefts[self._random.choice(self._directions)] = self._random.randint(least, self._most)
             pumps = [self._pump(reader, forth, lefts[0]), self._pump(back, writer, lefts[1])]
             running = [asyncio.ensure_future(pump) for pump in pumps]
             try:
