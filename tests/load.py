@@ -162,11 +162,11 @@ def _hold_closed(row: Row, crowd: Crowd, clients: list[socket.socket], scale: Sc
 
 def crowded(folder: Path, scale: Scale, *args: str) -> Row:
     """More clients than it can serve, each as fast as it is answered: what is too much waits, for a bounded time."""
-    row = Row("A15-crowded", {"clients": scale.slow * 5})
+    row = Row("A15-crowded", {"clients": scale.slow * 2})
     with serving(folder, *args) as service, elsewhere() as pool:
         peak = pool.submit(behave, service.port, scale.seconds, 64, 0).result()
         before = peak_memory(service)
-        all = pool.submit(behave, service.port, scale.seconds, scale.slow * 5, 0).result()
+        all = pool.submit(behave, service.port, scale.seconds, scale.slow * 2, 0).result()
         row.figures |= {"peak_per_s": peak.rate, "per_s": all.rate, "p99_s": all.percentile(0.99)}
         row.figures["rss_growth_mib"] = (peak_memory(service) - before) / MIB
         _hold_overload(row, peak, all, scale)
@@ -214,7 +214,7 @@ def main() -> int:
     """Print a line for each row as soon as it is done, and every violation below it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--connections", type=int, default=FULL.connections, help="that say nothing")
-    parser.add_argument("--slow", type=int, default=FULL.slow, help="of each slow kind; 5 times as many overload it")
+    parser.add_argument("--slow", type=int, default=FULL.slow, help="of each slow kind; twice as many overload it")
     parser.add_argument("--seconds", type=float, default=FULL.seconds, help="for which something is measured")
     options = parser.parse_args()
     # As Ctrl-C does: what was started is stopped on the way out.
