@@ -13,12 +13,17 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from black_box import Running, home, serving
 from databases import KINDS, Database
 from postgres_server import Missing, Server, shared, stop_shared
 
 pytest.register_assert_rewrite("wire")
+
+# No test is timed, and all runs of one commit do the same.
+settings.register_profile("suite", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("suite")
 
 REQUIRED = {name for name in os.environ.get("STOREKEEPER_REQUIRE", "").split(",") if name}
 
