@@ -381,7 +381,7 @@ def test_first_starts_at_one_moment_make_one_database(tmp_path: Path) -> None:
         except BaseException as error:  # noqa: BLE001 - the test's thread reports it
             failures.append(error)
 
-    for number in range(15):
+    for number in range(60):
         path = tmp_path / f"{number}.db"
         together = threading.Barrier(8)
         threads = [threading.Thread(target=start, args=(path, together)) for _ in range(8)]
@@ -392,7 +392,7 @@ def test_first_starts_at_one_moment_make_one_database(tmp_path: Path) -> None:
         with connected(path) as connection:
             assert connection.pragma("user_version") == 1
     assert failures == []
-    assert sorted(file.name for file in tmp_path.iterdir()) == sorted(f"{number}.db" for number in range(15))
+    assert sorted(file.name for file in tmp_path.iterdir()) == sorted(f"{number}.db" for number in range(60))
 
 
 def test_eight_services_started_at_once_on_a_new_file_have_three_examples(tmp_path: Path) -> None:

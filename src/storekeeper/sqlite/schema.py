@@ -112,12 +112,14 @@ def _refuse_remains(path: Path) -> None:
     # start at 1 again, and the acknowledged writes in that log would be gone.
     if path.exists() and not path.is_file():
         raise CannotStart(f"{path} is not a file: name another one with --database")
-    if path.exists() and path.stat().st_size > 0:
+    # In this order, and once each: another first start may be making both, the log last.
+    log = _size(_wal(path))
+    size = _size(path)
+    if size:
         return
-    wal = _wal(path)
-    if wal.exists() and wal.stat().st_size > 0:
-        raise CannotStart(f"{path} is gone but its log {wal.name} is there: restore the file from a backup")
-    if path.exists() and not _journal(path).exists():  # else a first start was cut off
+    if log:
+        raise CannotStart(f"{path} is gone but its log {_wal(path).name} is there: restore the file from a backup")
+    if size == 0 and not _journal(path).exists():  # else a first start was cut off
         raise CannotStart(f"{path} is empty, so not a database: restore it, or delete it to begin a new one")
 
 
@@ -189,6 +191,13 @@ def _refuse_foreign(path: Path) -> None:
         )
     if alone and path.stat().st_size < pages * page_size:
         raise CannotStart(f"{path} is damaged (its end is missing): restore it from a backup")
+
+
+def _size(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return None
 
 
 def _journal(path: Path) -> Path:
