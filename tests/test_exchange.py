@@ -255,3 +255,85 @@ def test_what_waits_for_a_client_that_is_gone_is_not_sent(adapter: str, tmp_path
             assert_invalid(refused, '"name" is required', ["name"])
 
     run(scenario())
+
+
+# What waits is counted, and goes out in its order.
+
+
+def test_a_refusal_does_not_cut_off_the_answer_before_it(adapter: str, tmp_path: Path) -> None:
+    """It is sent, and its time begins, once the client has read what was before."""
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            connection, line = service.connect(adapter)
+            body = b'{"name":"Long","address":"%b"}' % (b"x" * 200_000)
+            connection.data_received(request("POST", "/api/stores", body))
+            await settled(connection)
+            line.stuck = True
+            connection.data_received(request("GET", "/api/stores/1"))
+            await settled(connection)
+            assert connection.flow.write_paused
+            connection.data_received(b"garbage\r\n\r\n")
+            await asyncio.sleep(0.01)
+            assert not line.ended
+            line.client_reads(line.unread)
+            *_, long, refused = answers_in(line.sent, "POST", "GET", "GET")
+            assert len(long.json["address"]) == 200_000
+            assert_error(refused, 400)
+            assert line.ended
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("target", ["/api/stores", "/health/live", "/nowhere"])
+def test_large_bodies_are_counted_while_they_are_there_and_no_longer(
+    adapter: str, tmp_path: Path, target: str
+) -> None:
+    """Those behind a head that is known by now too, which are not counted at all: one read holds them."""
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            connection, _ = service.connect(adapter)
+            crowd: Crowd = service._state["connections"]
+            for size in (60_000, 60_000, 5_000, 100_000, 60_000):
+                data = request("POST", target, b"x" * size)
+                connection.data_received(data)
+                connection.data_received(data)
+                assert crowd.held >= 0
+                await settled(connection)
+                assert crowd.held == 0
+
+    run(scenario())
+
+
+def test_requests_that_wait_are_bounded_over_all_connections(
+    adapter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One read may hold ten thousand of them. The excess is refused behind what waits; then others have the room."""
+
+    async def scenario() -> None:
+        monkeypatch.setattr("storekeeper.api.connection.MOST_HELD", 2**20)
+        async with inside(tmp_path) as service:
+            crowd: Crowd = service._state["connections"]
+            many = request("GET", "/test") * 1000
+            lines = []
+            for _ in range(5):
+                connection, line = service.connect(adapter)
+                connection.data_received(create("First"))
+                connection.data_received(many)
+                lines.append((connection, line))
+                assert crowd.held < 2**20 + 5000
+            for connection, _ in lines:
+                await settled(connection)
+            assert [line.ended for _, line in lines] == [False, True, True, True, True]
+            assert crowd.held == 0
+            for _, line in lines:
+                found = answers_in(line.sent, "POST", *["GET"] * line.sent.count(b"HTTP/1.1 ", 1))
+                assert found[0].status == 200
+                assert {answer.body for answer in found[1:-1]} <= {b"OK"}
+                if line.ended:
+                    assert_error(found[-1], 503, "Too many requests are waiting", outcome="none")
+                else:
+                    assert len(found) == 1001
+
+    run(scenario())

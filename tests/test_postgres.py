@@ -21,6 +21,7 @@ from black_box import run as run_command
 from conftest import need, postgres
 from databases import Postgres, Sqlite, handle
 from postgres_server import Server, running
+from promises import until
 from storekeeper import service
 from storekeeper.collection import Collection
 from storekeeper.errors import CannotStart, Unavailable
@@ -397,6 +398,54 @@ def test_a_user_who_may_not_create_tables_is_told(database: Postgres) -> None:
     server.sql("DROP ROLE poor")
     assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
     assert b"permission denied" in done.stderr
+
+
+def test_a_user_who_may_not_make_temporary_tables_is_told(database: Postgres, tmp_path: Path) -> None:
+    server = postgres()
+    server.sql("CREATE ROLE lasting LOGIN SUPERUSER")
+    server.sql("ALTER ROLE lasting NOSUPERUSER")
+    name = database.url.rpartition("/")[2]
+    server.sql(f"REVOKE TEMPORARY ON DATABASE {name} FROM PUBLIC")
+    server.sql("GRANT CREATE ON SCHEMA public TO lasting", name)
+    url = database.url.replace("storekeeper@", "lasting@")
+    stores = tmp_path / "stores.csv"
+    stores.write_text("name,address\nFirst,\n")
+    with serving(tmp_path, "--examples", database=url) as service:
+        assert service.request("GET", "/api/stores").json == []
+        assert "permission denied to create temporary tables" in service.log
+    done = run_command("import", "--database", url, str(stores))
+    server.sql("DROP OWNED BY lasting", name)
+    server.sql("DROP ROLE lasting")
+    assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
+    assert b"TEMPORARY on the database" in done.stderr
+
+
+def test_examples_ask_for_no_lock_where_there_are_stores(database: Postgres) -> None:
+    async def main() -> None:
+        async with handle(database) as collection:
+            await collection.create(Payload("First"))
+            with psycopg.connect(database.url) as other:
+                other.execute("SELECT * FROM collection FOR UPDATE")
+                async with asyncio.timeout(10):
+                    assert await collection.load(EXAMPLES, only_if_empty=True) == 0
+
+    run(main())
+
+
+def test_a_start_waits_for_no_lock_of_the_tables_nor_does_a_stop(database: Postgres, tmp_path: Path) -> None:
+    """As while another instance migrates: it answers with 503, stops when told to, and serves once it can."""
+    with serving(tmp_path, database=database.url):
+        pass
+    with psycopg.connect(database.url) as other:
+        other.execute("LOCK TABLE storekeeper IN ACCESS EXCLUSIVE MODE")
+        with serving(tmp_path, "--examples", database=database.url) as service:
+            assert service.request("GET", "/health/ready").status == 503
+            assert service.stop() == 0
+        with serving(tmp_path, "--examples", database=database.url) as service:
+            assert service.request("GET", "/api/stores").status == 503
+            other.rollback()
+            until(lambda: service.request("GET", "/health/ready").status == 200)
+            until(lambda: len(service.request("GET", "/api/stores").json) == len(EXAMPLES))
 
 
 def test_commits_are_made_durable_where_the_server_would_not(database: Postgres) -> None:

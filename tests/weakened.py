@@ -136,7 +136,7 @@ def takes_all_writes() -> None:
 
 def takes_all_bodies() -> None:
     """However much memory they take together."""
-    vars_of(connection).LARGE_BODIES = 2**60
+    vars_of(connection).MOST_HELD = 2**60
 
 
 def does_not_look_for_its_file() -> None:

@@ -192,6 +192,9 @@ async def _add_examples(collection: Collection) -> None:
         except Unavailable:
             # A start does not wait for its database, nor do the examples prevent it.
             await asyncio.sleep(1)
+        except CannotStart as error:
+            emit(Event.DATABASE_REFUSED, reason=str(error))
+            return
         else:
             return
 

@@ -46,8 +46,9 @@ LONG_ANSWER = 64 * 1024
 SMALL_BODY = 4096
 """What a body may have without being counted: more than any store takes, however it is written."""
 
-LARGE_BODIES = 64 * 2**20
-"""Bytes that the larger bodies of all connections may have together while they are read, wait, or are answered."""
+MOST_HELD = 64 * 2**20
+"""Bytes that the larger bodies of all connections may have together while they are read, wait, or are answered, and
+with them all requests that wait behind others."""
 
 PIPELINE_LIMIT = 64
 """Requests that wait behind an unanswered one before the connection is not read any further."""
@@ -253,7 +254,7 @@ class Connection(HttpToolsProtocol):
         self._hold(_counted(self.size) - _counted(before))
         if self.size > BODY_LIMIT:
             self.refuse(too_large())
-        elif self.app_state["connections"].held > LARGE_BODIES:
+        elif self.app_state["connections"].held > MOST_HELD:
             self.refuse(error_answer(Unavailable("Too many large requests")))
 
     def on_message_complete(self) -> None:
@@ -263,6 +264,7 @@ class Connection(HttpToolsProtocol):
         request = self.request
         if self.body:
             request.body = bytes(self.body)
+            request.held = _counted(self.size)
         self.request = None
         self.body = b""
         self.size = 0
@@ -276,7 +278,8 @@ class Connection(HttpToolsProtocol):
 
     def let_go(self, request: Request) -> None:
         """Drop a body that nobody needs any more."""
-        self._hold(-_counted(len(request.body)))
+        self._hold(-request.held)
+        request.held = 0
         request.body = b""
 
     def _hold(self, size: int) -> None:
@@ -345,8 +348,15 @@ class Connection(HttpToolsProtocol):
 
     def _queue(self, request: Request) -> None:
         self.waiting.append(request)
+        # One read may hold thousands of requests, each of which takes more than its bytes did.
+        size = _size_waiting(request)
+        request.held += size
+        self._hold(size)
+        if self.app_state["connections"].held > MOST_HELD:
+            self.refuse(error_answer(Unavailable("Too many requests are waiting")))
+            return
         if self.flow.read_paused:
-            return  # one read may hold thousands of requests, and counting their bodies each time takes its square
+            return  # counting all their bodies for each of those thousands would take the square of that
         bodies = sum(len(waiting.body) for waiting in self.waiting)
         if len(self.waiting) >= PIPELINE_LIMIT or bodies >= BODY_LIMIT:
             self.flow.pause_reading()
@@ -363,7 +373,7 @@ class Connection(HttpToolsProtocol):
         self.request = None
         self.body = b""
         self.head = b""
-        if self.exchange is not None or self.waiting:
+        if self.exchange is not None or self.waiting or self.flow.write_paused:
             self.waiting.append(reply)
         else:
             self._send_refusal(reply)
@@ -454,3 +464,9 @@ class Connection(HttpToolsProtocol):
 
 def _counted(size: int) -> int:
     return max(0, size - SMALL_BODY)
+
+
+def _size_waiting(request: Request) -> int:
+    # What Python takes for the objects, roughly, and their bytes.
+    fields = sum(150 + len(name) + len(value) for name, value in request.headers)
+    return 400 + len(request.target) + fields + min(len(request.body), SMALL_BODY)

@@ -23,10 +23,10 @@ LONGEST = 8 * 2**20
 class Request:
     """A whole request. `target` is in origin form (or `*`); names of `headers` are in lower case.
 
-    `action` is what the resource planned for its head, once it has.
+    `action` is what the resource planned for its head, once it has; `held` is what it counts in its crowd.
     """
 
-    __slots__ = ("action", "body", "headers", "keep_alive", "method", "target", "version")
+    __slots__ = ("action", "body", "headers", "held", "keep_alive", "method", "target", "version")
 
     def __init__(
         self,
@@ -46,6 +46,7 @@ class Request:
         self.keep_alive = keep_alive
         self.body = body
         self.action = action
+        self.held = 0
 
     def with_body(self, body: bytes) -> "Request":
         """Give the same request with another body."""

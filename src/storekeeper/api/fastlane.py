@@ -32,9 +32,15 @@ class FastLane(Connection):
 
     def data_received(self, data: bytes) -> None:
         """Take bytes from the client. A head that was parsed once is not parsed again."""
+        if len(data) >= LARGE_READ:
+            super().data_received(data)
+            self.kept.fresh = False
+            return
         if self.phase is not _NEXT or self.exchange is not None or self.waiting or self.flow.write_paused:
             super().data_received(data)
             return
+        if not self.kept.fresh:
+            self.kept.look(len(self.connections))
         if (known := self.heads.get(data)) and not known[1]:
             self._serve(known[0])
             return
@@ -44,29 +50,24 @@ class FastLane(Connection):
             return
         read = self.read
         super().data_received(data)
-        if len(data) >= LARGE_READ:
-            self.kept.fresh = False
-        elif self.latest is not None and self.read == read + 1 and self.phase is _NEXT:
+        if self.latest is not None and self.read == read + 1 and self.phase is _NEXT:
             self.kept.know(data, self.latest)
 
     def _serve(self, request: Request) -> None:
         """Answer a request without a body; if possible with the answer that is kept."""
-        kept = self.kept
-        if not kept.fresh:
-            kept.look(self.date, len(self.connections))
         answer = self.ready.get(request.target) if request.method == "GET" and not self.draining else None
         if answer is None:
             self.begin(request)
             return
         self.served += 1
         if len(answer) < _SMALL:
-            self.transport.write(kept.prefix + answer)
+            self.transport.write(self.kept.prefix(self.date) + answer)
         else:
             self._share(answer)
 
     def _share(self, answer: bytes) -> None:
         """Send a long answer without a copy of it."""
-        self.write(self.kept.prefix)
+        self.write(self.kept.prefix(self.date))
         self.shared = answer
         self.write(answer)
         self.shared = None
@@ -74,8 +75,6 @@ class FastLane(Connection):
     def begin(self, request: Request) -> None:
         """Have a request answered; all before it are."""
         self.latest = request
-        if not self.kept.fresh:
-            self.kept.look(self.date, len(self.connections))
         action = request.action
         if action is None:
             action = request.action = self.resource.plan(request.method, request.target, request.headers)
@@ -104,18 +103,20 @@ class FastLane(Connection):
     def _keep(self, request: Request, reply: Reply) -> None:
         if reply.stream is not None:
             self.exchange = exchange = Exchange(self, request)
+            # Now: in a later turn somebody else may have looked, and the list's beginning be older than that.
+            exchange.recording = self.kept.record()
             self.spawn(self._record(exchange, reply))
             return
         answer = _after_date(reply.headers, reply.body)
         self.kept.keep(request.target, answer)
         if len(answer) < _SMALL:
-            self.write(self.kept.prefix + answer)
+            self.write(self.kept.prefix(self.date) + answer)
         else:
             self._share(answer)
         self.answered(close=False)
 
     async def _record(self, exchange: Exchange, reply: Reply) -> None:
-        recording = exchange.recording = self.kept.record()
+        recording = exchange.recording
         try:
             await exchange.stream(reply)
         finally:
@@ -130,7 +131,7 @@ class FastLane(Connection):
             return
         close = self.is_last(request)
         if reply.status == 200 and request.method != "HEAD" and not close:
-            self.write(self.kept.prefix + _after_date(reply.headers, reply.body))
+            self.write(self.kept.prefix(self.date) + _after_date(reply.headers, reply.body))
         else:
             self.write(whole(reply, request, self.date, close=close))
         self.answered(close=close)

@@ -1,9 +1,10 @@
 """Answers kept ready: the finished bytes of GETs, while nothing has changed. Imports `api` and the domain.
 
-A kept answer is as good as a new one, across processes too: before the first request of each turn of the
-event loop is answered, the collection is asked whether anything was written since, and if so all is dropped.
-Every request of that turn had arrived before the question, so that none can miss a write that was
-acknowledged before it was sent. The exceptions, where bytes may be read that came later, ask each time.
+A kept answer is as good as a new one, across processes too: before the first request that is read in a turn of
+the event loop is answered, the collection is asked whether anything was written since, and if so all is dropped.
+Whatever is read in that turn had begun to arrive before the question, so that it cannot miss a write that was
+acknowledged before it was sent. Only the first request of a read gets a kept answer: one behind it, or one that
+waited for its turn, may have come later. Where libuv may read on within a turn, each read asks.
 """
 
 import asyncio
@@ -41,15 +42,19 @@ class Kept:
         self._loop = asyncio.get_running_loop()
         self.heads: dict[bytes, tuple[Request, int]] = {}
         self.answers: dict[bytes, bytes] = {}
-        self.prefix = b""
+        self._prefix = b""
         self.fresh = False
         self.seen: int = _NEVER
         self.recording = False
         self._date: Iterable[tuple[bytes, bytes]] | None = None
         self._bytes = 0
 
-    def look(self, date: list[tuple[bytes, bytes]], connections: int) -> None:
-        """Drop everything if the collection may have changed; good until this turn of the loop ends."""
+    def look(self, connections: int) -> None:
+        """Drop everything if the collection may have changed; `fresh` until this turn of the loop ends.
+
+        Only to be called as something is read: elsewhere in the loop `fresh` would outlive the turn, because what
+        is called soon would run after the next poll.
+        """
         try:
             stamp = self._stamp()
         except StorekeeperError:
@@ -57,12 +62,16 @@ class Kept:
         if stamp is None or stamp != self.seen:
             self.drop()
             self.seen = _NEVER if stamp is None else stamp
-        if date is not self._date:
-            self._date = date
-            self.prefix = b"HTTP/1.1 200 OK\r\n" + b"".join(b"%b: %b\r\n" % field for field in date)
         if connections < MOST_CONNECTIONS:
             self.fresh = True
             self._loop.call_soon(self._turn_over)
+
+    def prefix(self, date: list[tuple[bytes, bytes]]) -> bytes:
+        """Give the status line of a success and the header fields that every answer has."""
+        if date is not self._date:
+            self._date = date
+            self._prefix = b"HTTP/1.1 200 OK\r\n" + b"".join(b"%b: %b\r\n" % field for field in date)
+        return self._prefix
 
     def record(self) -> Recording | None:
         """Begin to record a long answer, whose first part was read after the latest look; None: not now.
@@ -81,7 +90,7 @@ class Kept:
             self.keep(target, b"".join(recording.parts))
 
     def keep(self, target: bytes, answer: bytes) -> None:
-        """Keep an answer that was read after the latest look."""
+        """Keep an answer that was read after the latest look; if something was written between, the next drops it."""
         if self.seen == _NEVER or len(answer) > LONGEST:
             return
         self._bytes += len(answer) + len(target)

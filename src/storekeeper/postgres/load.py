@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 from psycopg.errors import Diagnostic
 
-from storekeeper.errors import Outcome, Unavailable
+from storekeeper.errors import CannotStart, Outcome, Unavailable
 from storekeeper.postgres import schema
 from storekeeper.stores import Payload
 
@@ -15,6 +15,7 @@ from storekeeper.stores import Payload
 # without temporary tables cannot load; everything else goes.)
 _STAGE = "CREATE TEMPORARY TABLE staged (place bigint, name text, address text) ON COMMIT DROP"
 _PATIENCE = "SET LOCAL lock_timeout = '60s'"
+_EMPTY = "SELECT count = 0 FROM collection"
 LOCK = "SELECT count, version FROM collection WHERE one = 1 FOR UPDATE"
 _STORES = "INSERT INTO stores SELECT place + %s, name, address, place + %s FROM staged ORDER BY place"
 _CHANGES = """INSERT INTO changes (seq, store_id, name, address, at)
@@ -25,13 +26,21 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 def load(conninfo: str, payloads: Iterable[Payload], *, only_if_empty: bool) -> int:
-    """Create all of `payloads`, or none if reading them raises; give how many. Raises Unavailable."""
+    """Create all of `payloads`, or none if reading them raises; give how many. Raises Unavailable, CannotStart."""
     with schema.connect(conninfo) as connection:
         try:
+            # Without the lock, which somebody may hold for long.
+            if only_if_empty and connection.execute(_EMPTY).fetchone() != (True,):
+                return 0
             connection.execute(_STAGE)
             staged = _stage(connection, payloads)
             loaded = _move(connection, staged, only_if_empty=only_if_empty)
-        except (psycopg.OperationalError, psycopg.InternalError) as error:
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise CannotStart(
+                f"--database: {schema.one_line(error, conninfo)}: the user has to own the tables, and to create many"
+                " stores at once needs TEMPORARY on the database"
+            ) from None
+        except psycopg.Error as error:
             raise Unavailable(schema.one_line(error, conninfo)) from None
         commit(connection)
         return loaded

@@ -50,12 +50,14 @@ LOCK = 0x53544F52
 """The advisory lock of all migrations. The only statement that is PostgreSQL's own: two CREATE TABLE IF NOT EXISTS
 at once can fail in it, and whoever has no advisory locks may let the first instance start alone."""
 
+_LOCK_PATIENCE = "SET lock_timeout = '4s'"
+
 DURABLE = "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
 """`off` would lose acknowledged writes in a crash. Every other value is the operator's to choose."""
 
 CONVERSATION = (
     "SET statement_timeout = '5s'",
-    "SET lock_timeout = '4s'",
+    _LOCK_PATIENCE,
     "SET idle_in_transaction_session_timeout = '4s'",
     DURABLE,
 )
@@ -107,9 +109,13 @@ def connect(conninfo: str) -> psycopg.Connection[tuple[Any, ...]]:
 
 
 def prepare(conninfo: str) -> None:
-    """Bring the database to the present version; raises Unavailable, CannotStart. Safe when many do it at once."""
+    """Bring the database to the present version; raises Unavailable, CannotStart. Safe when many do it at once.
+
+    Unavailable too if somebody else's lock, or another instance's migration, takes longer than a few seconds.
+    """
     with connect(conninfo) as connection:
         try:
+            connection.execute(_LOCK_PATIENCE)
             if version(connection) == len(MIGRATIONS):
                 return
             if connection.execute("SHOW server_encoding").fetchone() != ("UTF8",):

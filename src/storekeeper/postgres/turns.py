@@ -133,10 +133,12 @@ class Turns(Generic[K, R]):
         latest = self._loop.time() - LATEST_START
         while self._waiting and len(batch) < self._most and size < self._most_size:
             wish = self._waiting.popleft()
-            size += self._size(wish.key)
+            taken = self._size(wish.key)
+            self._size_waiting -= taken
             if wish.since < latest:
                 wish.answer(Unavailable(SLOW))
             elif not wish.future.done():
+                # Only these: an empty batch says that nothing waits, and ends the lane.
                 batch.append(wish)
-        self._size_waiting -= size
+                size += taken
         return batch

@@ -15,7 +15,7 @@ from storekeeper.postgres.pool import SLOW, Pool, unavailable
 from storekeeper.postgres.turns import Batch, Turns
 from storekeeper.stores import Payload, Store
 
-_BATCH_CHARACTERS = 4 * 2**20
+_BATCH_BYTES = 4 * 2**20
 
 STATEMENTS = {
     b"begin": "BEGIN ISOLATION LEVEL READ COMMITTED",
@@ -46,7 +46,7 @@ class Writer:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._turns = Turns(self._commit, most=1000, size=_characters, most_size=_BATCH_CHARACTERS, gather=True)
+        self._turns = Turns(self._commit, most=1000, size=_size, most_size=_BATCH_BYTES, gather=True)
 
     def submit(self, id: int, payload: Payload) -> asyncio.Future[Store | None]:
         """Queue a write. Its future gets the store, None if there is none, or the error."""
@@ -184,5 +184,5 @@ def _columns(stores: Iterable[Store]) -> tuple[str, str, str, str]:
     return array(ids), array(names), array(addresses), array(versions)
 
 
-def _characters(write: Write) -> int:
-    return len(write[1].address or "")
+def _size(write: Write) -> int:
+    return write[1].size

@@ -31,6 +31,9 @@ MOST_WAITING = 10_000
 MOST_BYTES = 64 * 2**20
 """What the payloads of those that wait may take in all."""
 
+BATCH_BYTES = 4 * 2**20
+"""What the payloads of a batch take before no more are added: to write them takes several times as much."""
+
 LOCK_PATIENCE = 3.5
 """Seconds after which a write that found the file locked all the time is given up, nothing done."""
 
@@ -66,15 +69,16 @@ class Write:
     """One write on its way, and what is Pending of it: `id` is CREATE or the store to replace.
 
     Its callback runs at once when it is settled; an `asyncio.Future` takes a turn of the loop for each.
-    `since` is seconds of the loop's clock.
+    `since` is seconds of the loop's clock, `size` bytes of memory.
     """
 
-    __slots__ = ("_callback", "_loop", "_result", "_settled", "id", "payload", "since")
+    __slots__ = ("_callback", "_loop", "_result", "_settled", "id", "payload", "since", "size")
 
     def __init__(self, id: int, payload: Payload, since: float, loop: asyncio.AbstractEventLoop) -> None:
         self.id = id
         self.payload = payload
         self.since = since
+        self.size = payload.size
         self._loop = loop
         self._settled = False
         self._result: Result = None
@@ -156,12 +160,11 @@ class Writer:
         if self._refusal is not None:
             write.settle(Unavailable(self._refusal))
             return write
-        size = _size(payload)
-        if self._waiting >= self._pace.most or self._bytes + size > MOST_BYTES:
+        if self._waiting >= self._pace.most or self._bytes + write.size > MOST_BYTES:
             write.settle(Unavailable(CROWDED))
             return write
         self._waiting += 1
-        self._bytes += size
+        self._bytes += write.size
         self._overdue.append(write)
         # What comes in one turn of the loop goes to the thread together: one wake-up, one transaction.
         if not self._turn:
@@ -198,7 +201,7 @@ class Writer:
 
     def _answer(self, batch: list[Write], results: list[Result]) -> None:
         self._waiting -= len(batch)
-        self._bytes -= sum(_size(write.payload) for write in batch)
+        self._bytes -= sum(write.size for write in batch)
         for write, result in zip(batch, results, strict=True):
             if self._distrust is None or isinstance(result, Exception):
                 write.settle(result)
@@ -249,7 +252,7 @@ class Writer:
             self._loop.call_soon_threadsafe(answer, batch, value)
 
     def _take_more(self, batch: list[Write]) -> bool:
-        while len(batch) < _BATCH:
+        while len(batch) < _BATCH and sum(write.size for write in batch) < BATCH_BYTES:
             try:
                 more = self._inbox.get_nowait()
             except queue.Empty:
@@ -330,10 +333,6 @@ class Writer:
             return False
         time.sleep(0.0005)
         return True
-
-
-def _size(payload: Payload) -> int:
-    return len(payload.name) + len(payload.address or "")
 
 
 def _json(rows: list[Row]) -> str:
