@@ -83,7 +83,11 @@ def write(chosen: list[Row]) -> None:
 
 def main() -> int:
     """Run the tests of every row, or of those that are named, and print a line for each; then what failed."""
-    chosen = [row for row in rows() if row.name in (sys.argv[1:] or row.name)]
+    wanted = sys.argv[1:]
+    chosen = [row for row in rows() if not wanted or row.name in wanted]
+    if unknown := set(wanted) - {row.name for row in chosen}:
+        print(f"there is no row {', '.join(sorted(unknown))} in {PAGE.name}", file=sys.stderr)
+        return 2
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
         # By what they are of, so that the tests of one file come together.

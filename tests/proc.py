@@ -7,6 +7,7 @@ from conftest import need
 
 PROC = Path("/proc")
 ESTABLISHED = "01"
+LISTENING = "0A"
 
 
 def of(pid: int) -> Path:
@@ -43,6 +44,13 @@ def connections(pid: int) -> int:
     """Give how many clients are connected to a process."""
     rows = [line.split() for line in (of(pid) / "net/tcp").read_text().splitlines()[1:]]
     return len({row[9] for row in rows if row[3] == ESTABLISHED} & sockets(pid))
+
+
+def ports(pid: int) -> set[int]:
+    """Give the ports of IPv4 that a process listens on."""
+    rows = [line.split() for line in (of(pid) / "net/tcp").read_text().splitlines()[1:]]
+    own = sockets(pid)
+    return {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == LISTENING and row[9] in own}
 
 
 def parent(pid: int) -> int:

@@ -21,6 +21,7 @@ from black_box import COMMAND, run, serving
 from conftest import fill, mounted
 from databases import Sqlite, handle
 from proc import memory
+from storekeeper import cli
 from storekeeper.stores import Payload
 
 FULL = Path("/dev/full")
@@ -103,7 +104,7 @@ def test_it_is_a_module_too() -> None:
         (["--nonsense"], "No such option: --nonsense"),
         (["import"], "Missing argument"),
         (["export", "a.csv", "b.csv"], "unexpected extra argument"),
-        (["export", "--database", "postgres"], "--database: unknown kind of database 'postgres'"),
+        (["export", "--database", "postgres"], "--database: unknown kind of database; use"),
         (["export", "--database", "sqlite:////nowhere/at/all.db"], "there is no such database"),
     ],
 )
@@ -119,6 +120,38 @@ def test_output_that_cannot_be_written_is_said_in_one_line(name: list[str]) -> N
         done = subprocess.run([*COMMAND, *name], stdout=full, stderr=subprocess.PIPE, check=False)
     assert done.returncode == 2
     assert done.stderr == b"storekeeper: cannot go on: No space left on device\n"
+
+
+def closed(number: int, *args: str) -> "subprocess.CompletedProcess[bytes]":
+    """Run a command without one of its standard streams."""
+    program = ["sh", "-c", f'exec "$0" "$@" {number}>&-', *COMMAND, *args]
+    return subprocess.run(program, capture_output=True, timeout=60, check=False)
+
+
+def test_a_standard_stream_that_is_closed_is_no_bug(tmp_path: Path) -> None:
+    database = Sqlite(tmp_path)
+    fill_with(database, TRICKY)
+    for args in (["--version"], ["openapi"], ["check", "--read-only", "--json", "http://127.0.0.1:1"]):
+        done = closed(1, *args)
+        assert done.returncode == 2
+        assert b"Traceback" not in done.stderr
+    done = closed(1, "export", "--database", database.url)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr == b"storekeeper: standard output cannot be written: Bad file descriptor\n"
+    assert closed(2, "export", "--database", database.url).stdout == command("export", database).stdout
+    assert closed(0, "--version").returncode == 0
+
+
+def test_a_bug_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def raises() -> bytes:
+        raise RuntimeError("something\nunforeseen")
+
+    monkeypatch.setattr("storekeeper.api.docs.encoded", raises)
+    monkeypatch.setattr(sys, "argv", ["storekeeper", "openapi"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 70
+    assert capsys.readouterr().err == "storekeeper: a bug, please report it: RuntimeError: something unforeseen\n"
 
 
 # Import.
@@ -365,6 +398,33 @@ def test_an_export_to_a_full_disk_by_standard_output_is_refused(tmp_path: Path) 
     assert done.stderr == b"storekeeper: standard output cannot be written: No space left on device\n"
     [line] = refused(command("export", database, "/dev/full"))
     assert line == "storekeeper: /dev/full cannot be written: No space left on device"
+
+
+def test_a_file_without_a_second_line_does_not_fill_the_memory(tmp_path: Path) -> None:
+    database = Sqlite(tmp_path)
+    [line] = refused(command("import", database, "/dev/zero"))
+    assert "line 1: longer than 4,194,304 characters; nothing was imported" in line
+
+
+def test_standard_input_is_imported_and_standard_output_exported(tmp_path: Path) -> None:
+    database = Sqlite(tmp_path)
+    done = run("import", "--database", database.url, "-", stdin=BOM + b"name,address\r\nA,1 Road\r\n")
+    assert done.stderr == b"1 stores imported\n"
+    assert run("export", "--database", database.url, "-").stdout == b"id,name,address\r\n1,A,1 Road\r\n"
+    assert not Path("-").exists()
+
+
+def test_an_export_keeps_the_rights_of_a_file_and_follows_a_link_to_it(tmp_path: Path) -> None:
+    database = Sqlite(tmp_path)
+    fill_with(database, [Payload("A")])
+    file, link = tmp_path / "stores.csv", tmp_path / "latest.csv"
+    file.write_text("old")
+    file.chmod(0o600)
+    link.symlink_to(file)
+    assert command("export", database, str(link)).returncode == 0
+    assert link.is_symlink()
+    assert file.read_bytes() == b"id,name,address\r\n1,A,\r\n"
+    assert file.stat().st_mode & 0o777 == 0o600
 
 
 def test_an_import_to_a_full_disk_is_refused_whole(tmp_path: Path) -> None:

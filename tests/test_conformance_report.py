@@ -9,6 +9,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from black_box import run
 from conformance_reference import GenericReference, Reference, served
 from conformance_variants import Hostile, Recording
 from storekeeper import conformance
@@ -150,6 +151,24 @@ def test_the_table_prints_on_a_terminal_that_knows_only_ascii() -> None:
         )
     assert done.returncode == 0, done.stderr
     assert f"{url} conforms" in done.stdout
+
+
+def test_the_verdict_stands_when_nobody_reads_to_the_end() -> None:
+    with served(Reference()) as url:
+        done = python(
+            "import os, sys\nfrom storekeeper import conformance\n"
+            "ours, theirs = os.pipe()\nos.close(ours)\nos.dup2(theirs, 1)\n"
+            f"sys.exit(conformance.run({url!r}, read_only=True))"
+        )
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("timeout", ["nan", "0", "61", "-inf"])
+def test_a_timeout_that_is_none_is_refused(timeout: str) -> None:
+    done = run("check", "http://127.0.0.1:1", "--timeout", timeout)
+    assert done.returncode == 2
+    assert done.stderr.count(b"\n") == 1
 
 
 def test_a_machine_readable_run_loads_nothing_but_the_kit() -> None:

@@ -390,6 +390,34 @@ def test_a_database_in_another_encoding_is_refused() -> None:
     assert b"UTF8" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        ("TRUNCATE storekeeper", "has a table storekeeper that is not as we made it"),
+        ("INSERT INTO storekeeper VALUES (1)", "has a table storekeeper that is not as we made it"),
+        ("ALTER TABLE storekeeper RENAME schema TO version", "has a table storekeeper that is not as we made it"),
+        ("ALTER TABLE storekeeper ALTER schema TYPE text USING 'one'", "has a table storekeeper that is not"),
+        ("DROP TABLE changes", "is not complete, it lacks (or this user may not see) the table changes"),
+    ],
+)
+def test_what_was_not_restored_whole_is_refused_in_one_line(
+    database: Postgres, tmp_path: Path, spoil: str, message: str
+) -> None:
+    schema.prepare(schema.parameters(database.url))
+    postgres().sql(spoil, database.url.rpartition("/")[2])
+    file = tmp_path / "stores.csv"
+    file.write_text("name,address\nA,\n")
+    for command in (
+        ("serve", "--port", "0", "--database", database.url),
+        ("import", "--database", database.url, str(file)),
+        ("export", "--database", database.url),
+        ("copy", database.url, f"sqlite:///{tmp_path}/copy.db"),
+    ):
+        done = run_command(*command)
+        assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
+        assert message.encode() in done.stderr
+
+
 def test_a_user_who_may_not_create_tables_is_told(database: Postgres) -> None:
     server = postgres()
     server.sql("CREATE ROLE poor LOGIN")

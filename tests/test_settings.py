@@ -6,7 +6,7 @@ import pytest
 
 from black_box import run
 from storekeeper.errors import CannotStart
-from storekeeper.service import sqlite_path
+from storekeeper.service import application, sqlite_path
 from storekeeper.settings import Settings, from_environment, make, option, refuse_unknown, variable
 
 NAMES = Settings.__struct_fields__
@@ -64,6 +64,37 @@ def test_a_variable_that_is_no_setting_is_refused_and_all_that_are_listed(name: 
         refuse_unknown({name: "1", "STOREKEEPER_PORT": "1"})
     assert str(error.value).startswith(f"{name} is set but is no setting; there are ")
     assert all(variable(setting) in str(error.value) for setting in NAMES)
+    assert "STOREKEEPER_REQUIRE" not in str(error.value)
+
+
+def test_what_kubernetes_adds_for_a_service_of_our_name_is_no_setting() -> None:
+    links = {
+        "STOREKEEPER_PORT": "tcp://10.0.0.7:80",
+        "STOREKEEPER_SERVICE_HOST": "10.0.0.7",
+        "STOREKEEPER_SERVICE_PORT_HTTP": "80",
+        "STOREKEEPER_PORT_80_TCP": "tcp://10.0.0.7:80",
+        "STOREKEEPER_PORT_80_TCP_ADDR": "10.0.0.7",
+    }
+    assert from_environment(links) == Settings()
+    assert from_environment({**links, "STOREKEEPER_PORT": "80"}).port == 80
+    done = run("export", "--database", "sqlite:////nowhere/at/all.db", env=links)
+    assert done.stderr == b"storekeeper: --database: there is no such database\n"
+
+
+@pytest.mark.parametrize("value", ["no", "off", "FALSE", "0", "n"])
+def test_a_boolean_is_said_in_the_words_of_the_command_line(value: str) -> None:
+    assert not from_environment({"STOREKEEPER_EXAMPLES": value}).examples
+    assert from_environment({"STOREKEEPER_EXAMPLES": "On"}).examples
+
+
+def test_another_server_is_told_of_a_wrong_setting_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("STOREKEEPER_PORT", "x")
+    with pytest.raises(SystemExit) as ended:
+        application()
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "storekeeper: --port (or STOREKEEPER_PORT): expected `int`, got `str`\n"
 
 
 def test_every_setting_is_an_option_a_variable_and_described() -> None:
@@ -91,7 +122,11 @@ def test_every_setting_is_an_option_a_variable_and_described() -> None:
             {},
             "--database: unknown kind of database 'mysql'; use sqlite:///relative.db",
         ),
+        (["--database", "postgresql:/me:secret@there"], {}, "--database: unknown kind of database; use"),
+        (["--database", "host=there password=secret"], {}, "--database: unknown kind of database; use"),
         (["--database", "sqlite://x"], {}, "names no file"),
+        (["--database", "sqlite:///\udcff.db"], {}, "the name of the file is not UTF-8"),
+        (["--database", "postgresql:///x?host=%FF"], {}, "--database is no valid PostgreSQL URL"),
         (["--host", "999.1.1.1"], {}, "cannot listen on 999.1.1.1 port 8080"),
     ],
 )

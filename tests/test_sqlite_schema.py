@@ -234,6 +234,12 @@ def garbage_in_the_schema(path: Path) -> None:
         file.write(b"\xff" * 3996)
 
 
+def without_a_table(path: Path) -> None:
+    schema.prepare(path)
+    with connected(path) as connection:
+        connection.execute("DROP TABLE changes")
+
+
 def folder(path: Path) -> None:
     path.mkdir()
 
@@ -259,6 +265,7 @@ REFUSED = [
     (shortened(-4096), "is damaged (database disk image is malformed): restore"),
     (shortened(-50), "is damaged (database disk image is malformed): restore"),
     (garbage_in_the_schema, "is damaged (database disk image is malformed): restore"),
+    (without_a_table, "is damaged (a table is missing): restore"),
     (folder, "is not a file: name another one"),
     (pipe, "is not a file: name another one"),
 ]

@@ -3,10 +3,11 @@
 import asyncio
 import inspect
 import os
+import stat
 import sys
 import typing
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,15 +17,22 @@ from typer.exceptions import TyperException
 from storekeeper import __version__
 from storekeeper.collection import Collection
 from storekeeper.errors import CannotStart, StorekeeperError
-from storekeeper.settings import Settings, make, option, refuse_unknown, variable
+from storekeeper.settings import Settings, make, option, refuse_unknown, variable, without_service_links
 
 BAD_INPUT = 2
+BUG = 70
+"""As EX_SOFTWARE of sysexits.h."""
+
+LEAST_TIMEOUT = 0.1
+MOST_TIMEOUT = 60.0
+STANDARD = Path("-")
+"""Standard input, or output."""
 
 app = typer.Typer(
     name="storekeeper",
     help="One list of a company's stores, kept durable and served over the Store Resource API.",
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # its tables cut off what does not fit
 )
 
 
@@ -34,6 +42,9 @@ class Refused(Exception):
 
 def main() -> None:
     """Run a command; end with status 2 and one line on stderr if it cannot be done."""
+    _open_standard_streams()
+    for name in os.environ.keys() - without_service_links():
+        del os.environ[name]
     try:
         status = app(standalone_mode=False)
         sys.stdout.flush()
@@ -47,12 +58,27 @@ def main() -> None:
         # What is still to be written would fail once more when Python ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = _refuse(f"cannot go on: {error.strerror}")
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is said in a line
+        status = _refuse(f"a bug, please report it: {type(error).__name__}: {error}", BUG)
     sys.exit(status)
 
 
-def _refuse(message: str) -> int:
-    print("storekeeper: " + " ".join(message.split()), file=sys.stderr)  # noqa: T201
-    return BAD_INPUT
+def _refuse(message: str, status: int = BAD_INPUT) -> int:
+    if message:
+        with suppress(OSError):
+            print("storekeeper: " + " ".join(message.split()), file=sys.stderr)  # noqa: T201
+    return status
+
+
+def _open_standard_streams() -> None:
+    """Give a process that was started without them others, so that no file it opens takes their place.
+
+    What is written to standard output fails then; what there is to say on standard error is lost.
+    """
+    for number, name, mode in ((0, "stdin", os.O_RDONLY), (1, "stdout", os.O_RDONLY), (2, "stderr", os.O_WRONLY)):
+        if getattr(sys, name) is None:
+            os.open(os.devnull, mode)  # takes the lowest number that is free
+            setattr(sys, name, open(number, "w" if number else "r", closefd=False))  # noqa: SIM115
 
 
 def _options(*names: str) -> list[inspect.Parameter]:
@@ -94,12 +120,16 @@ def _with_settings(*names: str) -> Callable[[Callable[..., Any]], Callable[..., 
 
 @app.callback(invoke_without_command=True)
 def _root(
+    context: typer.Context,
     *,
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
     if version:
         print(f"storekeeper {__version__}")  # noqa: T201
         raise typer.Exit
+    if context.invoked_subcommand is None:
+        print(context.get_help())  # noqa: T201
+        raise typer.Exit(BAD_INPUT)
 
 
 @app.command()
@@ -114,10 +144,15 @@ def serve(settings: Settings) -> int:
 @app.command("import")
 @_with_settings("database")
 def import_(
-    file: Annotated[Path, typer.Argument(help="A CSV file in UTF-8 with the header name,address.")],
+    file: Annotated[
+        Path, typer.Argument(help="A CSV file in UTF-8 with the header name,address; - reads standard input.")
+    ],
     settings: Settings,
 ) -> None:
-    """Add the stores of a CSV file, all of them or none; a running service may go on."""
+    """Add all stores of a CSV file, or none.
+
+    A running service may go on.
+    """
     from storekeeper import csvfile  # noqa: PLC0415
 
     def report(line: int, message: str) -> None:
@@ -128,7 +163,7 @@ def import_(
             return await collection.load(csvfile.read(opened, report, progress))
 
     try:
-        with csvfile.open_to_read(file) as opened:
+        with nullcontext(csvfile.standard_input()) if file == STANDARD else csvfile.open_to_read(file) as opened:
             count = _with_collection(settings, load)
     except csvfile.BadFile as error:
         raise Refused(f"{file}: {error}; nothing was imported") from None
@@ -143,9 +178,12 @@ def import_(
 @_with_settings("database")
 def export(
     settings: Settings,
-    file: Annotated[Path | None, typer.Argument(help="The CSV file to write; else standard output.")] = None,
+    file: Annotated[Path, typer.Argument(help="The CSV file to write; - is standard output.")] = STANDARD,
 ) -> None:
-    """Write all stores, as they are at one moment, as CSV in UTF-8."""
+    """Write all stores as CSV.
+
+    As they are at one moment, in UTF-8.
+    """
     from storekeeper import csvfile  # noqa: PLC0415
 
     async def save(collection: Collection) -> int:
@@ -160,7 +198,9 @@ def export(
     except BrokenPipeError:
         return  # whoever read our output has enough
     except OSError as error:
-        raise Refused(f"{file or 'standard output'} cannot be written: {error.strerror}") from None
+        raise Refused(
+            f"{'standard output' if file == STANDARD else file} cannot be written: {error.strerror}"
+        ) from None
     print(f"{count} stores exported", file=sys.stderr)  # noqa: T201
 
 
@@ -171,11 +211,18 @@ def check(
     read_only: Annotated[bool, typer.Option("--read-only", help="Add no store; leave out what writes.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")] = False,
     junit: Annotated[Path | None, typer.Option(help="Write a JUnit XML file too.")] = None,
-    timeout: Annotated[float, typer.Option(min=0.1, max=60, help="Seconds for one exchange.")] = 7.0,
+    timeout: Annotated[
+        float, typer.Option(min=LEAST_TIMEOUT, max=MOST_TIMEOUT, help="Seconds for one exchange.")
+    ] = 7.0,
 ) -> int:
-    """Tell whether a service conforms to the Store Resource API: 0 it does, 1 it does not, 2 could not check."""
+    """Tell whether a service conforms.
+
+    To the Store Resource API; the exit status is 0 if it does, 1 if it does not, 2 if that could not be checked.
+    """
     from storekeeper import conformance  # noqa: PLC0415
 
+    if not LEAST_TIMEOUT <= timeout <= MOST_TIMEOUT:  # the parser takes nan for a number within
+        raise Refused(f"--timeout: from {LEAST_TIMEOUT} to {MOST_TIMEOUT} seconds")
     return conformance.run(url, read_only=read_only, json=json, junit=junit, timeout=timeout)
 
 
@@ -184,7 +231,11 @@ def copy(
     source: Annotated[str, typer.Argument(help="The URL of the database to read, as --database takes it.")],
     target: Annotated[str, typer.Argument(help="The URL of an empty one, of whatever kind; a file is created.")],
 ) -> None:
-    """Copy a whole collection, stores and changes, to another database, verify it, and keep all of it or nothing."""
+    """Copy a collection to another database.
+
+    All stores and changes, as they are at one moment, verified; or nothing. A running service may go on: this is
+    also how a backup is made.
+    """
     from storekeeper import service  # noqa: PLC0415
 
     with _progress("Copying", "rows") as progress:
@@ -194,7 +245,7 @@ def copy(
 
 @app.command()
 def openapi() -> None:
-    """Print the contract as an OpenAPI 3.1 document."""
+    """Print the contract as an OpenAPI document."""
     from storekeeper.api.docs import encoded  # noqa: PLC0415
 
     print(encoded().decode())  # noqa: T201
@@ -220,9 +271,9 @@ def _with_collection(
 
 
 @contextmanager
-def _output(file: Path | None) -> Iterator[typing.IO[str]]:
-    """Give what to write to. A file appears under its name only when it is whole."""
-    if file is None:
+def _output(file: Path) -> Iterator[typing.IO[str]]:
+    """Give what to write to. A file appears under its name only when it is whole, with the rights that it had."""
+    if file == STANDARD:
         stream = open(sys.stdout.fileno(), "w", encoding="utf-8", newline="", closefd=False)  # noqa: SIM115
         with stream:
             yield stream
@@ -231,12 +282,15 @@ def _output(file: Path | None) -> Iterator[typing.IO[str]]:
         with file.open("w", encoding="utf-8", newline="") as opened:
             yield opened
         return
+    file = Path(os.path.realpath(file))
     part = file.with_name(f".{file.name}.{os.getpid()}.part")
     try:
         with part.open("x", encoding="utf-8", newline="") as opened:
             yield opened
             opened.flush()
             os.fsync(opened.fileno())
+        if file.exists():
+            part.chmod(stat.S_IMODE(file.stat().st_mode))
         part.replace(file)
     finally:
         part.unlink(missing_ok=True)

@@ -4,6 +4,7 @@ An empty cell and no address are the same in CSV: both are read and written as n
 """
 
 import csv
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import IO
@@ -18,6 +19,8 @@ COLUMNS = ("id", "name", "address")
 """What an export has. An import needs the last two; it takes no notice of ids, which are the collection's."""
 
 _CELL_LIMIT = 2**20
+_LINE_LIMIT = 4 * 2**20
+"""Characters of a line: more than any that can be imported has, quotes and all."""
 
 
 class BadFile(StorekeeperError):
@@ -46,7 +49,7 @@ def read(file: IO[str], report: Callable[[int, str], None], progress: Callable[[
     raises BadRows. Raises BadFile. `progress` is told the number of rows so far, now and then.
     """
     csv.field_size_limit(_CELL_LIMIT)
-    reader = csv.reader(file, strict=True)
+    reader = csv.reader(_lines(file), strict=True)
     bad = rows = 0
     line = 1
     try:
@@ -69,6 +72,15 @@ def read(file: IO[str], report: Callable[[int, str], None], progress: Callable[[
         raise BadFile(f"line {_undecodable(file, line)}: not UTF-8") from None
     if bad:
         raise BadRows(bad, rows)
+
+
+def _lines(file: IO[str]) -> Iterator[str]:
+    number = 0
+    while line := file.readline(_LINE_LIMIT):
+        number += 1
+        if len(line) == _LINE_LIMIT:
+            raise BadFile(f"line {number}: longer than {_LINE_LIMIT:,} characters")
+        yield line
 
 
 def _undecodable(file: IO[str], line: int) -> int:
@@ -126,3 +138,8 @@ async def _parts(listing: Listing) -> AsyncIterator[bytes]:
 def open_to_read(path: Path) -> IO[str]:
     """Open a file for `read`."""
     return path.open(encoding="utf-8-sig", newline="")
+
+
+def standard_input() -> IO[str]:
+    """Give standard input for `read`."""
+    return open(sys.stdin.fileno(), encoding="utf-8-sig", newline="", closefd=False)

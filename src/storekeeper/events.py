@@ -1,5 +1,6 @@
 """The closed list of what may be logged. Imports nothing of the project; structlog only once something is said."""
 
+from contextlib import suppress
 from enum import StrEnum
 from functools import cache
 from typing import Any
@@ -8,9 +9,6 @@ from typing import Any
 class Event(StrEnum):
     """Everything that the service says while it runs; the value is what stands in the log."""
 
-    SERVING = "serving"
-    STOPPING = "stopping"
-    STOPPED = "stopped"
     OPEN_TO_ALL = "open to everybody who can reach this address"
     CROWDED = "more connections than there is room for"
     UNREAD = "clients that do not read hold too much, giving up the oldest"
@@ -41,11 +39,15 @@ _LEVELS = {
 
 
 def emit(event: Event, **fields: Any) -> None:
-    """Log an event, one line on stderr. An exception under way, passed as `error`, brings its traceback."""
+    """Log an event, one line on stderr. An exception under way, passed as `error`, brings its traceback.
+
+    A log that cannot be written, because its reader has gone or its disk is full, is no reason to do anything else.
+    """
     error = fields.pop("error", None)
     if error is not None:
         fields["exc_info"] = error
-    getattr(_logger(), _LEVELS.get(event, "info"))(event.value, **fields)
+    with suppress(OSError, ValueError):
+        getattr(_logger(), _LEVELS.get(event, "info"))(event.value, **fields)
 
 
 @cache

@@ -100,11 +100,16 @@ def sqlite_path(database: str) -> Path:
     """Give the file that a database URL names; raise CannotStart if it names none."""
     scheme, separator, rest = database.partition("://")
     if not separator or scheme != "sqlite":
-        # Without the URL: it may have a password.
-        raise CannotStart(f"--database: unknown kind of database {scheme[:20]!r}; use {DATABASES}")
+        # Without the URL: it may have a password, wherever something is missing.
+        kind = f" {scheme!r}" if separator and scheme.isalnum() else ""
+        raise CannotStart(f"--database: unknown kind of database{kind}; use {DATABASES}")
     name = unquote(rest[1:])
     if not rest.startswith("/") or not name or "\0" in name or name == ":memory:":
         raise CannotStart(f"--database {database}: names no file; use {DATABASES}")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise CannotStart(f"--database: the name of the file is not UTF-8; use {DATABASES}") from None
     return Path(name).absolute()
 
 
@@ -200,8 +205,15 @@ async def _add_examples(collection: Collection) -> None:
 
 
 def application() -> Service:
-    """Give the application for another ASGI server, with the settings that the environment holds."""
-    return Service(from_environment())
+    """Give the application for another ASGI server, with the settings that the environment holds.
+
+    If one of them is wrong, it says so in a line and ends with status 2, as the command does.
+    """
+    try:
+        return Service(from_environment())
+    except CannotStart as error:
+        print(f"storekeeper: {error}", file=sys.stderr)  # noqa: T201
+        raise SystemExit(2) from None
 
 
 def serve(settings: Settings) -> int:
@@ -261,6 +273,7 @@ class _Worker(multiprocess.Process):
     def target(self, sockets: list[socket.socket] | None = None) -> None:
         """Run in the worker."""
         assert self.server is not None
+        _bridge_log()
         # It is for the supervisor to replace one after another; a terminal that closes tells all of them.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         super().target(sockets)
@@ -328,15 +341,16 @@ def _address(host: str, listener: socket.socket) -> str:
 
 
 def _announce(settings: Settings, address: str) -> None:
-    print(f"Storekeeper answers on {address} (Ctrl-C stops it)", file=sys.stderr, flush=True)  # noqa: T201
-    if settings.host not in ("127.0.0.1", "::1", "localhost"):
+    with suppress(OSError, ValueError):  # as in `emit`
+        print(f"Storekeeper answers on {address} (Ctrl-C stops it)", file=sys.stderr, flush=True)  # noqa: T201
+    if not settings.host.startswith("127.") and settings.host not in ("::1", "localhost"):
         emit(Event.OPEN_TO_ALL, address=address)
 
 
 def _die(reason: str) -> None:
     """End this process soon: what is under way gets its 503 first, and the supervisor starts anew."""
-    emit(Event.DATABASE_FAILED, reason=reason)
     asyncio.get_running_loop().call_later(0.3, os._exit, _BROKEN)
+    emit(Event.DATABASE_FAILED, reason=reason)
 
 
 def _bridge_log() -> None:

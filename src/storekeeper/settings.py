@@ -1,8 +1,9 @@
 """One definition per setting: option, variable, default, range and help derive from it. Imports the domain."""
 
 import os
+import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_type_hints
 
 import msgspec
 from msgspec import Meta
@@ -13,6 +14,11 @@ PREFIX = "STOREKEEPER_"
 _NOT_SETTINGS = {"STOREKEEPER_REQUIRE"}
 """Variables of ours that are no settings: the first is the test suite's."""
 
+_SERVICE_LINK = re.compile(r"STOREKEEPER_(SERVICE_(HOST|PORT).*=.*|PORT_\d+_.*=.*|PORT=[a-z]+://.*)", re.DOTALL)
+_YES = {"yes": "true", "on": "true", "y": "true", "t": "true"}
+_NO = {"no": "false", "off": "false", "n": "false", "f": "false"}
+"""What the command line takes for a boolean besides true, false, 1 and 0."""
+
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All that an operator may set. `--error-detail` is also `STOREKEEPER_ERROR_DETAIL`, and so on."""
@@ -20,7 +26,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     host: Annotated[str, Meta(description="Address to listen on.")] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535, description="Port to listen on; 0 picks a free one.")] = 8080
     database: Annotated[
-        str, Meta(description="Where the stores are: sqlite:///relative.db, sqlite:////absolute.db or postgresql://…")
+        str,
+        Meta(description="Where the stores are: sqlite:///relative.db, sqlite:////absolute.db or postgresql://..."),
     ] = "sqlite:///storekeeper.db"
     workers: Annotated[
         int, Meta(ge=1, le=64, description="Processes that serve; all of them share the database.")
@@ -60,9 +67,19 @@ def make(values: Mapping[str, Any]) -> Settings:
 
 def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
     """Give the settings that the environment holds. Raises CannotStart."""
+    environ = without_service_links(environ)
     refuse_unknown(environ)
-    names = Settings.__struct_fields__
-    return make({name: environ[variable(name)] for name in names if environ.get(variable(name))})
+    hints = get_type_hints(Settings)
+    values = {name: environ[variable(name)] for name in hints if environ.get(variable(name))}
+    for name, value in values.items():
+        if hints[name] is bool:
+            values[name] = (_YES | _NO).get(value.lower(), value.lower())
+    return make(values)
+
+
+def without_service_links(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Leave out what Kubernetes adds in every container, for a Service that is called `storekeeper`."""
+    return {name: value for name, value in environ.items() if not _SERVICE_LINK.fullmatch(f"{name}={value}")}
 
 
 def refuse_unknown(environ: Mapping[str, str] = os.environ) -> None:
@@ -70,4 +87,6 @@ def refuse_unknown(environ: Mapping[str, str] = os.environ) -> None:
     known = {variable(name) for name in Settings.__struct_fields__} | _NOT_SETTINGS
     for name in sorted(environ):
         if name.startswith(PREFIX) and name not in known:
-            raise CannotStart(f"{name} is set but is no setting; there are {', '.join(sorted(known))}")
+            raise CannotStart(
+                f"{name} is set but is no setting; there are {', '.join(sorted(known - _NOT_SETTINGS))}"
+            )

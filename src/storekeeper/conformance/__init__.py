@@ -3,10 +3,11 @@
 It imports nothing of Storekeeper but itself: the service under check may be any.
 """
 
+import os
 import sys
 from pathlib import Path
 
-from storekeeper.conformance.report import as_json, as_junit, complain, print_table
+from storekeeper.conformance.report import as_json, as_junit, as_text, complain
 from storekeeper.conformance.running import CannotCheck, examine
 
 __all__ = ["CannotCheck", "examine", "run"]
@@ -35,8 +36,11 @@ def run(
     except (CannotCheck, OSError) as error:
         complain(f"Cannot check {url}: {error}")
         return CANNOT_CHECK
-    if json:
-        sys.stdout.write(as_json(report) + "\n")
-    else:
-        print_table(report)
+    text = as_json(report) + "\n" if json else as_text(report)
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever reads has enough, and the verdict is the same. What is left would fail once more at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return CONFORMS if report.conforms else VIOLATES

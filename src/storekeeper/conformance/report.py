@@ -101,20 +101,22 @@ def as_junit(report: Report) -> bytes:
     return bytes(ET.tostring(suites, encoding="utf-8", xml_declaration=True))
 
 
-def print_table(report: Report) -> None:
-    """The report for people, on standard output."""
+def as_text(report: Report) -> str:
+    """The report for people, as wide and coloured as standard output can have it."""
     from rich.console import Console  # noqa: PLC0415  # only people need it: machines start faster without
 
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # what answers say is shown on any terminal
     console = Console(highlight=False)
-    console.print(check_table(report))
-    for result in report.failed:
-        console.print(f"\n[red]✗ {result.rule.name}[/]: {marked(result.note)}")
-        console.print(f"  [dim]{marked(f'{result.rule.sentence} {result.rule.scope}'.strip())}[/]")
-        console.print(marked(indented(shown(result))), soft_wrap=True)
-    console.print("", profile_table(report), "")
-    console.print(summary(report), soft_wrap=True)
+    with console.capture() as text:
+        console.print(check_table(report))
+        for result in report.failed:
+            console.print(f"\n[red]✗ {result.rule.name}[/]: {marked(result.note)}")
+            console.print(f"  [dim]{marked(f'{result.rule.sentence} {result.rule.scope}'.strip())}[/]")
+            console.print(marked(indented(shown(result))), soft_wrap=True)
+        console.print("", profile_table(report), "")
+        console.print(summary(report), soft_wrap=True)
+    return text.get()
 
 
 def check_table(report: Report) -> "Table":

@@ -35,8 +35,12 @@ def prepare(url: str) -> None:
 
 def exists(url: str) -> bool:
     """Tell whether the database has a collection; raises CannotStart, Unavailable."""
-    with schema.connect(schema.parameters(url)) as connection:
-        return schema.version(connection) > 0
+    conninfo = schema.parameters(url)
+    with schema.connect(conninfo) as connection:
+        try:
+            return schema.version(connection) > 0
+        except psycopg.Error as error:
+            raise Unavailable(schema.one_line(error, conninfo)) from None
 
 
 class PostgresCollection:

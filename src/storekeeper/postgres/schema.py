@@ -43,8 +43,8 @@ MIGRATIONS = (
 )
 
 # Not to_regclass: what it remembers of a moment ago can outlive the wait for the lock of migrations.
-_MARKED = """SELECT 1 FROM information_schema.tables
-  WHERE table_schema = current_schema() AND table_name = 'storekeeper'"""
+_TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()"
+_COMPLETE = {"stores", "changes", "collection"}
 
 LOCK = 0x53544F52
 """The advisory lock of all migrations. The only statement that is PostgreSQL's own: two CREATE TABLE IF NOT EXISTS
@@ -83,7 +83,7 @@ def parameters(url: str) -> str:
     """Give libpq's connection string of a URL, ours added; raise CannotStart. Never shows what may be a password."""
     try:
         given = {name: str(value) for name, value in conninfo_to_dict(url).items() if value is not None}
-    except psycopg.Error:
+    except (psycopg.Error, UnicodeError):
         raise CannotStart(
             "--database is no valid PostgreSQL URL: postgresql://user:password@host:port/database, with special"
             " characters of user and password percent-encoded"
@@ -137,9 +137,22 @@ def prepare(conninfo: str) -> None:
 
 def version(connection: psycopg.Connection[tuple[Any, ...]]) -> int:
     """Give how many migrations the database has had; raise CannotStart if more than are known."""
-    if not connection.execute(_MARKED).fetchall():
+    tables = {name for (name,) in connection.execute(_TABLES)}
+    if "storekeeper" not in tables:
         return 0
-    ((number,),) = connection.execute("SELECT schema FROM storekeeper").fetchall()
+    try:
+        ((number,),) = connection.execute("SELECT schema::integer FROM storekeeper").fetchall()
+    except psycopg.errors.InsufficientPrivilege:
+        raise
+    except (ValueError, psycopg.ProgrammingError, psycopg.DataError):
+        raise CannotStart(
+            "--database has a table storekeeper that is not as we made it: restore it, or name another database"
+        ) from None
+    if not tables >= _COMPLETE:
+        missing = ", ".join(sorted(_COMPLETE - tables))
+        raise CannotStart(
+            f"--database is not complete, it lacks (or this user may not see) the table {missing}: restore it"
+        )
     if number > len(MIGRATIONS):
         raise CannotStart(
             f"--database was written by a newer Storekeeper (its schema is {number}, this one knows"

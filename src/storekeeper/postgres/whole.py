@@ -53,6 +53,6 @@ def whole(url: str, *, fill: bool) -> Iterator[Whole]:
             yield PostgresWhole(connection)
             if fill:
                 connection.execute(_UPDATE)
-        except (psycopg.OperationalError, psycopg.InternalError) as error:
+        except psycopg.Error as error:
             raise Unavailable(schema.one_line(error, conninfo)) from None
         commit(connection)

@@ -177,7 +177,7 @@ def _refuse_foreign(path: Path) -> None:
     try:
         connection.set_busy_timeout(int(START_PATIENCE * 1000))
         owner = connection.pragma("application_id")
-        tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
+        tables = set(connection.execute("SELECT name FROM sqlite_schema").fetchall())
         version = connection.pragma("user_version")
         pages, page_size = connection.pragma("page_count"), connection.pragma("page_size")
     finally:
@@ -189,6 +189,8 @@ def _refuse_foreign(path: Path) -> None:
             f"{path} was written by a newer Storekeeper (its schema is {version}, this one knows {len(MIGRATIONS)}):"
             " install that version or a later one"
         )
+    if version and not {("stores",), ("changes",)} <= tables:
+        raise CannotStart(f"{path} is damaged (a table is missing): restore it from a backup")
     if alone and path.stat().st_size < pages * page_size:
         raise CannotStart(f"{path} is damaged (its end is missing): restore it from a backup")
 

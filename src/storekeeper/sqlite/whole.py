@@ -42,7 +42,7 @@ def whole(path: Path, *, fill: bool) -> Iterator[Whole]:
         connection.execute("BEGIN IMMEDIATE" if fill else "BEGIN")
         yield SqliteWhole(connection)
         connection.execute("COMMIT")
-    except (apsw.BusyError, apsw.FullError, apsw.IOError) as error:
+    except apsw.Error as error:
         raise Unavailable(f"{path}: {error}") from None
     finally:
         if connection.in_transaction:

@@ -1,6 +1,6 @@
 // Shows the document of this very service. No validator badge: it would ask another host.
 SwaggerUIBundle({
-  url: "/openapi.json",
+  url: "openapi.json",
   dom_id: "#reference",
   deepLinking: true,
   tryItOutEnabled: true,
