@@ -7,12 +7,13 @@ write, a list costs one page.
 """
 
 import asyncio
-from array import array
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import Any
 
 import apsw
+import msgspec
 
 from storekeeper.collection import Listing
 from storekeeper.stores import Store
@@ -43,7 +44,9 @@ _JSON = "CAST(group_concat(json_object('id', id, 'name', name, 'address', addres
 _PAGE = f"SELECT {_JSON}, max(version) FROM stores NOT INDEXED WHERE id BETWEEN ? AND ?"
 # Elsewhere a sub-query orders what the aggregate sees.
 _NAMED = f"SELECT {_JSON}, count(*) FROM (SELECT * FROM stores WHERE name = ? ORDER BY id LIMIT {PAGE})"
-_NAMED_IDS = "SELECT id FROM stores WHERE name = ? ORDER BY id"
+# As one value: row by row they would take three times as long, all of it on the event loop.
+_NAMED_IDS = """SELECT CAST(group_concat(id) AS BLOB) FROM
+  (SELECT id FROM stores WHERE name = ? AND id > ? ORDER BY id LIMIT 100000)"""
 _PICKED = f"""SELECT {_JSON}, max(version) FROM (
   SELECT stores.* FROM json_each(?) AS pick JOIN stores ON stores.id = pick.value ORDER BY stores.id)"""
 # The slow way, for a page in which something changed since: each store as the last change up to then left it.
@@ -77,7 +80,7 @@ class Reader:
         """Give every store."""
         last, version = self._execute(_STATE).get
         self._drop_touched(version)
-        return self._listing(range(1, last + 1), version)
+        return self._listing(_pages_of_all(last), version)
 
     def list_named(self, name: str) -> Listing:
         """Give the stores of exactly that name."""
@@ -87,8 +90,14 @@ class Reader:
                 return Listing(first or b"")
         with self._connection:  # one snapshot for both statements
             version = self._execute(_STATE).get[1]
-            ids = array("q", (id for (id,) in self._execute(_NAMED_IDS, (name,))))
-        return self._listing(ids, version)
+            ids = list(self._named_ids(name))
+        return self._listing(chain.from_iterable(map(_pages_of, ids)), version)
+
+    def _named_ids(self, name: str) -> Iterator[bytes]:
+        last = 0
+        while ids := self._execute(_NAMED_IDS, (name, last)).get:
+            yield ids
+            last = int(ids[ids.rfind(b",") + 1 :])
 
     def stamp(self) -> int:
         """Give SQLite's number of the file's latest commit, as this connection sees it."""
@@ -99,21 +108,21 @@ class Reader:
         """Read one page of the file."""
         next(self._execute(_STATE))
 
-    def _listing(self, ids: Sequence[int], version: int) -> Listing:
+    def _listing(self, pages: Iterator[Sequence[int]], version: int) -> Listing:
+        ids = next(pages, ())
         if not ids:
             return Listing(b"")
-        count = PAGE
         try:
-            first = self._page(ids[:count], version)
+            first = self._page(ids, version)
         except apsw.TooBigError:
-            count = 1
-            first = self._page(ids[:count], version)
-        rest = ids[count:]
-        return Listing(first, self._rest(rest, version) if rest else None)
+            first = self._page(ids[:1], version)
+            pages = chain([ids[1:]], pages)
+        second = next(pages, ())
+        return Listing(first, self._rest(chain([second], pages), version) if second else None)
 
-    async def _rest(self, ids: Sequence[int], version: int) -> AsyncIterator[bytes]:
-        for start in range(0, len(ids), PAGE):
-            pieces = [ids[start : start + PAGE]]
+    async def _rest(self, pages: Iterator[Sequence[int]], version: int) -> AsyncIterator[bytes]:
+        for page in pages:
+            pieces = [page]
             while pieces:
                 # A fast client must not keep the others waiting for a whole list.
                 await asyncio.sleep(0)
@@ -162,6 +171,23 @@ class Reader:
     def _forget(self, number: int) -> None:
         _, page = self._pages.pop(number, (0, b""))
         self._pages_bytes -= len(page)
+
+
+def _pages_of_all(last: int) -> Iterator[range]:
+    for start in range(1, last + 1, PAGE):
+        yield range(start, min(start + PAGE, last + 1))
+
+
+def _pages_of(ids: bytes) -> Iterator[list[int]]:
+    """Take a page after the other from the ids of many stores, which stand between commas."""
+    width = PAGE * len(b"123,")  # fewer where they have more digits
+    start = 0
+    while start < len(ids):
+        end = ids.find(b",", start + width)
+        if end < 0:
+            end = len(ids)
+        yield msgspec.json.decode(b"[%b]" % ids[start:end], type=list[int])
+        start = end + 1
 
 
 def _json(ids: Sequence[int]) -> str:
