@@ -40,7 +40,7 @@ class FastLane(Connection):
             super().data_received(data)
             return
         if not self.kept.fresh:
-            self.kept.look(len(self.connections))
+            self.kept.look(self.date, len(self.connections))
         if (known := self.heads.get(data)) and not known[1]:
             self._serve(known[0])
             return
@@ -61,13 +61,13 @@ class FastLane(Connection):
             return
         self.served += 1
         if len(answer) < _SMALL:
-            self.transport.write(self.kept.prefix(self.date) + answer)
+            self.transport.write(self.kept.prefix + answer)
         else:
             self._share(answer)
 
     def _share(self, answer: bytes) -> None:
         """Send a long answer without a copy of it."""
-        self.write(self.kept.prefix(self.date))
+        self.write(self.kept.prefix)
         self.shared = answer
         self.write(answer)
         self.shared = None
@@ -75,6 +75,8 @@ class FastLane(Connection):
     def begin(self, request: Request) -> None:
         """Have a request answered; all before it are."""
         self.latest = request
+        if self.date is not self.kept.date:
+            self.kept.set_date(self.date)
         action = request.action
         if action is None:
             action = request.action = self.resource.plan(request.method, request.target, request.headers)
@@ -110,7 +112,7 @@ class FastLane(Connection):
         answer = _after_date(reply.headers, reply.body)
         self.kept.keep(request.target, answer)
         if len(answer) < _SMALL:
-            self.write(self.kept.prefix(self.date) + answer)
+            self.write(self.kept.prefix + answer)
         else:
             self._share(answer)
         self.answered(close=False)
@@ -131,7 +133,7 @@ class FastLane(Connection):
             return
         close = self.is_last(request)
         if reply.status == 200 and request.method != "HEAD" and not close:
-            self.write(self.kept.prefix(self.date) + _after_date(reply.headers, reply.body))
+            self.write(self.kept.prefix + _after_date(reply.headers, reply.body))
         else:
             self.write(whole(reply, request, self.date, close=close))
         self.answered(close=close)

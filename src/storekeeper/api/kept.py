@@ -42,14 +42,14 @@ class Kept:
         self._loop = asyncio.get_running_loop()
         self.heads: dict[bytes, tuple[Request, int]] = {}
         self.answers: dict[bytes, bytes] = {}
-        self._prefix = b""
+        self.prefix = b""
         self.fresh = False
         self.seen: int = _NEVER
         self.recording = False
-        self._date: Iterable[tuple[bytes, bytes]] | None = None
+        self.date: Iterable[tuple[bytes, bytes]] | None = None
         self._bytes = 0
 
-    def look(self, connections: int) -> None:
+    def look(self, date: list[tuple[bytes, bytes]], connections: int) -> None:
         """Drop everything if the collection may have changed; `fresh` until this turn of the loop ends.
 
         Only to be called as something is read: elsewhere in the loop `fresh` would outlive the turn, because what
@@ -62,16 +62,16 @@ class Kept:
         if stamp is None or stamp != self.seen:
             self.drop()
             self.seen = _NEVER if stamp is None else stamp
+        if date is not self.date:
+            self.set_date(date)
         if connections < MOST_CONNECTIONS:
             self.fresh = True
             self._loop.call_soon(self._turn_over)
 
-    def prefix(self, date: list[tuple[bytes, bytes]]) -> bytes:
-        """Give the status line of a success and the header fields that every answer has."""
-        if date is not self._date:
-            self._date = date
-            self._prefix = b"HTTP/1.1 200 OK\r\n" + b"".join(b"%b: %b\r\n" % field for field in date)
-        return self._prefix
+    def set_date(self, date: list[tuple[bytes, bytes]]) -> None:
+        """Set what all answers say that are sent from now on."""
+        self.date = date
+        self.prefix = b"HTTP/1.1 200 OK\r\n" + b"".join(b"%b: %b\r\n" % field for field in date)
 
     def record(self) -> Recording | None:
         """Begin to record a long answer, whose first part was read after the latest look; None: not now.

@@ -201,7 +201,7 @@ class Writer:
 
     def _answer(self, batch: list[Write], results: list[Result]) -> None:
         self._waiting -= len(batch)
-        self._bytes -= sum(write.size for write in batch)
+        self._bytes -= sum([write.size for write in batch])
         for write, result in zip(batch, results, strict=True):
             if self._distrust is None or isinstance(result, Exception):
                 write.settle(result)
@@ -252,7 +252,8 @@ class Writer:
             self._loop.call_soon_threadsafe(answer, batch, value)
 
     def _take_more(self, batch: list[Write]) -> bool:
-        while len(batch) < _BATCH and sum(write.size for write in batch) < BATCH_BYTES:
+        size = sum([write.size for write in batch])
+        while len(batch) < _BATCH and size < BATCH_BYTES:
             try:
                 more = self._inbox.get_nowait()
             except queue.Empty:
@@ -260,6 +261,7 @@ class Writer:
             if more is None:
                 return True
             batch += more
+            size += sum([write.size for write in more])
         return False
 
     def _refuse_rest(self, reason: str) -> None:
