@@ -8,7 +8,7 @@ import psycopg
 
 from history import Item, value_of
 from lincheck import Operation, Order, Violation, check
-from storekeeper.service import sqlite_path
+from storekeeper.databases import sqlite_path
 from storekeeper.sqlite import schema
 
 _ROWS = "SELECT seq, store_id, name, address FROM changes ORDER BY seq"

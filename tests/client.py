@@ -9,8 +9,7 @@ from pathlib import Path
 import apsw
 
 from black_box import PATIENCE, Answer, Running
-from storekeeper.service import open_collection
-from storekeeper.settings import make
+from storekeeper.databases import open_collection
 from storekeeper.stores import Payload
 
 
@@ -42,7 +41,7 @@ def fill(folder: Path, payloads: Iterable[Payload]) -> None:
     """Create many stores at once in the database that `serving` has in a folder; a service may run on it."""
 
     async def load() -> None:
-        collection = open_collection(make({"database": f"sqlite:///{folder}/stores.db"}), lambda _: None)
+        collection = open_collection(f"sqlite:///{folder}/stores.db", lambda _: None)
         try:
             await collection.load(payloads)
         finally:

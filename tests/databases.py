@@ -13,9 +13,8 @@ import psycopg
 import pytest
 
 from postgres_server import shared
-from storekeeper import service
 from storekeeper.collection import Collection
-from storekeeper.settings import make
+from storekeeper.databases import open_collection
 
 Change = tuple[int, int, str, str | None]
 """seq, store_id, name, address."""
@@ -35,7 +34,7 @@ class Database(Protocol):
 async def handle(database: Database) -> AsyncIterator[Collection]:
     """Open another handle on a database, as the service does; close it at the end. A failed one fails the test."""
     failures: list[str] = []
-    collection = service.open_collection(make({"database": database.url}), failures.append)
+    collection = open_collection(database.url, failures.append)
     try:
         yield collection
     finally:

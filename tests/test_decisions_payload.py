@@ -296,6 +296,19 @@ def test_a_body_without_a_media_type_or_coding_is_json(service: Running) -> None
         assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
 
 
+def test_a_page_has_to_name_the_media_type(service: Running) -> None:
+    """Without one, a browser would send a body of another site's page and not ask first."""
+    body = b'{"name":"A"}'
+    head = b"%b HTTP/1.1\r\nHost: a\r\nConnection: close\r\nOrigin: %b\r\nContent-Length: %d\r\n%b\r\n%b"
+    for origin in (b"http://elsewhere.example", b"null"):
+        for line in (b"POST /api/stores", b"PUT /api/stores/1"):
+            with nothing_changes(service):
+                assert service.raw(head % (line, origin, len(body), b"", body)).startswith(b"HTTP/1.1 415 ")
+        typed = b"Content-Type: application/json\r\n"
+        assert service.raw(head % (b"POST /api/stores", origin, len(body), typed, body)).startswith(b"HTTP/1.1 200 ")
+    assert service.request("GET", "/api/stores", headers={"origin": "null"}).status == 200
+
+
 # Decision 15: the size. What the client sees of the refusal is in test_connection.py.
 
 

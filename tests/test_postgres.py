@@ -22,7 +22,7 @@ from conftest import need, postgres
 from databases import Postgres, Sqlite, handle
 from postgres_server import Server, running
 from promises import until
-from storekeeper import service
+from storekeeper import databases
 from storekeeper.collection import Collection
 from storekeeper.errors import CannotStart, Unavailable
 from storekeeper.postgres import schema
@@ -208,7 +208,7 @@ def test_a_url_is_what_libpq_takes(database: Postgres, query: str) -> None:
     words = query.format(port=server.port, folder=server.folder)
     done = run_command("export", "--database", f"postgres://storekeeper@/{name}?{words}")
     assert b"no such database" in done.stderr, done.stderr
-    service.prepare(database.url)
+    databases.prepare(database.url)
     done = run_command("export", "--database", f"postgres://storekeeper@/{name}?{words}")
     assert (done.returncode, done.stdout) == (0, b"id,name,address\r\n"), done.stderr
 
@@ -342,7 +342,7 @@ def test_a_url_that_allows_a_standby_is_refused(attributes: str) -> None:
 def test_ten_that_start_at_once_make_one_schema() -> None:
     for _ in range(3):
         with postgres().database() as url, ThreadPoolExecutor(10) as pool:
-            list(pool.map(service.prepare, itertools.repeat(url, 10)))
+            list(pool.map(databases.prepare, itertools.repeat(url, 10)))
             with psycopg.connect(url) as connection:
                 assert connection.execute("SELECT schema FROM storekeeper").fetchall() == [(len(schema.MIGRATIONS),)]
                 assert connection.execute("SELECT count, version FROM collection").fetchall() == [(0, 0)]
@@ -360,7 +360,7 @@ def test_ten_first_starts_at_once_put_in_the_examples_once(database: Postgres) -
 
 
 def test_a_newer_schema_is_refused_in_one_line(database: Postgres) -> None:
-    service.prepare(database.url)
+    databases.prepare(database.url)
     with psycopg.connect(database.url) as connection:
         connection.execute("UPDATE storekeeper SET schema = schema + 1")
     for command in (["serve", "--port", "0"], ["export"], ["import", os.devnull]):
@@ -493,7 +493,7 @@ def test_commits_are_made_durable_where_the_server_would_not(database: Postgres)
 def test_the_driver_is_loaded_only_for_a_postgresql_url(tmp_path: Path) -> None:
     script = f"""if True:
         import sys
-        from storekeeper import cli, service
-        service.prepare("sqlite:///{tmp_path}/stores.db")
+        from storekeeper import cli, databases, service
+        databases.prepare("sqlite:///{tmp_path}/stores.db")
         sys.exit("psycopg" in sys.modules or "storekeeper.postgres" in sys.modules)"""
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

@@ -5,8 +5,9 @@ import msgspec
 import pytest
 
 from black_box import run
+from storekeeper.databases import sqlite_path
 from storekeeper.errors import CannotStart
-from storekeeper.service import application, sqlite_path
+from storekeeper.service import application
 from storekeeper.settings import Settings, from_environment, make, option, refuse_unknown, variable
 
 NAMES = Settings.__struct_fields__

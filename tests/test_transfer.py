@@ -11,7 +11,7 @@ from asking import get, numbered, run, stores
 from black_box import run as run_command
 from conftest import postgres
 from databases import Database, Postgres, Sqlite, handle
-from storekeeper import service, transfer
+from storekeeper import databases, transfer
 from storekeeper.stores import Payload
 
 PAIRS = [("sqlite", "postgres"), ("postgres", "sqlite"), ("sqlite", "sqlite"), ("postgres", "postgres")]
@@ -133,8 +133,8 @@ def test_a_copy_that_is_not_the_same_is_not_kept(
 ) -> None:
     source, target = make("sqlite"), make(kind)
     fill(source, 20)
-    service.prepare(target.url)
-    to = service._whole(target.url, fill=True)
+    databases.prepare(target.url)
+    to = databases._whole(target.url, fill=True)
 
     @contextmanager
     def falsified() -> Iterator[transfer.Whole]:
@@ -143,7 +143,7 @@ def test_a_copy_that_is_not_the_same_is_not_kept(
 
     opening: Callable[[], AbstractContextManager[transfer.Whole]] = falsified
     with pytest.raises(transfer.NotTheSame):
-        transfer.copy(service._whole(source.url, fill=False), opening, lambda *_: None)
+        transfer.copy(databases._whole(source.url, fill=False), opening, lambda *_: None)
     assert target.changes() == []
     assert run_command("copy", source.url, target.url).returncode == 0
 
@@ -154,15 +154,15 @@ def test_a_copy_is_of_one_moment(make: Make, kind: str) -> None:
     source, target = make(kind), make("sqlite")
     fill(source, 20)
     before = source.changes()
-    service.prepare(target.url)
+    databases.prepare(target.url)
 
     @contextmanager
     def disturbed() -> Iterator[transfer.Whole]:
-        with service._whole(source.url, fill=False)() as whole:
+        with databases._whole(source.url, fill=False)() as whole:
             whole.count()
             fill(source, 3)
             yield whole
 
-    transfer.copy(disturbed, service._whole(target.url, fill=True), lambda *_: None)
+    transfer.copy(disturbed, databases._whole(target.url, fill=True), lambda *_: None)
     assert target.changes() == before
     assert len(source.changes()) > len(before)

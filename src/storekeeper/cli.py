@@ -1,4 +1,4 @@
-"""The command line: parses and prints. May import everything; each command imports what it needs when it runs."""
+"""The command line: parses and prints. May import every part; each command imports what it needs when it runs."""
 
 import asyncio
 import inspect
@@ -236,10 +236,10 @@ def copy(
     All stores and changes, as they are at one moment, verified; or nothing. A running service may go on: this is
     also how a backup is made.
     """
-    from storekeeper import service  # noqa: PLC0415
+    from storekeeper import databases  # noqa: PLC0415
 
     with _progress("Copying", "rows") as progress:
-        stores, changes = service.copy(source, target, progress)
+        stores, changes = databases.copy(source, target, progress)
     print(f"{stores} stores and {changes} changes copied and verified", file=sys.stderr)  # noqa: T201
 
 
@@ -254,14 +254,14 @@ def openapi() -> None:
 def _with_collection(
     settings: Settings, action: Callable[[Collection], Awaitable[int]], *, must_exist: bool = False
 ) -> int:
-    from storekeeper import service  # noqa: PLC0415
+    from storekeeper import databases  # noqa: PLC0415
 
-    if must_exist and not service.exists(settings.database):
+    if must_exist and not databases.exists(settings.database):
         raise CannotStart("--database: there is no such database")
-    service.prepare(settings.database)
+    databases.prepare(settings.database)
 
     async def run() -> int:
-        collection = service.open_collection(settings, lambda _: None)
+        collection = databases.open_collection(settings.database, lambda _: None)
         try:
             return await action(collection)
         finally:

@@ -54,7 +54,7 @@ class Listing:
 
 
 class Collection(Protocol):
-    """One list of stores. Every method belongs to one event loop, but for `close` none blocks it.
+    """One list of stores. Every method belongs to one event loop and does not block it.
 
     - **Ids** are 1..n without a hole and without a duplicate, in the order of the creates, with any number
       of processes and machines on one database, whatever crashes (decision 25).
@@ -66,7 +66,8 @@ class Collection(Protocol):
     - **Versions:** every write is one change; changes are numbered 1, 2, 3, … without a hole, and a store's
       `version` is the number of its latest change.
     - **Errors:** `Unavailable`, raised or as the exception of what is pending, whenever the database cannot
-      answer; its `outcome` says whether a write may have happened. At most 5 s pass before it (decision 30).
+      answer; its `outcome` says whether a write may have happened. At most 5 s pass before it (decision 30);
+      `load` waits for others for up to a minute, and raises CannotStart if the operator has to change something.
     """
 
     def get(self, id: int) -> Answer[Store | None]:

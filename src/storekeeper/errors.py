@@ -1,4 +1,4 @@
-"""Domain: the closed list of what can go wrong; any other exception is a bug. Imports nothing of the project."""
+"""Domain: what can go wrong; what is no StorekeeperError is a bug. Imports nothing of the project."""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -52,7 +52,7 @@ def emit(event: Event, **fields: Any) -> None:
 
 @cache
 def _logger() -> Any:
-    # Importing structlog takes a fifth of a start; a service that has nothing to say does not pay for it.
+    # Importing structlog takes long; a service that has nothing to say does not pay for it.
     import sys  # noqa: PLC0415
 
     import structlog  # noqa: PLC0415

@@ -1,9 +1,8 @@
-"""The wiring: settings in, running service out; start, drain, stop. The only module that knows every package."""
+"""The wiring: settings in, running service out; start, drain, stop. Imports uvicorn, `api` and `databases`."""
 
 import asyncio
 import functools
 import gc
-import importlib
 import logging
 import multiprocessing
 import os
@@ -12,15 +11,11 @@ import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
-from types import ModuleType
 from typing import Any
-from urllib.parse import unquote
 
 import uvicorn
 from uvicorn.supervisors import multiprocess
 
-from storekeeper import sqlite, transfer
 from storekeeper.api.asgi import Application
 from storekeeper.api.connection import Connection
 from storekeeper.api.crowd import Crowd, capacity
@@ -28,6 +23,7 @@ from storekeeper.api.fastlane import FastLane
 from storekeeper.api.kept import Kept
 from storekeeper.api.resource import Resource, Rules
 from storekeeper.collection import Collection
+from storekeeper.databases import open_collection, prepare
 from storekeeper.errors import CannotStart, Unavailable
 from storekeeper.events import Event, emit
 from storekeeper.settings import Settings, from_environment
@@ -45,84 +41,6 @@ _ACCEPTED_AT_ONCE = 16
 _SWEEP = 0.5
 _BROKEN = 74
 """Exit status after the database failed (EX_IOERR of sysexits.h)."""
-
-
-DATABASES = "sqlite:///relative.db, sqlite:////absolute.db or postgresql://..."
-
-
-def open_collection(settings: Settings, fail: Callable[[str], None], *, anew: bool = True) -> Collection:
-    """Open the collection that the settings name; needs a running event loop. Raises CannotStart.
-
-    A file is made if there is none, unless `anew` is false: then there was one when this service started.
-    """
-    if _is_postgres(settings.database):
-        collection: Collection = _postgres().PostgresCollection(settings.database, fail)
-        return collection
-    path = sqlite_path(settings.database)
-    if not anew and not path.exists():
-        raise CannotStart(f"{path} is gone: restore it from a backup")
-    sqlite.prepare(path)
-    return sqlite.SqliteCollection(path, fail)
-
-
-def prepare(database: str) -> None:
-    """Create or upgrade the database of a URL. Raises CannotStart, and Unavailable if it cannot be reached now."""
-    if _is_postgres(database):
-        _postgres().prepare(database)
-    else:
-        sqlite.prepare(sqlite_path(database))
-
-
-def exists(database: str) -> bool:
-    """Tell whether there is a collection at a URL; nothing is created. Raises CannotStart, Unavailable."""
-    if _is_postgres(database):
-        there: bool = _postgres().exists(database)
-        return there
-    return sqlite_path(database).exists()
-
-
-def copy(source: str, target: str, progress: Callable[[int, int], None]) -> tuple[int, int]:
-    """Copy a whole collection from one URL to another; see `transfer.copy`. Raises CannotStart too."""
-    if not exists(source):
-        raise CannotStart("the source is no collection: there is no such database, or it is empty")
-    for database in (source, target):
-        prepare(database)
-    return transfer.copy(_whole(source, fill=False), _whole(target, fill=True), progress)
-
-
-def _whole(database: str, *, fill: bool) -> transfer.Opening:
-    if _is_postgres(database):
-        return functools.partial(_postgres().whole, database, fill=fill)
-    return functools.partial(sqlite.whole, sqlite_path(database), fill=fill)
-
-
-def sqlite_path(database: str) -> Path:
-    """Give the file that a database URL names; raise CannotStart if it names none."""
-    scheme, separator, rest = database.partition("://")
-    if not separator or scheme != "sqlite":
-        # Without the URL: it may have a password, wherever something is missing.
-        kind = f" {scheme!r}" if separator and scheme.isalnum() else ""
-        raise CannotStart(f"--database: unknown kind of database{kind}; use {DATABASES}")
-    name = unquote(rest[1:])
-    if not rest.startswith("/") or not name or "\0" in name or name == ":memory:":
-        raise CannotStart(f"--database {database}: names no file; use {DATABASES}")
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        raise CannotStart(f"--database: the name of the file is not UTF-8; use {DATABASES}") from None
-    return Path(name).absolute()
-
-
-def _is_postgres(database: str) -> bool:
-    return database.startswith(("postgresql://", "postgres://"))
-
-
-def _postgres() -> ModuleType:
-    # Only now: the driver is an extra, and takes a while to load.
-    try:
-        return importlib.import_module("storekeeper.postgres")
-    except ImportError as error:
-        raise CannotStart(f"--database: PostgreSQL needs a driver ({error}): install storekeeper[postgres]") from None
 
 
 class Service:
@@ -169,7 +87,7 @@ class Service:
 
     async def _open(self) -> Collection:
         settings = self.settings
-        collection = open_collection(settings, _die, anew=self._anew)
+        collection = open_collection(settings.database, _die, anew=self._anew)
         if settings.examples:
             self._examples = asyncio.create_task(_add_examples(collection))
             await asyncio.wait([self._examples], timeout=EXAMPLES_PATIENCE)
@@ -230,7 +148,7 @@ def serve(settings: Settings) -> int:
     config = uvicorn.Config(
         Service(settings, anew=False),
         http=FastLane if settings.fast_lane else Connection,
-        loop="uvloop" if sys.platform != "win32" else "auto",
+        loop="uvloop",
         interface="asgi3",
         lifespan="on",
         ws="none",

@@ -5,9 +5,8 @@ too many, and remembered until that list is used up.
 """
 
 import asyncio
-import sys
+import resource
 from collections import deque
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -16,9 +15,6 @@ from storekeeper.events import Event, emit
 
 if TYPE_CHECKING:
     from storekeeper.api.connection import Connection
-
-if sys.platform != "win32":
-    import resource
 
 MOST = 20_000
 """Connections that a process takes at most, however many files it may open: they cost memory too."""
@@ -41,8 +37,6 @@ REMIND = 60.0
 
 def capacity() -> int:
     """Let this process open as many files as it may and can use; give how many connections that makes."""
-    if sys.platform == "win32":
-        return MOST
     wanted = MOST + FILES + REFUSED
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -71,9 +65,6 @@ class Crowd:
 
     def __len__(self) -> int:
         return len(self._all)
-
-    def __iter__(self) -> Iterator["Connection"]:
-        return iter(self._all)
 
     def enter(self, newcomer: "Connection") -> bool:
         """Take one in; if that is one too many, close the one that is idle for longest. False if none is."""

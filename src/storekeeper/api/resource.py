@@ -209,13 +209,18 @@ def _refuse(route: Route, method: str, headers: Iterable[tuple[bytes, bytes]]) -
     allowed = ALLOWED[route]
     if method not in allowed or method == "OPTIONS":
         return not_allowed(method, allowed)
+    typed = of_a_page = False
     for name, value in headers:
         if name == b"content-type":
+            typed = True
             if value != b"application/json" and not _is_json(value):
                 return error_reply(415, "Unsupported Media Type")
         elif name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
             return error_reply(415, "Unsupported Media Type")
-    return None
+        elif name == b"origin":
+            of_a_page = True
+    # A page of another site may send a body without a type, and the browser does not ask first (decision 14).
+    return error_reply(415, "Unsupported Media Type") if of_a_page and not typed else None
 
 
 def _is_json(content_type: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""A few connections, shared; lost ones are replaced, and while there is none that is known. Imports the domain."""
+"""A few connections, shared; lost ones are replaced, and while none is open all are refused. Imports the domain."""
 
 import asyncio
 from collections import deque
