@@ -1,3 +1,3 @@
-"""Storekeeper: one list of a company's stores, served over the Store Resource API."""
+"""Storekeeper: one list of a company's stores, served over the Store Resource API. Imports nothing."""
 
 __version__ = "0.1.0"

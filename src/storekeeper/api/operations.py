@@ -1,4 +1,4 @@
-"""Routes for those who run the service: health. Imports Starlette and the domain."""
+"""Routes for those who run the service: health. Imports Starlette, `api` and the domain."""
 
 from collections.abc import Sequence
 

@@ -15,7 +15,17 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
-from storekeeper.api.reply import JSON, TEXT, Later, Reply, error_answer, error_reply, not_allowed, not_found
+from storekeeper.api.reply import (
+    JSON,
+    TEXT,
+    Later,
+    Reply,
+    bug_reply,
+    error_answer,
+    error_reply,
+    not_allowed,
+    not_found,
+)
 from storekeeper.collection import Collection, Listing
 from storekeeper.errors import InvalidInput, StorekeeperError, Violation
 from storekeeper.stores import Payload, Store, check_payload
@@ -149,7 +159,7 @@ class Resource:
 
     def _missing(self, text: bytes) -> Reply:
         if self._hide_missing:
-            return error_reply(500, "An internal server error occurred")
+            return bug_reply()
         return error_reply(404, f"Store {text.decode(errors='replace')} not found")
 
     def _fail(self, error: StorekeeperError) -> Reply:

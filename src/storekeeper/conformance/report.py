@@ -1,4 +1,4 @@
-"""What came of a run, told to people and to machines; Rich is imported only when the table is printed."""
+"""What came of a run, told to people and to machines; this package, and Rich for the table."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""What a rule of the contract is here: one function, its sentence, and how it fails; the client only."""
+"""What a rule of the contract is here: one function, its sentence, and how it fails; this package only."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The service under check: its five operations, what it answered so far, and which stores are ours."""
+"""The service under check: its five operations, what it answered so far, and which stores are ours; this package."""
 
 import json
 import secrets

@@ -1,4 +1,4 @@
-"""One connection: statements in, results out, one round trip for each call. Imports psycopg's libpq and the domain.
+"""One connection: statements in, results out, one round trip for each call. Imports psycopg's libpq.
 
 psycopg opens it; the conversation then goes over libpq itself, in its pipeline mode: several statements travel
 together, and what was sent, answered or lost is known exactly, which decides what a client may be told.
