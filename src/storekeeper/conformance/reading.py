@@ -11,9 +11,9 @@ from storekeeper.conformance.service import (
     Service,
     Violation,
     differs,
+    ids_of,
     listed,
     number,
-    own,
     single,
 )
 
@@ -67,7 +67,7 @@ def list_has_every_store(service: Service) -> None:
         expect(answer, len(same) == 1, f"{one.name!r} was just added; the list has it {len(same)} times")
         wrong = differs(same[0], one.id, one.name, one.address)
         expect(answer, not wrong, f"in the list its {wrong}")
-    lost = sorted(service.mine - set(own(listed(answer).stores, lambda _: True)))
+    lost = sorted(service.mine - set(ids_of(listed(answer).stores)))
     expect(answer, not lost, f"the stores {lost} were added before; the list lacks them")
 
 
@@ -98,7 +98,7 @@ def filter_finds_exact_name(service: Service) -> None:
     for made in subjects(service):
         answer = service.find(made.name)
         only(answer, made.name)
-        if made.id in own(listed(answer).stores, lambda _: True):
+        if made.id in ids_of(listed(answer).stores):
             return
         still = single(service.read(made.id)).get("name") == made.name
         expect(answer, not still, f"the store {made.id} has that name and is not found")
@@ -173,7 +173,7 @@ def filter_finds_every_match(service: Service) -> None:
     name = service.name()
     made = {service.make(name, address).id for address in ("First", None, "First")}
     answer = service.find(name)
-    ids = own(listed(answer).stores, lambda _: True)
+    ids = ids_of(listed(answer).stores)
     expect(
         answer,
         sorted(map(str, ids)) == sorted(map(str, made)),
@@ -207,7 +207,7 @@ def filter_compares_every_character(service: Service) -> None:
         service.replace(made.id, {"name": name})
         answer = service.find(name)
         only(answer, name)
-        expect(answer, made.id in own(listed(answer).stores, lambda _: True), f"{name!r} is not found")
+        expect(answer, made.id in ids_of(listed(answer).stores), f"{name!r} is not found")
     for name, others in (("0123456789012", ["123456789012", "123456789012.0"]), ("\u00e9", ["e", "\u00c9"])):
         service.replace(made.id, {"name": f"{name}{made.name[6:14]}"})
         near(service, "", [f"{other}{made.name[6:14]}" for other in others])

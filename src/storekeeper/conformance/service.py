@@ -2,7 +2,6 @@
 
 import json
 import secrets
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import quote
@@ -267,6 +266,6 @@ def differs(store: Store, id: int, name: str, address: str | None) -> str | None
     return f"{wrong[0]} is {have[wrong[0]]!r}, not {wanted[wrong[0]]!r}" if wrong else None
 
 
-def own(stores: list[Store], wanted: Callable[[Store], bool]) -> list[int | None]:
-    """The ids of the stores that are wanted."""
-    return [number(store) for store in stores if wanted(store)]
+def ids_of(stores: list[Store]) -> list[int | None]:
+    """The ids of stores."""
+    return [number(store) for store in stores]
