@@ -220,14 +220,14 @@ def test_a_collection_that_cannot_be_asked_for_changes_is_read_each_time(
 def test_remembered_heads_and_kept_answers_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         async with inside(tmp_path) as service:
-            monkeypatch.setattr("storekeeper.api.kept.MOST_HEADS", 10)
+            monkeypatch.setattr("storekeeper.api.kept.MOST_HEADS", 10_000)
             monkeypatch.setattr("storekeeper.api.kept.MOST_BYTES", 2000)
             connection, line = service.connect()
             assert isinstance(connection, FastLane)
             for number in range(50):
                 connection.data_received(request("GET", f"/api/stores?name={number}"))
                 await settled(connection)
-                assert len(connection.heads) <= 10
+                assert 1 <= len(connection.heads) <= 20
                 assert sum(map(len, connection.ready.values())) <= 2000
             assert len(answers_in(line.sent, *["GET"] * 50)) == 50
 
@@ -335,5 +335,88 @@ def test_requests_that_wait_are_bounded_over_all_connections(
                     assert_error(found[-1], 503, "Too many requests are waiting", outcome="none")
                 else:
                     assert len(found) == 1001
+
+    run(scenario())
+
+
+# What is not whole yet, and what is not needed any more.
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [
+        b"POST /api/stores HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nx: ",
+        b"POST /api/stores HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1;x=",
+    ],
+)
+def test_a_trailer_or_an_extension_of_a_chunk_that_does_not_end_is_refused_soon(
+    adapter: str, tmp_path: Path, begin: bytes
+) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            connection, line = service.connect(adapter)
+            connection.data_received(begin)
+            for _ in range(20):
+                connection.data_received(b"x" * 1000)
+            [answer] = answers_in(line.sent, "POST")
+            assert_error(answer, 413)
+
+    run(scenario())
+
+
+def test_large_heads_that_are_not_whole_are_bounded_over_all_connections(
+    adapter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        monkeypatch.setattr("storekeeper.api.connection.MOST_HELD", 2**20)
+        async with inside(tmp_path) as service:
+            crowd: Crowd = service._state["connections"]
+            lines = []
+            for _ in range(60):
+                connection, line = service.connect(adapter)
+                connection.data_received(b"GET /test HTTP/1.1\r\nHost: a\r\nx: " + b"x" * 14_000)
+                lines.append((connection, line))
+            refused = [line for _, line in lines if line.sent]
+            assert 5 <= len(refused) <= 20
+            for line in refused:
+                assert_error(answers_in(line.sent, "GET")[0], 503, "Too many large requests", outcome="none")
+            for connection, line in lines:
+                if not line.sent:
+                    connection.data_received(b"\r\n\r\n")
+                    await settled(connection)
+                    assert answers_in(line.sent, "GET")[0].body == b"OK"
+            assert crowd.held == 0
+
+    run(scenario())
+
+
+def test_an_idle_connection_keeps_nothing_of_what_it_was_asked(adapter: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            connection, _ = service.connect(adapter)
+            large = b"GET /test HTTP/1.1\r\nHost: a\r\n" + b"x: %b\r\n" % (b"x" * 150) * 90 + b"\r\n"
+            for data in (large, large + large, create("A") + large, create("A"), large[:100], large[100:]):
+                connection.data_received(data)
+                await settled(connection)
+            assert not connection.headers
+            assert not connection.url
+            assert not connection.head
+            assert connection.latest is None
+            assert connection.request is None
+
+    run(scenario())
+
+
+def test_the_head_of_a_write_is_remembered_too(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            connection, line = service.connect()
+            assert isinstance(connection, FastLane)
+            for _ in range(3):
+                connection.data_received(create("Same"))
+                await settled(connection)
+            assert len(connection.heads) == 1
+            assert connection.read == 1
+            assert [answer.json["id"] for answer in answers_in(line.sent, "POST", "POST", "POST")] == [1, 2, 3]
 
     run(scenario())

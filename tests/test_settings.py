@@ -75,6 +75,9 @@ def test_what_kubernetes_adds_for_a_service_of_our_name_is_no_setting() -> None:
         "STOREKEEPER_SERVICE_PORT_HTTP": "80",
         "STOREKEEPER_PORT_80_TCP": "tcp://10.0.0.7:80",
         "STOREKEEPER_PORT_80_TCP_ADDR": "10.0.0.7",
+        "STOREKEEPER_POSTGRES_SERVICE_HOST": "10.0.0.8",
+        "STOREKEEPER_POSTGRES_PORT": "tcp://10.0.0.8:5432",
+        "STOREKEEPER_POSTGRES_PORT_5432_TCP_PROTO": "tcp",
     }
     assert from_environment(links) == Settings()
     assert from_environment({**links, "STOREKEEPER_PORT": "80"}).port == 80

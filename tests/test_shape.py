@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "storekeeper"
 MODULES = sorted(SOURCE.rglob("*.py"))
 
-DOMAIN = {"stores", "errors", "collection", "pace"}
+DOMAIN = {"stores", "errors", "collection", "pace", "aside"}
 EVERYWHERE = {"storekeeper", "settings", "events"}
 """What any part may import beside the domain: it imports nothing but the domain itself."""
 
@@ -25,6 +25,7 @@ MAY_IMPORT = {
     "errors": set[str](),
     "events": set[str](),
     "pace": set[str](),
+    "aside": set[str](),
     "stores": {"errors"},
     "collection": {"stores", "errors"},
     "settings": {"errors"},

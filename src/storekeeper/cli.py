@@ -65,9 +65,14 @@ def main() -> None:
 
 def _refuse(message: str, status: int = BAD_INPUT) -> int:
     if message:
-        with suppress(OSError):
-            print("storekeeper: " + " ".join(message.split()), file=sys.stderr)  # noqa: T201
+        _say("storekeeper: " + " ".join(message.split()))
     return status
+
+
+def _say(line: str) -> None:
+    # What is done is done: that nobody can be told must not make it look as if it were not.
+    with suppress(OSError):
+        print(line, file=sys.stderr)  # noqa: T201
 
 
 def _open_standard_streams() -> None:
@@ -78,6 +83,7 @@ def _open_standard_streams() -> None:
     for number, name, mode in ((0, "stdin", os.O_RDONLY), (1, "stdout", os.O_RDONLY), (2, "stderr", os.O_WRONLY)):
         if getattr(sys, name) is None:
             os.open(os.devnull, mode)  # takes the lowest number that is free
+            os.set_inheritable(number, True)
             setattr(sys, name, open(number, "w" if number else "r", closefd=False))  # noqa: SIM115
 
 
@@ -171,7 +177,7 @@ def import_(
         raise Refused(f"{file}: {error}; nothing was imported, mend them and import again") from None
     except OSError as error:
         raise Refused(f"{file} cannot be read: {error.strerror}") from None
-    print(f"{count} stores imported", file=sys.stderr)  # noqa: T201
+    _say(f"{count} stores imported")
 
 
 @app.command()
@@ -201,7 +207,7 @@ def export(
         raise Refused(
             f"{'standard output' if file == STANDARD else file} cannot be written: {error.strerror}"
         ) from None
-    print(f"{count} stores exported", file=sys.stderr)  # noqa: T201
+    _say(f"{count} stores exported")
 
 
 @app.command()
@@ -240,7 +246,7 @@ def copy(
 
     with _progress("Copying", "rows") as progress:
         stores, changes = databases.copy(source, target, progress)
-    print(f"{stores} stores and {changes} changes copied and verified", file=sys.stderr)  # noqa: T201
+    _say(f"{stores} stores and {changes} changes copied and verified")
 
 
 @app.command()

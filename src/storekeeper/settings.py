@@ -14,7 +14,9 @@ PREFIX = "STOREKEEPER_"
 _NOT_SETTINGS = {"STOREKEEPER_REQUIRE"}
 """Variables of ours that are no settings: this one is the test suite's."""
 
-_SERVICE_LINK = re.compile(r"STOREKEEPER_(SERVICE_(HOST|PORT).*=.*|PORT_\d+_.*=.*|PORT=[a-z]+://.*)", re.DOTALL)
+_SERVICE_LINK = re.compile(
+    r"STOREKEEPER_(\w+_)?(SERVICE_(HOST|PORT)\w*=.*|PORT_\d+_\w+=.*|PORT=[a-z]+://.*)", re.DOTALL
+)
 _YES = {"yes": "true", "on": "true", "y": "true", "t": "true"}
 _NO = {"no": "false", "off": "false", "n": "false", "f": "false"}
 """What the command line takes for a boolean besides true, false, 1 and 0."""
@@ -80,7 +82,7 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
 
 
 def without_service_links(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Leave out what Kubernetes adds in every container, for a Service that is called `storekeeper`."""
+    """Leave out what Kubernetes adds in every container, for a Service whose name begins with `storekeeper`."""
     return {name: value for name, value in environ.items() if not _SERVICE_LINK.fullmatch(f"{name}={value}")}
 
 

@@ -47,8 +47,8 @@ SMALL_BODY = 4096
 """What a body may have without being counted: more than any store takes, however it is written."""
 
 MOST_HELD = 64 * 2**20
-"""Bytes that the larger bodies of all connections may have together while they are read, wait, or are answered, and
-with them all requests that wait behind others."""
+"""Bytes that the larger bodies of all connections may have together while they are read, wait, or are answered; with
+them larger heads that are not whole, and all requests that wait behind others."""
 
 PIPELINE_LIMIT = 64
 """Requests that wait behind an unanswered one before the connection is not read any further."""
@@ -67,6 +67,9 @@ class Phase(IntEnum):
 class Connection(HttpToolsProtocol):
     """Reads requests, keeps their order, and has each answered by the ASGI application."""
 
+    learns = False
+    """Whether `latest` is wanted: the request that was read last, with the length of its body."""
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.phase = Phase.NEXT
@@ -82,6 +85,9 @@ class Connection(HttpToolsProtocol):
         self.head = b""
         self.head_allowance = 0
         self.framed = 0
+        self.between = 0
+        self.latest: Request | None = None
+        self.latest_size = 0
         self.continues = False
         self.upgrading = False
         self.muted = False
@@ -120,6 +126,7 @@ class Connection(HttpToolsProtocol):
             return
         if self.phase is Phase.BODY:
             self.framed += len(data)
+            self.between += len(data)
         self.head_allowance = max(len(data), self.head_allowance if self.head else 0)
         try:
             self._feed(data)
@@ -129,10 +136,10 @@ class Connection(HttpToolsProtocol):
         except httptools.HttpParserError as error:
             self.refuse(heads.malformed(error, self.head + data))
         if self.phase is Phase.HEAD:
-            self.head += data
+            self._keep_head(self.head + data)
             self._check_unfinished_head()
-        elif self.phase is Phase.BODY and self.framed > FRAMING_LIMIT:
-            self.refuse(too_large())
+        elif self.phase is Phase.BODY and (self.framed > FRAMING_LIMIT or self.between > heads.HEAD_LIMIT):
+            self.refuse(too_large())  # the body, or a trailer, or what stands behind the size of a chunk
 
     def eof_received(self) -> bool:  # type: ignore[override]  # asyncio takes a true value to keep it open
         """Let a client that closed its sending side have the answers to what it sent."""
@@ -180,12 +187,19 @@ class Connection(HttpToolsProtocol):
         self.parser.feed_data(head)
         self.muted = False
 
+    def _keep_head(self, head: bytes) -> None:
+        if len(head) > SMALL_BODY or len(self.head) > SMALL_BODY:
+            self._hold(2 * (_counted(len(head)) - _counted(len(self.head))))  # the parser has its pieces too
+        self.head = head
+
     def _check_unfinished_head(self) -> None:
         # A head that began in the middle of a chunk may be charged with that chunk, so it is allowed it.
         if refusal := heads.check_unfinished(
             self.url, len(self.head) - self.head_allowance, fields=bool(self.headers)
         ):
             self.refuse(refusal)
+        elif len(self.head) > SMALL_BODY and self.app_state["connections"].held > MOST_HELD:
+            self.refuse(error_answer(Unavailable("Too many large requests")))
 
     # Reading: what the parser calls.
 
@@ -224,8 +238,9 @@ class Connection(HttpToolsProtocol):
             keep_alive=version == "1.1" and self.parser.should_keep_alive(),
         )
         large = self.head or self.head_allowance > heads.HEAD_LIMIT
-        self.head = b""
+        self._keep_head(b"")
         self.framed = 0
+        self.between = 0
         self.size = 0
         self.body = b""
         if refusal := (heads.check_size(request) if large else None) or heads.check(request):
@@ -241,6 +256,7 @@ class Connection(HttpToolsProtocol):
         if self.phase is not Phase.BODY:
             return
         before, self.size = self.size, self.size + len(body)
+        self.between = 0
         self.continues = False
         # Nearly every body is one piece; those of two bytes each would take fifty times their size.
         if not self.body:
@@ -266,6 +282,11 @@ class Connection(HttpToolsProtocol):
             request.body = bytes(self.body)
             request.held = _counted(self.size)
         self.request = None
+        if self.learns:
+            self.latest, self.latest_size = request, self.size
+        # An idle connection keeps nothing of what it was asked.
+        self.headers = []
+        self.url = b""
         self.body = b""
         self.size = 0
         self.continues = False
@@ -349,7 +370,7 @@ class Connection(HttpToolsProtocol):
     def _queue(self, request: Request) -> None:
         self.waiting.append(request)
         # One read may hold thousands of requests, each of which takes more than its bytes did.
-        size = _size_waiting(request)
+        size = request.size + min(len(request.body), SMALL_BODY)
         request.held += size
         self._hold(size)
         if self.app_state["connections"].held > MOST_HELD:
@@ -372,7 +393,7 @@ class Connection(HttpToolsProtocol):
         self.size = 0
         self.request = None
         self.body = b""
-        self.head = b""
+        self._keep_head(b"")
         if self.exchange is not None or self.waiting or self.flow.write_paused:
             self.waiting.append(reply)
         else:
@@ -464,9 +485,3 @@ class Connection(HttpToolsProtocol):
 
 def _counted(size: int) -> int:
     return max(0, size - SMALL_BODY)
-
-
-def _size_waiting(request: Request) -> int:
-    # What Python takes for the objects, roughly, and their bytes.
-    fields = sum(150 + len(name) + len(value) for name, value in request.headers)
-    return 400 + len(request.target) + fields + min(len(request.body), SMALL_BODY)

@@ -22,22 +22,23 @@ _SMALL = 16 * 1024
 class FastLane(Connection):
     """A connection whose requests the resource answers directly, where it can."""
 
+    learns = True
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.resource: Resource = self.app.resource
         self.kept: Kept = self.app.kept
         self.heads = self.kept.heads
         self.ready = self.kept.answers
-        self.latest: Request | None = None
 
     def data_received(self, data: bytes) -> None:
         """Take bytes from the client. A head that was parsed once is not parsed again."""
-        if len(data) >= LARGE_READ:
+        large = len(data) >= LARGE_READ
+        if large or self.phase is not _NEXT or self.exchange is not None or self.waiting or self.flow.write_paused:
             super().data_received(data)
-            self.kept.fresh = False
-            return
-        if self.phase is not _NEXT or self.exchange is not None or self.waiting or self.flow.write_paused:
-            super().data_received(data)
+            self.latest = None
+            if large:
+                self.kept.fresh = False
             return
         if not self.kept.fresh:
             self.kept.look(self.date, len(self.connections))
@@ -50,8 +51,10 @@ class FastLane(Connection):
             return
         read = self.read
         super().data_received(data)
-        if self.latest is not None and self.read == read + 1 and self.phase is _NEXT:
-            self.kept.know(data, self.latest)
+        if self.latest is not None:
+            if self.read == read + 1 and self.phase is _NEXT:
+                self.kept.know(data, self.latest, self.latest_size)
+            self.latest = None
 
     def _serve(self, request: Request) -> None:
         """Answer a request without a body; if possible with the answer that is kept."""
@@ -74,7 +77,6 @@ class FastLane(Connection):
 
     def begin(self, request: Request) -> None:
         """Have a request answered; all before it are."""
-        self.latest = request
         if self.date is not self.kept.date:
             self.kept.set_date(self.date)
         action = request.action

@@ -8,6 +8,7 @@ waited for its turn, may have come later. Where libuv may read on within a turn,
 """
 
 import asyncio
+import sys
 from collections.abc import Callable, Iterable
 
 from storekeeper.api.exchange import LONGEST, Recording, Request
@@ -16,13 +17,17 @@ from storekeeper.errors import StorekeeperError
 MOST_BYTES = 24 * 2**20
 """What all kept answers together may take."""
 
-MOST_HEADS = 8192
+MOST_HEADS = 8 * 2**20
+"""Bytes that all remembered heads may take, with what they mean."""
+
 LONGEST_HEAD = 1024
+"""Bytes of a head that is remembered."""
 
 _UNCOMMON = (b"transfer-encoding", b"expect", b"upgrade", b"connection")
 
-MOST_CONNECTIONS = 900
-"""With more of them libuv may poll again within a turn (it takes 1024 events at a time)."""
+MOST_CONNECTIONS = 900 if sys.platform == "linux" else 450
+"""With more of them libuv may poll again within a turn: it takes 1024 events at a time, which elsewhere than on Linux
+are two for a connection that can be read and written."""
 
 LARGE_READ = 64 * 1024
 """After a read of this size or more libuv may read on within a turn."""
@@ -48,6 +53,7 @@ class Kept:
         self.recording = False
         self.date: Iterable[tuple[bytes, bytes]] | None = None
         self._bytes = 0
+        self._heads_size = 0
 
     def look(self, date: list[tuple[bytes, bytes]], connections: int) -> None:
         """Drop everything if the collection may have changed; `fresh` until this turn of the loop ends.
@@ -99,16 +105,18 @@ class Kept:
             self._bytes = len(answer) + len(target)
         self.answers[target] = answer
 
-    def know(self, data: bytes, request: Request) -> None:
-        """Remember what the head of these bytes is, if they are just this request, framed by its length."""
+    def know(self, data: bytes, request: Request, length: int) -> None:
+        """Remember what the head of these bytes is, if they are just this request with a body of that `length`."""
         end = data.find(b"\r\n\r\n") + 4
-        length = len(request.body)
         if len(data) != end + length or end > LONGEST_HEAD:
             return
         if any(name in _UNCOMMON for name, _ in request.headers):
             return
-        if len(self.heads) >= MOST_HEADS:
+        size = end + request.size
+        if self._heads_size + size > MOST_HEADS:
             self.heads.clear()
+            self._heads_size = 0
+        self._heads_size += size
         # Without the body, which would stay in memory with it.
         self.heads[data[:end]] = (request.with_body(b""), length)
 

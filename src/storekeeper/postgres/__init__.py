@@ -1,14 +1,11 @@
 """The shared collection: one PostgreSQL database, any number of machines. Imports psycopg and the domain."""
 
 import asyncio
-import functools
-import threading
 from collections.abc import Callable, Iterable
-from contextlib import suppress
-from typing import TypeVar
 
 import psycopg
 
+from storekeeper.aside import aside
 from storekeeper.collection import CREATE, Listing
 from storekeeper.errors import Unavailable
 from storekeeper.postgres import reads, schema, writes
@@ -22,8 +19,6 @@ __all__ = ["PostgresCollection", "exists", "prepare", "whole"]
 
 CONNECTIONS = 5
 """The most that one process has: two for reads by id, one each for lists, pages of long lists, and writes."""
-
-T = TypeVar("T")
 
 _STATEMENTS = reads.STATEMENTS | writes.STATEMENTS
 
@@ -84,7 +79,7 @@ class PostgresCollection:
         if self._closed:
             raise Unavailable(CLOSED)
         await self._prepare()
-        return await _aside(functools.partial(load, self._conninfo, payloads, only_if_empty=only_if_empty))
+        return await aside(lambda stop: load(self._conninfo, payloads, stop, only_if_empty=only_if_empty))
 
     def stamp(self) -> None:
         """See Collection: asking would cost a round trip, which is what a read costs."""
@@ -116,31 +111,5 @@ class PostgresCollection:
 
     async def _prepare(self) -> None:
         if not self._prepared:
-            await _aside(functools.partial(schema.prepare, self._conninfo))
+            await aside(lambda _stop: schema.prepare(self._conninfo))
             self._prepared = True
-
-
-async def _aside(work: Callable[[], T]) -> T:
-    """Do what blocks on a thread of its own, which no exit waits for: without its client, a server undoes it."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[T] = loop.create_future()
-
-    def settle(result: T | None, error: BaseException | None) -> None:
-        if done.done():
-            return
-        if error is not None:
-            done.set_exception(error)
-        else:
-            done.set_result(result)  # type: ignore[arg-type]  # None only beside an error, or if it is what T is
-
-    def run() -> None:
-        result, error = None, None
-        try:
-            result = work()
-        except BaseException as raised:  # noqa: BLE001 - it is raised where it is waited for
-            error = raised
-        with suppress(RuntimeError):  # the loop is closed, and nobody waits
-            loop.call_soon_threadsafe(settle, result, error)
-
-    threading.Thread(target=run, name="storekeeper-aside", daemon=True).start()
-    return await done

@@ -1,5 +1,6 @@
 """Bulk creates into the shared collection, on a connection of their own. Imports psycopg and the domain."""
 
+import threading
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -25,8 +26,11 @@ _COUNT = "UPDATE collection SET count = count + %s, version = version + %s WHERE
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 
-def load(conninfo: str, payloads: Iterable[Payload], *, only_if_empty: bool) -> int:
-    """Create all of `payloads`, or none if reading them raises; give how many. Raises Unavailable, CannotStart."""
+def load(conninfo: str, payloads: Iterable[Payload], stop: threading.Event, *, only_if_empty: bool) -> int:
+    """Create all of `payloads`, or none if reading them raises; give how many. Raises Unavailable, CannotStart.
+
+    Once `stop` is set, nothing is created: what ended the waiting may have ended whoever writes the source too.
+    """
     with schema.connect(conninfo) as connection:
         try:
             # Without the lock, which somebody may hold for long.
@@ -35,6 +39,9 @@ def load(conninfo: str, payloads: Iterable[Payload], *, only_if_empty: bool) -> 
             connection.execute(_STAGE)
             staged = _stage(connection, payloads)
             loaded = _move(connection, staged, only_if_empty=only_if_empty)
+            if stop.is_set():
+                connection.rollback()
+                return 0
         except psycopg.errors.InsufficientPrivilege as error:
             raise CannotStart(
                 f"--database: {schema.one_line(error, conninfo)}: the user has to own the tables, and to create many"

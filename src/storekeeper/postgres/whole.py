@@ -19,7 +19,8 @@ _UPDATE = """UPDATE collection SET count = (SELECT count(*) FROM stores), versio
 class PostgresWhole:
     """See Whole; in a transaction of `connection`. COPY brings the rows, in both directions."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, conninfo: str, connection: Connection) -> None:
+        self._conninfo = conninfo
         self._connection = connection
 
     def count(self) -> tuple[int, int]:
@@ -31,9 +32,12 @@ class PostgresWhole:
         """See Whole."""
         columns = TABLES[table]
         query = f"COPY (SELECT {', '.join(columns)} FROM {table} ORDER BY {columns[0]}) TO STDOUT (FORMAT binary)"
-        with self._connection.cursor() as cursor, cursor.copy(query.encode()) as copy:
-            copy.set_types(["text" if column in ("name", "address") else "int8" for column in columns])
-            yield from copy.rows()
+        try:
+            with self._connection.cursor() as cursor, cursor.copy(query.encode()) as copy:
+                copy.set_types(["text" if column in ("name", "address") else "int8" for column in columns])
+                yield from copy.rows()
+        except psycopg.Error as error:  # before it meets whoever is being filled with these rows
+            raise Unavailable(schema.one_line(error, self._conninfo)) from None
 
     def fill(self, table: str, rows: Iterable[Row]) -> None:
         """See Whole."""
@@ -50,7 +54,7 @@ def whole(url: str, *, fill: bool) -> Iterator[Whole]:
     with schema.connect(conninfo) as connection:
         try:
             connection.execute(LOCK if fill else _SNAPSHOT)
-            yield PostgresWhole(connection)
+            yield PostgresWhole(conninfo, connection)
             if fill:
                 connection.execute(_UPDATE)
         except psycopg.Error as error:

@@ -1,13 +1,12 @@
 """The embedded collection: one SQLite file, any number of processes. Imports apsw and the domain."""
 
-import asyncio
-import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import apsw
 
+from storekeeper.aside import aside
 from storekeeper.collection import CREATE, Listing, Pending
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.events import Event, emit
@@ -73,12 +72,8 @@ class SqliteCollection:
         """See Collection."""
         if reason := CLOSED if self._closed else self._failure:
             raise Unavailable(reason)
-        stop = threading.Event()
         with self._translating(Outcome.UNKNOWN):
-            try:
-                return await asyncio.to_thread(load, self._path, payloads, stop, only_if_empty=only_if_empty)
-            finally:
-                stop.set()
+            return await aside(lambda stop: load(self._path, payloads, stop, only_if_empty=only_if_empty))
 
     def stamp(self) -> int:
         """See Collection."""

@@ -66,6 +66,7 @@ class Reader:
         self._pages: dict[int, tuple[int, bytes]] = {}  # by number: its last id, and the page
         self._pages_version = 0
         self._pages_bytes = 0
+        self._named: tuple[str, int, list[bytes]] = ("", 0, [])  # the latest long one: its name, version, ids
         connection.limit(apsw.SQLITE_LIMIT_LENGTH, PAGE_BYTES)
 
     def get(self, id: int) -> Store | None:
@@ -90,8 +91,10 @@ class Reader:
                 return Listing(first or b"")
         with self._connection:  # one snapshot for both statements
             version = self._execute(_STATE).get[1]
-            ids = list(self._named_ids(name))
-        return self._listing(chain.from_iterable(map(_pages_of, ids)), version)
+            # The same for all who read it now, however slowly.
+            if self._named[:2] != (name, version):
+                self._named = (name, version, list(self._named_ids(name)))
+        return self._listing(chain.from_iterable(map(_pages_of, self._named[2])), version)
 
     def _named_ids(self, name: str) -> Iterator[bytes]:
         last = 0
@@ -128,14 +131,14 @@ class Reader:
                 await asyncio.sleep(0)
                 piece = pieces.pop()
                 try:
-                    part = self._page(piece, version)
+                    part = b"," + self._page(piece, version)
                 except apsw.TooBigError:  # their addresses are long
                     half = len(piece) // 2
                     if not half:
                         raise
                     pieces += (piece[half:], piece[:half])
                 else:
-                    yield b"," + part
+                    yield part
 
     def _page(self, ids: Sequence[int], version: int) -> bytes:
         if not isinstance(ids, range):

@@ -14,7 +14,8 @@ from storekeeper.transfer import TABLES, Row, Whole
 class SqliteWhole:
     """See Whole; in a transaction of `connection`."""
 
-    def __init__(self, connection: apsw.Connection) -> None:
+    def __init__(self, path: Path, connection: apsw.Connection) -> None:
+        self._path = path
         self._connection = connection
 
     def count(self) -> tuple[int, int]:
@@ -25,7 +26,10 @@ class SqliteWhole:
     def rows(self, table: str) -> Iterator[Row]:
         """See Whole."""
         columns = TABLES[table]
-        return self._connection.execute(f"SELECT {', '.join(columns)} FROM {table} ORDER BY {columns[0]}")
+        try:
+            yield from self._connection.execute(f"SELECT {', '.join(columns)} FROM {table} ORDER BY {columns[0]}")
+        except apsw.Error as error:  # before it meets whoever is being filled with these rows
+            raise Unavailable(f"{self._path}: {error}") from None
 
     def fill(self, table: str, rows: Iterable[Row]) -> None:
         """See Whole."""
@@ -40,7 +44,7 @@ def whole(path: Path, *, fill: bool) -> Iterator[Whole]:
     connection = schema.connect(path, reader=not fill)
     try:
         connection.execute("BEGIN IMMEDIATE" if fill else "BEGIN")
-        yield SqliteWhole(connection)
+        yield SqliteWhole(path, connection)
         connection.execute("COMMIT")
     except apsw.Error as error:
         raise Unavailable(f"{path}: {error}") from None
