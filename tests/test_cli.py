@@ -414,6 +414,32 @@ def test_standard_input_is_imported_and_standard_output_exported(tmp_path: Path)
     assert not Path("-").exists()
 
 
+def test_an_import_that_waits_for_its_source_can_be_interrupted(tmp_path: Path) -> None:
+    database = Sqlite(tmp_path)
+    fill_with(database, [Payload("There before")])
+    program = [*COMMAND, "import", "--database", database.url, "-"]
+    process = subprocess.Popen(program, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdin is not None
+    process.stdin.write(b"name,address\r\nA,\r\n")
+    process.stdin.flush()
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 130
+    process.communicate()
+    assert content(database) == [("There before", None)]
+
+
+def test_what_is_done_is_no_failure_because_nobody_can_be_told(tmp_path: Path) -> None:
+    database = Sqlite(tmp_path)
+    (tmp_path / "stores.csv").write_text("name,address\nA,\n")
+    with FULL.open("wb") as full:
+        for args in (["import", str(tmp_path / "stores.csv")], ["export", str(tmp_path / "all.csv")]):
+            program = [*COMMAND, args[0], "--database", database.url, args[1]]
+            assert subprocess.run(program, stderr=full, check=False).returncode == 0
+    assert content(database) == [("A", None)]
+    assert (tmp_path / "all.csv").read_text() == "id,name,address\n1,A,\n"
+
+
 def test_an_export_keeps_the_rights_of_a_file_and_follows_a_link_to_it(tmp_path: Path) -> None:
     database = Sqlite(tmp_path)
     fill_with(database, [Payload("A")])

@@ -47,6 +47,21 @@ def test_a_worker_is_replaced_and_a_stop_is_a_stop(tmp_path: Path) -> None:
         assert service.stop() == 0
 
 
+def test_workers_have_standard_streams_too(tmp_path: Path) -> None:
+    """Else the first file that one opens would take their place."""
+    command = [*COMMAND, "serve", "--port", "0", "--database", f"sqlite:///{tmp_path}/stores.db", "--workers", "2"]
+    process = subprocess.Popen(["sh", "-c", 'exec "$0" "$@" 1>&- 2>&-', *command], start_new_session=True)
+    try:
+        service = Running(process, 0, Path(os.devnull))
+        until(lambda: len(workers(service)) == 2)
+        for pid in workers(service):
+            until(lambda pid=pid: bool(ports(pid)))  # type: ignore[misc]  # bound now
+            assert {str(Path(f"/proc/{pid}/fd/{number}").readlink()) for number in (1, 2)} == {os.devnull}
+        assert service.stop() == 0
+    finally:
+        kill_group(process)
+
+
 def test_a_database_that_comes_back_is_found() -> None:
     postgres()
     with running() as server, unheard(server.new_database()) as service:

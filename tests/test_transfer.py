@@ -48,6 +48,19 @@ def fill(database: Database, count: int = 2500) -> None:
     run(main())
 
 
+def test_a_damaged_source_is_named_and_not_the_target(make: Make) -> None:
+    source, target = make("sqlite"), make("sqlite")
+    assert isinstance(source, Sqlite)
+    fill(source)
+    with source.path.open("r+b") as file:
+        file.seek(source.path.stat().st_size // 4096 // 2 * 4096)
+        file.write(b"\xff" * 4096 * 8)
+    done = run_command("copy", source.url, target.url)
+    assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
+    assert str(source.path).encode() in done.stderr
+    assert target.changes() == []
+
+
 def listed(database: Database) -> list[object]:
     async def main() -> list[object]:
         async with handle(database) as collection:
