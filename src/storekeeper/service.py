@@ -267,8 +267,10 @@ def _announce(settings: Settings, address: str) -> None:
 
 def _die(reason: str) -> None:
     """End this process soon: what is under way gets its 503 first, and the supervisor starts anew."""
-    asyncio.get_running_loop().call_later(0.3, os._exit, _BROKEN)
-    emit(Event.DATABASE_FAILED, reason=reason)
+    try:
+        emit(Event.DATABASE_FAILED, reason=reason)
+    finally:  # and not before: saying the first thing takes a while, and the answers are sent after it
+        asyncio.get_running_loop().call_later(0.3, os._exit, _BROKEN)
 
 
 def _bridge_log() -> None:
