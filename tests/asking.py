@@ -3,11 +3,12 @@
 import asyncio
 import json
 from collections.abc import Coroutine, Iterator
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import uvloop
 
-from storekeeper.collection import Answer, Collection, Listing
+from storekeeper.collection import Collection, Eventual, Listing, Pending, Query
+from storekeeper.commands import Create, Replace
 from storekeeper.stores import Payload, Store
 
 T = TypeVar("T")
@@ -26,14 +27,24 @@ def numbered(count: int, name: str = "") -> Iterator[Payload]:
         yield Payload(name or f"Store {number}", f"{number} Road")
 
 
+def create(collection: Collection, payload: Payload) -> Pending[Store]:
+    """Add a store; a create always has one."""
+    return cast("Pending[Store]", collection.write(Create(payload)))
+
+
+def replace(collection: Collection, id: int, payload: Payload) -> Pending[Store | None]:
+    """Replace a store, None if there is none of that id."""
+    return collection.write(Replace(id, payload))
+
+
 async def get(collection: Collection, id: int) -> Store | None:
-    """Read one store, whether the answer is there now or later."""
+    """Read one store, whether the result is there now or later."""
     return await _now(collection.get(id))
 
 
 async def listing(collection: Collection, name: str | None = None) -> Listing:
-    """Begin to read a list, whether the answer is there now or later."""
-    return await _now(collection.list(name))
+    """Begin to read a list, whether the result is there now or later."""
+    return await _now(collection.list(Query(name)))
 
 
 async def stores(collection: Collection, name: str | None = None) -> list[dict[str, Any]]:
@@ -46,8 +57,8 @@ async def stores(collection: Collection, name: str | None = None) -> list[dict[s
     return decoded
 
 
-async def _now(answer: Answer[T]) -> T:
-    if asyncio.isfuture(answer):
-        result: T = await answer
+async def _now(value: Eventual[T]) -> T:
+    if asyncio.isfuture(value):
+        result: T = await value
         return result
-    return answer
+    return value

@@ -16,7 +16,7 @@ from typing import Any
 
 import uvloop
 
-from asking import MANY, get, numbered, stores
+from asking import MANY, create, get, numbered, replace, stores
 from storekeeper.collection import Collection
 from storekeeper.errors import StorekeeperError, Unavailable
 from storekeeper.sqlite import SqliteCollection, prepare
@@ -26,14 +26,14 @@ LOAD = 3000
 
 
 async def _stamp(collection: Collection) -> Any:
-    return collection.stamp()
+    return collection.change_token()
 
 
 QUESTIONS: dict[str, Callable[[Collection], Awaitable[Any]]] = {
     "get": lambda collection: get(collection, MANY),
     "list": stores,
-    "create": lambda collection: collection.create(Payload("New", "x" * 200)),
-    "replace": lambda collection: collection.replace(1, Payload("Replaced", "x" * 200)),
+    "create": lambda collection: create(collection, Payload("New", "x" * 200)),
+    "replace": lambda collection: replace(collection, 1, Payload("Replaced", "x" * 200)),
     "load": lambda collection: collection.load(numbered(LOAD)),
     "stamp": _stamp,
     "check": lambda collection: collection.check(),
@@ -57,7 +57,7 @@ async def main() -> None:
     path, question, *rights = sys.argv[1:]
     # Not the real ones: a test has no time for them.
     for name in ("load", "writes"):
-        vars(import_module(f"storekeeper.sqlite.{name}"))["LOCK_PATIENCE"] = 0.3
+        vars(import_module(f"storekeeper.sqlite.{name}"))["LOCK_TIMEOUT"] = 0.3
     if rights and os.getuid() == 0:
         os.setgroups([])
         os.setgid(65534)

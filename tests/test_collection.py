@@ -7,7 +7,7 @@ from itertools import chain
 
 import pytest
 
-from asking import MANY, get, listing, numbered, run, stores
+from asking import MANY, create, get, listing, numbered, replace, run, stores
 from databases import Database, handle
 from storekeeper.collection import Collection, Pending
 from storekeeper.errors import Unavailable
@@ -24,9 +24,9 @@ class TestCollection:
     def test_a_created_store_is_what_was_sent_with_the_next_id(self, database: Database) -> None:
         async def main() -> None:
             async with handle(database) as collection:
-                assert await collection.create(Payload("First", "1 Road")) == Store(1, "First", "1 Road", 1)
-                assert await collection.create(Payload("Second")) == Store(2, "Second", None, 2)
-                assert await collection.create(Payload("Third", "")) == Store(3, "Third", "", 3)
+                assert await create(collection, Payload("First", "1 Road")) == Store(1, "First", "1 Road", 1)
+                assert await create(collection, Payload("Second")) == Store(2, "Second", None, 2)
+                assert await create(collection, Payload("Third", "")) == Store(3, "Third", "", 3)
                 assert await get(collection, 2) == Store(2, "Second", None, 2)
                 assert await get(collection, 3) == Store(3, "Third", "", 3)
                 assert await get(collection, 4) is None
@@ -47,7 +47,7 @@ class TestCollection:
         async def main() -> None:
             async with handle(database) as collection:
                 await collection.load(numbered(3))
-                assert await collection.replace(2, Payload("New")) == Store(2, "New", None, 4)
+                assert await replace(collection, 2, Payload("New")) == Store(2, "New", None, 4)
                 assert await get(collection, 2) == Store(2, "New", None, 4)
                 assert [store["name"] for store in await stores(collection)] == ["Store 1", "New", "Store 3"]
 
@@ -59,11 +59,11 @@ class TestCollection:
         async def main() -> None:
             async with handle(database) as collection:
                 writes: list[Write] = [
-                    collection.create(Payload("A")),
-                    collection.replace(1, Payload("B")),
-                    collection.create(Payload("C")),
-                    collection.replace(2, Payload("D")),
-                    collection.replace(1, Payload("E")),
+                    create(collection, Payload("A")),
+                    replace(collection, 1, Payload("B")),
+                    create(collection, Payload("C")),
+                    replace(collection, 2, Payload("D")),
+                    replace(collection, 1, Payload("E")),
                 ]
                 done = await asyncio.gather(*writes)
                 assert [(store.id, store.name, store.version) for store in done if store] == [
@@ -77,9 +77,9 @@ class TestCollection:
     def test_a_missing_store_is_none_and_replacing_it_changes_nothing(self, database: Database, id: int) -> None:
         async def main() -> None:
             async with handle(database) as collection:
-                await collection.create(Payload("Only"))
+                await create(collection, Payload("Only"))
                 assert await get(collection, id) is None
-                assert await collection.replace(id, Payload("Ghost")) is None
+                assert await replace(collection, id, Payload("Ghost")) is None
                 assert await stores(collection) == [{"id": 1, "name": "Only", "address": None}]
 
         run(main())
@@ -91,7 +91,7 @@ class TestCollection:
                 handles = [await stack.enter_async_context(handle(database)) for _ in range(3)]
 
                 async def client(collection: Collection) -> list[int]:
-                    return [(await collection.create(Payload("x"))).id for _ in range(20)]
+                    return [(await create(collection, Payload("x"))).id for _ in range(20)]
 
                 async def burst(collection: Collection) -> list[int]:
                     return [store.id for store in await asyncio.gather(*map(collection.create, numbered(150)))]
@@ -109,8 +109,8 @@ class TestCollection:
         async def client(collection: Collection, number: int) -> None:
             for turn in range(12):
                 name = f"{number}-{turn}"
-                acknowledged.append(await collection.create(Payload(name)))
-                if replaced := await collection.replace(number + turn, Payload(name, "moved")):
+                acknowledged.append(await create(collection, Payload(name)))
+                if replaced := await replace(collection, number + turn, Payload(name, "moved")):
                     acknowledged.append(replaced)
 
         async def main() -> list[Store | None]:
@@ -136,13 +136,13 @@ class TestCollection:
         async def main() -> None:
             async with handle(database) as collection:
                 writes: list[Write] = [
-                    collection.create(Payload("A")),
-                    collection.create(bad),
-                    collection.create(Payload("B")),
-                    collection.replace(1, bad),
-                    collection.replace(9, Payload("Nobody")),
-                    collection.replace(2, Payload("C")),
-                    collection.create(Payload("D")),
+                    create(collection, Payload("A")),
+                    create(collection, bad),
+                    create(collection, Payload("B")),
+                    replace(collection, 1, bad),
+                    replace(collection, 9, Payload("Nobody")),
+                    replace(collection, 2, Payload("C")),
+                    create(collection, Payload("D")),
                 ]
                 done = await asyncio.gather(*writes, return_exceptions=True)
                 assert [type(one).__name__ for one in (done[0], done[2], done[5], done[6])] == ["Store"] * 4
@@ -150,7 +150,7 @@ class TestCollection:
                 assert isinstance(done[3], Exception)
                 assert done[4] is None
                 assert [store["name"] for store in await stores(collection)] == ["A", "C", "D"]
-                assert await collection.create(Payload("E")) == Store(4, "E", None, 5)
+                assert await create(collection, Payload("E")) == Store(4, "E", None, 5)
 
         run(main())
         assert [seq for seq, *_ in database.changes()] == [1, 2, 3, 4, 5]
@@ -158,14 +158,14 @@ class TestCollection:
     def test_a_client_that_goes_away_does_not_disturb_the_others(self, database: Database) -> None:
         async def main() -> None:
             async with handle(database) as collection:
-                writes = [collection.create(payload) for payload in numbered(9)]
+                writes = [create(collection, payload) for payload in numbered(9)]
                 clients = [asyncio.ensure_future(write) for write in writes[::2]]
                 await asyncio.sleep(0)
                 for client in clients:
                     client.cancel()
                 done = await asyncio.gather(*writes[1::2])
                 assert [store.name for store in done] == [f"Store {n}" for n in (2, 4, 6, 8)]
-                again = await collection.create(Payload("After"))
+                again = await create(collection, Payload("After"))
                 assert [store["id"] for store in await stores(collection)] == list(range(1, again.id + 1))
 
         run(main())
@@ -175,11 +175,11 @@ class TestCollection:
             async with handle(database) as one, handle(database) as two:
                 for turn in range(1, 30):
                     writer, reader = (one, two) if turn % 2 else (two, one)
-                    created = await writer.create(Payload(f"New {turn}"))
+                    created = await create(writer, Payload(f"New {turn}"))
                     assert await get(reader, created.id) == created
                     assert len(await stores(reader)) == turn
                     assert len(await stores(reader, f"New {turn}")) == 1
-                    replaced = await writer.replace(1, Payload(f"First {turn}"))
+                    replaced = await replace(writer, 1, Payload(f"First {turn}"))
                     assert await get(reader, 1) == replaced
 
         run(main())
@@ -188,16 +188,16 @@ class TestCollection:
         async def main() -> None:
             async with handle(database) as one, handle(database) as two:
                 for write in (
-                    lambda: one.create(Payload("A")),
-                    lambda: two.create(Payload("B")),
-                    lambda: two.replace(1, Payload("C")),
-                    lambda: one.replace(2, Payload("C")),
+                    lambda: create(one, Payload("A")),
+                    lambda: create(two, Payload("B")),
+                    lambda: replace(two, 1, Payload("C")),
+                    lambda: replace(one, 2, Payload("C")),
                     lambda: one.load(numbered(2)),
                     lambda: two.load(numbered(2)),
                 ):
-                    before = one.stamp(), two.stamp()
+                    before = one.change_token(), two.change_token()
                     await write()
-                    after = one.stamp(), two.stamp()
+                    after = one.change_token(), two.change_token()
                     assert all(a is None or a != b for a, b in zip(after, before, strict=True))
 
         run(main())
@@ -207,11 +207,11 @@ class TestCollection:
     def test_a_load_creates_all_in_order_after_what_is_there(self, database: Database) -> None:
         async def main() -> None:
             async with handle(database) as collection:
-                await collection.create(Payload("First"))
+                await create(collection, Payload("First"))
                 assert await collection.load(numbered(MANY)) == MANY
                 assert await collection.load([]) == 0
-                assert await collection.create(Payload("Last")) == Store(MANY + 2, "Last", None, MANY + 2)
-                assert await collection.replace(2, Payload("x")) == Store(2, "x", None, MANY + 3)
+                assert await create(collection, Payload("Last")) == Store(MANY + 2, "Last", None, MANY + 2)
+                assert await replace(collection, 2, Payload("x")) == Store(2, "x", None, MANY + 3)
                 listed = await stores(collection)
                 assert [store["id"] for store in listed] == list(range(1, MANY + 3))
                 assert listed[2]["name"] == "Store 2"
@@ -234,7 +234,7 @@ class TestCollection:
                 with pytest.raises(Exception):  # noqa: B017, PT011 - whatever the driver says: it is a bug if it happens
                     await collection.load([Payload("Good"), Payload("x" * 31)])
                 assert await stores(collection) == []
-                assert await collection.create(Payload("First")) == Store(1, "First", None, 1)
+                assert await create(collection, Payload("First")) == Store(1, "First", None, 1)
 
         run(main())
         assert len(database.changes()) == 1
@@ -254,7 +254,7 @@ class TestCollection:
         async def client(collection: Collection, stop: asyncio.Event) -> list[int]:
             ids = []
             while not stop.is_set():
-                ids.append((await collection.create(Payload("single"))).id)
+                ids.append((await create(collection, Payload("single"))).id)
             return ids
 
         async def main() -> None:
@@ -280,8 +280,8 @@ class TestCollection:
         async def main() -> None:
             for turn in range(1, 4):
                 async with handle(database) as collection:
-                    assert await collection.create(Payload(f"{turn}")) == Store(turn, f"{turn}", None, 2 * turn - 1)
-                    assert await collection.replace(turn, Payload("x")) == Store(turn, "x", None, 2 * turn)
+                    assert await create(collection, Payload(f"{turn}")) == Store(turn, f"{turn}", None, 2 * turn - 1)
+                    assert await replace(collection, turn, Payload("x")) == Store(turn, "x", None, 2 * turn)
 
         run(main())
         assert len(database.changes()) == 6
@@ -289,7 +289,7 @@ class TestCollection:
     def test_closing_finishes_the_writes_under_way(self, database: Database) -> None:
         async def main() -> None:
             async with handle(database) as collection:
-                writes = [collection.create(payload) for payload in numbered(300)]
+                writes = [create(collection, payload) for payload in numbered(300)]
                 await collection.close()
                 assert [write.result().id for write in writes] == list(range(1, 301))
                 await collection.close()
@@ -312,7 +312,7 @@ class TestCollection:
                         pass
 
                 async def stamp() -> None:
-                    if collection.stamp() is None:
+                    if collection.change_token() is None:
                         raise Unavailable("it never knows")
 
                 questions: list[Callable[[], Awaitable[object]]] = [
@@ -322,8 +322,8 @@ class TestCollection:
                     lambda: get(collection, 1),
                     lambda: stores(collection),
                     lambda: stores(collection, "Store 1"),
-                    lambda: collection.create(Payload("Late")),
-                    lambda: collection.replace(1, Payload("Late")),
+                    lambda: create(collection, Payload("Late")),
+                    lambda: replace(collection, 1, Payload("Late")),
                     lambda: collection.load(numbered(1)),
                 ]
                 for question in questions:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from asking import MANY, get, listing, numbered, run, stores
+from asking import MANY, create, get, listing, numbered, replace, run, stores
 from databases import Database, handle
 from storekeeper.collection import Collection
 from storekeeper.stores import Payload, Store
@@ -93,7 +93,7 @@ class TestLists:
         async def writer(collection: Collection, done: asyncio.Event) -> None:
             for turn in range(1, 25):
                 # In this order, so that at any moment the versions never ascend by more than one step.
-                await asyncio.gather(*(collection.replace(id, Payload(str(turn))) for id in range(1, 1101)))
+                await asyncio.gather(*(replace(collection, id, Payload(str(turn))) for id in range(1, 1101)))
             done.set()
 
         async def main() -> None:
@@ -117,8 +117,8 @@ class TestLists:
     def test_text_comes_back_as_it_was_and_is_found_by_it(self, database: Database, text: str) -> None:
         async def main() -> None:
             async with handle(database) as collection:
-                await collection.create(Payload("Other", "elsewhere"))
-                created = await collection.create(Payload(text, text * 50))
+                await create(collection, Payload("Other", "elsewhere"))
+                created = await create(collection, Payload(text, text * 50))
                 assert created == Store(2, text, text * 50, 2)
                 assert await get(collection, 2) == created
                 expected = {"id": 2, "name": text, "address": text * 50}
@@ -162,6 +162,6 @@ class TestLists:
 
 async def _disturb(collection: Collection, turn: int) -> None:
     ids = range(1, MANY + 6, 7)
-    await asyncio.gather(*(collection.replace(id, Payload("Other" if turn % 2 else "Same", "new")) for id in ids))
-    await asyncio.gather(*(collection.create(Payload("Same")) for _ in range(3)))
-    await collection.replace(MANY + 1, Payload("Same", "entered"))
+    await asyncio.gather(*(replace(collection, id, Payload("Other" if turn % 2 else "Same", "new")) for id in ids))
+    await asyncio.gather(*(create(collection, Payload("Same")) for _ in range(3)))
+    await replace(collection, MANY + 1, Payload("Same", "entered"))

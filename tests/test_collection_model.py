@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from asking import get, stores
+from asking import create, get, replace, stores
 from databases import Database, handle
 from storekeeper.collection import Collection
 from storekeeper.errors import Unavailable
@@ -63,12 +63,12 @@ class Model(RuleBasedStateMachine):
 
     @rule(one=HANDLES, payload=PAYLOADS)
     def create(self, one: int, payload: Payload) -> None:
-        assert self.ask(one, lambda collection: collection.create(payload)) == self.expect(0, payload)
+        assert self.ask(one, lambda collection: create(collection, payload)) == self.expect(0, payload)
 
     @rule(one=HANDLES, id=IDS, payload=PAYLOADS)
     def replace(self, one: int, id: int, payload: Payload) -> None:
         expected = self.expect(id, payload) if id else None
-        assert self.ask(one, lambda collection: collection.replace(id, payload)) == expected
+        assert self.ask(one, lambda collection: replace(collection, id, payload)) == expected
 
     @rule(one=HANDLES, writes=st.lists(st.tuples(st.integers(0, 5), PAYLOADS | st.just(Payload("x" * 31)))))
     def write_together(self, one: int, writes: list[tuple[int, Payload]]) -> None:
@@ -76,7 +76,7 @@ class Model(RuleBasedStateMachine):
 
         async def send(collection: Collection) -> list[Any]:
             futures = [
-                collection.replace(id, payload) if id else collection.create(payload) for id, payload in writes
+                replace(collection, id, payload) if id else create(collection, payload) for id, payload in writes
             ]
             return list(await asyncio.gather(*futures, return_exceptions=True))
 

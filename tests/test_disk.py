@@ -13,13 +13,13 @@ from shutil import which
 import apsw
 import pytest
 
-from asking import MANY, get, numbered, run, stores
+from asking import MANY, create, get, numbered, replace, run, stores
 from black_box import PATIENCE, serving
 from conftest import fill, mounted, need
 from databases import Sqlite, handle
 from storekeeper.collection import Collection
 from storekeeper.errors import Outcome, Unavailable
-from storekeeper.sqlite import SqliteCollection, writes
+from storekeeper.sqlite import SqliteCollection, write_queue
 from storekeeper.stores import Payload, Store
 
 LONG = "x" * 3000
@@ -63,12 +63,12 @@ def test_the_last_pages_of_a_disk_are_used_without_a_wrong_answer(small: Path, p
 
     async def main() -> None:
         async with handle(Sqlite(small)) as collection:
-            acknowledged = [await collection.create(Payload("First"))]
+            acknowledged = [await create(collection, Payload("First"))]
             free(small, pages)
             refusals = 0
             for number in range(60):
                 try:
-                    acknowledged.append(await collection.create(Payload("New", "x" * (number * 97 % 6000))))
+                    acknowledged.append(await create(collection, Payload("New", "x" * (number * 97 % 6000))))
                 except Unavailable as error:
                     refusals += 1
                     assert error.outcome is Outcome.NONE
@@ -76,7 +76,7 @@ def test_the_last_pages_of_a_disk_are_used_without_a_wrong_answer(small: Path, p
                 assert len(await stores(collection)) == len(acknowledged)
             assert refusals
             (small / "filler").unlink()
-            acknowledged.append(await collection.create(Payload("Last")))
+            acknowledged.append(await create(collection, Payload("Last")))
             await _are_exactly(collection, acknowledged)
         async with handle(Sqlite(small)) as again:
             await _are_exactly(again, acknowledged)
@@ -96,18 +96,18 @@ def test_the_index_of_the_log_may_find_no_space(small: Path, pages: int) -> None
 
     async def main() -> None:
         async with handle(Sqlite(small)) as collection:
-            acknowledged = [await collection.create(Payload("First"))]
+            acknowledged = [await create(collection, Payload("First"))]
             with _pinned(small / "stores.db"):
                 log = small / "stores.db-wal"
                 while log.stat().st_size < 4040 * 4120:
                     acknowledged += await asyncio.gather(
-                        *(collection.create(Payload("New", LONG)) for _ in range(min(300, 1 + _room(log))))
+                        *(create(collection, Payload("New", LONG)) for _ in range(min(300, 1 + _room(log))))
                     )
                 free(small, pages)
                 outcomes: set[Outcome] = set()
                 for _ in range(40):
                     try:
-                        acknowledged.append(await collection.create(Payload("Tight", LONG)))
+                        acknowledged.append(await create(collection, Payload("Tight", LONG)))
                     except Unavailable as error:
                         outcomes.add(error.outcome)
                         assert str(error) == "The disk is full"
@@ -116,7 +116,7 @@ def test_the_index_of_the_log_may_find_no_space(small: Path, pages: int) -> None
                 # Undone, but in the log all the same: should all crash now, the next start would find it.
                 assert outcomes == {Outcome.UNKNOWN if 20 < pages < 29 else Outcome.NONE}
             (small / "filler").unlink()
-            acknowledged.append(await collection.create(Payload("Last")))
+            acknowledged.append(await create(collection, Payload("Last")))
             await _are_exactly(collection, acknowledged)
         async with handle(Sqlite(small)) as again:
             await _are_exactly(again, acknowledged)
@@ -211,13 +211,13 @@ def test_once_a_damaged_page_was_met_nothing_more_is_acknowledged(tmp_path: Path
     async def main() -> None:
         failures: list[str] = []
         collection = SqliteCollection(database.path, failures.append)
-        written = [collection.create(Payload("New"))] if then == "the create first" else []
+        written = [create(collection, Payload("New"))] if then == "the create first" else []
         for _ in range(3):
             with pytest.raises(Unavailable, match="The database is damaged"):
                 collection.get(1250)
         # What is not damaged is still read.
         assert collection.get(1) == Store(1, "Store 1", "1 Road", 1)
-        written.append(collection.create(Payload("New")))
+        written.append(create(collection, Payload("New")))
         for write in written:
             with pytest.raises(Unavailable, match="The database is damaged"):
                 await write
@@ -247,7 +247,7 @@ def held(tmp_path: Path) -> Iterator[tuple[Sqlite, apsw.Connection]]:
 
     async def prepare() -> None:
         async with handle(database) as collection:
-            await collection.create(Payload("First"))
+            await create(collection, Payload("First"))
 
     run(prepare())
     connection = apsw.Connection(str(database.path))
@@ -260,12 +260,12 @@ def test_no_more_writes_than_the_limit_wait(
     held: tuple[Sqlite, apsw.Connection], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database, connection = held
-    monkeypatch.setattr(writes, "MOST_WAITING", 50)
+    monkeypatch.setattr(write_queue, "MAX_QUEUED", 50)
 
     async def main() -> None:
         async with handle(database) as collection:
-            waiting = [collection.create(payload) for payload in numbered(50)]
-            for refused in (collection.create(Payload("Too many")), collection.replace(1, Payload("Too many"))):
+            waiting = [create(collection, payload) for payload in numbered(50)]
+            for refused in (create(collection, Payload("Too many")), replace(collection, 1, Payload("Too many"))):
                 assert refused.done(), "it waits as well"
                 with pytest.raises(Unavailable, match="Too many writes are waiting") as error:
                     await refused
@@ -273,7 +273,7 @@ def test_no_more_writes_than_the_limit_wait(
             assert await get(collection, 1) == Store(1, "First", None, 1)
             connection.execute("COMMIT")
             assert [store.id for store in await asyncio.gather(*waiting)] == list(range(2, 52))
-            assert (await collection.create(Payload("Now"))).id == 52
+            assert (await create(collection, Payload("Now"))).id == 52
 
     run(main())
 
@@ -283,16 +283,16 @@ def test_a_write_that_nobody_carries_out_is_answered_all_the_same(
 ) -> None:
     """Its outcome is unknown: here it is even written in the end."""
     database, connection = held
-    monkeypatch.setattr(writes, "PATIENCE", 0.2)
+    monkeypatch.setattr(write_queue, "WRITE_TIMEOUT", 0.2)
 
     async def main() -> None:
         async with handle(database) as collection:
-            for write in (collection.create(Payload("Late")), collection.replace(1, Payload("Late"))):
+            for write in (create(collection, Payload("Late")), replace(collection, 1, Payload("Late"))):
                 with pytest.raises(Unavailable, match="The disk does not answer") as error:
                     await write
                 assert error.value.outcome is Outcome.UNKNOWN
             connection.execute("COMMIT")
-            assert (await collection.create(Payload("Next"))).id == 3
+            assert (await create(collection, Payload("Next"))).id == 3
             assert await get(collection, 1) == Store(1, "Late", None, 3)
 
     run(main())
@@ -302,11 +302,11 @@ def test_closing_does_not_wait_for_ever(
     held: tuple[Sqlite, apsw.Connection], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database, connection = held
-    monkeypatch.setattr(writes, "PATIENCE", 0.2)
+    monkeypatch.setattr(write_queue, "WRITE_TIMEOUT", 0.2)
 
     async def main() -> None:
         collection = SqliteCollection(database.path, pytest.fail)
-        write = collection.create(Payload("Stuck"))
+        write = create(collection, Payload("Stuck"))
         await collection.close()
         with pytest.raises(Unavailable) as error:
             await write

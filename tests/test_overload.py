@@ -15,46 +15,46 @@ import weakened
 from black_box import Running, serving
 from history import Client
 from load_clients import NEW_STORE
-from storekeeper.pace import HANDFUL, LONGEST_WAIT, Pace
+from storekeeper.concurrency.queue_limit import MAX_WAIT, MIN_QUEUE, QueueLimit
 
 LIMIT = 10_000
 BATCH = 1000
 
 
-def pace_after(*seconds: float) -> Pace:
-    pace = Pace(LIMIT, BATCH)
+def limit_after(*seconds: float) -> QueueLimit:
+    limit = QueueLimit(LIMIT, BATCH)
     for took in seconds:
-        pace.note(took)
-    return pace
+        limit.record(took)
+    return limit
 
 
 def test_who_may_wait_would_be_answered_in_time() -> None:
     """Those before its own batch, its own, and the one under way."""
     for took in (0.25, 0.3, 0.5, 0.8, 1.0):
-        most = pace_after(*[took] * 30).most
-        assert (most / BATCH + 1) * took <= LONGEST_WAIT + 0.01
-        assert most == HANDFUL or (most / BATCH + 1) * took > LONGEST_WAIT * 0.9
+        limit = limit_after(*[took] * 30).limit
+        assert (most / BATCH + 1) * took <= MAX_WAIT + 0.01
+        assert most == MIN_QUEUE or (most / BATCH + 1) * took > MAX_WAIT * 0.9
 
 
 def test_a_fast_disk_and_a_cold_start_refuse_nothing() -> None:
-    assert pace_after().most == LIMIT
-    assert pace_after(0.0, 0.001, 0.1).most == LIMIT
+    assert limit_after().limit == LIMIT
+    assert limit_after(0.0, 0.001, 0.1).limit == LIMIT
 
 
 def test_whatever_happens_a_handful_may_wait() -> None:
-    assert pace_after(100.0).most == HANDFUL
-    assert Pace(5, BATCH).most == 5
+    assert limit_after(100.0).limit == MIN_QUEUE
+    assert QueueLimit(5, BATCH).limit == 5
 
 
 def test_one_slow_batch_is_soon_forgotten() -> None:
-    assert pace_after(3.5, *[0.01] * 5).most == LIMIT
+    assert limit_after(3.5, *[0.01] * 5).limit == LIMIT
 
 
 def test_the_pace_is_that_of_all_lanes() -> None:
-    one, two = Pace(LIMIT, BATCH), Pace(LIMIT, BATCH, lanes=2)
-    for pace in (one, two):
-        pace.note(1.0)
-    assert two.most == 2 * one.most
+    one, two = QueueLimit(LIMIT, BATCH), QueueLimit(LIMIT, BATCH, workers=2)
+    for limit in (one, two):
+        limit.record(1.0)
+    assert two.limit == 2 * one.limit
 
 
 # The real thing: 10 writes each 0.1 s.
@@ -98,7 +98,7 @@ def test_the_excess_is_refused_before_what_is_accepted_is_done(tmp_path: Path, a
         answers = at_once(service, 400)
         taken = [seconds for status, _, seconds in answers if status == 200]
         refused = [(body, seconds) for status, body, seconds in answers if status == 503]
-        assert len(taken) >= HANDFUL
+        assert len(taken) >= MIN_QUEUE
         assert len(refused) > 100
         assert len(taken) + len(refused) == 400
         assert all(b'"message":"Too many writes are waiting","outcome":"none"' in body for body, _ in refused)
@@ -117,7 +117,7 @@ def test_that_would_be_seen(tmp_path: Path, adapter: str) -> None:
     with slow(tmp_path, adapter, "takes_all_writes") as (service, _):
         answers = at_once(service, 700)
         late = [(body, seconds) for status, body, seconds in answers if status == 503]
-        assert any(b'"outcome":"unknown"' in body and seconds > LONGEST_WAIT for body, seconds in late)
+        assert any(b'"outcome":"unknown"' in body and seconds > MAX_WAIT for body, seconds in late)
 
 
 @pytest.mark.thorough

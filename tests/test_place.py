@@ -12,7 +12,7 @@ import weakened
 from black_box import PATIENCE, Running, serving
 from client import create as store
 from client import until
-from storekeeper.sqlite.place import PAUSE
+from storekeeper.sqlite.file_identity import CHECK_INTERVAL
 
 LOST = 74
 """Exit status after the database failed."""
@@ -67,7 +67,7 @@ def test_no_write_is_acknowledged_from_then_on(tmp_path: Path, place: Path, faul
     with serving(tmp_path, database=f"sqlite:///{place}") as service:
         store(service, "Before")
         fault(place)
-        time.sleep(2 * PAUSE)  # for so long it may not have noticed
+        time.sleep(2 * CHECK_INTERVAL)  # for so long it may not have noticed
         assert statuses_of_writes(service) <= {503, 0}
 
 

@@ -15,7 +15,7 @@ import msgspec
 import psycopg
 import pytest
 
-from asking import get, listing, numbered, run
+from asking import create, get, listing, numbered, replace, run
 from black_box import Running, ask, serving
 from black_box import run as run_command
 from conftest import need, postgres
@@ -76,7 +76,7 @@ def logged(database: Postgres) -> Postgres:
 async def warm(collection: Collection) -> None:
     """Have a collection connect."""
     await collection.load(numbered(20))
-    await asyncio.gather(get(collection, 1), listing(collection, "x"), collection.create(Payload("x")))
+    await asyncio.gather(get(collection, 1), listing(collection, "x"), create(collection, Payload("x")))
 
 
 def test_reads_of_one_turn_are_one_query_each(logged: Postgres) -> None:
@@ -100,8 +100,8 @@ def test_writes_of_one_turn_are_one_transaction(logged: Postgres) -> None:
         async with handle(logged) as collection:
             await warm(collection)
             before = statements(logged)
-            writes = [collection.create(Payload("new")) for _ in range(30)]
-            replaces = [collection.replace(id, Payload("other")) for id in range(1, 31)]
+            writes = [create(collection, Payload("new")) for _ in range(30)]
+            replaces = [replace(collection, id, Payload("other")) for id in range(1, 31)]
             await asyncio.gather(*writes, *replaces)
             done = statements(logged)[len(before) :]
             assert done == ["begin", "lock", "create", "replace", "change", "count", "commit"]
@@ -123,7 +123,7 @@ def test_a_read_that_arrives_while_another_is_under_way_is_asked_after_it_arrive
 
             beside = asyncio.create_task(readers())
             for turn in range(300):
-                replaced = await one.replace(7, Payload(f"Turn {turn}"))
+                replaced = await replace(one, 7, Payload(f"Turn {turn}"))
                 assert await get(two, 7) == replaced
             stop.set()
             await beside
@@ -149,7 +149,7 @@ def test_created_on_one_instance_it_is_read_on_the_other_a_thousand_times(databa
 def test_more_than_may_wait_is_refused_at_once(database: Postgres) -> None:
     async def main() -> None:
         async with handle(database) as collection:
-            await collection.create(Payload("First"))
+            await create(collection, Payload("First"))
             reads = [collection.get(1) for _ in range(MOST_WAITING + 5)]
             found = await asyncio.gather(
                 *[one for one in reads if isinstance(one, asyncio.Future)], return_exceptions=True
@@ -451,7 +451,7 @@ def test_a_user_who_may_not_make_temporary_tables_is_told(database: Postgres, tm
 def test_examples_ask_for_no_lock_where_there_are_stores(database: Postgres) -> None:
     async def main() -> None:
         async with handle(database) as collection:
-            await collection.create(Payload("First"))
+            await create(collection, Payload("First"))
             with psycopg.connect(database.url) as other:
                 other.execute("SELECT * FROM collection FOR UPDATE")
                 async with asyncio.timeout(10):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from asking import get, listing, run, stores
+from asking import create, get, listing, replace, run, stores
 from conftest import postgres
 from databases import Postgres, handle
 from storekeeper import events
@@ -65,11 +65,11 @@ def test_a_refused_write_says_whether_it_may_have_happened(
 
     async def main() -> None:
         async with handle(database) as collection:
-            await collection.create(Payload("First"))
+            await create(collection, Payload("First"))
             execute(database, REFUSING.format(sqlstate=sqlstate, **moment))
-            assert await outcome_of(collection.create(Payload("Bad"))) == expected
-            assert await outcome_of(collection.replace(1, Payload("Bad too"))) == expected
-            assert await collection.create(Payload("Second")) == Store(2, "Second", None, 2)
+            assert await outcome_of(create(collection, Payload("Bad"))) == expected
+            assert await outcome_of(replace(collection, 1, Payload("Bad too"))) == expected
+            assert await create(collection, Payload("Second")) == Store(2, "Second", None, 2)
             assert [store["name"] for store in await stores(collection)] == ["First", "Second"]
 
     run(main())
@@ -82,13 +82,13 @@ def test_what_is_wrong_with_the_data_of_one_write_costs_its_neighbours_nothing(
 ) -> None:
     async def main() -> None:
         async with handle(database) as collection:
-            await collection.create(Payload("First"))
+            await create(collection, Payload("First"))
             execute(database, REFUSING.format(sqlstate="23514", **moment))
             names = ["A", "Bad", "B", "Bad", "C"]
-            done = await asyncio.gather(*(collection.create(Payload(name)) for name in names), return_exceptions=True)
+            done = await asyncio.gather(*(create(collection, Payload(name)) for name in names), return_exceptions=True)
             good = [one.name for one in done if isinstance(one, Store)]
             assert good == (["A", "B", "C"] if moment is AT_ONCE else [])
-            assert await collection.create(Payload("Next")) == Store(len(good) + 2, "Next", None, len(good) + 2)
+            assert await create(collection, Payload("Next")) == Store(len(good) + 2, "Next", None, len(good) + 2)
 
     run(main())
 
@@ -99,19 +99,19 @@ def test_what_nobody_expects_is_in_the_log_and_a_503(database: Postgres, capsys:
 
     async def main() -> None:
         async with handle(database) as collection:
-            await collection.create(Payload("First"))
+            await create(collection, Payload("First"))
             execute(database, "ALTER TABLE stores RENAME TO hidden")
             for question in (
                 lambda: get(collection, 1),
                 lambda: listing(collection),
                 lambda: listing(collection, "x"),
-                lambda: collection.create(Payload("Second")),
+                lambda: create(collection, Payload("Second")),
             ):
                 with pytest.raises(Unavailable):
                     await question()
             execute(database, "ALTER TABLE hidden RENAME TO stores")
             assert await get(collection, 1) == Store(1, "First", None, 1)
-            assert (await collection.create(Payload("Second"))).id == 2
+            assert (await create(collection, Payload("Second"))).id == 2
 
     run(main())
     events._logger.cache_clear()
@@ -124,10 +124,10 @@ def test_what_waits_too_long_is_refused(database: Postgres) -> None:
     async def main() -> None:
         async with handle(database) as collection:
             assert isinstance(collection, PostgresCollection)
-            await collection.create(Payload("First"))
+            await create(collection, Payload("First"))
             loop = asyncio.get_running_loop()
             busy = [await collection._pool.take(loop.time() + 5) for _ in range(5)]
-            for question in (lambda: get(collection, 1), lambda: collection.create(Payload("Second"))):
+            for question in (lambda: get(collection, 1), lambda: create(collection, Payload("Second"))):
                 with pytest.raises(Unavailable) as caught:
                     await asyncio.wait_for(question(), 5)
                 assert caught.value.outcome is Outcome.NONE
@@ -142,13 +142,13 @@ def test_a_connection_that_has_grown_old_is_replaced(database: Postgres, monkeyp
     async def main() -> None:
         async with handle(database) as collection:
             assert isinstance(collection, PostgresCollection)
-            await collection.create(Payload("x"))
+            await create(collection, Payload("x"))
             before = set(collection._pool._links)
             monkeypatch.setattr(pool, "LIFE", -1.0)
             assert await get(collection, 1) == Store(1, "x", None, 1)
             monkeypatch.undo()
             for number in range(2, 6):
-                assert (await collection.create(Payload("x"))).id == number
+                assert (await create(collection, Payload("x"))).id == number
                 assert await get(collection, number) == Store(number, "x", None, number)
             assert before - collection._pool._links
 

@@ -1,27 +1,27 @@
-"""Turns alone, without a database: whatever happens before them, nobody waits for ever."""
+"""Batcher alone, without a database: whatever happens before them, nobody waits for ever."""
 
 import asyncio
 
 import pytest
 
 from storekeeper.errors import Unavailable
-from storekeeper.postgres.turns import Batch, Turns
+from storekeeper.postgres.batcher import Batch, Batcher
 
 MIB = 2**20
 
 
 def test_what_has_waited_too_long_leaves_nobody_behind_it_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storekeeper.postgres.turns.LATEST_START", 0.05)
+    monkeypatch.setattr("storekeeper.postgres.batcher.QUEUE_TIMEOUT", 0.05)
 
     async def scene() -> None:
         go_on = asyncio.Event()
 
         async def serve(batch: Batch[int, int], _deadline: float) -> None:
             await go_on.wait()
-            for wish in batch:
-                wish.answer(wish.key)
+            for request in batch:
+                request.settle(request.key)
 
-        turns: Turns[int, int] = Turns(serve, size=lambda _: MIB, most_size=4 * MIB)
+        turns: Batcher[int, int] = Batcher(serve, size=lambda _: MIB, maximum_size=4 * MIB)
         first = turns.add(0)
         await asyncio.sleep(0.01)
         late = [turns.add(number) for number in range(1, 11)]

@@ -6,8 +6,8 @@ import apsw
 import pytest
 
 from storekeeper.errors import Outcome
-from storekeeper.sqlite import faults
-from storekeeper.sqlite.faults import Failure, failure, lost, temporary
+from storekeeper.sqlite import errors
+from storekeeper.sqlite.errors import Failure, failure, lost, temporary
 from weakened import vars_of
 
 
@@ -62,4 +62,4 @@ def test_a_page_is_damaged_only_if_the_disk_can_be_read(tmp_path: Path) -> None:
     assert failure(corrupt, connection) == Failure("The database is damaged: page 2", damaged=True)
     assert failure(apsw.IOError("read"), connection) == Failure("The database failed: read")
     connection.close()
-    assert failure(corrupt, connection) == Failure(f"{faults.FAILED}: page 2")
+    assert failure(corrupt, connection) == Failure(f"{errors.FAILED}: page 2")

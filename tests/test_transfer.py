@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from asking import get, numbered, run, stores
+from asking import create, get, numbered, replace, run, stores
 from black_box import run as run_command
 from conftest import postgres
 from databases import Database, Postgres, Sqlite, handle
@@ -40,9 +40,9 @@ def fill(database: Database, count: int = 2500) -> None:
         async with handle(database) as collection:
             await collection.load(numbered(count))
             await asyncio.gather(
-                *(collection.replace(id, Payload(name, name * 3)) for id, name in enumerate(NAMES, 1)),
-                *(collection.create(Payload(name, "")) for name in NAMES[1:]),
-                collection.create(Payload("No address")),
+                *(replace(collection, id, Payload(name, name * 3)) for id, name in enumerate(NAMES, 1)),
+                *(create(collection, Payload(name, "")) for name in NAMES[1:]),
+                create(collection, Payload("No address")),
             )
 
     run(main())
@@ -88,7 +88,7 @@ def test_a_copy_goes_on_where_the_source_stopped(make: Make, one: str, other: st
 
     async def main() -> None:
         async with handle(target) as collection:
-            store = await collection.create(Payload("Next"))
+            store = await create(collection, Payload("Next"))
             assert (store.id, store.version) == (2511, 2521)
 
     run(main())

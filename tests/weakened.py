@@ -18,12 +18,13 @@ from storekeeper import cli
 from storekeeper.api import connection
 from storekeeper.api.crowd import Crowd
 from storekeeper.api.kept import Kept
-from storekeeper.collection import CREATE
-from storekeeper.pace import Pace
-from storekeeper.sqlite import schema, writes
-from storekeeper.sqlite.place import Place
+from storekeeper.commands import Batch, Command
+from storekeeper.concurrency.queue_limit import QueueLimit
+from storekeeper.sqlite import columns, committer, schema, write_queue
+from storekeeper.sqlite.committer import Committer, Result
+from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.sqlite.reads import Reader
-from storekeeper.sqlite.writes import Writer
+from storekeeper.sqlite.write_queue import Write, WriteQueue, WriterThread
 
 PROGRAM = (sys.executable, __file__)
 
@@ -44,17 +45,17 @@ def keeps_answers_for_ever() -> None:
 
 
 def sees_own_writes_only() -> None:
-    """Keeps answers until this worker writes, as a cache without SQLite's data_version would."""
+    """Keeps responses until this worker writes, as a cache without SQLite's data_version would."""
     own = itertools.count()
     now = next(own)
-    answer = Writer._answer
+    settle = WriteQueue._settle
 
-    def answered(writer: Writer, batch: list[writes.Write], results: list[writes.Result]) -> None:
+    def settle_and_count(writes: WriteQueue, batch: list[Write], results: list[Result]) -> None:
         nonlocal now
         now = next(own)
-        answer(writer, batch, results)
+        settle(writes, batch, results)
 
-    vars_of(Writer)._answer = answered
+    vars_of(WriteQueue)._settle = settle_and_count
     look = Kept.look
 
     def look_at_own(kept: Kept, *args: Any) -> None:
@@ -65,41 +66,46 @@ def sees_own_writes_only() -> None:
 
 
 def acknowledges_before_commit() -> None:
-    def transact(writer: Writer, batch: list[writes.Write]) -> list[writes.Result]:
-        writer._give_up = min(write.since for write in batch) + writes.LOCK_PATIENCE
-        writer._execute("BEGIN IMMEDIATE")
-        results = writer._apply(batch)
-        writer._loop.call_soon_threadsafe(writer._answer, batch, results)
-        time.sleep(0.01)
-        writer._execute("COMMIT")
-        writer._waiting += len(batch)
-        return results
+    commit, apply = WriterThread._commit, committer.apply
 
-    vars_of(Writer)._transact = transact
+    def commit_late(thread: WriterThread, batch: list[Write]) -> list[Result]:
+        execute = thread._committer._execute
+        results: list[Result] = []
+
+        def applied(*args: Any) -> Batch:
+            decided = apply(*args)
+            results[:] = decided.results
+            return decided
+
+        def acknowledge_first(sql: str, *args: Any) -> Any:
+            if sql == "COMMIT":
+                thread._tell(thread._settle, batch, list(results))
+                time.sleep(0.01)
+            return execute(sql, *args)
+
+        vars_of(committer).apply = applied
+        vars_of(thread._committer)._execute = acknowledge_first
+        try:
+            return commit(thread, batch)
+        finally:
+            vars_of(thread._committer)._execute = execute
+
+    vars_of(WriterThread)._commit = commit_late
 
 
 def counts_ids_in_memory() -> None:
     """Each worker counts from what it found at its first write."""
-    vars_of(writes)._INSERT = writes._INSERT.replace("INSERT", "INSERT OR REPLACE")
-    apply = Writer._apply
-    count = -1
+    vars_of(columns).INSERT = columns.INSERT.replace("INSERT", "INSERT OR REPLACE")
+    apply = committer.apply
+    count = 0
 
-    def apply_counted(writer: Writer, batch: list[writes.Write]) -> list[writes.Result]:
+    def apply_counted(commands: Sequence[Command], found: int, version: int) -> Batch:
         nonlocal count
-        execute = writer._execute
-        found, version = execute(writes._STATE).get
-        count = max(count, 0) or found
-        vars_of(writer)._execute = lambda sql, *args: (
-            execute("SELECT ?, ?", (count, version)) if sql == writes._STATE else execute(sql, *args)
-        )
-        try:
-            results = apply(writer, batch)
-        finally:
-            vars_of(writer)._execute = execute
-        count += sum(write.id == CREATE for write in batch)
-        return results
+        batch = apply(commands, count or found, version)
+        count = batch.count
+        return batch
 
-    vars_of(Writer)._apply = apply_counted
+    vars_of(committer).apply = apply_counted
 
 
 def reads_pages_as_they_are() -> None:
@@ -131,7 +137,7 @@ def keeps_every_connection() -> None:
 
 def takes_all_writes() -> None:
     """However slow the disk is."""
-    vars_of(Pace).note = lambda _pace, _seconds: None
+    vars_of(QueueLimit).record = lambda _limit, _seconds: None
 
 
 def takes_all_bodies() -> None:
@@ -140,7 +146,7 @@ def takes_all_bodies() -> None:
 
 
 def does_not_look_for_its_file() -> None:
-    vars_of(Place).check = lambda _place: None
+    vars_of(FileIdentity).check = lambda _identity: None
 
 
 def goes_by_the_clock_on_the_wall() -> None:
@@ -156,17 +162,17 @@ def goes_by_the_clock_on_the_wall() -> None:
 
 def fails_in_the_writer() -> None:
     """At the batch whose number stands in FAILS_AT."""
-    apply = Writer._apply
+    apply = committer.apply
     left = int(os.environ["FAILS_AT"])
 
-    def apply_or_fail(writer: Writer, batch: list[writes.Write]) -> list[writes.Result]:
+    def apply_or_fail(*args: Any) -> Batch:
         nonlocal left
         left -= 1
         if not left:
             raise RuntimeError("a bug")
-        return apply(writer, batch)
+        return apply(*args)
 
-    vars_of(Writer)._apply = apply_or_fail
+    vars_of(committer).apply = apply_or_fail
 
 
 # Nothing broken.
@@ -180,14 +186,14 @@ def is_impatient() -> None:
 
 def has_a_slow_disk() -> None:
     """For each 10 writes it takes as many seconds as stand in the file that SLOW_DISK names."""
-    vars_of(writes)._BATCH = 10
-    transact = Writer._transact
+    vars_of(write_queue).MAX_BATCH = 10
+    transact = Committer._transact
 
-    def transact_slowly(writer: Writer, batch: list[writes.Write]) -> list[writes.Result]:
-        time.sleep(float(Path(os.environ["SLOW_DISK"]).read_text()) * max(1, len(batch) / 10))
-        return transact(writer, batch)
+    def transact_slowly(own: Committer, commands: Sequence[Command]) -> list[Result]:
+        time.sleep(float(Path(os.environ["SLOW_DISK"]).read_text()) * max(1, len(commands) / 10))
+        return transact(own, commands)
 
-    vars_of(Writer)._transact = transact_slowly
+    vars_of(Committer)._transact = transact_slowly
 
 
 def checkpoints_often() -> None:

@@ -52,17 +52,17 @@ def copy(source: str, target: str, progress: Callable[[int, int], None]) -> tupl
         raise CannotStart("the source is no collection: there is no such database, or it is empty")
     for database in (source, target):
         prepare(database)
-    return transfer.copy(_whole(source, fill=False), _whole(target, fill=True), progress)
+    return transfer.copy(_snapshot(source, fill=False), _snapshot(target, fill=True), progress)
 
 
-def _whole(database: str, *, fill: bool) -> transfer.Opening:
+def _snapshot(database: str, *, fill: bool) -> transfer.Opening:
     if _is_postgres(database):
-        return functools.partial(_postgres().whole, database, fill=fill)
-    return functools.partial(sqlite.whole, sqlite_path(database), fill=fill)
+        return functools.partial(_postgres().snapshot, database, fill=fill)
+    return functools.partial(sqlite.snapshot, sqlite_path(database), fill=fill)
 
 
 def sqlite_path(database: str) -> Path:
-    """Give the file that a database URL names; raise CannotStart if it names none."""
+    """Return the file that a database URL names; raise CannotStart if it names none."""
     scheme, separator, rest = database.partition("://")
     if not separator or scheme != "sqlite":
         # Without the URL: it may have a password, wherever something is missing.

@@ -7,10 +7,10 @@ import msgspec
 
 from storekeeper.errors import InvalidInput, Violation
 
-NAME_LIMIT = 30
-"""The most characters (Unicode code points, decision 7) that a name may have."""
+MAX_NAME_LENGTH = 30
+"""Characters of a name: Unicode code points (decision 7)."""
 
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_LIMIT)]
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME_LENGTH)]
 
 
 class Payload(msgspec.Struct, frozen=True):
@@ -21,7 +21,7 @@ class Payload(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """What its texts take in memory, in bytes: one letter beyond U+FFFF makes each of a text take four."""
+        """Bytes of memory that its texts take; one character beyond U+FFFF makes all of a text take four each."""
         return sys.getsizeof(self.name) + sys.getsizeof(self.address)
 
 
@@ -46,7 +46,7 @@ EXAMPLES = (
 
 
 def check_payload(value: object, *, reject_unknown: bool = False) -> Payload:
-    """Give the payload that `value`, a decoded JSON value, holds; raise InvalidInput with every violation.
+    """Return the payload that `value`, a decoded JSON value, holds; raise InvalidInput with every violation.
 
     Keys other than `name` and `address` are ignored, or violations if `reject_unknown` (decision 4).
     """
@@ -73,8 +73,8 @@ def _name_violations(name: object) -> list[Violation]:
     if not name:
         return [Violation("name", '"name" is required')]
     violations = []
-    if len(name) > NAME_LIMIT:
-        limit = f'"name" length must be less than or equal to {NAME_LIMIT} characters long'
+    if len(name) > MAX_NAME_LENGTH:
+        limit = f'"name" length must be less than or equal to {MAX_NAME_LENGTH} characters long'
         violations.append(Violation("name", limit))
     if "\0" in name:
         violations.append(_null_character("name"))

@@ -1,4 +1,4 @@
-"""A whole collection from one database to another, verified, all or nothing. Imports the domain's errors."""
+"""A collection as a whole, from one database to another, verified, all or nothing. Imports the domain's errors."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
@@ -18,7 +18,7 @@ TABLES = {
 """All that a collection consists of: its tables in the order in which they can be filled, their columns. The
 first column is the key."""
 
-_OFTEN = 10_000
+_PROGRESS_INTERVAL = 10_000
 
 
 class NotEmpty(StorekeeperError):
@@ -29,15 +29,15 @@ class NotTheSame(StorekeeperError):
     """What arrived is not what was sent; nothing was kept of it."""
 
 
-class Whole(Protocol):
+class Snapshot(Protocol):
     """All rows of one collection, as they are at one moment."""
 
     def count(self) -> tuple[int, int]:
-        """Give how many stores and how many changes there are."""
+        """Return how many stores and how many changes there are."""
         ...
 
     def rows(self, table: str) -> Iterator[Row]:
-        """Give a table's rows by its key, a few at a time from the database."""
+        """Return a table's rows by its key, a few at a time from the database."""
         ...
 
     def fill(self, table: str, rows: Iterable[Row]) -> None:
@@ -45,7 +45,7 @@ class Whole(Protocol):
         ...
 
 
-Opening = Callable[[], AbstractContextManager[Whole]]
+Opening = Callable[[], AbstractContextManager[Snapshot]]
 """Opens a collection; what was filled is kept at the end, or nothing of it if there was an exception."""
 
 
@@ -92,5 +92,5 @@ class _Sums:
             self._sum.update(self._encode(row))
             yield row
             self._done += 1
-            if self._done % _OFTEN == 0:
+            if self._done % _PROGRESS_INTERVAL == 0:
                 self._progress(self._done)

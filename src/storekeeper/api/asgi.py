@@ -1,33 +1,35 @@
 """The complete ASGI application: the contract, and around it what Starlette routes. Imports Starlette and `api`.
 
-It runs on any ASGI server. Whoever builds it opens the collection and closes it.
+It runs on any ASGI server. Its caller opens the collection and closes it.
 """
 
 from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response as StarletteResponse
 
 from storekeeper.api import docs, operations
-from storekeeper.api.reply import (
-    BODY_LIMIT,
-    Later,
-    Reply,
-    bug_reply,
-    error_reply,
-    not_allowed,
-    not_found,
-    phrase,
-    too_large,
-)
-from storekeeper.api.resource import Resource
+from storekeeper.api.errors import not_allowed, not_found
+from storekeeper.api.gate import Gate
+from storekeeper.api.resource import Plan, Resource
 from storekeeper.collection import Collection
 from storekeeper.errors import StorekeeperError
 from storekeeper.events import Event, emit
+from storekeeper.http.response import (
+    MAX_BODY_BYTES,
+    Deferred,
+    Response,
+    error_response,
+    framed_headers,
+    internal_error,
+    phrase,
+    too_large,
+)
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -35,10 +37,11 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class Application:
-    """Answers every HTTP request: the contract's by the resource, all others by Starlette's routes."""
+    """Responds to every HTTP request: the contract's by the resource, all others by Starlette's routes."""
 
-    def __init__(self, resource: Resource, collection: Collection) -> None:
-        self.resource = resource
+    def __init__(self, resource: Resource, gate: Gate, collection: Collection) -> None:
+        self._resource = resource
+        self._gate = gate
         self._others = Starlette(
             routes=[*operations.routes(collection), *docs.routes()],
             exception_handlers={HTTPException: _http_error, Exception: _bug},
@@ -46,37 +49,34 @@ class Application:
         self._others.router.redirect_slashes = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        target = _target(scope)
-        if self.resource.knows(target):
-            await self._contract(scope, target, receive, send)
+        """Respond to one request."""
+        plan = self._resource.plan(scope["method"], _target(scope), scope["headers"])
+        if refusal := self._gate.admit(scope["headers"], plan.scope if plan else None):
+            await _send(refusal, scope, send)
+        elif plan is not None:
+            await self._contract(plan, scope, receive, send)
         else:
             await self._others(scope, receive, send)
 
-    async def _contract(self, scope: Scope, target: bytes, receive: Receive, send: Send) -> None:
+    async def _contract(self, plan: Plan, scope: Scope, receive: Receive, send: Send) -> None:
         body = await _body(scope, receive)
         if body is None:
             return
-        reply = too_large() if len(body) > BODY_LIMIT else await self._answer(scope, target, body)
-        await _send(reply, scope, send)
+        response = too_large() if len(body) > MAX_BODY_BYTES else await self._respond(plan, body)
+        await _send(response, scope, send)
 
-    async def _answer(self, scope: Scope, target: bytes, body: bytes) -> Reply:
+    async def _respond(self, plan: Plan, body: bytes) -> Response:
         try:
-            reply = self.resource.handle(scope["method"], target, scope["headers"], body)
-            if type(reply) is Later:
-                await _done(reply)
-                reply = reply.reply()
+            response = self._resource.respond(plan, body)
+            if type(response) is Deferred:
+                with suppress(StorekeeperError):  # `response` makes a response of it
+                    await response.future
+                return response.response()
         except Exception as error:  # noqa: BLE001 - the last resort of the contract's routes
             emit(Event.BUG, error=error)
-            return bug_reply()
-        return reply if type(reply) is Reply else not_found()
-
-
-async def _done(later: Later) -> None:
-    try:
-        await later.future
-    except StorekeeperError:
-        return  # `reply` makes an answer of it
+            return internal_error()
+        assert type(response) is Response
+        return response
 
 
 def _target(scope: Scope) -> bytes:
@@ -90,49 +90,45 @@ async def _body(scope: Scope, receive: Receive) -> bytes | None:
     """Read the body, but not past the limit; None if the client went away."""
     if scope["method"] in ("GET", "HEAD"):
         return b""
-    if any(name == b"content-length" and int(value) > BODY_LIMIT for name, value in scope["headers"]):
-        return bytes(BODY_LIMIT + 1)
+    if any(name == b"content-length" and int(value) > MAX_BODY_BYTES for name, value in scope["headers"]):
+        return bytes(MAX_BODY_BYTES + 1)
     body = bytearray()
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
             return None
         body += message.get("body", b"")
-        if len(body) > BODY_LIMIT or not message.get("more_body", False):
+        if len(body) > MAX_BODY_BYTES or not message.get("more_body", False):
             return bytes(body)
 
 
-async def _send(reply: Reply, scope: Scope, send: Send) -> None:
-    headers = list(reply.headers)
-    if reply.stream is None and reply.status != 204:
-        headers.append((b"content-length", b"%d" % len(reply.body)))
-    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-    if reply.stream is not None and scope["method"] != "HEAD":
-        async for part in reply.stream:
+async def _send(response: Response, scope: Scope, send: Send) -> None:
+    headers = framed_headers(response)
+    await send({"type": "http.response.start", "status": response.status, "headers": headers})
+    if response.stream is not None and scope["method"] != "HEAD":
+        async for part in response.stream:
             await send({"type": "http.response.body", "body": part, "more_body": True})
-    body = b"" if scope["method"] == "HEAD" else reply.body
+    body = b"" if scope["method"] == "HEAD" else response.body
     await send({"type": "http.response.body", "body": body})
 
 
-def _response(reply: Reply) -> Response:
-    response = Response(reply.body, reply.status)
-    response.raw_headers = list(reply.headers)
-    if reply.status != 204:
-        response.raw_headers.append((b"content-length", b"%d" % len(reply.body)))
-    return response
+def _for_starlette(response: Response) -> StarletteResponse:
+    converted = StarletteResponse(response.body, response.status)
+    converted.raw_headers = framed_headers(response)
+    return converted
 
 
-def _http_error(request: Request, error: Exception) -> Response:
+def _http_error(request: Request, error: Exception) -> StarletteResponse:
     """Give the framework's own errors the contract's body (decision 22)."""
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
-        return _response(not_found())
+        return _for_starlette(not_found())
     if error.status_code == 405:
         allowed = (error.headers or {}).get("Allow", "").split(", ")
-        return _response(not_allowed(request.method, (*sorted(allowed), "OPTIONS")))
-    return _response(error_reply(error.status_code, phrase(error.status_code)))
+        return _for_starlette(not_allowed(request.method, (*sorted(allowed), "OPTIONS")))
+    return _for_starlette(error_response(error.status_code, phrase(error.status_code)))
 
 
-def _bug(_request: Request, _error: Exception) -> Response:
-    # Starlette raises it again after this answer, so that the server logs it.
-    return _response(bug_reply())
+def _bug(_request: Request, _error: Exception) -> StarletteResponse:
+    # Starlette raises it again after this response, so that the server logs it.
+    return _for_starlette(internal_error())

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from storekeeper.api.reply import JSON
+from storekeeper.http.response import JSON
 
 _PAGES = Path(__file__).with_name("pages")
 _OWN = ("docs.js",)
@@ -34,13 +34,13 @@ _HEADERS = {
 
 
 def routes() -> Sequence[BaseRoute]:
-    """Give the routes."""
+    """Return the routes."""
     return [Route("/openapi.json", _openapi), Route("/docs", _page), Route("/docs/{name}", _asset)]
 
 
 @cache
 def encoded() -> bytes:
-    """Give the document as indented JSON."""
+    """Return the document as indented JSON."""
     # Made when it is first asked for: a start does not pay for it.
     from storekeeper.api.openapi import document  # noqa: PLC0415
 

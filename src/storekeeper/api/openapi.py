@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from storekeeper import __version__
-from storekeeper.api.reply import BODY_LIMIT, ErrorBody, error_reply, phrase
 from storekeeper.api.resource import ALLOWED
+from storekeeper.http.response import MAX_BODY_BYTES, ErrorBody, error_response, phrase
 from storekeeper.stores import EXAMPLES, Payload, Store
 
 Json = dict[str, Any]
@@ -22,7 +22,7 @@ _MEANINGS = {
     400: "The request is not valid; nothing was changed.",
     404: "No store has that id.",
     408: "The request was not whole within 10 seconds of its first byte.",
-    413: f"The body is over {BODY_LIMIT} bytes.",
+    413: f"The body is over {MAX_BODY_BYTES} bytes.",
     414: "The target is over 8192 bytes.",
     415: "The body is said to be something else than JSON in UTF-8.",
     431: "The headers are over 16384 bytes or 100 fields.",
@@ -42,7 +42,7 @@ _PAYLOAD = {"name": EXAMPLES[1].name, "address": EXAMPLES[1].address}
 
 
 def document() -> Json:
-    """Give the whole document, ready to be encoded."""
+    """Return the whole document, ready to be encoded."""
     return {
         "openapi": "3.1.0",
         "info": {
@@ -181,7 +181,7 @@ def _responses() -> Json:
 def _error(status: int) -> Json:
     names = ["cache-control", "date"] + (["retry-after"] if status == 503 else [])
     message = _EXAMPLE_MESSAGES.get(status, phrase(status))
-    example = msgspec.json.decode(error_reply(status, message).body)
+    example = msgspec.json.decode(error_response(status, message).body)
     return {
         "description": _MEANINGS[status],
         "headers": {name: _ref("headers", name) for name in names},

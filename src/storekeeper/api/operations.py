@@ -6,13 +6,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from storekeeper.api.reply import JSON, error_answer
+from storekeeper.api.errors import to_response
 from storekeeper.collection import Collection
 from storekeeper.errors import Unavailable
+from storekeeper.http.response import JSON
 
 
 def routes(collection: Collection) -> Sequence[BaseRoute]:
-    """Give the routes, bound to a collection."""
+    """Return the routes, bound to a collection."""
 
     async def live(_request: Request) -> Response:
         return _json(b'{"status":"live"}')
@@ -21,8 +22,8 @@ def routes(collection: Collection) -> Sequence[BaseRoute]:
         try:
             await collection.check()
         except Unavailable as error:
-            reply = error_answer(error)
-            return Response(reply.body, reply.status, _text(reply.headers))
+            refusal = to_response(error)
+            return Response(refusal.body, refusal.status, _text(refusal.headers))
         return _json(b'{"status":"ready"}')
 
     return [Route("/health/live", live), Route("/health/ready", ready)]

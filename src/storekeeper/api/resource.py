@@ -1,4 +1,4 @@
-"""THE CONTRACT: a request becomes a reply, now or later. Imports the domain and `reply`; knows no framework.
+"""THE CONTRACT: a request becomes a response, now or later. Imports `http`, the domain and `api.errors`; no framework.
 
 Where `docs/contract.md` has a sentence or a numbered decision, this module (with the rules in
 `storekeeper.stores`) is the one place that carries it out.
@@ -10,25 +10,28 @@ from asyncio import Future
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, NoReturn
+from typing import Literal, NamedTuple, NoReturn, TypeVar
 from urllib.parse import unquote_to_bytes
 
 import msgspec
 
-from storekeeper.api.reply import (
+from storekeeper.api.errors import not_allowed, not_found, to_response
+from storekeeper.api.gate import Scope
+from storekeeper.collection import Collection, Listing, Pending, Query
+from storekeeper.commands import Create, Replace
+from storekeeper.errors import InvalidInput, StorekeeperError, Unavailable, Violation
+from storekeeper.http.response import (
     JSON,
     TEXT,
-    Later,
-    Reply,
-    bug_reply,
-    error_answer,
-    error_reply,
-    not_allowed,
-    not_found,
+    Deferred,
+    Response,
+    StreamAborted,
+    error_response,
+    internal_error,
 )
-from storekeeper.collection import Collection, Listing
-from storekeeper.errors import InvalidInput, StorekeeperError, Violation
 from storekeeper.stores import Payload, Store, check_payload
+
+T = TypeVar("T")
 
 Route = Literal["test", "stores", "store", "server"]
 
@@ -42,7 +45,7 @@ ALLOWED: dict[Route, tuple[str, ...]] = {
 
 _STORES = b"/api/stores"
 _STORE = b"/api/stores/"
-_MOST_DIGITS = 19
+_MAX_DIGITS = 19
 _JSON_TYPE = re.compile(rb"application/(?:json|[!#$&^_.+a-z0-9-]+\+json)")
 _UTF8 = (b"utf-8", b"utf8")
 
@@ -50,8 +53,21 @@ _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 
 
-Action = Callable[[bytes], Reply | Later]
-"""What is to be done, once the body is there."""
+class Plan(NamedTuple):
+    """What a request's head asks for.
+
+    A pure function of the head, so that it may be remembered with it: who asks, the time and the state of the
+    database are no part of it.
+    """
+
+    run: Callable[[bytes], Response | Deferred]
+    """Carry it out, given the whole body; raises StorekeeperError."""
+
+    scope: Scope | None
+    """What the gate has to grant."""
+
+    cache_key: bytes | None
+    """Under which a 200 may be cached; None: never."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +80,7 @@ class Rules:
 
 
 class Resource:
-    """Answers the contract's routes from a collection, by the given rules."""
+    """Carries out requests of the contract's routes on a collection, by the given rules."""
 
     def __init__(self, collection: Collection, rules: Rules) -> None:
         self._collection = collection
@@ -72,80 +88,73 @@ class Resource:
         self._hide_missing = rules.missing_store == 500
         self._reject_unknown = rules.unknown_keys == "reject"
 
-    def handle(
-        self, method: str, target: bytes, headers: Iterable[tuple[bytes, bytes]], body: bytes
-    ) -> Reply | Later | None:
-        """Give the answer, or None if the target is none of the contract's routes.
+    def plan(self, method: str, target: bytes, headers: Iterable[tuple[bytes, bytes]]) -> Plan | None:
+        """Return what a request's head asks for, or None if the target is none of the contract's routes.
 
-        `target` is the request target in origin form, percent-encoded; header names are in lower case; the
-        body is whole. A HEAD is answered as its GET, whose body the adapter leaves out.
+        `target` is the request target in origin form, percent-encoded; header names are in lower case. A HEAD is
+        planned as its GET, whose content the adapter leaves out.
         """
-        action = self.plan(method, target, headers)
-        return None if action is None else self.carry_out(action, body)
-
-    def plan(self, method: str, target: bytes, headers: Iterable[tuple[bytes, bytes]]) -> Action | None:
-        """Give what a request's head asks for: all of `handle` that does not need the body."""
         path, _, query = target.partition(b"?")
         route, text = _route(path)
         if route is None:
             return None
         if method in ("GET", "HEAD"):
-            if route == "store":
-                return partial(self._get, text)
-            if route == "stores":
-                return partial(self._list, query)
-            return partial(_fixed, Reply(b"OK", TEXT) if route == "test" else not_found())
-        if refusal := _refuse(route, method, headers):
-            return partial(_fixed, refusal)
-        return self._create if route == "stores" else partial(self._replace, text)
+            return self._plan_read(route, text, query, target if method == "GET" else None)
+        if refusal := _check_method_and_type(route, method, headers):
+            return Plan(partial(_fixed, refusal), None, None)
+        return Plan(self._create if route == "stores" else partial(self._replace, text), "write", None)
 
-    def carry_out(self, action: Action, body: bytes) -> Reply | Later:
-        """Give the answer to a planned request."""
+    def respond(self, plan: Plan, body: bytes) -> Response | Deferred:
+        """Return the response to a planned request with this body, which is whole."""
         try:
-            return action(body)
+            return plan.run(body)
         except StorekeeperError as error:
             return self._fail(error)
 
-    def knows(self, target: bytes) -> bool:
-        """Tell whether the target is one of the contract's routes."""
-        return _route(target.partition(b"?")[0])[0] is not None
+    def _plan_read(self, route: Route, text: bytes, query: bytes, cache_key: bytes | None) -> Plan:
+        if route == "store":
+            return Plan(partial(self._get, text), "read", cache_key)
+        if route == "stores":
+            return Plan(partial(self._list, query), "read", cache_key)
+        return Plan(partial(_fixed, Response(b"OK", TEXT) if route == "test" else not_found()), None, cache_key)
 
-    def _get(self, text: bytes, _body: bytes) -> Reply | Later:
+    def _get(self, text: bytes, _body: bytes) -> Response | Deferred:
         id = _id(text)
         if id is None:
             return self._missing(text)
-
-        def found(store: Store | None) -> Reply:
-            return self._missing(text) if store is None else _store_reply(store)
-
         store = self._collection.get(id)
         if isinstance(store, Future):
-            return Later(store, found, self._fail)
-        return found(store)
+            return self._deferred(store, partial(self._found, text))
+        return self._found(text, store)
 
-    def _list(self, query: bytes, _body: bytes) -> Reply | Later:
+    def _list(self, query: bytes, _body: bytes) -> Response | Deferred:
         try:
             name = _name(query)
         except UnicodeDecodeError:
-            return Reply(b"[]")  # no name is equal to what is not text (decision 19)
-        listing = self._collection.list(name)
+            return Response(b"[]")  # no name is equal to what is not text (decision 19)
+        listing = self._collection.list(Query(name))
         if isinstance(listing, Future):
-            return Later(listing, _list_reply, self._fail)
-        return _list_reply(listing)
+            return self._deferred(listing, _list_response)
+        return _list_response(listing)
 
-    def _create(self, body: bytes) -> Reply | Later:
-        return Later(self._collection.create(self._payload(body)), _store_reply, self._fail)
+    def _create(self, body: bytes) -> Deferred:
+        return self._deferred(self._collection.write(Create(self._payload(body))), partial(self._found, b""))
 
-    def _replace(self, text: bytes, body: bytes) -> Reply | Later:
+    def _replace(self, text: bytes, body: bytes) -> Response | Deferred:
         payload = self._payload(body)  # before the id is looked at (decision 3)
         id = _id(text)
         if id is None:
             return self._missing(text)
+        return self._deferred(self._collection.write(Replace(id, payload)), partial(self._found, text))
 
-        def replaced(store: Store | None) -> Reply:
-            return self._missing(text) if store is None else _store_reply(store)
+    def _deferred(self, pending: Pending[T], render: Callable[[T], Response]) -> Deferred:
+        def response() -> Response:
+            try:
+                return render(pending.result())
+            except StorekeeperError as error:
+                return self._fail(error)
 
-        return Later(self._collection.replace(id, payload), replaced, self._fail)
+        return Deferred(pending, response)
 
     def _payload(self, body: bytes) -> Payload:
         if not body:
@@ -157,27 +166,30 @@ class Resource:
             raise _NotJson from None
         return check_payload(value, reject_unknown=self._reject_unknown)
 
-    def _missing(self, text: bytes) -> Reply:
-        if self._hide_missing:
-            return bug_reply()
-        return error_reply(404, f"Store {text.decode(errors='replace')} not found")
+    def _found(self, text: bytes, store: Store | None) -> Response:
+        return self._missing(text) if store is None else _store_response(store)
 
-    def _fail(self, error: StorekeeperError) -> Reply:
+    def _missing(self, text: bytes) -> Response:
+        if self._hide_missing:
+            return internal_error()
+        return error_response(404, f"Store {text.decode(errors='replace')} not found")
+
+    def _fail(self, error: StorekeeperError) -> Response:
         if isinstance(error, _NotJson):
-            return error_reply(400, "Invalid request payload JSON format")
-        return error_answer(error, generic=self._generic)
+            return error_response(400, "Invalid request payload JSON format")
+        return to_response(error, generic=self._generic)
 
 
 class _NotJson(StorekeeperError):
     """The body is not JSON text in UTF-8."""
 
 
-def _fixed(reply: Reply, _body: bytes) -> Reply:
-    return reply
+def _fixed(response: Response, _body: bytes) -> Response:
+    return response
 
 
 def _route(path: bytes) -> tuple[Route | None, bytes]:
-    """Give the route's name and the id's text. Percent-encoding is undone after the path is split."""
+    """Return the route's name and the id's text. Percent-encoding is undone after the path is split."""
     if b"%" in path:
         segments = [unquote_to_bytes(segment) for segment in path.split(b"/")]
         if segments[:3] == [b"", b"api", b"stores"] and len(segments) == 4 and segments[3]:
@@ -194,15 +206,15 @@ def _route(path: bytes) -> tuple[Route | None, bytes]:
 
 
 def _id(text: bytes) -> int | None:
-    """Give the number that the text is, None if it is none or beyond every store's (decision 2)."""
+    """Return the number that the text is, None if it is none or beyond every store's (decision 2)."""
     if not text.isdigit():  # of bytes: ASCII digits alone
         return None
     digits = text.lstrip(b"0") or b"0"
-    return int(digits) if len(digits) <= _MOST_DIGITS else None
+    return int(digits) if len(digits) <= _MAX_DIGITS else None
 
 
 def _name(query: bytes) -> str | None:
-    """Give the name to filter by, None for all. Raises InvalidInput, UnicodeDecodeError (decisions 18, 19)."""
+    """Return the name to filter by, None for all. Raises InvalidInput, UnicodeDecodeError (decisions 18, 19)."""
     if not query:
         return None
     names = []
@@ -215,7 +227,7 @@ def _name(query: bytes) -> str | None:
     return names[0].decode() or None if names else None
 
 
-def _refuse(route: Route, method: str, headers: Iterable[tuple[bytes, bytes]]) -> Reply | None:
+def _check_method_and_type(route: Route, method: str, headers: Iterable[tuple[bytes, bytes]]) -> Response | None:
     allowed = ALLOWED[route]
     if method not in allowed or method == "OPTIONS":
         return not_allowed(method, allowed)
@@ -224,13 +236,13 @@ def _refuse(route: Route, method: str, headers: Iterable[tuple[bytes, bytes]]) -
         if name == b"content-type":
             typed = True
             if value != b"application/json" and not _is_json(value):
-                return error_reply(415, "Unsupported Media Type")
+                return error_response(415, "Unsupported Media Type")
         elif name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
-            return error_reply(415, "Unsupported Media Type")
+            return error_response(415, "Unsupported Media Type")
         elif name == b"origin":
             of_a_page = True
     # A page of another site may send a body without a type, and the browser does not ask first (decision 14).
-    return error_reply(415, "Unsupported Media Type") if of_a_page and not typed else None
+    return error_response(415, "Unsupported Media Type") if of_a_page and not typed else None
 
 
 def _is_json(content_type: bytes) -> bool:
@@ -259,18 +271,21 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(name)
 
 
-def _store_reply(store: Store) -> Reply:
-    return Reply(b'{"id":%d,"name":%b,"address":%b}' % (store.id, _encode(store.name), _encode(store.address)))
+def _store_response(store: Store) -> Response:
+    return Response(b'{"id":%d,"name":%b,"address":%b}' % (store.id, _encode(store.name), _encode(store.address)))
 
 
-def _list_reply(listing: Listing) -> Reply:
+def _list_response(listing: Listing) -> Response:
     if listing.rest is None:
-        return Reply(b"[%b]" % listing.first)
-    return Reply(b"", JSON, 200, _stream(listing.first, listing.rest))
+        return Response(b"[%b]" % listing.first)
+    return Response(b"", JSON, 200, _stream(listing.first, listing.rest))
 
 
 async def _stream(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     yield b"[" + first
-    async for part in rest:
-        yield part
+    try:
+        async for part in rest:
+            yield part
+    except Unavailable as error:  # the database went away in the middle of a list
+        raise StreamAborted from error
     yield b"]"

@@ -5,17 +5,18 @@ from collections.abc import Callable, Iterable
 
 import psycopg
 
-from storekeeper.aside import aside
-from storekeeper.collection import CREATE, Listing
+from storekeeper.collection import Listing, Query
+from storekeeper.commands import Command
+from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.errors import Unavailable
 from storekeeper.postgres import reads, schema, writes
 from storekeeper.postgres.link import Link, Lost, Refused
 from storekeeper.postgres.load import load
-from storekeeper.postgres.pool import CLOSED, PATIENCE, Pool
-from storekeeper.postgres.whole import whole
+from storekeeper.postgres.pool import CLOSED, RESPONSE_TIMEOUT, Pool
+from storekeeper.postgres.snapshot import snapshot
 from storekeeper.stores import Payload, Store
 
-__all__ = ["PostgresCollection", "exists", "prepare", "whole"]
+__all__ = ["PostgresCollection", "exists", "prepare", "snapshot"]
 
 CONNECTIONS = 5
 """The most that one process has: two for reads by id, one each for lists, pages of long lists, and writes."""
@@ -54,43 +55,34 @@ class PostgresCollection:
         self._writer = writes.Writer(self._pool)
 
     def get(self, id: int) -> asyncio.Future[Store | None]:
-        """See Collection."""
+        """Return the store of that id, or None."""
         return self._reader.get(id)
 
-    def list(self, name: str | None = None) -> asyncio.Future[Listing]:
-        """See Collection."""
-        return self._reader.list_stores(name)
+    def list(self, query: Query) -> asyncio.Future[Listing]:
+        """Return the stores that the query asks for."""
+        return self._reader.list_stores(query)
 
-    def create(self, payload: Payload) -> asyncio.Future[Store]:
-        """See Collection."""
-        # A create never answers None: that is for a replace whose store is missing.
-        return self._writer.submit(CREATE, payload)  # type: ignore[return-value]
-
-    def replace(self, id: int, payload: Payload) -> asyncio.Future[Store | None]:
-        """See Collection."""
-        if id == CREATE:
-            nothing: asyncio.Future[Store | None] = asyncio.get_running_loop().create_future()
-            nothing.set_result(None)
-            return nothing
-        return self._writer.submit(id, payload)
+    def write(self, command: Command) -> asyncio.Future[Store | None]:
+        """Carry out a command."""
+        return self._writer.submit(command)
 
     async def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False) -> int:
-        """See Collection."""
+        """Create all of `payloads` or none; return how many."""
         if self._closed:
             raise Unavailable(CLOSED)
         await self._prepare()
-        return await aside(lambda stop: load(self._conninfo, payloads, stop, only_if_empty=only_if_empty))
+        return await run_in_thread(lambda stop: load(self._conninfo, payloads, stop, only_if_empty=only_if_empty))
 
-    def stamp(self) -> None:
-        """See Collection: asking would cost a round trip, which is what a read costs."""
+    def change_token(self) -> None:
+        """Return None: asking would cost a round trip, which is what a read costs."""
 
     async def check(self) -> None:
-        """See Collection."""
-        deadline = asyncio.get_running_loop().time() + PATIENCE
+        """Return if the database can be read."""
+        deadline = asyncio.get_running_loop().time() + RESPONSE_TIMEOUT
         await self._pool.ask((b"check", ()), deadline=deadline)
 
     async def close(self) -> None:
-        """See Collection."""
+        """Finish the writes under way, then close every connection."""
         self._closed = True
         await asyncio.gather(self._writer.close(), self._reader.close())
         await self._pool.close()
@@ -101,7 +93,7 @@ class PostgresCollection:
         try:
             link = Link(await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True))
             try:
-                await link.prepare(schema.CONVERSATION, _STATEMENTS, asyncio.get_running_loop().time() + PATIENCE)
+                await link.prepare(schema.CONVERSATION, _STATEMENTS, asyncio.get_running_loop().time() + RESPONSE_TIMEOUT)
             except BaseException:
                 link.drop("it could not be prepared")
                 raise
@@ -111,5 +103,5 @@ class PostgresCollection:
 
     async def _prepare(self) -> None:
         if not self._prepared:
-            await aside(lambda _stop: schema.prepare(self._conninfo))
+            await run_in_thread(lambda _stop: schema.prepare(self._conninfo))
             self._prepared = True

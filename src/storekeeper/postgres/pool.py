@@ -9,7 +9,7 @@ from storekeeper.errors import CannotStart, Unavailable
 from storekeeper.events import Event, emit
 from storekeeper.postgres.link import Link, Lost, Refused, Result, Statement
 
-PATIENCE = 4.5
+RESPONSE_TIMEOUT = 4.5
 """Seconds after which a request is answered in any case (decision 30: at most 5 s)."""
 
 LIFE = 600.0

@@ -1,6 +1,6 @@
-"""Reads of the shared collection: those of one turn of the event loop are one query. Imports the domain.
+"""Reads of the shared collection: those of one loop iteration are one query. Imports the domain.
 
-Every read goes to the database, after it arrived: nothing is kept that could be stale. A long list is read page
+Every read goes to the database, after it arrived: nothing is cached that could be stale. A long list is read page
 by page, each page as of the first one's version, so that no slow client keeps a transaction or a connection.
 """
 
@@ -11,11 +11,11 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from storekeeper.collection import Listing
+from storekeeper.collection import Listing, Query
 from storekeeper.postgres.link import Statement
 from storekeeper.postgres.link import array as parameter
-from storekeeper.postgres.pool import PATIENCE, Pool
-from storekeeper.postgres.turns import Batch, Turns
+from storekeeper.postgres.pool import RESPONSE_TIMEOUT, Pool
+from storekeeper.postgres.batcher import Batch, Batcher
 from storekeeper.stores import Store
 
 PAGE = 1000
@@ -24,7 +24,7 @@ PAGE = 1000
 PAGE_BYTES = 2**20
 """A page ends with the store whose address passes this: a thousand of the longest would be a gigabyte."""
 
-_GREATEST_ID = 2**63 - 1
+_MAX_ID = 2**63 - 1
 
 # The window ends a page by its bytes; it takes their number without loading a long address.
 _SIZE = "coalesce(octet_length(address), 0)"
@@ -43,9 +43,10 @@ STATEMENTS = {
       SELECT {_JSON}, count, version FROM collection""",
     b"range": f"WITH page AS ({_PAGE} stores WHERE id BETWEEN $1::bigint AND $2::bigint) SELECT {_JSON}",
     b"picked": f"WITH page AS ({_PAGE} stores WHERE id = ANY($1::bigint[])) SELECT {_JSON}",
-    b"named": f"""SELECT pick.name, found.* FROM unnest($1::text[]) AS pick (name), LATERAL (
-      WITH page AS ({_PAGE} (SELECT * FROM stores WHERE name = pick.name ORDER BY id LIMIT {PAGE}) AS same)
-      SELECT {_JSON}, (SELECT max(id) FROM page), (SELECT count(*) FROM page)) AS found""",
+    b"named": f"""SELECT pick.name, found.*, version
+      FROM collection, unnest($1::text[]) AS pick (name), LATERAL (
+        WITH page AS ({_PAGE} (SELECT * FROM stores WHERE name = pick.name ORDER BY id LIMIT {PAGE}) AS same)
+        SELECT {_JSON}, (SELECT max(id) FROM page), (SELECT count(*) FROM page)) AS found""",
     b"ids": "SELECT version, ARRAY(SELECT id FROM stores WHERE name = $1::text ORDER BY id) FROM collection",
     # The slow way, for a page in which something changed since: each store as the last change up to then left it.
     b"as of": f"""WITH page AS ({_PAGE} (
@@ -63,75 +64,79 @@ class Reader:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._loop = asyncio.get_running_loop()
-        self._by_id = Turns(self._get, lanes=2)
-        self._by_name = Turns(self._list, most=50)
+        self._by_id = Batcher(self._get, workers=2)
+        self._lists = Batcher(self._list, maximum=50)
         self._paging = asyncio.Semaphore(1)
 
     def get(self, id: int) -> asyncio.Future[Store | None]:
-        """Give the store of that id, or None."""
+        """Return the store of that id, or None."""
         return self._by_id.add(id)
 
-    def list_stores(self, name: str | None) -> asyncio.Future[Listing]:
-        """Give every store, or those of exactly that name."""
-        return self._by_name.add(name)
+    def list_stores(self, query: Query) -> asyncio.Future[Listing]:
+        """Return the stores that the query asks for."""
+        return self._lists.add(query)
 
     async def close(self) -> None:
         """Answer what was asked, and nothing more."""
-        await asyncio.gather(self._by_id.close(), self._by_name.close())
+        await asyncio.gather(self._by_id.close(), self._lists.close())
 
     async def _get(self, batch: Batch[int, Store | None], deadline: float) -> None:
-        ids = parameter({wish.key for wish in batch if wish.key <= _GREATEST_ID})
+        ids = parameter({request.key for request in batch if request.key <= _MAX_ID})
         found = {row[0]: Store(*row) for row in await self._rows((b"get", (ids,)), deadline)}
-        for wish in batch:
-            wish.answer(found.get(wish.key))
+        for request in batch:
+            request.settle(found.get(request.key))
 
-    async def _list(self, batch: Batch[str | None, Listing], deadline: float) -> None:
-        # U+0000 is in no name, and in no parameter.
-        names = {wish.key for wish in batch if wish.key is not None and "\0" not in wish.key}
-        found: dict[str | None, _Found] = {}
-        if names:
+    async def _list(self, batch: Batch[Query, Listing], deadline: float) -> None:
+        found: dict[Query, _Found] = {}
+        if names := {request.key.name for request in batch if request.key.name is not None}:
             found.update(await self._named(names, deadline))
-        if any(wish.key is None for wish in batch):
-            found[None] = await self._all(deadline)
-        for wish in batch:
-            listed = found.get(wish.key)
-            wish.answer(self._listing(listed) if listed else Listing(b""))
+        if Query() in {request.key for request in batch}:
+            found[Query()] = await self._all(deadline)
+        for request in batch:
+            request.settle(self._listing(found[request.key]))
 
     async def _all(self, deadline: float) -> "_Found":
         ((first, end, _, count, version),) = await self._rows((b"first", ()), deadline)
         return _Found(first or b"", range(1, count + 1), end or 0, version)
 
-    async def _named(self, names: set[str], deadline: float) -> "dict[str, _Found]":
+    async def _named(self, names: set[str], deadline: float) -> "dict[Query, _Found]":
         found = {}
-        for name, first, end, _, last, count in await self._rows((b"named", (parameter(names),)), deadline):
+        # U+0000 is in no name, and libpq takes it in no parameter.
+        if impossible := {name for name in names if "\0" in name}:
+            ((version,),) = await self._rows((b"check", ()), deadline)
+            found.update({Query(name): _Found(b"", (), 0, version) for name in impossible})
+        sent = parameter(names - impossible)
+        for name, first, end, _, last, count, version in await self._rows((b"named", (sent,)), deadline):
             if count < PAGE and end == last:
-                found[name] = _Found(first or b"", (), 0, 0)
+                listed = _Found(first or b"", (), 0, version)
             else:
                 ((version, ids),) = await self._rows((b"ids", (name,)), deadline)
-                found[name] = await self._first_of(array("q", ids), version, deadline)
+                listed = await self._first_of(array("q", ids), version, deadline)
+            found[Query(name)] = listed
         return found
 
     async def _first_of(self, ids: Sequence[int], version: int, deadline: float) -> "_Found":
         if not ids:
-            return _Found(b"", (), 0, 0)
+            return _Found(b"", (), 0, version)
         first, end = await self._page(ids[:PAGE], version, deadline)
         return _Found(first, ids, end, version)
 
     def _listing(self, found: "_Found") -> Listing:
         start = bisect_right(found.ids, found.end)
-        return Listing(found.first, self._rest(found.ids, start, found.version) if start < len(found.ids) else None)
+        rest = self._rest(found.ids, start, found.version) if start < len(found.ids) else None
+        return Listing(found.version, found.first, rest)
 
     async def _rest(self, ids: Sequence[int], start: int, version: int) -> AsyncIterator[bytes]:
         while start < len(ids):
-            # Few at a time, so that long lists leave connections for all the others.
+            # One at a time, so that long lists leave connections for all other requests.
             async with self._paging:
-                deadline = self._loop.time() + PATIENCE
+                deadline = self._loop.time() + RESPONSE_TIMEOUT
                 page, end = await self._page(ids[start : start + PAGE], version, deadline)
             yield b"," + page
             start = bisect_right(ids, end)
 
     async def _page(self, ids: Sequence[int], version: int, deadline: float) -> tuple[bytes, int]:
-        """Give the stores of some ids, in JSON, as they were at a version; and the last of the ids that are in it."""
+        """Return the stores of some ids, in JSON, as they were at a version; and the last of the ids that are in it."""
         if isinstance(ids, range):
             statement: Statement = (b"range", (ids[0], ids[-1]))
         else:

@@ -8,14 +8,15 @@ import asyncio
 import time
 from collections.abc import Iterable, Iterator
 
-from storekeeper.collection import CREATE
+from storekeeper import commands
+from storekeeper.commands import Command
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.postgres.link import Link, Lost, Refused, Statement, array
 from storekeeper.postgres.pool import SLOW, Pool, unavailable
-from storekeeper.postgres.turns import Batch, Turns
-from storekeeper.stores import Payload, Store
+from storekeeper.postgres.batcher import Batch, Batcher
+from storekeeper.stores import Store
 
-_BATCH_BYTES = 4 * 2**20
+_MAX_BATCH_BYTES = 4 * 2**20
 
 STATEMENTS = {
     b"begin": "BEGIN ISOLATION LEVEL READ COMMITTED",
@@ -35,10 +36,7 @@ STATEMENTS = {
 }
 """What a connection has to have prepared for writes."""
 
-Write = tuple[int, Payload]
-"""CREATE or the id of the store to replace, and its new content."""
-
-Writes = Batch[Write, Store | None]
+Writes = Batch[Command, Store | None]
 
 
 class Writer:
@@ -46,29 +44,31 @@ class Writer:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._turns = Turns(self._commit, most=1000, size=_size, most_size=_BATCH_BYTES, gather=True)
+        self._batcher = Batcher(
+            self._commit, maximum=1000, size=_size, maximum_size=_MAX_BATCH_BYTES, gather=True
+        )
 
-    def submit(self, id: int, payload: Payload) -> asyncio.Future[Store | None]:
-        """Queue a write. Its future gets the store, None if there is none, or the error."""
-        return self._turns.add((id, payload))
+    def submit(self, command: Command) -> asyncio.Future[Store | None]:
+        """Queue a command. Its future gets the store, None if there is none, or the error."""
+        return self._batcher.add(command)
 
     async def close(self) -> None:
         """Finish every write that was submitted."""
-        await self._turns.close()
+        await self._batcher.close()
 
     async def _commit(self, batch: Writes, deadline: float) -> None:
         try:
             stores = await self._transact(batch, deadline)
         except _Bad as bad:
             if len(batch) == 1:
-                batch[0].answer(bad.error)
+                batch[0].settle(bad.error)
                 return
             # One of them is bad. Each in a transaction of its own, so that only that one fails.
-            for wish in batch:
-                await self._commit([wish], deadline)
+            for request in batch:
+                await self._commit([request], deadline)
         else:
-            for wish, store in zip(batch, stores, strict=True):
-                wish.answer(store)
+            for request, store in zip(batch, stores, strict=True):
+                request.settle(store)
 
     async def _transact(self, batch: Writes, deadline: float) -> list[Store | None]:
         link = await self._pool.take(deadline)
@@ -89,38 +89,14 @@ class _Bad(Exception):
         super().__init__(str(error))
 
 
-class _Plan:
-    """What a batch does, from the count and version that it found."""
-
-    def __init__(self, count: int, version: int) -> None:
-        self._before = count
-        self._count = count
-        self._version = version
-        self._stores: dict[int, Store] = {}
-        self._changes: list[Store] = []
-
-    def apply(self, id: int, payload: Payload) -> Store | None:
-        """Add a write; gives what it answers."""
-        # Ids are dense, so that the count alone says which exist.
-        if id > self._count:
-            return None
-        if id == CREATE:
-            id = self._count = self._count + 1
-        self._version += 1
-        store = Store(id, payload.name, payload.address, self._version)
-        self._stores[id] = store
-        self._changes.append(store)
-        return store
-
-    def statements(self) -> Iterator[Statement]:
-        """Give what carries it out. A store that is written twice is written once, as it is in the end."""
-        if created := [store for store in self._stores.values() if store.id > self._before]:
-            yield b"create", _columns(created)
-        if replaced := [store for store in self._stores.values() if store.id <= self._before]:
-            yield b"replace", _columns(replaced)
-        if self._changes:
-            yield b"change", (*_columns(self._changes), time.time_ns() // 1_000_000)
-            yield b"count", (self._count, self._version)
+def _statements(batch: commands.Batch) -> Iterator[Statement]:
+    if batch.created:
+        yield b"create", _columns(batch.created)
+    if batch.replaced:
+        yield b"replace", _columns(batch.replaced)
+    if batch.changes:
+        yield b"change", (*_columns(batch.changes), time.time_ns() // 1_000_000)
+        yield b"count", (batch.count, batch.version)
 
 
 async def _transaction(link: Link, batch: Writes, deadline: float) -> list[Store | None]:
@@ -132,10 +108,9 @@ async def _transaction(link: Link, batch: Writes, deadline: float) -> list[Store
     except Refused as error:
         raise unavailable(error) from None
     ((count, version),) = lock.rows()
-    plan = _Plan(count, version)
-    stores = [plan.apply(*wish.key) for wish in batch]
-    await _finish(link, list(plan.statements()), deadline)
-    return stores
+    applied = commands.apply([request.key for request in batch], count, version)
+    await _finish(link, list(_statements(applied)), deadline)
+    return applied.results
 
 
 async def _finish(link: Link, statements: list[Statement], deadline: float) -> None:
@@ -184,5 +159,5 @@ def _columns(stores: Iterable[Store]) -> tuple[str, str, str, str]:
     return array(ids), array(names), array(addresses), array(versions)
 
 
-def _size(write: Write) -> int:
-    return write[1].size
+def _size(command: Command) -> int:
+    return command.payload.size

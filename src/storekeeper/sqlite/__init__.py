@@ -6,29 +6,31 @@ from pathlib import Path
 
 import apsw
 
-from storekeeper.aside import aside
-from storekeeper.collection import CREATE, Listing, Pending
+from storekeeper.collection import Listing, Pending, Query
+from storekeeper.commands import Command
+from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.events import Event, emit
-from storekeeper.sqlite import faults, schema
+from storekeeper.sqlite import errors, schema
+from storekeeper.sqlite.committer import Committer
+from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.sqlite.load import load
-from storekeeper.sqlite.place import Place
-from storekeeper.sqlite.reads import NO_STORE, Reader
-from storekeeper.sqlite.whole import whole
-from storekeeper.sqlite.writes import CLOSED, Writer
+from storekeeper.sqlite.reads import Reader
+from storekeeper.sqlite.snapshot import snapshot
+from storekeeper.sqlite.write_queue import CLOSED, WriteQueue
 from storekeeper.stores import Payload, Store
 
 prepare = schema.prepare
 
-__all__ = ["SqliteCollection", "prepare", "whole"]
+__all__ = ["SqliteCollection", "prepare", "snapshot"]
 
 
 class SqliteCollection:
     """A Collection in one SQLite file. Needs a running event loop; `prepare` has to have seen the file.
 
     `fail` is called once, on the loop, when the file cannot be trusted any more: from then on no write is
-    acknowledged, and the process should end so that its successor opens the file anew. Not for a damaged file,
-    which its successor would find as damaged: what can be read of it is read on, and nothing is written.
+    acknowledged, and the process should end so that its successor opens the file anew. It is not called for a
+    damaged file, which the successor would find as damaged: reads go on where they can, and nothing is written.
     """
 
     def __init__(self, path: Path, fail: Callable[[str], None]) -> None:
@@ -38,62 +40,58 @@ class SqliteCollection:
         self._closed = False
         self._connection = schema.connect(path, reader=True)
         self._reader = Reader(self._connection)
-        self._writer = Writer(schema.connect(path), Place(path), self._broken)
+        self._queue = WriteQueue(Committer(schema.connect(path), FileIdentity(path)), self._broken)
 
     def get(self, id: int) -> Store | None:
-        """See Collection."""
+        """Return the store of that id, or None."""
         try:  # not the context manager: this is the hottest of all, and it costs as much as the read
             return self._reader.get(id)
         except apsw.Error as error:
             raise self._translated(error) from error
 
-    def list(self, name: str | None = None) -> Listing:
-        """See Collection."""
+    def list(self, query: Query) -> Listing:
+        """Return the stores that the query asks for."""
         with self._translating():
-            listing = self._reader.list_all() if name is None else self._reader.list_named(name)
-        return listing if listing.rest is None else Listing(listing.first, self._rest(listing.rest))
+            listing = self._reader.list(query)
+        if listing.rest is None:
+            return listing
+        return Listing(listing.version, listing.first, self._rest(listing.rest))
 
     async def _rest(self, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         with self._translating():
             async for part in parts:
                 yield part
 
-    def create(self, payload: Payload) -> Pending[Store]:
-        """See Collection."""
-        # A create never answers None: that is for a replace whose store is missing.
-        return self._writer.submit(CREATE, payload)  # type: ignore[return-value]
-
-    def replace(self, id: int, payload: Payload) -> Pending[Store | None]:
-        """See Collection."""
-        # No store has the id that stands for a create; the greatest one there can be, none has either.
-        return self._writer.submit(NO_STORE if id == CREATE else id, payload)
+    def write(self, command: Command) -> Pending[Store | None]:
+        """Carry out a command."""
+        return self._queue.submit(command)
 
     async def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False) -> int:
-        """See Collection."""
+        """Create all of `payloads` or none; return how many."""
         if reason := CLOSED if self._closed else self._failure:
             raise Unavailable(reason)
         with self._translating(Outcome.UNKNOWN):
-            return await aside(lambda stop: load(self._path, payloads, stop, only_if_empty=only_if_empty))
+            return await run_in_thread(lambda stop: load(self._path, payloads, stop, only_if_empty=only_if_empty))
 
-    def stamp(self) -> int:
-        """See Collection."""
+    def change_token(self) -> int:
+        """Return SQLite's number of the file's latest commit."""
         try:
-            return self._reader.stamp()
+            return self._reader.change_token()
         except apsw.Error as error:
             raise self._translated(error) from error
 
     async def check(self) -> None:
-        """See Collection."""
+        """Return if the file can be read."""
         if self._failure:
             raise Unavailable(self._failure)
         with self._translating():
             self._reader.check()
 
     async def close(self) -> None:
-        """See Collection."""
+        """Finish the writes under way, then close the file."""
         if not self._closed:
             self._closed = True
-            await self._writer.close()
+            await self._queue.close()
             self._connection.close()
 
     @contextmanager
@@ -104,19 +102,19 @@ class SqliteCollection:
             raise self._translated(error, outcome) from error
 
     def _translated(self, error: apsw.Error, outcome: Outcome = Outcome.NONE) -> Exception:
-        if answer := faults.temporary(error, outcome):
-            return answer
-        if not faults.lost(error):
+        if unavailable := errors.temporary(error, outcome):
+            return unavailable
+        if not errors.lost(error):
             return error
-        failure = faults.failure(error, self._connection)
+        failure = errors.failure(error, self._connection)
         self._broken(failure)
         return Unavailable(failure.reason, outcome)
 
-    def _broken(self, failure: faults.Failure) -> None:
+    def _broken(self, failure: errors.Failure) -> None:
         if self._failure:
             return
         self._failure = failure.reason
-        self._writer.distrust(failure.reason)
+        self._queue.fail(failure.reason)
         if failure.damaged:
             emit(Event.DATABASE_DAMAGED, reason=failure.reason)
         else:

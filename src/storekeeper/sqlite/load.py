@@ -10,7 +10,7 @@ import apsw
 from storekeeper.sqlite import schema
 from storekeeper.stores import Payload
 
-LOCK_PATIENCE = 60.0
+LOCK_TIMEOUT = 60.0
 """Seconds that a bulk load waits for the writers beside it."""
 
 _STEPS = 10_000
@@ -66,7 +66,7 @@ def _stage(connection: apsw.Connection, payloads: Iterable[Payload]) -> None:
 def _wait_fairly(connection: apsw.Connection, stop: threading.Event) -> None:
     # SQLite's own waiting looks ten times a second: beside busy writers, who look all the time, its turn
     # might never come.
-    give_up = time.monotonic() + LOCK_PATIENCE
+    give_up = time.monotonic() + LOCK_TIMEOUT
 
     def wait(_calls: int) -> bool:
         time.sleep(0.0005)

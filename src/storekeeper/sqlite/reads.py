@@ -1,9 +1,9 @@
 """Reads of the SQLite collection, on the event loop's own connection. Imports apsw and the domain.
 
-A read by id or of a small list takes microseconds, so it is answered at once. A long list is read page by
+A read by id or of a small list takes microseconds, so it is completed at once. A long list is read page by
 page, each page as of the first one's version, so that no slow client keeps a transaction, and with it the
-write-ahead log, from ending. Encoded pages of the whole list are kept until a store of theirs changes: after a
-write, a list costs one page.
+write-ahead log, from ending. Encoded pages of the list of all stores are cached until a store of theirs changes:
+after a write, a list costs one page.
 """
 
 import asyncio
@@ -15,26 +15,26 @@ from typing import Any
 import apsw
 import msgspec
 
-from storekeeper.collection import Listing
+from storekeeper.collection import Listing, Query
+from storekeeper.sqlite.columns import STATE
 from storekeeper.stores import Store
 
 PAGE = 1000
 """Stores in one page of a list: about 0.2 ms of the event loop."""
 
 PAGE_BYTES = 8 * 2**20
-"""The most that a page may have: more than the longest store, and far less than `PAGE` of them."""
+"""Bytes of one page: more than the longest store, and far less than `PAGE` of them."""
 
-KEPT_BYTES = 8 * 2**20
-"""The most that all kept pages may have: those of some 100,000 stores."""
+MAX_CACHED_BYTES = 8 * 2**20
+"""Bytes of all cached pages: those of some 100,000 stores."""
 
-MOST_CHANGES = 10_000
+MAX_CHANGES = 10_000
 """After more changes than this, finding out which pages they touched costs more than encoding them."""
 
-NO_STORE = 2**63 - 1
-"""The greatest integer of SQLite: an id that no store ever has."""
+MAX_ID = 2**63 - 1
+"""The greatest integer of SQLite."""
 
 _GET = "SELECT name, address, version FROM stores WHERE id = ?"
-_STATE = "SELECT ifnull((SELECT max(id) FROM stores), 0), ifnull((SELECT max(seq) FROM changes), 0)"
 _TOUCHED = f"SELECT DISTINCT (store_id - 1) / {PAGE} FROM changes WHERE seq > ? AND seq <= ?"
 
 # Encoded by the database, 4 times as fast as rows through Python. The cast gives bytes without a detour through str.
@@ -43,7 +43,8 @@ _JSON = "CAST(group_concat(json_object('id', id, 'name', name, 'address', addres
 # A scan of the table by its own key is in that key's order; a sub-query that orders takes a third longer.
 _PAGE = f"SELECT {_JSON}, max(version) FROM stores NOT INDEXED WHERE id BETWEEN ? AND ?"
 # Elsewhere a sub-query orders what the aggregate sees.
-_NAMED = f"SELECT {_JSON}, count(*) FROM (SELECT * FROM stores WHERE name = ? ORDER BY id LIMIT {PAGE})"
+_NAMED = f"""SELECT {_JSON}, count(*), ifnull((SELECT max(seq) FROM changes), 0)
+  FROM (SELECT * FROM stores WHERE name = ? ORDER BY id LIMIT {PAGE})"""
 # As one value: row by row they would take three times as long, all of it on the event loop.
 _NAMED_IDS = """SELECT CAST(group_concat(id) AS BLOB) FROM
   (SELECT id FROM stores WHERE name = ? AND id > ? ORDER BY id LIMIT 100000)"""
@@ -58,7 +59,7 @@ _AS_OF = f"""SELECT {_JSON} FROM (
 
 
 class Reader:
-    """Answers reads from one connection; raises apsw's errors."""
+    """Carries out reads on one connection; raises apsw's errors."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
@@ -66,35 +67,37 @@ class Reader:
         self._pages: dict[int, tuple[int, bytes]] = {}  # by number: its last id, and the page
         self._pages_version = 0
         self._pages_bytes = 0
-        self._named: tuple[str, int, list[bytes]] = ("", 0, [])  # the latest long one: its name, version, ids
+        self._latest_named: tuple[str, int, list[bytes]] = ("", 0, [])  # a long one: its name, version, ids
         connection.limit(apsw.SQLITE_LIMIT_LENGTH, PAGE_BYTES)
 
     def get(self, id: int) -> Store | None:
-        """Give the store of that id, or None."""
-        if id > NO_STORE:
+        """Return the store of that id, or None."""
+        if id > MAX_ID:
             return None
         for name, address, version in self._execute(_GET, (id,)):
             return Store(id, name, address, version)
         return None
 
-    def list_all(self) -> Listing:
-        """Give every store."""
-        last, version = self._execute(_STATE).get
+    def list(self, query: Query) -> Listing:
+        """Return the stores that the query asks for."""
+        return self._all() if query.name is None else self._named(query.name)
+
+    def _all(self) -> Listing:
+        last, version = self._execute(STATE).get
         self._drop_touched(version)
         return self._listing(_pages_of_all(last), version)
 
-    def list_named(self, name: str) -> Listing:
-        """Give the stores of exactly that name."""
+    def _named(self, name: str) -> Listing:
         with suppress(apsw.TooBigError):
-            first, count = self._execute(_NAMED, (name,)).get
+            first, count, version = self._execute(_NAMED, (name,)).get
             if count < PAGE:
-                return Listing(first or b"")
+                return Listing(version, first or b"")
         with self._connection:  # one snapshot for both statements
-            version = self._execute(_STATE).get[1]
-            # The same for all who read it now, however slowly.
-            if self._named[:2] != (name, version):
-                self._named = (name, version, list(self._named_ids(name)))
-        return self._listing(chain.from_iterable(map(_pages_of, self._named[2])), version)
+            version = self._execute(STATE).get[1]
+            # One list of ids for all clients that read this version.
+            if self._latest_named[:2] != (name, version):
+                self._latest_named = (name, version, list(self._named_ids(name)))
+        return self._listing(chain.from_iterable(map(_pages_of, self._latest_named[2])), version)
 
     def _named_ids(self, name: str) -> Iterator[bytes]:
         last = 0
@@ -102,32 +105,32 @@ class Reader:
             yield ids
             last = int(ids[ids.rfind(b",") + 1 :])
 
-    def stamp(self) -> int:
-        """Give SQLite's number of the file's latest commit, as this connection sees it."""
-        stamp: int = self._execute("PRAGMA data_version").get
-        return stamp
+    def change_token(self) -> int:
+        """Return SQLite's number of the file's latest commit, as this connection sees it."""
+        token: int = self._execute("PRAGMA data_version").get
+        return token
 
     def check(self) -> None:
         """Read one page of the file."""
-        next(self._execute(_STATE))
+        next(self._execute(STATE))
 
     def _listing(self, pages: Iterator[Sequence[int]], version: int) -> Listing:
         ids = next(pages, ())
         if not ids:
-            return Listing(b"")
+            return Listing(version, b"")
         try:
             first = self._page(ids, version)
         except apsw.TooBigError:
             first = self._page(ids[:1], version)
             pages = chain([ids[1:]], pages)
         second = next(pages, ())
-        return Listing(first, self._rest(chain([second], pages), version) if second else None)
+        return Listing(version, first, self._rest(chain([second], pages), version) if second else None)
 
     async def _rest(self, pages: Iterator[Sequence[int]], version: int) -> AsyncIterator[bytes]:
         for page in pages:
             pieces = [page]
             while pieces:
-                # A fast client must not keep the others waiting for a whole list.
+                # A fast client must not keep the others waiting for a snapshot list.
                 await asyncio.sleep(0)
                 piece = pieces.pop()
                 try:
@@ -144,12 +147,12 @@ class Reader:
         if not isinstance(ids, range):
             return self._read(_PICKED, (_json(ids),), ids, version)
         number, offset = divmod(ids[0] - 1, PAGE)
-        keeps = not offset and self._pages_version == version
-        if keeps and (kept := self._pages.get(number)) and kept[0] == ids[-1]:
-            return kept[1]
+        caches = not offset and self._pages_version == version
+        if caches and (cached := self._pages.get(number)) and cached[0] == ids[-1]:
+            return cached[1]
         page = self._read(_PAGE, (ids[0], ids[-1]), ids, version)
-        if keeps and self._pages_bytes + len(page) <= KEPT_BYTES:
-            self._forget(number)
+        if caches and self._pages_bytes + len(page) <= MAX_CACHED_BYTES:
+            self._drop(number)
             self._pages[number] = (ids[-1], page)
             self._pages_bytes += len(page)
         return page
@@ -162,16 +165,16 @@ class Reader:
         return page
 
     def _drop_touched(self, version: int) -> None:
-        """Bring the kept pages to a version: forget those in which a store changed, or was added, since theirs."""
-        if version - self._pages_version > MOST_CHANGES:
+        """Bring the cached pages to a version: drop those in which a store changed, or was added, since theirs."""
+        if version - self._pages_version > MAX_CHANGES:
             self._pages.clear()
             self._pages_bytes = 0
         elif self._pages and version != self._pages_version:
             for (number,) in self._execute(_TOUCHED, (self._pages_version, version)):
-                self._forget(number)
+                self._drop(number)
         self._pages_version = version
 
-    def _forget(self, number: int) -> None:
+    def _drop(self, number: int) -> None:
         _, page = self._pages.pop(number, (0, b""))
         self._pages_bytes -= len(page)
 

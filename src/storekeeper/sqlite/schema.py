@@ -13,7 +13,7 @@ from urllib.parse import quote
 import apsw
 
 from storekeeper.errors import CannotStart, Outcome
-from storekeeper.sqlite import faults
+from storekeeper.sqlite import errors
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -43,7 +43,7 @@ MIGRATIONS = (
     """,
 )
 
-START_PATIENCE = 10.0
+START_TIMEOUT = 10.0
 """Seconds that a start waits for another process that opens or upgrades the same file."""
 
 
@@ -54,15 +54,15 @@ def prepare(path: Path) -> None:
     """
     try:
         path = Path(os.path.realpath(path))  # the log stands beside the file itself, not beside a link to it
-        _refuse_remains(path)
+        _refuse_orphaned_log(path)
         if not path.exists():
             _create(path)
         if path.exists():
-            _patiently(_recover, path)
+            _retry_while_busy(_recover, path)
             _refuse_foreign(path)
-        connection = _patiently(connect, path)
+        connection = _retry_while_busy(connect, path)
         try:
-            _patiently(_upgrade, connection)
+            _retry_while_busy(_upgrade, connection)
         finally:
             connection.close()
     except apsw.NotADBError:
@@ -72,9 +72,9 @@ def prepare(path: Path) -> None:
     except apsw.BusyError:
         raise CannotStart(f"{path} is locked by another program: stop that one first") from None
     except (apsw.Error, OSError) as error:
-        if isinstance(error, apsw.Error) and faults.lost(error):
+        if isinstance(error, apsw.Error) and errors.lost(error):
             raise CannotStart(f"{path} cannot be read or written ({error}): check the disk") from None
-        reason = error.strerror if isinstance(error, OSError) else faults.temporary(error, Outcome.NONE)
+        reason = error.strerror if isinstance(error, OSError) else errors.temporary(error, Outcome.NONE)
         if reason is None:
             raise
         raise CannotStart(
@@ -107,7 +107,7 @@ def connect(path: Path, *, reader: bool = False) -> apsw.Connection:
     return connection
 
 
-def _refuse_remains(path: Path) -> None:
+def _refuse_orphaned_log(path: Path) -> None:
     # SQLite takes an empty or missing file for a new database and deletes the log beside it: ids would
     # start at 1 again, and the acknowledged writes in that log would be gone.
     if path.exists() and not path.is_file():
@@ -175,7 +175,7 @@ def _refuse_foreign(path: Path) -> None:
     uri = f"file:{quote(str(path))}" + "?immutable=1" * alone
     connection = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
     try:
-        connection.set_busy_timeout(int(START_PATIENCE * 1000))
+        connection.set_busy_timeout(int(START_TIMEOUT * 1000))
         owner = connection.pragma("application_id")
         tables = set(connection.execute("SELECT name FROM sqlite_schema").fetchall())
         version = connection.pragma("user_version")
@@ -230,10 +230,10 @@ def _migrate(connection: apsw.Connection) -> None:
             connection.execute("ROLLBACK")
 
 
-def _patiently(action: Callable[[A], R], argument: A) -> R:
+def _retry_while_busy(action: Callable[[A], R], argument: A) -> R:
     # SQLite does not wait for a lock in all of what opening does, so several first starts at once
     # would refuse each other.
-    give_up = time.monotonic() + START_PATIENCE
+    give_up = time.monotonic() + START_TIMEOUT
     while True:
         try:
             return action(argument)

@@ -1,4 +1,4 @@
-"""The SQLite collection as a whole, for `storekeeper.transfer`. Imports apsw and the domain."""
+"""The SQLite collection as a snapshot, for `storekeeper.transfer`. Imports apsw and the domain."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -8,23 +8,23 @@ import apsw
 
 from storekeeper.errors import Unavailable
 from storekeeper.sqlite import schema
-from storekeeper.transfer import TABLES, Row, Whole
+from storekeeper.transfer import TABLES, Row, Snapshot
 
 
-class SqliteWhole:
-    """See Whole; in a transaction of `connection`."""
+class SqliteSnapshot:
+    """See Snapshot; in a transaction of `connection`."""
 
     def __init__(self, path: Path, connection: apsw.Connection) -> None:
         self._path = path
         self._connection = connection
 
     def count(self) -> tuple[int, int]:
-        """See Whole."""
+        """See Snapshot."""
         stores, changes = (self._connection.execute(f"SELECT count(*) FROM {table}").get for table in TABLES)
         return stores, changes
 
     def rows(self, table: str) -> Iterator[Row]:
-        """See Whole."""
+        """See Snapshot."""
         columns = TABLES[table]
         try:
             yield from self._connection.execute(f"SELECT {', '.join(columns)} FROM {table} ORDER BY {columns[0]}")
@@ -32,19 +32,19 @@ class SqliteWhole:
             raise Unavailable(f"{self._path}: {error}") from None
 
     def fill(self, table: str, rows: Iterable[Row]) -> None:
-        """See Whole."""
+        """See Snapshot."""
         columns = TABLES[table]
         places = ", ".join("?" * len(columns))
         self._connection.executemany(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places})", rows)
 
 
 @contextmanager
-def whole(path: Path, *, fill: bool) -> Iterator[Whole]:
+def snapshot(path: Path, *, fill: bool) -> Iterator[Snapshot]:
     """Open a prepared file; with `fill`, to write in it. Raises Unavailable."""
     connection = schema.connect(path, reader=not fill)
     try:
         connection.execute("BEGIN IMMEDIATE" if fill else "BEGIN")
-        yield SqliteWhole(path, connection)
+        yield SqliteSnapshot(path, connection)
         connection.execute("COMMIT")
     except apsw.Error as error:
         raise Unavailable(f"{path}: {error}") from None

@@ -1,4 +1,4 @@
-"""The shared collection as a whole, for `storekeeper.transfer`. Imports psycopg and the domain."""
+"""A snapshot of the shared collection, for `storekeeper.transfer`. Imports psycopg and the domain."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ import psycopg
 from storekeeper.errors import Unavailable
 from storekeeper.postgres import schema
 from storekeeper.postgres.load import LOCK, Connection, commit
-from storekeeper.transfer import TABLES, Row, Whole
+from storekeeper.transfer import TABLES, Row, Snapshot
 
 _SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 _COUNTS = "SELECT (SELECT count(*) FROM stores), (SELECT count(*) FROM changes)"
@@ -16,20 +16,20 @@ _UPDATE = """UPDATE collection SET count = (SELECT count(*) FROM stores), versio
   WHERE one = 1"""
 
 
-class PostgresWhole:
-    """See Whole; in a transaction of `connection`. COPY brings the rows, in both directions."""
+class PostgresSnapshot:
+    """See Snapshot; in a transaction of `connection`. COPY brings the rows, in both directions."""
 
     def __init__(self, conninfo: str, connection: Connection) -> None:
         self._conninfo = conninfo
         self._connection = connection
 
     def count(self) -> tuple[int, int]:
-        """See Whole."""
+        """See Snapshot."""
         ((stores, changes),) = self._connection.execute(_COUNTS).fetchall()
         return stores, changes
 
     def rows(self, table: str) -> Iterator[Row]:
-        """See Whole."""
+        """See Snapshot."""
         columns = TABLES[table]
         query = f"COPY (SELECT {', '.join(columns)} FROM {table} ORDER BY {columns[0]}) TO STDOUT (FORMAT binary)"
         try:
@@ -40,7 +40,7 @@ class PostgresWhole:
             raise Unavailable(schema.one_line(error, self._conninfo)) from None
 
     def fill(self, table: str, rows: Iterable[Row]) -> None:
-        """See Whole."""
+        """See Snapshot."""
         query = f"COPY {table} ({', '.join(TABLES[table])}) FROM STDIN"
         with self._connection.cursor() as cursor, cursor.copy(query.encode()) as copy:
             for row in rows:
@@ -48,13 +48,13 @@ class PostgresWhole:
 
 
 @contextmanager
-def whole(url: str, *, fill: bool) -> Iterator[Whole]:
+def snapshot(url: str, *, fill: bool) -> Iterator[Snapshot]:
     """Open a prepared database; with `fill`, to write in it. Raises Unavailable."""
     conninfo = schema.parameters(url)
     with schema.connect(conninfo) as connection:
         try:
             connection.execute(LOCK if fill else _SNAPSHOT)
-            yield PostgresWhole(conninfo, connection)
+            yield PostgresSnapshot(conninfo, connection)
             if fill:
                 connection.execute(_UPDATE)
         except psycopg.Error as error:

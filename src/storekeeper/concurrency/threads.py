@@ -1,4 +1,4 @@
-"""Work that blocks, beside the event loop, on a thread that no exit waits for. Imports nothing of the project."""
+"""Blocking work beside the event loop, on a thread that no exit waits for. Imports nothing of the project."""
 
 import asyncio
 import threading
@@ -9,11 +9,11 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-async def aside(work: Callable[[threading.Event], T]) -> T:
-    """Do `work` on a thread of its own; give its result, or raise what it raises.
+async def run_in_thread(work: Callable[[threading.Event], T]) -> T:
+    """Run `work` on a daemon thread of its own; return its result, or raise its exception.
 
-    Its argument is set when nobody waits any more: then it should end soon, and must not make anything last. If it
-    cannot, because what it calls blocks, the process ends without it, and the database undoes what it had begun.
+    `work` is given an event that is set when the caller was cancelled: it should return soon then, and commit
+    nothing. If it cannot, because it is blocked, the process ends without it, and the database rolls back.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
@@ -25,18 +25,18 @@ async def aside(work: Callable[[threading.Event], T]) -> T:
         if error is not None:
             done.set_exception(error)
         else:
-            done.set_result(result)  # type: ignore[arg-type]  # None only beside an error, or if it is what T is
+            done.set_result(result)  # type: ignore[arg-type]  # None only beside an error, or if T allows it
 
     def run() -> None:
         result, error = None, None
         try:
             result = work(stop)
-        except BaseException as raised:  # noqa: BLE001 - it is raised where it is waited for
+        except BaseException as raised:  # noqa: BLE001 - the caller raises it
             error = raised
         with suppress(RuntimeError):  # the loop is closed, and nobody waits
             loop.call_soon_threadsafe(settle, result, error)
 
-    threading.Thread(target=run, name="storekeeper-aside", daemon=True).start()
+    threading.Thread(target=run, name="storekeeper-work", daemon=True).start()
     try:
         return await done
     finally:

@@ -1,0 +1,31 @@
+"""The table from the domain's errors to responses. Imports `http` and the domain."""
+
+from collections.abc import Iterable
+
+from storekeeper.errors import InvalidInput, Outcome, StorekeeperError, Unavailable
+from storekeeper.http.response import NO_CONTENT, Headers, Response, Validation, error_response, unavailable
+
+
+def to_response(error: StorekeeperError, *, generic: bool = False) -> Response:
+    """Return the response to an error. With `generic`, invalid input is not explained."""
+    match error:
+        case InvalidInput():
+            if generic:
+                return error_response(400, f"Invalid request {error.source} input")
+            return error_response(400, str(error), validation=Validation(error.source, error.keys))
+        case Unavailable():
+            return unavailable(str(error), "unknown" if error.outcome is Outcome.UNKNOWN else "none")
+    raise error
+
+
+def not_found() -> Response:
+    """Return the response to an unknown path (decision 17)."""
+    return error_response(404, "Not Found")
+
+
+def not_allowed(method: str, allowed: Iterable[str]) -> Response:
+    """Return the response to a method that a path does not have; OPTIONS asks for just that (decision 16)."""
+    allow: Headers = ((b"allow", ", ".join(allowed).encode()),)
+    if method == "OPTIONS":
+        return Response(b"", NO_CONTENT + allow, 204)
+    return error_response(405, "Method Not Allowed", headers=allow)

@@ -1,0 +1,1 @@
+"""How many may wait, and work on threads. Imports nothing of the project."""

@@ -1,0 +1,183 @@
+"""Responses: what they are made of, the error body, and THE ONE encoder of their heads. Imports nothing of the project.
+
+The error body is the contract's, because every refusal of the HTTP layer has it too (decision 22).
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from http import HTTPStatus
+from typing import Any, Literal, Protocol
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+Headers = tuple[tuple[bytes, bytes], ...]
+"""Header fields as ASGI has them: names in lower case."""
+
+JSON: Headers = (
+    (b"content-type", b"application/json; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+)
+TEXT: Headers = ((b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-cache"))
+NO_CONTENT: Headers = ((b"cache-control", b"no-cache"),)
+
+MAX_BODY_BYTES = 2**20
+"""Bytes of a request's body (decision 15)."""
+
+INTERNAL_ERROR = "An internal server error occurred"
+
+_PHRASES = {status.value: status.phrase for status in HTTPStatus} | {
+    # RFC 9110 renamed them; Python did so only in 3.13 (decision 21).
+    413: "Content Too Large",
+    414: "URI Too Long",
+    416: "Range Not Satisfiable",
+    422: "Unprocessable Content",
+}
+
+
+def phrase(status: int) -> str:
+    """Return the reason phrase that RFC 9110 has for a status (decision 21)."""
+    return _PHRASES.get(status, "Unknown")
+
+
+class Response:
+    """A whole response, or with `stream` one whose body arrives in parts (its length is unknown then)."""
+
+    __slots__ = ("body", "headers", "status", "stream")
+
+    def __init__(
+        self,
+        body: bytes,
+        headers: Headers = JSON,
+        status: int = 200,
+        stream: AsyncIterator[bytes] | None = None,
+    ) -> None:
+        self.status = status
+        self.headers = headers
+        self.body = body
+        self.stream = stream
+
+
+class StreamAborted(Exception):
+    """A stream cannot be completed, for a reason that is no bug and was logged where it occurred."""
+
+
+class _Future(Awaitable[Any], Protocol):
+    def add_done_callback(self, callback: Callable[[Any], object], /) -> None: ...
+
+    def exception(self) -> BaseException | None: ...
+
+
+class Deferred:
+    """A response that comes later: once `future` is done, `response()` makes it. That raises only bugs."""
+
+    __slots__ = ("future", "response")
+
+    def __init__(self, future: _Future, response: Callable[[], Response]) -> None:
+        self.future = future
+        self.response = response
+
+
+# Errors.
+
+
+Outcome = Literal["none", "unknown"]
+"""Whether a refused request may have changed something (decision 30)."""
+
+
+class Validation(msgspec.Struct, frozen=True):
+    """Which part of a request failed, and the names of the offending fields."""
+
+    source: str
+    keys: list[str]
+
+
+class ErrorBody(msgspec.Struct, frozen=True):
+    """The body of every error, as the contract has it; `outcome` is there for decision 30."""
+
+    statusCode: int  # noqa: N815 - the contract's spelling
+    error: str
+    message: str
+    validation: Validation | UnsetType = UNSET
+    outcome: Outcome | UnsetType = UNSET
+
+
+def error_response(
+    status: int,
+    message: str,
+    *,
+    headers: Headers = (),
+    validation: Validation | UnsetType = UNSET,
+    outcome: Outcome | UnsetType = UNSET,
+) -> Response:
+    """Return an error with the contract's body and headers."""
+    body = msgspec.json.encode(ErrorBody(status, phrase(status), message, validation, outcome))
+    return Response(body, JSON + headers, status)
+
+
+def internal_error() -> Response:
+    """Return the response to a bug: it says nothing (the contract's 500)."""
+    return error_response(500, INTERNAL_ERROR)
+
+
+def too_large() -> Response:
+    """Return the response to a body over the limit (decision 15)."""
+    return error_response(413, f"Payload content length greater than maximum allowed: {MAX_BODY_BYTES}")
+
+
+def unavailable(message: str, outcome: Outcome = "none") -> Response:
+    """Return the response to a request that may succeed later (decision 30)."""
+    return error_response(503, message, headers=((b"retry-after", b"1"),), outcome=outcome)
+
+
+# The encoder. A head is a start (the status line, and the fields of every response, renewed once a second) and a rest.
+
+_STATUS_LINE = {status: b"HTTP/1.1 %d %b\r\n" % (status, phrase(status).encode()) for status in range(100, 600)}
+
+_CHUNKED = b"transfer-encoding: chunked\r\n"
+
+
+def has_content(status: int) -> bool:
+    """Tell whether a response of this status has content, and says its length (RFC 9110, section 6.4.1)."""
+    return status >= 200 and status not in (204, 304)
+
+
+def framed_headers(response: Response) -> list[tuple[bytes, bytes]]:
+    """Return a response's fields with its Content-Length, for adapters that leave the encoding to a server."""
+    length = None if response.stream is not None or not has_content(response.status) else len(response.body)
+    return [*response.headers, *([] if length is None else [(b"content-length", b"%d" % length)])]
+
+
+def encode_start(status: int, common: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Encode the status line and the fields that every response has."""
+    return _STATUS_LINE[status] + _fields(common)
+
+
+def encode_rest(headers: Iterable[tuple[bytes, bytes]], length: int | None, *, close: bool, chunked: bool) -> bytes:
+    """Encode a response's own fields and its framing, to the empty line. `length` None: no Content-Length."""
+    fields = _JSON_FIELDS if headers is JSON else _fields(headers)
+    if length is not None:
+        fields += b"content-length: %d\r\n" % length
+    elif chunked:
+        fields += _CHUNKED
+    return fields + (b"connection: close\r\n\r\n" if close else b"\r\n")
+
+
+def encode_content(response: Response) -> bytes:
+    """Encode all that follows the start of a response with content, on a connection that stays open."""
+    fields = _JSON_FIELDS if response.headers is JSON else _fields(response.headers)
+    return b"%bcontent-length: %d\r\n\r\n%b" % (fields, len(response.body), response.body)
+
+
+def encode(response: Response, common: Iterable[tuple[bytes, bytes]], *, head_only: bool, close: bool) -> bytes:
+    """Encode a response without a stream; with `head_only`, as the response to a HEAD."""
+    length = len(response.body) if has_content(response.status) else None
+    start = encode_start(response.status, common)
+    rest = encode_rest(response.headers, length, close=close, chunked=False)
+    return start + rest if head_only or length is None else start + rest + response.body
+
+
+def _fields(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    return b"".join([b"%b: %b\r\n" % field for field in headers])
+
+
+_JSON_FIELDS = _fields(JSON)

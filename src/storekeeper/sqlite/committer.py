@@ -1,0 +1,78 @@
+"""The blocking half of writing: a batch of commands becomes one transaction with one fsync. Imports apsw and the domain.
+
+It runs on the writer thread and knows neither the event loop nor the queue.
+"""
+
+import time
+from collections.abc import Sequence
+
+import apsw
+
+from storekeeper.commands import Command, apply
+from storekeeper.errors import Outcome
+from storekeeper.sqlite import columns, errors
+from storekeeper.sqlite.file_identity import FileIdentity
+from storekeeper.stores import Store
+
+Result = Store | None | Exception
+"""What became of a command; None: no such store."""
+
+
+class Committer:
+    """Owns the connection that writes. `identity` is the database's when it was opened."""
+
+    def __init__(self, connection: apsw.Connection, identity: FileIdentity) -> None:
+        self.connection = connection
+        self.identity = identity
+        self._execute = connection.execute
+        self._give_up = 0.0
+        connection.set_busy_handler(self._wait_for_lock)
+
+    def commit(self, commands: Sequence[Command], give_up: float) -> list[Result]:
+        """Carry out commands in one transaction; return what became of each, in their order.
+
+        If the file is locked until `give_up`, on the monotonic clock, nothing is done. Raises apsw's errors and
+        FileReplaced after which nothing may be acknowledged any more.
+        """
+        self._give_up = give_up
+        try:
+            return self._transact(commands)
+        except (apsw.ConstraintError, UnicodeError, OverflowError) as error:
+            if len(commands) == 1:
+                return [error]
+            # One of them is bad. Each in a transaction of its own, so that only that one fails.
+            return [result for command in commands for result in self.commit([command], give_up)]
+        except apsw.Error as error:
+            results = [errors.temporary(error, Outcome.UNKNOWN) for _ in commands]
+            if None in results:
+                raise
+            return list(results)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.connection.close()
+
+    def _transact(self, commands: Sequence[Command]) -> list[Result]:
+        self._execute("BEGIN IMMEDIATE")
+        try:
+            batch = apply(commands, *self._execute(columns.STATE).get)
+            if batch.created:
+                self._execute(columns.INSERT, (columns.as_json(batch.created),))
+            if batch.replaced:
+                self._execute(columns.UPDATE, (columns.as_json(batch.replaced),))
+            if batch.changes:
+                now = time.time_ns() // 1_000_000
+                self._execute(columns.ADD_CHANGES, (columns.as_json(batch.changes), now))
+            self._execute("COMMIT")
+        finally:
+            if self.connection.in_transaction:
+                self._execute("ROLLBACK")
+        self.identity.check()
+        return list(batch.results)
+
+    def _wait_for_lock(self, _calls: int) -> bool:
+        # SQLite's own handler sleeps up to 100 ms at a time; other processes' commits take far less.
+        if time.monotonic() > self._give_up:
+            return False
+        time.sleep(0.0005)
+        return True

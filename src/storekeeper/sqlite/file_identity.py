@@ -1,0 +1,42 @@
+"""Whether an open database is still the file that its path names. Imports nothing of the project.
+
+SQLite does not notice when its file or its log is deleted or replaced: it goes on with files that nobody will find.
+"""
+
+import os
+import time
+from pathlib import Path
+
+CHECK_INTERVAL = 0.01
+"""Seconds between two checks: short beside the time in which anybody deletes a file, long beside that of a commit."""
+
+
+class FileReplaced(Exception):
+    """The file or its log was deleted or replaced since it was opened."""
+
+
+class FileIdentity:
+    """Device and inode of a database and its log; make it while a connection is open, so that the log is there."""
+
+    def __init__(self, path: Path) -> None:
+        real = os.path.realpath(path)  # the log stands beside the file itself, not beside a link to it
+        self._paths = (str(path), f"{real}-wal")
+        self._files = self._read()
+        self._next_check = 0.0
+
+    def check(self) -> None:
+        """Return if the files were still the same a moment ago; raise FileReplaced if not. On any thread."""
+        now = time.monotonic()
+        if now < self._next_check:
+            return
+        self._next_check = now + CHECK_INTERVAL
+        try:
+            same = self._read() == self._files
+        except OSError as error:
+            raise FileReplaced(f"{error.filename} is gone ({error.strerror})") from None
+        if not same:
+            raise FileReplaced(f"{self._paths[0]} or its log was replaced")
+
+    def _read(self) -> list[tuple[int, int]]:
+        # Never opened: closing it would drop the locks that SQLite has on it.
+        return [(found.st_dev, found.st_ino) for found in map(os.stat, self._paths)]

@@ -1,0 +1,277 @@
+"""Writes on their way to the writer thread and back: group commit. Imports apsw and the domain.
+
+All writes that wait go into one transaction with one fsync: 64 creates cost what one costs. `WriteQueue` belongs to the
+event loop, `WriterThread` to the thread; they share the inbox, the queue limit and the committer's file identity.
+"""
+
+import asyncio
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Generator
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from storekeeper.commands import Command
+from storekeeper.concurrency.queue_limit import QueueLimit
+from storekeeper.errors import Outcome, Unavailable
+from storekeeper.sqlite import errors
+from storekeeper.sqlite.committer import Committer, Result
+from storekeeper.sqlite.file_identity import FileReplaced
+from storekeeper.stores import Store
+
+T = TypeVar("T")
+
+MAX_QUEUED = 10_000
+"""Writes that may wait, fewer if the disk is slow; the next ones are refused at once."""
+
+MAX_QUEUED_BYTES = 64 * 2**20
+"""Bytes that the payloads of those that wait may take in all."""
+
+MAX_BATCH = 1000
+"""Writes of one transaction, unless more come in one loop iteration."""
+
+MAX_BATCH_BYTES = 4 * 2**20
+"""Bytes of payloads after which no more are added to a batch: to write them takes several times as much."""
+
+LOCK_TIMEOUT = 3.5
+"""Seconds after which a write that found the file locked all the time is given up, nothing done."""
+
+QUEUE_TIMEOUT = 4.0
+"""Seconds after which a write that still waits for its batch is given up, nothing done."""
+
+WRITE_TIMEOUT = 4.5
+"""Seconds after which a write gets its response in any case, its outcome unknown (decision 30: at most 5 s)."""
+
+CLOSED = "The service is shutting down"
+QUEUE_FULL = "Too many writes are waiting"
+
+_TICK = 0.25
+"""Seconds between two looks for what is overdue, and at the file."""
+
+
+class Write:
+    """One write on its way, and what is Pending of it.
+
+    Its callback runs at once when it is settled; an `asyncio.Future` takes a loop iteration for each.
+    `since` is seconds of the loop's clock, `size` bytes of memory.
+    """
+
+    __slots__ = ("_callback", "_loop", "_result", "_settled", "command", "since", "size")
+
+    def __init__(self, command: Command, since: float, loop: asyncio.AbstractEventLoop) -> None:
+        self.command = command
+        self.since = since
+        self.size = command.payload.size
+        self._loop = loop
+        self._settled = False
+        self._result: Result = None
+        self._callback: Callable[[Write], object] | None = None
+
+    def settle(self, result: Result) -> None:
+        """Set the result, unless there is one."""
+        if self._settled:
+            return
+        self._settled = True
+        self._result = result
+        if (callback := self._callback) is not None:
+            # The callback refers to this write: without the cycle, nothing is left for the garbage collector.
+            self._callback = None
+            try:
+                callback(self)
+            except Exception as error:  # noqa: BLE001 - one callback's fault must not keep the batch's others
+                self._loop.call_exception_handler({"message": "a write's callback failed", "exception": error})
+
+    def done(self) -> bool:
+        """Tell whether it is settled."""
+        return self._settled
+
+    def result(self) -> Store | None:
+        """Return the store, None if there is none of that id, or raise the error."""
+        if isinstance(self._result, Exception):
+            raise self._result
+        return self._result
+
+    def exception(self) -> Exception | None:
+        """Return the error, if it is one."""
+        return self._result if isinstance(self._result, Exception) else None
+
+    def add_done_callback(self, callback: Callable[[Any], object], /) -> None:
+        """Have one callback called when it is settled."""
+        if self._settled:
+            self._loop.call_soon(callback, self)
+        else:
+            assert self._callback is None
+            self._callback = callback
+
+    def __await__(self) -> Generator[Any, None, Store | None]:
+        """Wait for the result."""
+        if not self._settled:
+            settled = self._loop.create_future()
+            self.add_done_callback(lambda _: None if settled.done() else settled.set_result(None))
+            yield from settled
+        return self.result()
+
+
+class WriteQueue:
+    """The event loop's half. `fail` is called on the loop when nothing more can be written."""
+
+    def __init__(self, committer: Committer, fail: Callable[[errors.Failure], None]) -> None:
+        self._committer = committer
+        self._loop = asyncio.get_running_loop()
+        self._fail = fail
+        self._gathered: list[Write] = []
+        self._overdue: deque[Write] = deque()
+        self._queued = 0
+        self._queued_bytes = 0
+        self._limit = QueueLimit(MAX_QUEUED, MAX_BATCH)
+        self._refusal: str | None = None
+        self._failure: str | None = None
+        self._thread = WriterThread(committer, self._limit, self._settle, self._break)
+        self._timer = self._loop.call_later(_TICK, self._tick)
+
+    def submit(self, command: Command) -> Write:
+        """Queue a command. Its result is the store, None if there is none, or the error."""
+        write = Write(command, self._loop.time(), self._loop)
+        if self._refusal is not None:
+            write.settle(Unavailable(self._refusal))
+            return write
+        if self._queued >= self._limit.limit or self._queued_bytes + write.size > MAX_QUEUED_BYTES:
+            write.settle(Unavailable(QUEUE_FULL))
+            return write
+        self._queued += 1
+        self._queued_bytes += write.size
+        self._overdue.append(write)
+        # All of one loop iteration go to the thread together: one wake-up, one transaction.
+        if not self._gathered:
+            self._loop.call_soon(self._hand_over)
+        self._gathered.append(write)
+        return write
+
+    def refuse(self, reason: str) -> None:
+        """Take no more writes."""
+        if self._refusal is None:
+            self._refusal = reason
+
+    def fail(self, reason: str) -> None:
+        """Acknowledge nothing more, not even what is under way."""
+        self._refusal = self._failure = reason
+
+    async def close(self) -> None:
+        """Finish every write that was submitted, then end the thread and close its connection.
+
+        A disk that does not respond is not waited for longer than a write is.
+        """
+        self.refuse(CLOSED)
+        self._hand_over()
+        if await asyncio.to_thread(self._thread.end, WRITE_TIMEOUT + 2 * _TICK):
+            self._committer.close()
+        self._timer.cancel()
+
+    def _hand_over(self) -> None:
+        if self._gathered:
+            self._thread.inbox.put(self._gathered)
+            self._gathered = []
+
+    def _settle(self, batch: list[Write], results: list[Result]) -> None:
+        self._queued -= len(batch)
+        self._queued_bytes -= sum([write.size for write in batch])
+        for write, result in zip(batch, results, strict=True):
+            if self._failure is None or isinstance(result, Exception):
+                write.settle(result)
+            else:
+                write.settle(Unavailable(self._failure, Outcome.UNKNOWN))
+        while self._overdue and self._overdue[0].done():
+            self._overdue.popleft()
+
+    def _break(self, batch: list[Write], failure: errors.Failure) -> None:
+        self.fail(failure.reason)
+        self._settle(batch, [Unavailable(failure.reason, Outcome.UNKNOWN) for _ in batch])
+        self._fail(failure)
+
+    def _tick(self) -> None:
+        try:
+            self._committer.identity.check()
+        except FileReplaced as error:
+            self._fail(errors.Failure(f"{errors.FAILED}: {error}"))
+        now = self._loop.time()
+        while self._overdue and now - self._overdue[0].since > WRITE_TIMEOUT:
+            self._overdue.popleft().settle(Unavailable("The disk does not answer", Outcome.UNKNOWN))
+        self._timer = self._loop.call_later(_TICK, self._tick)
+
+
+class WriterThread:
+    """The thread's half: takes batches from `inbox`, commits them, and tells the loop through `settle` or `fail`."""
+
+    def __init__(
+        self,
+        committer: Committer,
+        limit: QueueLimit,
+        settle: Callable[[list[Write], list[Result]], None],
+        fail: Callable[[list[Write], errors.Failure], None],
+    ) -> None:
+        self.inbox: queue.SimpleQueue[list[Write] | None] = queue.SimpleQueue()
+        self._committer = committer
+        self._limit = limit
+        self._settle = settle
+        self._fail = fail
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.Thread(target=self._run, name="storekeeper-writer", daemon=True)
+        self._thread.start()
+
+    def end(self, timeout: float) -> bool:
+        """Finish the inbox, wait up to `timeout` seconds for it, and tell whether the thread has ended. Blocks."""
+        self.inbox.put(None)
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while (batch := self.inbox.get()) is not None:
+            last = self._take_more(batch)
+            began = time.monotonic()
+            try:
+                results = self._commit(batch)
+            except BaseException as error:  # noqa: BLE001 - no write may be left without a result
+                failure = errors.failure(error, self._committer.connection)
+                self._tell(self._fail, batch, failure)
+                return self._refuse_rest(failure.reason)
+            self._limit.record(time.monotonic() - began)
+            self._tell(self._settle, batch, results)
+            if last:
+                return None
+        return None
+
+    def _commit(self, batch: list[Write]) -> list[Result]:
+        latest = time.monotonic() - QUEUE_TIMEOUT
+        late: list[Result] = []
+        # In the order of the queue: those that waited for too long come first.
+        while len(late) < len(batch) and batch[len(late)].since < latest:
+            late.append(Unavailable(QUEUE_FULL))
+        rest = batch[len(late) :]
+        if not rest:
+            return late
+        return late + self._committer.commit([write.command for write in rest], rest[0].since + LOCK_TIMEOUT)
+
+    def _tell(self, receive: Callable[[list[Write], T], None], batch: list[Write], value: T) -> None:
+        # A closed loop has nobody who waits for the result.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(receive, batch, value)
+
+    def _take_more(self, batch: list[Write]) -> bool:
+        size = sum([write.size for write in batch])
+        while len(batch) < MAX_BATCH and size < MAX_BATCH_BYTES:
+            try:
+                more = self.inbox.get_nowait()
+            except queue.Empty:
+                return False
+            if more is None:
+                return True
+            batch += more
+            size += sum([write.size for write in more])
+        return False
+
+    def _refuse_rest(self, reason: str) -> None:
+        while (batch := self.inbox.get()) is not None:
+            refused: list[Result] = [Unavailable(reason) for _ in batch]
+            self._tell(self._settle, batch, refused)
