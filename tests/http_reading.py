@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from black_box import Answer
 from wire import CutShort, Wire, assert_error, replay
 
-BODY_LIMIT = 2**20
+MAX_BODY_BYTES = 2**20
 REFUSALS = frozenset((400, 408, 413, 414, 431, 505))
 """What the HTTP layer itself answers (decisions 15 and 27); the connection then closes."""
 
@@ -138,6 +138,6 @@ def check_carried_out(request: Asked) -> None:
     lengths, codings = request.values(b"content-length"), request.values(b"transfer-encoding")
     assert len(lengths) + len(codings) <= 1, "a request with two framings was carried out"
     assert all(coding.lower() == b"chunked" for coding in codings), f"{codings} was carried out"
-    assert len(request.body) <= BODY_LIMIT, "a body over the limit was carried out"
+    assert len(request.body) <= MAX_BODY_BYTES, "a body over the limit was carried out"
     assert len(request.fields) <= 100, f"{len(request.fields)} fields were carried out"
     assert len(request.target) <= 8 * 1024 + 300, "a target over the limit was carried out"

@@ -13,7 +13,7 @@ from typing import Any
 import uvicorn
 from uvicorn.server import ServerState
 
-from storekeeper.api.connection import Connection
+from storekeeper.http.connection import Connection
 from storekeeper.api.fastlane import FastLane
 from storekeeper.service import Service
 from storekeeper.settings import make

@@ -20,7 +20,7 @@ from wire import HOST, PAYLOAD, SLOW, Wire, assert_error, chunked, create, dial,
 def test_a_connection_serves_one_request_after_another(service: Running) -> None:
     with dial(service) as wire:
         for number in range(20):
-            wire.send(create(f"Kept {number}"))
+            wire.send(create(f"ResponseCache {number}"))
             created = wire.answer()
             assert_success(created)
             wire.send(request("GET", f"/api/stores/{created.json['id']}"))

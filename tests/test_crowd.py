@@ -13,15 +13,15 @@ from client import create as store
 from client import locked, until
 from inside import Inside, Line, inside, settled
 from proc import sockets
-from storekeeper.api import crowd
-from storekeeper.api.connection import Connection
+from storekeeper.http import limits
+from storekeeper.http.connection import Connection
 from test_patience import last_answer, run, some_stores, stuck, turn
 from wire import SLOW, Wire, assert_error, create, dial, request
 
 FILES = 200
 """What a process may open in these tests: 72 connections."""
 
-TAKEN = FILES - crowd.FILES - crowd.REFUSED
+TAKEN = FILES - limits.RESERVED_FILES - limits.MAX_REFUSED
 MANY = 300
 
 

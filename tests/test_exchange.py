@@ -10,9 +10,9 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from inside import Line, inside, settled, until
-from storekeeper.api import heads
-from storekeeper.api.connection import Connection
-from storekeeper.api.crowd import Crowd
+from storekeeper.http import request as heads
+from storekeeper.http.connection import Connection
+from storekeeper.http.limits import ConnectionLimit
 from storekeeper.api.fastlane import FastLane
 from storekeeper.errors import Unavailable
 from wire import SLOW, assert_error, assert_invalid, create, request
@@ -35,7 +35,7 @@ def connected(app: Any) -> tuple[Connection, Line]:
     config.load()
     state = ServerState()
     state.default_headers = [(b"date", b"Sat, 21 Nov 2026 12:00:00 GMT")]
-    connection = Connection(config, state, {"connections": Crowd()}, asyncio.get_running_loop())
+    connection = Connection(config, state, {"connections": ConnectionLimit()}, asyncio.get_running_loop())
     line = Line()
     line.protocol = connection
     connection.connection_made(line)
@@ -294,7 +294,7 @@ def test_large_bodies_are_counted_while_they_are_there_and_no_longer(
     async def scenario() -> None:
         async with inside(tmp_path) as service:
             connection, _ = service.connect(adapter)
-            crowd: Crowd = service._state["connections"]
+            crowd: ConnectionLimit = service._state["connections"]
             for size in (60_000, 60_000, 5_000, 100_000, 60_000):
                 data = request("POST", target, b"x" * size)
                 connection.data_received(data)
@@ -312,9 +312,9 @@ def test_requests_that_wait_are_bounded_over_all_connections(
     """One read may hold ten thousand of them. The excess is refused behind what waits; then others have the room."""
 
     async def scenario() -> None:
-        monkeypatch.setattr("storekeeper.api.connection.MOST_HELD", 2**20)
+        monkeypatch.setattr("storekeeper.http.connection.MAX_RECEIVED_BYTES", 2**20)
         async with inside(tmp_path) as service:
-            crowd: Crowd = service._state["connections"]
+            crowd: ConnectionLimit = service._state["connections"]
             many = request("GET", "/test") * 1000
             lines = []
             for _ in range(5):
@@ -368,9 +368,9 @@ def test_large_heads_that_are_not_whole_are_bounded_over_all_connections(
     adapter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr("storekeeper.api.connection.MOST_HELD", 2**20)
+        monkeypatch.setattr("storekeeper.http.connection.MAX_RECEIVED_BYTES", 2**20)
         async with inside(tmp_path) as service:
-            crowd: Crowd = service._state["connections"]
+            crowd: ConnectionLimit = service._state["connections"]
             lines = []
             for _ in range(60):
                 connection, line = service.connect(adapter)

@@ -14,9 +14,11 @@ import uvloop
 import fuzz_http
 from fuzz_http import Found, fuzz_inside, requests_to_damage
 from mutations import Cases
-from storekeeper.api import fastlane, heads
-from storekeeper.api.connection import Connection, Phase
-from storekeeper.api.reply import Reply
+from storekeeper.http import request as heads
+from storekeeper.http import response
+from storekeeper.http.connection import Connection
+from storekeeper.http.reader import Phase
+from storekeeper.http.response import Response
 from storekeeper.sqlite import SqliteCollection
 from storekeeper.stores import Payload, Store
 
@@ -43,7 +45,7 @@ def takes_any_host(patch: pytest.MonkeyPatch) -> None:
 
 
 def takes_any_number_of_fields(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(heads, "FIELD_LIMIT", 1000)
+    patch.setattr(heads, "MAX_FIELDS", 1000)
 
 
 def fails_at_a_byte(patch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Kept answers beside another process that writes, one turn of the loop after another."""
+"""ResponseCache answers beside another process that writes, one turn of the loop after another."""
 
 import asyncio
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 
 from inside import Inside, inside, settled
 from storekeeper.api.fastlane import FastLane
-from storekeeper.api.kept import LARGE_READ, MOST_CONNECTIONS
+from storekeeper.api.cache import LARGE_READ, MAX_POLLED_CONNECTIONS
 from storekeeper.sqlite import SqliteCollection
 from storekeeper.stores import Payload
 
@@ -98,7 +98,7 @@ def test_a_list_is_kept_as_of_the_moment_when_its_beginning_was_read(tmp_path: P
     async def scene() -> None:
         async with inside(tmp_path) as here:
             await filled(here, tmp_path, STORES)
-            for _ in range(crowded * MOST_CONNECTIONS):
+            for _ in range(crowded * MAX_POLLED_CONNECTIONS):
                 here.connect()
             lister, line = here.connect()
             lister.data_received(LIST)

@@ -15,8 +15,9 @@ import pytest
 from black_box import Answer, Running
 from client import fill, locked
 from inside import HIGH_WATER, Inside, Line, inside, settled, until
-from storekeeper.api import connection as module
-from storekeeper.api.connection import Connection, Phase
+from storekeeper.http import deadlines
+from storekeeper.http.connection import Connection
+from storekeeper.http.reader import Phase
 from storekeeper.collection import Listing
 from storekeeper.stores import Payload
 from wire import SLOW, assert_error, create, dial, request
@@ -37,7 +38,7 @@ UNFINISHED = [
 @pytest.fixture(autouse=True)
 def short_discard(monkeypatch: pytest.MonkeyPatch) -> None:
     """A refused client's remaining bytes are not waited for."""
-    monkeypatch.setattr(module, "DISCARD_PATIENCE", 0.0)
+    monkeypatch.setattr(module, "DISCARD_TIMEOUT", 0.0)
 
 
 def last_answer(line: Line) -> Answer:
@@ -259,7 +260,7 @@ def test_a_client_that_goes_away_in_the_middle_leaves_nothing_behind(adapter: st
             for _, line in gone:
                 line.abort()
             await until(lambda: not service.server_state.connections and not service.server_state.tasks)
-            assert all(connection.phase is Phase.NOTHING for connection, _ in gone)
+            assert all(connection.phase is Phase.DISCARDING for connection, _ in gone)
 
     run(scenario())
 

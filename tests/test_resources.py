@@ -231,7 +231,7 @@ def test_clients_that_reset_in_the_middle_leave_nothing_behind(fresh: Running, t
 
 
 def test_many_connections_at_once_are_all_served(service: Running) -> None:
-    id = store(service, "Crowd")
+    id = store(service, "ConnectionLimit")
     wires = [dial(service) for _ in range(300)]
     try:
         for wire in wires:

@@ -51,7 +51,7 @@ def assert_stopped(service: Running) -> None:
 @pytest.mark.parametrize("workers", [1, 2])
 def test_it_stops_when_it_is_told_to(adapter: str, tmp_path: Path, number: signal.Signals, workers: int) -> None:
     with serving(tmp_path, adapter, f"--workers={workers}") as service, dial(service) as idle:
-        store(service, "Kept")
+        store(service, "ResponseCache")
         idle.send(request("GET", "/test"))
         assert idle.answer().body == b"OK"
         with dial(service) as mute:
@@ -60,14 +60,14 @@ def test_it_stops_when_it_is_told_to(adapter: str, tmp_path: Path, number: signa
             idle.assert_closed()
         assert_stopped(service)
     with serving(tmp_path, adapter) as service:
-        assert [each["name"] for each in service.request("GET", "/api/stores").json] == ["Kept"]
+        assert [each["name"] for each in service.request("GET", "/api/stores").json] == ["ResponseCache"]
 
 
 @pytest.mark.parametrize("number", STOPS)
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_second_signal_does_no_harm(adapter: str, tmp_path: Path, number: signal.Signals, workers: int) -> None:
     with serving(tmp_path, adapter, f"--workers={workers}") as service:
-        store(service, "Kept")
+        store(service, "ResponseCache")
         service.process.send_signal(number)
         with suppress(ProcessLookupError):
             service.process.send_signal(number)

@@ -129,7 +129,7 @@ def test_a_start_waits_for_another_process_that_upgrades(path: Path, monkeypatch
 
 def test_an_upgrade_that_cannot_get_the_lock_says_who_has_to_go(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, SECOND))
-    monkeypatch.setattr(schema, "START_PATIENCE", 0.1)
+    monkeypatch.setattr(schema, "START_TIMEOUT", 0.1)
     with connected(path) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(CannotStart, match="is locked by another program: stop that one first"):

@@ -19,7 +19,7 @@ from client import until
 from conftest import need
 from inside import inside
 from proc import connections, workers
-from storekeeper.api import crowd
+from storekeeper.http import limits
 from test_patience import run, statuses
 from test_service import assert_stopped
 from wire import Wire, create, dial, request
@@ -67,7 +67,7 @@ def test_what_came_while_the_process_stood_still_is_read_before_it_is_late(tmp_p
 
 
 @ADAPTERS
-@pytest.mark.parametrize(("standstill", "statuses_then"), [(crowd.STANDSTILL, []), (math.inf, [408])])
+@pytest.mark.parametrize(("standstill", "statuses_then"), [(limits.CLOCK_GAP, []), (math.inf, [408])])
 def test_after_a_standstill_deadlines_are_held_half_a_second_later(
     adapter: str, tmp_path: Path, standstill: float, statuses_then: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,7 +210,7 @@ def two_sweeps_later(service: Running) -> bool:
 @ADAPTERS
 def test_a_terminal_that_closes_stops_it_as_it_should(tmp_path: Path, adapter: str) -> None:
     with serving(tmp_path, adapter) as service:
-        store(service, "Kept")
+        store(service, "ResponseCache")
         service.process.send_signal(signal.SIGHUP)
         assert_stopped(service)
     with serving(tmp_path, adapter) as service:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from inside import Inside, Line, inside, settled, until
-from storekeeper.api import unread
-from storekeeper.api.connection import Connection
+from storekeeper.http import budgets
+from storekeeper.http.connection import Connection
 from storekeeper.events import Event
 from test_patience import run, turn
 from wire import create, request
@@ -39,7 +39,7 @@ async def ask(service: Inside, adapter: str, *fields: str) -> tuple[Connection, 
 
 @pytest.fixture(autouse=True)
 def _little_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unread, "MOST_UNREAD", 3 * LONG)
+    monkeypatch.setattr(unread, "MAX_UNSENT_BYTES", 3 * LONG)
 
 
 @pytest.mark.parametrize("fields", [[], ["Connection: close"]])

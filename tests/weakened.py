@@ -15,9 +15,9 @@ from typing import Any
 import apsw
 
 from storekeeper import cli
-from storekeeper.api import connection
-from storekeeper.api.crowd import Crowd
-from storekeeper.api.kept import Kept
+from storekeeper.http import budgets, connection, deadlines
+from storekeeper.http.limits import ConnectionLimit
+from storekeeper.api.cache import ResponseCache
 from storekeeper.commands import Batch, Command
 from storekeeper.concurrency.queue_limit import QueueLimit
 from storekeeper.sqlite import columns, committer, schema, write_queue
@@ -38,10 +38,10 @@ def environment(*changes: str) -> dict[str, str]:
 
 
 def keeps_answers_for_ever() -> None:
-    def drop(_kept: Kept) -> None:
+    def drop(_kept: ResponseCache) -> None:
         return
 
-    vars_of(Kept).drop = drop
+    vars_of(ResponseCache).drop = drop
 
 
 def sees_own_writes_only() -> None:
@@ -56,13 +56,13 @@ def sees_own_writes_only() -> None:
         settle(writes, batch, results)
 
     vars_of(WriteQueue)._settle = settle_and_count
-    look = Kept.look
+    look = ResponseCache.look
 
-    def look_at_own(kept: Kept, *args: Any) -> None:
+    def look_at_own(kept: ResponseCache, *args: Any) -> None:
         vars_of(kept)._stamp = lambda: now
         look(kept, *args)
 
-    vars_of(Kept).look = look_at_own
+    vars_of(ResponseCache).look = look_at_own
 
 
 def acknowledges_before_commit() -> None:
@@ -132,7 +132,7 @@ def syncs_normally() -> None:
 
 def keeps_every_connection() -> None:
     """However many files it may open."""
-    vars_of(Crowd).enter = lambda crowded, newcomer: crowded._all.add(newcomer) or True
+    vars_of(ConnectionLimit).enter = lambda crowded, newcomer: crowded._all.add(newcomer) or True
 
 
 def takes_all_writes() -> None:
@@ -142,7 +142,7 @@ def takes_all_writes() -> None:
 
 def takes_all_bodies() -> None:
     """However much memory they take together."""
-    vars_of(connection).MOST_HELD = 2**60
+    vars_of(connection).MAX_RECEIVED_BYTES = 2**60
 
 
 def does_not_look_for_its_file() -> None:
@@ -151,13 +151,13 @@ def does_not_look_for_its_file() -> None:
 
 def goes_by_the_clock_on_the_wall() -> None:
     """Deadlines end early, or never, when somebody sets the clock."""
-    sweep = Crowd.sweep
+    sweep = ConnectionLimit.sweep
     apart = time.time() - time.monotonic()
 
-    async def sweep_by_the_wall(all: Crowd, now: float) -> None:
+    async def sweep_by_the_wall(all: ConnectionLimit, now: float) -> None:
         await sweep(all, now + time.time() - time.monotonic() - apart)
 
-    vars_of(Crowd).sweep = sweep_by_the_wall
+    vars_of(ConnectionLimit).sweep = sweep_by_the_wall
 
 
 def fails_in_the_writer() -> None:
@@ -180,7 +180,7 @@ def fails_in_the_writer() -> None:
 
 def is_impatient() -> None:
     """Deadlines in a tenth of their time."""
-    for name in ("REQUEST_PATIENCE", "IDLE_PATIENCE", "STALL_PATIENCE", "DISCARD_PATIENCE"):
+    for name in ("REQUEST_TIMEOUT", "IDLE_TIMEOUT", "STALL_TIMEOUT", "DISCARD_TIMEOUT"):
         setattr(connection, name, getattr(connection, name) / 10)
 
 

@@ -15,7 +15,7 @@ import typer
 from typer.exceptions import TyperException
 
 from storekeeper import __version__
-from storekeeper.collection import Collection
+from storekeeper.collection import Collection, Query
 from storekeeper.errors import CannotStart, StorekeeperError
 from storekeeper.settings import Settings, make, option, refuse_unknown, variable, without_service_links
 
@@ -193,7 +193,7 @@ def export(
     from storekeeper import csvfile  # noqa: PLC0415
 
     async def save(collection: Collection) -> int:
-        listing = collection.list()
+        listing = collection.list(Query())
         if isinstance(listing, asyncio.Future):
             listing = await listing
         with _progress("Exporting") as progress, _output(file) as opened:

@@ -10,8 +10,8 @@ class Event(StrEnum):
     """Everything that the service says while it runs; the value is what stands in the log."""
 
     OPEN_TO_ALL = "open to everybody who can reach this address"
-    CROWDED = "more connections than there is room for"
-    UNREAD = "clients that do not read hold too much, giving up the oldest"
+    TOO_MANY_CONNECTIONS = "more connections than there is room for"
+    SLOW_READERS = "clients that do not read hold too much, giving up the oldest"
     DATABASE_FAILED = "database failed, ending this process"
     DATABASE_DAMAGED = "database is damaged, taking no more writes: restore it from a backup"
     DATABASE_AWAY = "database cannot be reached, trying again and again"
@@ -25,8 +25,8 @@ class Event(StrEnum):
 
 _LEVELS = {
     Event.OPEN_TO_ALL: "warning",
-    Event.CROWDED: "warning",
-    Event.UNREAD: "warning",
+    Event.TOO_MANY_CONNECTIONS: "warning",
+    Event.SLOW_READERS: "warning",
     Event.WORKER_LOST: "warning",
     Event.DATABASE_FAILED: "critical",
     Event.DATABASE_DAMAGED: "critical",

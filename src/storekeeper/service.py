@@ -17,22 +17,26 @@ import uvicorn
 from uvicorn.supervisors import multiprocess
 
 from storekeeper.api.asgi import Application
-from storekeeper.api.connection import Connection
-from storekeeper.api.crowd import Crowd, capacity
+from storekeeper.api.cache import ResponseCache
 from storekeeper.api.fastlane import FastLane
-from storekeeper.api.kept import Kept
+from storekeeper.api.gate import Gate
+from storekeeper.api.head_cache import HeadCache
 from storekeeper.api.resource import Resource, Rules
+from storekeeper.api.runtime import Runtime
 from storekeeper.collection import Collection
 from storekeeper.databases import open_collection, prepare
 from storekeeper.errors import CannotStart, Unavailable
 from storekeeper.events import Event, emit
+from storekeeper.http.connection import Connection
+from storekeeper.http.delivery import bound_unsent
+from storekeeper.http.limits import Limits, capacity
 from storekeeper.settings import Settings, from_environment
 from storekeeper.stores import EXAMPLES
 
 GRACE = 8
 """Seconds that a stop waits for the requests under way; it ends within 10."""
 
-EXAMPLES_PATIENCE = 5.0
+EXAMPLES_TIMEOUT = 5.0
 """Seconds that a start waits for the examples to be there; if the database is away, they follow it."""
 
 _ACCEPTED_AT_ONCE = 16
@@ -49,20 +53,23 @@ class Service:
     def __init__(self, settings: Settings, *, anew: bool = True) -> None:
         self.settings = settings
         self._anew = anew
-        self.resource: Resource
-        self.kept: Kept
-        self._application: Application
-        self._connections = Crowd()
+        self.runtime: Runtime
         self._examples: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer one request, or live one life."""
+        """Respond to one request, or live one life."""
         if scope["type"] == "http":
-            await self._application(scope, receive, send)
+            await self.runtime.application(scope, receive, send)
         elif scope["type"] == "lifespan":
-            await self._live(scope.get("state", {}), receive, send)
+            await self._live(receive, send)
 
-    async def _live(self, state: dict[str, Any], receive: Any, send: Any) -> None:
+    def connect(self, *args: Any, **kwargs: Any) -> Connection:
+        """Return the protocol object of a new connection, as uvicorn asks for it."""
+        if self.settings.fast_lane:
+            return FastLane(self.runtime, *args, **kwargs)
+        return Connection(self.runtime.limits, *args, **kwargs)
+
+    async def _live(self, receive: Any, send: Any) -> None:
         await receive()
         try:
             collection = await self._open()
@@ -70,8 +77,6 @@ class Service:
             emit(Event.WORKER_CANNOT_START, reason=str(error))
             await send({"type": "lifespan.startup.failed", "message": ""})
             return
-        self._connections.most = capacity()
-        state["connections"] = self._connections
         # What is there by now stays: the collector need not look at it again, nor at every few requests.
         gc.collect()
         gc.freeze()
@@ -90,11 +95,14 @@ class Service:
         collection = open_collection(settings.database, _die, anew=self._anew)
         if settings.examples:
             self._examples = asyncio.create_task(_add_examples(collection))
-            await asyncio.wait([self._examples], timeout=EXAMPLES_PATIENCE)
+            await asyncio.wait([self._examples], timeout=EXAMPLES_TIMEOUT)
         rules = Rules(settings.error_detail, 500 if settings.missing_store == "500" else 404, settings.unknown_keys)
-        self.resource = Resource(collection, rules)
-        self.kept = Kept(collection.stamp)
-        self._application = Application(self.resource, collection)
+        resource, gate, limits = Resource(collection, rules), Gate(), Limits()
+        limits.connections.maximum = capacity()
+        application = Application(resource, gate, collection)
+        self.runtime = Runtime(
+            resource, gate, ResponseCache(collection.change_token), HeadCache(), limits, application
+        )
         return collection
 
     async def _sweep(self) -> None:
@@ -102,7 +110,7 @@ class Service:
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(_SWEEP)
-            await self._connections.sweep(loop.time())
+            await self.runtime.limits.connections.sweep(loop.time())
             if parent is not None and os.getppid() != parent.pid:
                 # Nobody is left who could stop this process, and it would keep the port.
                 signal.raise_signal(signal.SIGTERM)
@@ -123,7 +131,7 @@ async def _add_examples(collection: Collection) -> None:
 
 
 def application() -> Service:
-    """Give the application for another ASGI server, with the settings that the environment holds.
+    """Return the application for another ASGI server, with the settings that the environment holds.
 
     If one of them is wrong, it says so in a line and ends with status 2, as the command does.
     """
@@ -145,9 +153,10 @@ def serve(settings: Settings) -> int:
     if settings.workers == 1:
         listeners += [listener.dup() for _ in range(_ACCEPTED_AT_ONCE - 1)]
     address = _address(settings.host, listener)
+    service = Service(settings, anew=False)
     config = uvicorn.Config(
-        Service(settings, anew=False),
-        http=FastLane if settings.fast_lane else Connection,
+        service,
+        http=service.connect,  # type: ignore[arg-type]  # only called, and pickled for the workers
         loop="uvloop",
         interface="asgi3",
         lifespan="on",
@@ -241,6 +250,7 @@ def _listen(host: str, port: int) -> socket.socket:
         listener = socket.socket(family, kind, protocol)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
+        bound_unsent(listener)
         # Now, so that a port in use is found here and not in a worker.
         listener.listen(2048)
         listener.setblocking(False)

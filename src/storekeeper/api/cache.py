@@ -7,15 +7,15 @@ A cached response is never stale, by any process's write. The proof:
 2. `revalidate` compares the token before the first request of a loop iteration is looked up, and drops all responses
    if it differs. What it leaves, or `put` adds later in the iteration, was read after a token was found current.
 3. All bytes that are read in one loop iteration arrived in the kernel before that iteration polled, so before
-   `revalidate` ran: a request that is complete by the first read of its connection in an iteration was sent before it.
+   `revalidate` ran: a request that is complete by its connection's first read in an iteration was sent before it.
 4. So if W was acknowledged before R was sent, W was acknowledged before `revalidate` ran, and by 1 and 2 R's response
    has W.
 5. Step 3 does not hold in three cases, and none of them uses `checked`: a pipelined request, or one that waited, may
    have been sent later (the connection looks up only the first request of a read); libuv reads on after a read of
    `LARGE_READ` bytes; and libuv polls again within an iteration when more than `MAX_POLLED_CONNECTIONS` may be ready.
    In the last two each read revalidates.
-6. A streamed list enters the cache when its last part was sent, under the token of its beginning: if that is no longer
-   the cache's token, it does not enter.
+6. A streamed list enters the cache when its last part was sent, under the token of its beginning: if that is no
+   longer the cache's token, it does not enter.
 """
 
 import asyncio
@@ -31,8 +31,8 @@ MAX_RESPONSE_BYTES = 8 * 2**20
 """Bytes of one cached response: a list of 100,000 stores fits."""
 
 MAX_POLLED_CONNECTIONS = 900 if sys.platform == "linux" else 450
-"""With more of them libuv may poll again within a loop iteration: it takes 1024 events at a time, which elsewhere than
-on Linux are two for a connection that can be read and written."""
+"""With more of them libuv may poll again within a loop iteration: it takes 1024 events at a time, which elsewhere
+than on Linux are two for a connection that can be read and written."""
 
 LARGE_READ = 64 * 1024
 """After a read of this size or more libuv may read on within an iteration."""

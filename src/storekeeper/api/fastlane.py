@@ -1,171 +1,171 @@
-"""The fast adapter: answers the contract's routes straight from the parser's callbacks. Imports `api`.
+"""The fast adapter: responds to the contract's routes straight from the parser's callbacks. Imports `http` and `api`.
 
-It owns no rule: it calls the same resource as the ASGI application, which gets all that is not the
-contract's. No task, no scope and no `receive` or `send` stand between a request and its reply; and a GET
-that was answered before, with the database unchanged since, is not even parsed.
+It owns no rule: it calls the same resource as the ASGI application, which gets all other routes. No task, no scope
+and no `receive` or `send` stand between a request and its response; and a GET that was served before, with the
+database unchanged since, is not even parsed.
 """
 
+from collections.abc import Coroutine
 from functools import partial
 from typing import Any
 
-from storekeeper.api.connection import Connection, Phase
-from storekeeper.api.exchange import Exchange, Request, whole
-from storekeeper.api.kept import LARGE_READ, Kept
-from storekeeper.api.reply import JSON, Headers, Later, Reply, bug_reply
-from storekeeper.api.resource import Resource
+from storekeeper.api.cache import LARGE_READ, Recording
+from storekeeper.api.resource import Plan
+from storekeeper.api.runtime import Runtime
 from storekeeper.events import Event, emit
+from storekeeper.http.connection import Connection
+from storekeeper.http.exchange import Exchange
+from storekeeper.http.reader import Phase
+from storekeeper.http.request import Request
+from storekeeper.http.response import Deferred, Response, encode, encode_content, encode_start, internal_error
 
-_SMALL = 16 * 1024
-"""Up to here one copy of an answer is cheaper than a second write."""
+MAX_COPIED_BYTES = 16 * 1024
+"""Up to here one copy of a cached response is cheaper than a second write."""
 
 
 class FastLane(Connection):
-    """A connection whose requests the resource answers directly, where it can."""
+    """A connection whose requests the resource carries out directly, where it can."""
 
-    learns = True
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.resource: Resource = self.app.resource
-        self.kept: Kept = self.app.kept
-        self.heads = self.kept.heads
-        self.ready = self.kept.answers
+    def __init__(self, runtime: Runtime, *args: Any, **kwargs: Any) -> None:
+        super().__init__(runtime.limits, *args, **kwargs)
+        self.resource = runtime.resource
+        self.gate = runtime.gate
+        self.cache = runtime.cache
+        self.heads = runtime.heads
+        self._accepted = 0
+        self._latest: tuple[Request, int] | None = None
 
     def data_received(self, data: bytes) -> None:
         """Take bytes from the client. A head that was parsed once is not parsed again."""
         large = len(data) >= LARGE_READ
-        if large or self.phase is not _NEXT or self.exchange is not None or self.waiting or self.flow.write_paused:
+        if large or self.reader.phase is not Phase.IDLE or self.busy:
             super().data_received(data)
-            self.latest = None
+            self._latest = None
             if large:
-                self.kept.fresh = False
+                self.cache.checked = False
             return
-        if not self.kept.fresh:
-            self.kept.look(self.date, len(self.connections))
-        if (known := self.heads.get(data)) and not known[1]:
-            self._serve(known[0])
+        if not self.cache.checked:
+            self.cache.revalidate(len(self.connections))
+        if (cached := self.heads.get(data)) and not cached.length:
+            self._serve(cached.request)
             return
         end = data.find(b"\r\n\r\n") + 4
-        if (known := self.heads.get(data[:end])) and len(data) - end == known[1]:
-            self.begin(known[0].with_body(data[end:]))
+        if (cached := self.heads.get(data[:end])) and len(data) - end == cached.length:
+            self.begin(cached.request.with_body(data[end:]))
             return
-        read = self.read
+        self._read_and_remember(data)
+
+    def _read_and_remember(self, data: bytes) -> None:
+        accepted = self._accepted
         super().data_received(data)
-        if self.latest is not None:
-            if self.read == read + 1 and self.phase is _NEXT:
-                self.kept.know(data, self.latest, self.latest_size)
-            self.latest = None
+        if self._latest is not None:
+            if self._accepted == accepted + 1 and self.reader.phase is Phase.IDLE:
+                self.heads.put(data, *self._latest)
+            self._latest = None
+
+    def _accept(self, request: Request, size: int) -> None:
+        self._accepted += 1
+        self._latest = request, size
+        super()._accept(request, size)
 
     def _serve(self, request: Request) -> None:
-        """Answer a request without a body; if possible with the answer that is kept."""
-        answer = self.ready.get(request.target) if request.method == "GET" and not self.draining else None
-        if answer is None:
+        """Respond to a request without a body; from the response cache, if it has the response."""
+        plan: Plan | None = request.plan
+        if plan is None or self.draining or not self._admits(request, plan):
             self.begin(request)
             return
-        self.served += 1
-        if len(answer) < _SMALL:
-            self.transport.write(self.kept.prefix + answer)
+        content = self.cache.get(plan.cache_key)
+        if content is None:
+            self.begin(request)
         else:
-            self._share(answer)
+            self._write_ok(content, None)
 
-    def _share(self, answer: bytes) -> None:
-        """Send a long answer without a copy of it."""
-        self.write(self.kept.prefix)
-        self.shared = answer
-        self.write(answer)
-        self.shared = None
+    def _admits(self, request: Request, plan: Plan) -> bool:
+        return self.gate.open or self.gate.admit(request.headers, plan.scope) is None
 
     def begin(self, request: Request) -> None:
-        """Have a request answered; all before it are."""
-        if self.date is not self.kept.date:
-            self.kept.set_date(self.date)
-        action = request.action
-        if action is None:
-            action = request.action = self.resource.plan(request.method, request.target, request.headers)
-        if action is None:
+        """Have a request responded to; all before it are."""
+        plan: Plan | None = request.plan
+        if plan is None:
+            plan = request.plan = self.resource.plan(request.method, request.target, request.headers)
+        if plan is None:
             super().begin(request)
-            return
-        reply: Reply | Later
+        elif not self.gate.open and (refusal := self.gate.admit(request.headers, plan.scope)):
+            self._send(request, refusal, None)
+        else:
+            self._respond(request, plan)
+
+    def _respond(self, request: Request, plan: Plan) -> None:
+        response: Response | Deferred
         try:
-            reply = self.resource.carry_out(action, request.body)
-        except Exception as error:  # noqa: BLE001 - a bug in one answer must not end the connection's others
+            response = self.resource.respond(plan, request.body)
+        except Exception as error:  # noqa: BLE001 - a bug in one response must not end the connection's others
             emit(Event.BUG, error=error)
-            reply = bug_reply()
-        if self.held:
-            self.let_go(request)
-        if type(reply) is Reply:
-            if reply.status == 200 and request.method == "GET" and not self.is_last(request):
-                self._keep(request, reply)
-            else:
-                self._now(request, reply)
+            response = internal_error()
+        if type(response) is Response:
+            self._send(request, response, plan.cache_key)
         else:
-            assert type(reply) is Later
+            assert type(response) is Deferred
             request.body = b""
-            self.exchange = exchange = Exchange(self, request)
-            reply.future.add_done_callback(partial(self._later, exchange, reply))
+            self.exchange = exchange = Exchange(self, request, self.loop.time())
+            response.future.add_done_callback(partial(self._send_deferred, exchange, response))
 
-    def _keep(self, request: Request, reply: Reply) -> None:
-        if reply.stream is not None:
-            self.exchange = exchange = Exchange(self, request)
-            # Now: in a later turn somebody else may have looked, and the list's beginning be older than that.
-            exchange.recording = self.kept.record()
-            self.spawn(self._record(exchange, reply))
-            return
-        answer = _after_date(reply.headers, reply.body)
-        self.kept.keep(request.target, answer)
-        if len(answer) < _SMALL:
-            self.write(self.kept.prefix + answer)
-        else:
-            self._share(answer)
-        self.answered(close=False)
-
-    async def _record(self, exchange: Exchange, reply: Reply) -> None:
-        recording = exchange.recording
-        try:
-            await exchange.stream(reply)
-        finally:
-            if recording is not None:
-                whole = exchange.ended and not exchange.close and not exchange.gone
-                self.kept.finish(recording, exchange.request.target, whole=whole)
-
-    def _now(self, request: Request, reply: Reply) -> None:
-        if reply.stream is not None:
-            self.exchange = exchange = Exchange(self, request)
-            self.spawn(exchange.stream(reply))
+    def _send(
+        self, request: Request, response: Response, cache_key: bytes | None, began: float | None = None
+    ) -> None:
+        if response.stream is not None:
+            self.exchange = exchange = Exchange(self, request, self.loop.time())
+            self.spawn(self._stream(exchange, response, cache_key))
             return
         close = self.is_last(request)
-        if reply.status == 200 and request.method != "HEAD" and not close:
-            self.write(self.kept.prefix + _after_date(reply.headers, reply.body))
-        else:
-            self.write(whole(reply, request, self.date, close=close))
-        self.answered(close=close)
+        if response.status == 200 and request.method != "HEAD" and not close:
+            content = encode_content(response)
+            if cache_key is not None:
+                self.cache.put(cache_key, content)
+            self._write_ok(content, began)
+            return
+        data = encode(response, self.date, head_only=request.method == "HEAD", close=close)
+        self.write(data)
+        self.sent(response.status, len(data), began, close=close)
 
-    def _later(self, exchange: Exchange, later: Later, _future: object) -> None:
+    def _write_ok(self, content: bytes, began: float | None) -> None:
+        start = encode_start(200, self.server_state.default_headers)
+        if len(content) < MAX_COPIED_BYTES:
+            self.write(start + content)
+        else:
+            self.write(start, content, shared=content)
+        self.sent(200, len(start) + len(content), began, close=False)
+
+    def _stream(self, exchange: Exchange, response: Response, cache_key: bytes | None) -> Coroutine[Any, Any, None]:
+        # Begin to record now: in a later loop iteration the list's beginning could be older than the token.
+        recording = None
+        if cache_key is not None and response.status == 200 and not self.is_last(exchange.request):
+            recording = self.cache.record()
+        if recording is None:
+            return exchange.stream(response)
+        exchange.record = recording.add
+        return self._record(exchange, response, recording, cache_key)
+
+    async def _record(
+        self, exchange: Exchange, response: Response, recording: Recording, cache_key: bytes | None
+    ) -> None:
+        try:
+            await exchange.stream(response)
+        finally:
+            complete = exchange.ended and not exchange.close and not exchange.gone
+            self.cache.finish(recording, cache_key, complete=complete)
+
+    def _send_deferred(self, exchange: Exchange, deferred: Deferred, _future: object) -> None:
         if exchange.gone:
             # Looked at, so that asyncio does not report an error as never retrieved.
-            later.future.exception()
+            deferred.future.exception()
             return
         try:
-            reply = later.reply()
-        except Exception as error:  # noqa: BLE001 - as in `begin`
+            response = deferred.response()
+        except Exception as error:  # noqa: BLE001 - as in `_respond`
             emit(Event.BUG, error=error)
-            reply = bug_reply()
+            response = internal_error()
         self.exchange = None
-        self._now(exchange.request, reply)
+        self._send(exchange.request, response, None, exchange.began)
         if self.exchange is None:
             self.advance()
-
-
-_NEXT = Phase.NEXT
-
-
-def _after_date(headers: Headers, body: bytes) -> bytes:
-    fields = _JSON_FIELDS if headers is JSON else _fields(headers)
-    return b"%bcontent-length: %d\r\n\r\n%b" % (fields, len(body), body)
-
-
-def _fields(headers: Headers) -> bytes:
-    return b"".join([b"%b: %b\r\n" % field for field in headers])
-
-
-_JSON_FIELDS = _fields(JSON)

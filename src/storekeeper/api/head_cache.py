@@ -1,7 +1,7 @@
 """The head cache: what the bytes of a request's head were parsed and planned to. Imports `http` and `api`.
 
-Clients send the same few heads again and again; those are looked up instead of parsed. A plan is a function of the head
-alone, so it is remembered with it.
+Clients send the same few heads again and again; those are looked up instead of parsed. A plan is a function of the
+head alone, so it is remembered with it.
 """
 
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""THE CONTRACT: a request becomes a response, now or later. Imports `http`, the domain and `api.errors`; no framework.
+"""THE CONTRACT: a request becomes a response, now or later. Imports `http` and the domain; knows no framework.
 
 Where `docs/contract.md` has a sentence or a numbered decision, this module (with the rules in
 `storekeeper.stores`) is the one place that carries it out.

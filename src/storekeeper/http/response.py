@@ -1,4 +1,4 @@
-"""Responses: what they are made of, the error body, and THE ONE encoder of their heads. Imports nothing of the project.
+"""Responses: their parts, the error body, and THE ONE encoder of their heads. Imports nothing of the project.
 
 The error body is the contract's, because every refusal of the HTTP layer has it too (decision 22).
 """
@@ -129,7 +129,7 @@ def unavailable(message: str, outcome: Outcome = "none") -> Response:
     return error_response(503, message, headers=((b"retry-after", b"1"),), outcome=outcome)
 
 
-# The encoder. A head is a start (the status line, and the fields of every response, renewed once a second) and a rest.
+# The encoder. A head is a start (the status line and the fields of every response, renewed each second) and a rest.
 
 _STATUS_LINE = {status: b"HTTP/1.1 %d %b\r\n" % (status, phrase(status).encode()) for status in range(100, 600)}
 
@@ -147,9 +147,27 @@ def framed_headers(response: Response) -> list[tuple[bytes, bytes]]:
     return [*response.headers, *([] if length is None else [(b"content-length", b"%d" % length)])]
 
 
+class _OkStart:
+    """The start of every 200, encoded once for each renewal of the common fields."""
+
+    __slots__ = ("common", "encoded")
+
+    def __init__(self) -> None:
+        self.common: object = None
+        self.encoded = b""
+
+
+_ok = _OkStart()
+
+
 def encode_start(status: int, common: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Encode the status line and the fields that every response has."""
-    return _STATUS_LINE[status] + _fields(common)
+    """Encode the status line and the fields that every response has; `common` is renewed by another object."""
+    if status != 200:
+        return _STATUS_LINE[status] + _fields(common)
+    if common is not _ok.common:
+        _ok.encoded = _STATUS_LINE[200] + _fields(common)
+        _ok.common = common
+    return _ok.encoded
 
 
 def encode_rest(headers: Iterable[tuple[bytes, bytes]], length: int | None, *, close: bool, chunked: bool) -> bytes:

@@ -93,7 +93,9 @@ class PostgresCollection:
         try:
             link = Link(await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True))
             try:
-                await link.prepare(schema.CONVERSATION, _STATEMENTS, asyncio.get_running_loop().time() + RESPONSE_TIMEOUT)
+                await link.prepare(
+                    schema.CONVERSATION, _STATEMENTS, asyncio.get_running_loop().time() + RESPONSE_TIMEOUT
+                )
             except BaseException:
                 link.drop("it could not be prepared")
                 raise

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from storekeeper.collection import Listing, Query
+from storekeeper.postgres.batcher import Batch, Batcher
 from storekeeper.postgres.link import Statement
 from storekeeper.postgres.link import array as parameter
 from storekeeper.postgres.pool import RESPONSE_TIMEOUT, Pool
-from storekeeper.postgres.batcher import Batch, Batcher
 from storekeeper.stores import Store
 
 PAGE = 1000
@@ -110,8 +110,8 @@ class Reader:
             if count < PAGE and end == last:
                 listed = _Found(first or b"", (), 0, version)
             else:
-                ((version, ids),) = await self._rows((b"ids", (name,)), deadline)
-                listed = await self._first_of(array("q", ids), version, deadline)
+                ((later, ids),) = await self._rows((b"ids", (name,)), deadline)
+                listed = await self._first_of(array("q", ids), later, deadline)
             found[Query(name)] = listed
         return found
 
@@ -136,7 +136,7 @@ class Reader:
             start = bisect_right(ids, end)
 
     async def _page(self, ids: Sequence[int], version: int, deadline: float) -> tuple[bytes, int]:
-        """Return the stores of some ids, in JSON, as they were at a version; and the last of the ids that are in it."""
+        """Return stores in JSON as they were at a version, as many as fit a page, and the last id of these."""
         if isinstance(ids, range):
             statement: Statement = (b"range", (ids[0], ids[-1]))
         else:

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from storekeeper import commands
 from storekeeper.commands import Command
 from storekeeper.errors import Outcome, Unavailable
+from storekeeper.postgres.batcher import Batch, Batcher
 from storekeeper.postgres.link import Link, Lost, Refused, Statement, array
 from storekeeper.postgres.pool import SLOW, Pool, unavailable
-from storekeeper.postgres.batcher import Batch, Batcher
 from storekeeper.stores import Store
 
 _MAX_BATCH_BYTES = 4 * 2**20
@@ -44,9 +44,7 @@ class Writer:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._batcher = Batcher(
-            self._commit, maximum=1000, size=_size, maximum_size=_MAX_BATCH_BYTES, gather=True
-        )
+        self._batcher = Batcher(self._commit, maximum=1000, size=_size, maximum_size=_MAX_BATCH_BYTES, gather=True)
 
     def submit(self, command: Command) -> asyncio.Future[Store | None]:
         """Queue a command. Its future gets the store, None if there is none, or the error."""

@@ -1,4 +1,4 @@
-"""The blocking half of writing: a batch of commands becomes one transaction with one fsync. Imports apsw and the domain.
+"""The blocking half of writing: a batch of commands becomes one transaction, one fsync. Imports apsw and the domain.
 
 It runs on the writer thread and knows neither the event loop nor the queue.
 """

@@ -1,0 +1,113 @@
+"""What the connections of a process may hold in memory together: a send budget, a receive budget. Imports events.
+
+Both count from the first byte. Nothing is done for a response that the kernel takes at once, nor for a request that
+comes whole and gets its response at once.
+"""
+
+import asyncio
+from collections import Counter
+from typing import Protocol
+
+from storekeeper.events import Event, emit
+
+MAX_UNSENT_BYTES = 128 * 2**20
+"""Bytes of responses that wait for all clients together."""
+
+MAX_RECEIVED_BYTES = 64 * 2**20
+"""Bytes of unfinished and waiting requests of all connections together."""
+
+ALWAYS_RECEIVED_BYTES = 4096
+"""Bytes that a connection may hold even when the receive budget is used up: more than a request takes that has any
+usual store. So a few clients with large bodies never keep the others out."""
+
+OVERHEAD = 512
+"""Bytes that Python, uvloop and libuv take for a response that waits, beside its own."""
+
+LOG_INTERVAL = 60.0
+"""Seconds after which the log says again that the send budget was used up."""
+
+
+class Reader(Protocol):
+    """What the send budget needs of a connection."""
+
+    transport: asyncio.Transport
+    loop: asyncio.AbstractEventLoop
+
+
+class SendBudget:
+    """The connections whose kernel has not taken all, oldest first; `size` is what they hold, in bytes."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._leases: dict[Reader, int] = {}
+        self._shared: dict[Reader, bytes] = {}
+        self._readers_of: Counter[int] = Counter()
+        self._logged = -LOG_INTERVAL
+
+    def lease(self, connection: Reader, size: int, shared: bytes | None = None) -> None:
+        """Count a response that waits: its whole size, because its bytes are kept until the last is sent.
+
+        A `shared` part of it, a cached response, counts once for all connections. If the budget is used up, the
+        connections that have been reading for longest are closed.
+        """
+        if connection not in self._leases:
+            size += OVERHEAD
+        if shared is not None and connection not in self._shared:
+            size -= len(shared)
+            self._share(connection, shared)
+        self.size += size
+        self._leases[connection] = self._leases.get(connection, 0) + size
+        while self.size > MAX_UNSENT_BYTES and len(self._leases) > 1:
+            self._drop(next(iter(self._leases)), connection.loop.time())
+
+    def release(self, connection: Reader) -> None:
+        """Count no longer what a connection held: it was sent, or the client is gone."""
+        self.size -= self._leases.pop(connection, 0)
+        shared = self._shared.pop(connection, None)
+        if shared is not None:
+            self._readers_of[id(shared)] -= 1
+            if not self._readers_of[id(shared)]:
+                del self._readers_of[id(shared)]
+                self.size -= len(shared)
+
+    def _share(self, connection: Reader, shared: bytes) -> None:
+        # As long as a connection holds it, no other object has its id.
+        self._shared[connection] = shared
+        if not self._readers_of[id(shared)]:
+            self.size += len(shared)
+        self._readers_of[id(shared)] += 1
+
+    def _drop(self, connection: Reader, now: float) -> None:
+        self.release(connection)
+        connection.transport.abort()
+        if now - self._logged > LOG_INTERVAL:
+            self._logged = now
+            emit(Event.SLOW_READERS, readers=len(self._leases), bytes=self.size)
+
+
+class ReceiveBudget:
+    """What all connections hold of requests that are unfinished, wait, or have no response yet: `size`, in bytes."""
+
+    def __init__(self) -> None:
+        self.size = 0
+
+    def lease(self) -> "Lease":
+        """Return the part of one connection, which is empty at first."""
+        return Lease(self)
+
+
+class Lease:
+    """One connection's part of the receive budget."""
+
+    __slots__ = ("_budget", "size")
+
+    def __init__(self, budget: ReceiveBudget) -> None:
+        self._budget = budget
+        self.size = 0
+
+    def resize(self, size: int) -> bool:
+        """Make it so many bytes; tell whether that fits the budget."""
+        grows = size > self.size
+        self._budget.size += size - self.size
+        self.size = size
+        return not grows or size <= ALWAYS_RECEIVED_BYTES or self._budget.size <= MAX_RECEIVED_BYTES

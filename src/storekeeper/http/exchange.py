@@ -1,0 +1,218 @@
+"""One request and its response when that takes a while: streams, and the ASGI interface. Imports events."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any, Protocol
+from urllib.parse import unquote
+
+from storekeeper.events import Event, emit
+from storekeeper.http.request import Request
+from storekeeper.http.response import (
+    Response,
+    StreamAborted,
+    encode_rest,
+    encode_start,
+    framed_headers,
+    has_content,
+    internal_error,
+)
+
+
+class Channel(Protocol):
+    """What an exchange needs of its connection."""
+
+    client: tuple[str, int] | None
+    server: tuple[str, int | None] | None
+    scheme: Any
+    app_state: dict[str, Any]
+    flow: Any
+    transport: asyncio.Transport
+
+    @property
+    def date(self) -> list[tuple[bytes, bytes]]:
+        """Return the fields of every response."""
+        ...
+
+    def write(self, *parts: bytes) -> None:
+        """Send bytes."""
+        ...
+
+    def is_last(self, request: Request) -> bool:
+        """Tell whether the connection ends with this request's response."""
+        ...
+
+    def finish(self, exchange: "Exchange") -> None:
+        """Go on with the next request."""
+        ...
+
+
+class Exchange:
+    """Responds to one request, part by part. It belongs to the connection whose turn it is.
+
+    `record`, if it is set, is given all bytes that follow the start of the response's head.
+    """
+
+    started = False
+    ended = False
+    close = False
+    gone = False
+    status = 0
+    size = 0
+    record: Callable[[bytes], None] | None = None
+    _left: asyncio.Event | None = None
+    _body_given = False
+    _chunked = False
+    _missing: int | None = None
+
+    def __init__(self, connection: Channel, request: Request, began: float) -> None:
+        self.connection = connection
+        self.request = request
+        self.began = began
+
+    def leave(self) -> None:
+        """Note that the client is gone."""
+        self.gone = True
+        if self._left is not None:
+            self._left.set()
+
+    # The response.
+
+    def start(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        """Send the head. Content without a Content-Length is chunked, or to an HTTP/1.0 client ends with it."""
+        request = self.request
+        self.started = True
+        self.status = status
+        self.close = self.connection.is_last(request)
+        fields = []
+        for name, value in headers:
+            if name == b"content-length":
+                self._missing = int(value)
+            elif name == b"connection":
+                self.close = self.close or value.lower() == b"close"
+            else:
+                fields.append((name, value))
+        length = self._missing
+        if not has_content(status):
+            length, self._missing = None, 0
+        elif length is None:
+            self._chunked = request.version == "1.1"
+        self.connection.write(encode_start(status, self.connection.date))
+        self._write(encode_rest(fields, length, close=self.close, chunked=self._chunked))
+
+    def part(self, data: bytes) -> None:
+        """Send a part of the body."""
+        if not data or self.request.method == "HEAD":
+            return
+        if self._chunked:
+            # Not joined: while it waits for its reader, it would be there twice.
+            self._write(b"%x\r\n" % len(data), data, b"\r\n")
+            return
+        if self._missing is not None:
+            self._missing -= len(data)
+        self._write(data)
+
+    def end(self) -> None:
+        """Finish the response and let the connection go on."""
+        self.ended = True
+        if self.request.method != "HEAD":
+            if self._chunked:
+                self._write(b"0\r\n\r\n")
+            elif self._missing:
+                self.abort()
+                return
+        self.connection.finish(self)
+
+    def _write(self, *parts: bytes) -> None:
+        for part in parts:
+            self.size += len(part)
+            if self.record is not None:
+                self.record(part)
+        self.connection.write(*parts)
+
+    def abort(self) -> None:
+        """Break off a response that cannot be completed, so that the client cannot take it for whole."""
+        self.ended = self.gone = True
+        self.connection.transport.abort()
+
+    async def stream(self, response: Response) -> None:
+        """Send a response part by part, no faster than the client reads."""
+        assert response.stream is not None
+        try:
+            self.start(response.status, response.headers)
+            if self.request.method != "HEAD":
+                await self._parts(response.stream)
+            if not self.gone:
+                self.end()
+        except StreamAborted:
+            self.abort()
+        except Exception as error:  # noqa: BLE001 - half a list must not look like a list
+            emit(Event.BUG, error=error)
+            self.abort()
+
+    async def _parts(self, parts: AsyncIterator[bytes]) -> None:
+        async for part in parts:
+            self.part(part)
+            if self.connection.flow.write_paused:
+                await self.connection.flow.drain()
+            if self.gone:
+                return
+
+    # ASGI.
+
+    async def run(self, app: Any) -> None:
+        """Have an ASGI application respond."""
+        try:
+            await app(self._scope(), self._receive, self._send)
+        except StreamAborted:
+            pass
+        except Exception as error:  # noqa: BLE001 - the last resort of every route
+            emit(Event.BUG, error=error)
+        if self.ended or self.gone:
+            return
+        if self.started:
+            self.abort()
+            return
+        response = internal_error()
+        self.start(response.status, framed_headers(response))
+        self.part(response.body)
+        self.end()
+
+    def _scope(self) -> dict[str, Any]:
+        connection, request = self.connection, self.request
+        path, _, query = request.target.partition(b"?")
+        return {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": request.version,
+            "server": connection.server,
+            "client": connection.client,
+            "scheme": connection.scheme,
+            "root_path": "",
+            "method": request.method,
+            "path": unquote(path.decode("latin-1")),
+            "raw_path": path,
+            "query_string": query,
+            "headers": request.headers,
+            "state": connection.app_state.copy(),
+        }
+
+    async def _receive(self) -> dict[str, Any]:
+        if not self._body_given:
+            self._body_given = True
+            return {"type": "http.request", "body": self.request.body, "more_body": False}
+        if not self.gone:
+            self._left = asyncio.Event()
+            await self._left.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: dict[str, Any]) -> None:
+        if self.connection.flow.write_paused and not self.gone:
+            await self.connection.flow.drain()
+        if self.gone:
+            return
+        if message["type"] == "http.response.start":
+            self.start(message["status"], message.get("headers", ()))
+            return
+        self.part(message.get("body", b""))
+        if not message.get("more_body", False):
+            self.end()

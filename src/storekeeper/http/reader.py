@@ -1,0 +1,246 @@
+"""Bytes of one connection in, requests or a refusal out. It does no I/O. Imports httptools and events.
+
+phase       | event                              | action                                  | next phase
+------------|------------------------------------|-----------------------------------------|-------------------
+IDLE        | first byte of a request            | begin a head                            | HEAD
+HEAD        | head complete and accepted         | expect its body                         | BODY
+BODY        | body complete, keep-alive          | `accept` the request                    | IDLE
+BODY        | body complete, close or HTTP/1.0   | `accept` the request                    | DISCARDING
+HEAD, BODY  | limit, parse error, timeout        | `refuse`, behind earlier requests       | DISCARDING
+DISCARDING  | bytes                              | drop them                               | DISCARDING
+"""
+
+from collections.abc import Callable
+from enum import IntEnum
+
+import httptools
+
+from storekeeper.events import Event, emit
+from storekeeper.http import request as heads
+from storekeeper.http.request import MAX_HEAD_BYTES, Request
+from storekeeper.http.response import MAX_BODY_BYTES, Response, internal_error, too_large
+
+MAX_FRAMED_BYTES = 8 * MAX_BODY_BYTES
+"""Bytes of a body on the wire, chunk headers included: 1-byte chunks take 6 of them."""
+
+
+class Phase(IntEnum):
+    """What the reader expects next."""
+
+    IDLE = 0
+    HEAD = 1
+    BODY = 2
+    DISCARDING = 3
+
+
+class RequestReader:
+    """The reading half of a connection, over llhttp.
+
+    `accept` is called with each whole request and the length of its body; `refuse`, at most once, with a response and
+    whether it must have no content because the request is a HEAD. `clock` is asked when a request begins.
+    """
+
+    def __init__(
+        self,
+        accept: Callable[[Request, int], None],
+        refuse: Callable[[Response, bool], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._accept = accept
+        self._refuse = refuse
+        self._clock = clock
+        self._parser = httptools.HttpRequestParser(self)
+        self.phase = Phase.IDLE
+        self.began = clock()
+        """When the request that is being read began, or the latest one did."""
+        self.continues = False
+        """Whether the client waits for a 100 before it sends the body."""
+        self._request: Request | None = None
+        self._url = b""
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._body: bytes | bytearray = b""
+        self._body_size = 0
+        self._head = b""
+        self._head_allowance = 0
+        self._framed_bytes = 0
+        self._unframed_bytes = 0
+        self._upgrading = False
+        self._replaying = False
+
+    @property
+    def unfinished_bytes(self) -> int:
+        """Bytes of memory that an unfinished request takes."""
+        # The parser's pieces of a head take as much again.
+        return 2 * len(self._head) + self._body_size
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes from the client."""
+        if self.phase is Phase.DISCARDING:
+            return
+        if self.phase is Phase.BODY:
+            self._framed_bytes += len(data)
+            self._unframed_bytes += len(data)
+        self._head_allowance = max(len(data), self._head_allowance if self._head else 0)
+        try:
+            self._parse(data)
+        except httptools.HttpParserCallbackError as error:
+            emit(Event.BUG, error=error)
+            self.refuse(internal_error())
+        except httptools.HttpParserError as error:
+            self._refuse_malformed(error, self._head + data)
+        if self.phase is Phase.HEAD:
+            self._head += data
+            self._check_unfinished_head()
+        elif self.phase is Phase.BODY and (
+            self._framed_bytes > MAX_FRAMED_BYTES or self._unframed_bytes > MAX_HEAD_BYTES
+        ):
+            self.refuse(too_large())  # the body, or a trailer, or what stands behind the size of a chunk
+
+    def refuse(self, response: Response) -> None:
+        """Refuse the request that is being read, and read nothing more."""
+        self._refuse_as(response, head_only=self._is_head())
+
+    def discard(self) -> None:
+        """Read nothing more."""
+        self.phase = Phase.DISCARDING
+        self._request = None
+        self._body = b""
+        self._body_size = 0
+        self._head = b""
+        self.continues = False
+
+    def _refuse_as(self, response: Response, *, head_only: bool) -> None:
+        if self.phase is not Phase.DISCARDING:
+            self.discard()
+            self._refuse(response, head_only)
+
+    def _refuse_malformed(self, error: httptools.HttpParserError, data: bytes) -> None:
+        # Until the method is read, the parser still has that of the request before.
+        known = "method" not in str(error)
+        self._refuse_as(heads.malformed(error, data), head_only=known and self._parser.get_method() == b"HEAD")
+
+    def _is_head(self) -> bool:
+        """Tell whether the request that is being read is a HEAD, as far as that is known."""
+        if self._request is not None:
+            return self._request.method == "HEAD"
+        if self.phase is not Phase.HEAD:
+            return False
+        return self._parser.get_method() == b"HEAD" if self._url else self._head.endswith(b"HEAD ")
+
+    def _parse(self, data: bytes) -> None:
+        while True:
+            try:
+                self._parser.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                data = data[upgrade.args[0] :]
+                self._go_on_without_upgrade()
+                if self.phase is Phase.DISCARDING:
+                    return
+            else:
+                return
+
+    def _go_on_without_upgrade(self) -> None:
+        """Put a parser that knows of no upgrade in the same place of the stream (decision 28).
+
+        llhttp takes everything after an upgrade's head for another protocol; clients that offer h2c on
+        every plain request mean its body.
+        """
+        request = self._request
+        if request is None:  # refused
+            return
+        self._upgrading = False
+        fields = [b"%b: %b\r\n" % field for field in request.headers if field[0] in heads.FRAMING]
+        head = b"%b / HTTP/1.1\r\n%b\r\n" % (request.method.encode(), b"".join(fields))
+        self._parser = httptools.HttpRequestParser(self)
+        self._replaying = True
+        self._parser.feed_data(head)
+        self._replaying = False
+
+    def _check_unfinished_head(self) -> None:
+        # A head that began in the middle of a chunk may be charged with that chunk, so it is allowed it.
+        size = len(self._head) - self._head_allowance
+        if refusal := heads.check_unfinished(self._url, size, fields=bool(self._headers)):
+            self.refuse(refusal)
+
+    # What the parser calls.
+
+    def on_message_begin(self) -> None:
+        """Begin a request."""
+        if self._replaying or self.phase is Phase.DISCARDING:
+            return
+        self.phase = Phase.HEAD
+        self.began = self._clock()
+        self._url = b""
+        self._headers = []
+        self.continues = False
+        self._upgrading = False
+
+    def on_url(self, url: bytes) -> None:
+        """Take a piece of the target."""
+        if not self._replaying:
+            self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a field of the head; those of a trailer are dropped (decision 27)."""
+        if self.phase is Phase.HEAD:
+            self._headers.append((name.lower(), value.rstrip()))  # llhttp leaves the blanks at the end
+
+    def on_headers_complete(self) -> None:
+        """Check the head; refuse the request at once if it breaks a limit."""
+        if self._replaying or self.phase is not Phase.HEAD:
+            return
+        self.phase = Phase.BODY
+        version = self._parser.get_http_version()
+        request = self._request = Request(
+            self._parser.get_method().decode("ascii"),
+            self._url,
+            self._headers,
+            version,
+            keep_alive=version == "1.1" and self._parser.should_keep_alive(),
+        )
+        large = self._head or self._head_allowance > MAX_HEAD_BYTES
+        self._head = b""
+        self._framed_bytes = 0
+        self._unframed_bytes = 0
+        self._body_size = 0
+        self._body = b""
+        if refusal := (heads.check_size(request) if large else None) or heads.check(request):
+            self.refuse(refusal)
+            return
+        self._upgrading = self._parser.should_upgrade()
+        self.continues = heads.waits_for_continue(request)
+
+    def on_body(self, body: bytes) -> None:
+        """Take a piece of the body."""
+        if self.phase is not Phase.BODY:
+            return
+        self._body_size += len(body)
+        self._unframed_bytes = 0
+        self.continues = False
+        # Nearly every body is one piece; those of two bytes each would take fifty times their size.
+        if not self._body:
+            self._body = body
+        else:
+            if type(self._body) is bytes:
+                self._body = bytearray(self._body)
+            self._body += body
+        if self._body_size > MAX_BODY_BYTES:
+            self.refuse(too_large())
+
+    def on_message_complete(self) -> None:
+        """Give the request on."""
+        request = self._request
+        if self.phase is not Phase.BODY or self._upgrading or request is None:
+            return
+        size = self._body_size
+        if size:
+            request.body = bytes(self._body)
+        # An idle connection keeps nothing of what it was asked.
+        self._request = None
+        self._headers = []
+        self._url = b""
+        self._body = b""
+        self._body_size = 0
+        self.continues = False
+        self.phase = Phase.IDLE if request.keep_alive else Phase.DISCARDING
+        self._accept(request, size)

@@ -1,0 +1,171 @@
+"""A request, and the checks of its head where RFC 9112 and the limits are stricter than llhttp. Imports httptools.
+
+Decisions 15, 16, 27 and 28.
+"""
+
+import re
+from typing import Any
+
+import httptools
+
+from storekeeper.http.response import MAX_BODY_BYTES, Response, error_response, too_large
+
+MAX_TARGET_BYTES = 8 * 1024
+MAX_HEAD_BYTES = 16 * 1024
+MAX_FIELDS = 100
+
+FRAMING = (b"content-length", b"transfer-encoding")
+
+_WRONG_VERSION = re.compile(rb" HTTP/(?!1\.[01]|0\.9|2\.0)(\d)")
+"""The first version that llhttp stops at. `check` sees the others."""
+
+_HOST = re.compile(rb"(?:[A-Za-z0-9._~-]|%[0-9A-Fa-f]{2})+(?::\d*)?|\[[0-9A-Fa-f:.]+\](?::\d*)?")
+_ABSOLUTE = re.compile(rb"https?://[^/?#]+", re.IGNORECASE)
+
+
+class Request:
+    """A whole request. `target` is in origin form (or `*`); names of `headers` are in lower case.
+
+    `plan` is what the application planned for its head, once it has; `charged` is what its body and its waiting cost
+    in the receive budget, in bytes.
+    """
+
+    __slots__ = ("body", "charged", "headers", "keep_alive", "method", "plan", "target", "version")
+
+    def __init__(
+        self,
+        method: str,
+        target: bytes,
+        headers: list[tuple[bytes, bytes]],
+        version: str,
+        *,
+        keep_alive: bool,
+        body: bytes = b"",
+        plan: Any = None,
+    ) -> None:
+        self.method = method
+        self.target = target
+        self.headers = headers
+        self.version = version
+        self.keep_alive = keep_alive
+        self.body = body
+        self.plan = plan
+        self.charged = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of memory that Python takes for it without its body, roughly."""
+        fields = sum([150 + len(name) + len(value) for name, value in self.headers])
+        return 400 + len(self.target) + fields
+
+    def with_body(self, body: bytes) -> "Request":
+        """Return the same request with another body."""
+        return Request(
+            self.method,
+            self.target,
+            self.headers,
+            self.version,
+            keep_alive=self.keep_alive,
+            body=body,
+            plan=self.plan,
+        )
+
+
+def check(request: Request) -> Response | None:
+    """Return the refusal of a whole head, None if it is good. A target in absolute form becomes its origin form."""
+    return _check_version(request) or _check_fields(request) or _check_target(request)
+
+
+def check_size(request: Request) -> Response | None:
+    """Return the refusal of a head that is too large; only one that came in as many bytes need be asked."""
+    size = sum(len(name) + len(value) + 4 for name, value in request.headers)
+    return _too_many_headers() if size > MAX_HEAD_BYTES else None
+
+
+def check_unfinished(target: bytes, size: int, *, fields: bool) -> Response | None:
+    """Return the refusal of a head that is not whole yet: of `size` bytes, of its target as far as it is there."""
+    if len(target) > MAX_TARGET_BYTES:
+        return _too_long()
+    if size > MAX_TARGET_BYTES + MAX_HEAD_BYTES:
+        return _too_many_headers() if fields or target else _too_long()
+    return None
+
+
+def waits_for_continue(request: Request) -> bool:
+    """Tell whether the client sends the body only after a 100 (RFC 9110, section 10.1.1)."""
+    for name, value in request.headers:
+        if name == b"expect":
+            return value.lower() == b"100-continue" and request.version == "1.1"
+    return False
+
+
+def malformed(error: httptools.HttpParserError, data: bytes) -> Response:
+    """Return the refusal of what the parser stopped at, in `data`."""
+    reason = str(error)
+    if reason == "Content-Length overflow":
+        return too_large()
+    other = reason == "Invalid HTTP version" and (found := _WRONG_VERSION.search(data)) and found[1] != b"1"
+    if other or reason == "Pause on PRI/Upgrade":  # the latter is HTTP/2's preface
+        return _wrong_version()
+    return _bad(f"Not valid HTTP/1.1: {error}")
+
+
+def _check_version(request: Request) -> Response | None:
+    if request.version == "0.9":
+        return _bad("Not valid HTTP/1.1: no version")
+    return None if request.version in ("1.1", "1.0") else _wrong_version()
+
+
+def _check_fields(request: Request) -> Response | None:
+    if len(request.headers) > MAX_FIELDS:
+        return _too_many_headers()
+    hosts = []
+    for name, value in request.headers:
+        if name == b"host":
+            hosts.append(value)
+        elif name in FRAMING and (refusal := _check_framing(request, name, value)):
+            return refusal
+    if request.version == "1.1" and not (len(hosts) == 1 and _HOST.fullmatch(hosts[0])):
+        return _bad("The request needs one valid Host header")
+    return None
+
+
+def _check_framing(request: Request, name: bytes, value: bytes) -> Response | None:
+    if name == b"content-length":
+        # llhttp holds that it is digits, once, and without a Transfer-Encoding.
+        return too_large() if len(value.lstrip(b"0")) > 10 or int(value) > MAX_BODY_BYTES else None
+    if request.version == "1.0" or value.lower() != b"chunked":
+        return _bad("The only Transfer-Encoding is chunked, and of HTTP/1.1")
+    return None
+
+
+def _check_target(request: Request) -> Response | None:
+    if len(request.target) > MAX_TARGET_BYTES:
+        return _too_long()
+    if request.method == "CONNECT":
+        return _bad("CONNECT is not served")
+    if request.target[:1] != b"/" and (absolute := _ABSOLUTE.match(request.target)):
+        request.target = request.target[absolute.end() :]
+        if request.target[:1] != b"/":
+            request.target = b"/" + request.target
+    if request.target[:1] == b"/" and b"#" not in request.target:
+        return None
+    if request.target == b"*" and request.method == "OPTIONS":
+        return None
+    return _bad("The request target is not valid")
+
+
+def _too_many_headers() -> Response:
+    return error_response(431, f"More than {MAX_HEAD_BYTES} bytes or {MAX_FIELDS} fields of headers")
+
+
+def _too_long() -> Response:
+    return error_response(414, f"The request target is longer than {MAX_TARGET_BYTES} bytes")
+
+
+def _wrong_version() -> Response:
+    return error_response(505, "This service speaks HTTP/1.1")
+
+
+def _bad(message: str) -> Response:
+    return error_response(400, message)
