@@ -14,7 +14,7 @@ from typing import Any
 
 import apsw
 
-from storekeeper import cli
+from storekeeper import cli, service
 from storekeeper.api import connection
 from storekeeper.api.crowd import Crowd
 from storekeeper.api.kept import Kept
@@ -139,6 +139,12 @@ def takes_all_bodies() -> None:
     vars_of(connection).MOST_HELD = 2**60
 
 
+def goes_by_what_the_kernel_took() -> None:
+    """Of what is sent, and not by what the client acknowledged; the kernel takes as much as it likes."""
+    vars_of(connection).delivery = lambda _transport: None
+    vars_of(service).bound_unsent = lambda _listener: None
+
+
 def does_not_look_for_its_file() -> None:
     vars_of(Place).check = lambda _place: None
 
@@ -176,6 +182,12 @@ def is_impatient() -> None:
     """Deadlines in a tenth of their time."""
     for name in ("REQUEST_PATIENCE", "IDLE_PATIENCE", "STALL_PATIENCE", "DISCARD_PATIENCE"):
         setattr(connection, name, getattr(connection, name) / 10)
+
+
+def drops_who_reads_nothing_early() -> None:
+    """After half a second, looked for ten times a second."""
+    vars_of(connection).STALL_PATIENCE = 0.5
+    vars_of(service)._SWEEP = 0.1
 
 
 def has_a_slow_disk() -> None:

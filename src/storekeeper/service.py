@@ -16,6 +16,7 @@ from typing import Any
 import uvicorn
 from uvicorn.supervisors import multiprocess
 
+from storekeeper.api.acknowledged import bound_unsent
 from storekeeper.api.asgi import Application
 from storekeeper.api.connection import Connection
 from storekeeper.api.crowd import Crowd, capacity
@@ -241,6 +242,7 @@ def _listen(host: str, port: int) -> socket.socket:
         listener = socket.socket(family, kind, protocol)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
+        bound_unsent(listener)
         # Now, so that a port in use is found here and not in a worker.
         listener.listen(2048)
         listener.setblocking(False)

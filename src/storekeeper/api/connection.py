@@ -15,6 +15,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from storekeeper.api import heads
+from storekeeper.api.acknowledged import delivery
 from storekeeper.api.crowd import Crowd
 from storekeeper.api.exchange import Exchange, Request, whole
 from storekeeper.api.reply import BODY_LIMIT, Reply, bug_reply, error_answer, error_reply, too_large
@@ -29,7 +30,7 @@ IDLE_PATIENCE = 65.0
 otherwise send a request into a connection that closes."""
 
 STALL_PATIENCE = 10.0
-"""Seconds that a client may read nothing of what is waiting for it."""
+"""Seconds that a client's kernel may acknowledge nothing of what is waiting for it."""
 
 DISCARD_PATIENCE = 2.0
 """Seconds that a refused client's remaining bytes are read and dropped (decision 15)."""
@@ -39,9 +40,6 @@ DRAIN_PATIENCE = 0.1
 
 FRAMING_LIMIT = 8 * BODY_LIMIT
 """The most bytes that a body may take in all, chunk headers included: 1-byte chunks take 6 of them."""
-
-LONG_ANSWER = 64 * 1024
-"""Bytes unsent from which a transport is full, as asyncio has it."""
 
 SMALL_BODY = 4096
 """What a body may have without being counted: more than any store takes, however it is written."""
@@ -95,11 +93,9 @@ class Connection(HttpToolsProtocol):
         self.held = 0
         self.exchange: Exchange | None = None
         self.waiting: deque[Request | Reply] = deque()
-        # Of what was sent, for the sweep and for the memory.
-        self.longest = 0
-        self.shared: bytes | None = None
-        self.unsent = 0
-        self.unsent_since = 0.0
+        # Of what was sent, for the sweep.
+        self.progress = 0
+        self.progress_since = 0.0
         self.counted = 0
 
     @property
@@ -112,6 +108,7 @@ class Connection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         """Begin."""
         super().connection_made(transport)
+        transport.set_write_buffer_limits(high=0)  # so that it says so as soon as the kernel does not take all
         crowd: Crowd = self.app_state["connections"]
         if crowd.enter(self):
             return
@@ -150,7 +147,7 @@ class Connection(HttpToolsProtocol):
         """Forget the client; whatever it asked for is finished without it."""
         self.connections.discard(self)
         self.app_state["connections"].leave(self)
-        self.app_state["connections"].unread.end(self)
+        self.app_state["connections"].unsent.release(self)
         self._hold(-self.held)
         self.phase = Phase.NOTHING
         self.waiting.clear()
@@ -341,9 +338,6 @@ class Connection(HttpToolsProtocol):
             self.waiting.clear()
             self.phase = Phase.NOTHING
             self.transport.close()
-            if self.transport.get_write_buffer_size() > LONG_ANSWER:
-                # A transport that closes says no more that it is full.
-                self._await_reader()
 
     def is_last(self, request: Request) -> bool:
         """Tell whether the connection ends with this request's answer."""
@@ -408,33 +402,43 @@ class Connection(HttpToolsProtocol):
         self.flow.resume_reading()
         if self.transport.can_write_eof():
             self.transport.write_eof()
-        self.loop.call_later(DISCARD_PATIENCE, self.transport.abort)
+        self.loop.call_later(DISCARD_PATIENCE, self._end_discard, -1, self.loop.time())
+
+    def _end_discard(self, acked: int, since: float) -> None:
+        """Close, unless the client is still reading: a reset would also take what our kernel has not sent yet."""
+        told, now = delivery(self.transport), self.loop.time()
+        if told is not None and told.acked != acked:
+            since = now
+        if told is None or told.whole or now - since > STALL_PATIENCE:
+            self.transport.abort()
+        else:
+            self.loop.call_later(DISCARD_PATIENCE, self._end_discard, told.acked, since)
 
     # Writing.
 
-    def write(self, data: bytes) -> None:
-        """Send bytes, unless the client is gone: the transport knows a little earlier than `connection_lost`."""
+    def write(self, *parts: bytes, shared: bytes | None = None) -> None:
+        """Send parts of a response, unless the client is gone: the transport knows before `connection_lost`.
+
+        One of them may be `shared`, a cached response.
+        """
         if not self.transport.is_closing():
-            if len(data) > LONG_ANSWER:
-                self.longest = len(data)
-            self.transport.write(data)
+            self.transport.writelines(parts)
+            if self.flow.write_paused:
+                self.lease(sum(map(len, parts)), shared)
+
+    def lease(self, size: int, shared: bytes | None = None) -> None:
+        """Count what was written and could not be sent at once."""
+        self.app_state["connections"].unsent.lease(self, size, shared)
 
     def pause_writing(self) -> None:
         """Take no more requests from a client that does not read its answers."""
         super().pause_writing()
         self.flow.pause_reading()
-        self._await_reader()
-
-    def _await_reader(self) -> None:
-        # What is half sent takes its whole room.
-        size = max(self.longest, self.transport.get_write_buffer_size())
-        self.app_state["connections"].unread.begin(self, size, self.shared)
 
     def resume_writing(self) -> None:
         """Go on: the client has read."""
         super().resume_writing()
-        self.longest = 0
-        self.app_state["connections"].unread.end(self)
+        self.app_state["connections"].unsent.release(self)
         if self.phase is not Phase.NOTHING or self.waiting:
             self.advance()
         else:
@@ -476,11 +480,15 @@ class Connection(HttpToolsProtocol):
 
     def _stalls(self, now: float) -> bool:
         unsent = self.transport.get_write_buffer_size()
-        if not unsent or unsent != self.unsent:
-            self.unsent = unsent
-            self.unsent_since = now
+        if not unsent:
+            self.progress = 0
             return False
-        return now - self.unsent_since > STALL_PATIENCE
+        told = delivery(self.transport)
+        progress = unsent if told is None else told.acked
+        if progress != self.progress:
+            self.progress = progress
+            self.progress_since = now
+        return now - self.progress_since > STALL_PATIENCE
 
 
 def _counted(size: int) -> int:

@@ -10,7 +10,7 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from storekeeper.api.unread import Unread
+from storekeeper.api.budgets import SendBudget
 from storekeeper.events import Event, emit
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Crowd:
     def __init__(self, most: int = MOST) -> None:
         self.most = most
         self.held = 0
-        self.unread = Unread()
+        self.unsent = SendBudget()
         self._all: set[Connection] = set()
         self._idle: deque[tuple[Connection, int]] = deque()
         self._looked = False

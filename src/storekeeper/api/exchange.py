@@ -109,6 +109,7 @@ class Exchange:
     _body_given = False
     _chunked = False
     _missing: int | None = None
+    _head: tuple[bytes, ...] = ()
 
     def __init__(self, connection: "Connection", request: Request) -> None:
         self.connection = connection
@@ -123,7 +124,10 @@ class Exchange:
     # The answer.
 
     def start(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        """Send the head. A body without a content-length is chunked, or to an HTTP/1.0 client ends with it."""
+        """Begin with the head, which is sent with what follows.
+
+        A body without a content-length is chunked, or to an HTTP/1.0 client ends with the connection.
+        """
         request = self.request
         self.started = True
         self.close = self.connection.is_last(request)
@@ -142,18 +146,18 @@ class Exchange:
             lines.append(b"transfer-encoding: chunked\r\n")
         lines.append(b"connection: close\r\n\r\n" if self.close else b"\r\n")
         date = [b"%b: %b\r\n" % field for field in self.connection.date]
-        self.connection.write(_STATUS_LINE[status] + b"".join(date))
-        self._write(b"".join(lines))
+        head = b"".join(lines)
+        if self.recording is not None:
+            self.recording.add(head)
+        self._head = (_STATUS_LINE[status] + b"".join(date), head)
 
     def part(self, data: bytes) -> None:
         """Send a part of the body."""
         if not data or self.request.method == "HEAD":
             return
         if self._chunked:
-            # Not as one: while it waits for its reader, it would be there twice.
-            self._write(b"%x\r\n" % len(data))
-            self._write(data)
-            self._write(b"\r\n")
+            # Not joined: while it waits for its reader, it would be there twice.
+            self._write(b"%x\r\n" % len(data), data, b"\r\n")
             return
         if self._missing is not None:
             self._missing -= len(data)
@@ -168,12 +172,16 @@ class Exchange:
             elif self._missing:
                 self.abort()
                 return
+        if self._head:
+            self._write()
         self.connection.finish(self)
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, *parts: bytes) -> None:
         if self.recording is not None:
-            self.recording.add(data)
-        self.connection.write(data)
+            for part in parts:
+                self.recording.add(part)
+        self.connection.write(*self._head, *parts)
+        self._head = ()
 
     def abort(self) -> None:
         """Break off an answer that cannot be completed, so that the client cannot take it for whole."""

@@ -64,16 +64,16 @@ class FastLane(Connection):
             return
         self.served += 1
         if len(answer) < _SMALL:
-            self.transport.write(self.kept.prefix + answer)
+            answer = self.kept.prefix + answer
+            self.transport.write(answer)
+            if self.flow.write_paused:
+                self.lease(len(answer))
         else:
             self._share(answer)
 
     def _share(self, answer: bytes) -> None:
         """Send a long answer without a copy of it."""
-        self.write(self.kept.prefix)
-        self.shared = answer
-        self.write(answer)
-        self.shared = None
+        self.write(self.kept.prefix, answer, shared=answer)
 
     def begin(self, request: Request) -> None:
         """Have a request answered; all before it are."""
