@@ -13,8 +13,8 @@ from typing import Any
 import uvicorn
 from uvicorn.server import ServerState
 
-from storekeeper.http.connection import Connection
 from storekeeper.api.fastlane import FastLane
+from storekeeper.http.connection import Connection
 from storekeeper.service import Service
 from storekeeper.settings import make
 
@@ -31,6 +31,7 @@ class Line(asyncio.Transport):
         self._sent: list[bytes] = []
         self.stuck = False
         self.unread = 0
+        self.high = 64 * 1024
         self.reading = True
         self.ended = False
         self.aborted = False
@@ -42,7 +43,7 @@ class Line(asyncio.Transport):
         self._sent.append(bytes(data))
         if self.stuck:
             self.unread += len(data)
-            if self.unread > HIGH_WATER and not self.protocol.flow.write_paused:
+            if self.unread > self.high and not self.protocol.flow.write_paused:
                 self.protocol.pause_writing()
 
     @property
@@ -56,6 +57,11 @@ class Line(asyncio.Transport):
             self._lose()
         elif self.unread == 0 and self.protocol.flow.write_paused:
             self.protocol.resume_writing()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        assert high is not None
+        assert low is None
+        self.high = high
 
     def get_write_buffer_size(self) -> int:
         return self.unread

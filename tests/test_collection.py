@@ -94,7 +94,10 @@ class TestCollection:
                     return [(await create(collection, Payload("x"))).id for _ in range(20)]
 
                 async def burst(collection: Collection) -> list[int]:
-                    return [store.id for store in await asyncio.gather(*(create(collection, payload) for payload in numbered(150)))]
+                    return [
+                        store.id
+                        for store in await asyncio.gather(*(create(collection, payload) for payload in numbered(150)))
+                    ]
 
                 clients = [client(collection) for collection in handles] + [burst(one) for one in handles]
                 found = await asyncio.gather(*clients)

@@ -15,10 +15,8 @@ import fuzz_http
 from fuzz_http import Found, fuzz_inside, requests_to_damage
 from mutations import Cases
 from storekeeper.http import request as heads
-from storekeeper.http import response
 from storekeeper.http.connection import Connection
 from storekeeper.http.reader import Phase
-from storekeeper.http.response import Response
 from storekeeper.sqlite import SqliteCollection
 from storekeeper.stores import Payload, Store
 

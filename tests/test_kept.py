@@ -7,8 +7,8 @@ import apsw
 import pytest
 
 from inside import Inside, inside, settled
-from storekeeper.api.fastlane import FastLane
 from storekeeper.api.cache import LARGE_READ, MAX_POLLED_CONNECTIONS
+from storekeeper.api.fastlane import FastLane
 from storekeeper.sqlite import SqliteCollection
 from storekeeper.stores import Payload
 

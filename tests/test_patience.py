@@ -15,10 +15,9 @@ import pytest
 from black_box import Answer, Running
 from client import fill, locked
 from inside import HIGH_WATER, Inside, Line, inside, settled, until
-from storekeeper.http import deadlines
+from storekeeper.collection import Listing
 from storekeeper.http.connection import Connection
 from storekeeper.http.reader import Phase
-from storekeeper.collection import Listing
 from storekeeper.stores import Payload
 from wire import SLOW, assert_error, create, dial, request
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 import psycopg
 import pytest
+from storekeeper.postgres.turns import MOST_WAITING
 
 from asking import create, get, listing, numbered, replace, run
 from black_box import Running, ask, serving
@@ -26,7 +27,6 @@ from storekeeper import databases
 from storekeeper.collection import Collection
 from storekeeper.errors import CannotStart, Unavailable
 from storekeeper.postgres import schema
-from storekeeper.postgres.turns import MOST_WAITING
 from storekeeper.stores import EXAMPLES, Payload, Store
 
 SECRET = "s3cret-%41/?&"

@@ -85,7 +85,9 @@ def test_what_is_wrong_with_the_data_of_one_write_costs_its_neighbours_nothing(
             await create(collection, Payload("First"))
             execute(database, REFUSING.format(sqlstate="23514", **moment))
             names = ["A", "Bad", "B", "Bad", "C"]
-            done = await asyncio.gather(*(create(collection, Payload(name)) for name in names), return_exceptions=True)
+            done = await asyncio.gather(
+                *(create(collection, Payload(name)) for name in names), return_exceptions=True
+            )
             good = [one.name for one in done if isinstance(one, Store)]
             assert good == (["A", "B", "C"] if moment is AT_ONCE else [])
             assert await create(collection, Payload("Next")) == Store(len(good) + 2, "Next", None, len(good) + 2)

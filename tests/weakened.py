@@ -14,12 +14,12 @@ from typing import Any
 
 import apsw
 
-from storekeeper import cli
-from storekeeper.http import budgets, connection, deadlines
-from storekeeper.http.limits import ConnectionLimit
+from storekeeper import cli, service
 from storekeeper.api.cache import ResponseCache
 from storekeeper.commands import Batch, Command
 from storekeeper.concurrency.queue_limit import QueueLimit
+from storekeeper.http import budgets, connection, deadlines
+from storekeeper.http.limits import ConnectionLimit
 from storekeeper.sqlite import columns, committer, schema, write_queue
 from storekeeper.sqlite.committer import Committer, Result
 from storekeeper.sqlite.file_identity import FileIdentity
@@ -38,10 +38,7 @@ def environment(*changes: str) -> dict[str, str]:
 
 
 def keeps_answers_for_ever() -> None:
-    def drop(_kept: ResponseCache) -> None:
-        return
-
-    vars_of(ResponseCache).drop = drop
+    vars_of(ResponseCache).drop = lambda _cache: None
 
 
 def sees_own_writes_only() -> None:
@@ -56,13 +53,13 @@ def sees_own_writes_only() -> None:
         settle(writes, batch, results)
 
     vars_of(WriteQueue)._settle = settle_and_count
-    look = ResponseCache.look
+    revalidate = ResponseCache.revalidate
 
-    def look_at_own(kept: ResponseCache, *args: Any) -> None:
-        vars_of(kept)._stamp = lambda: now
-        look(kept, *args)
+    def look_at_own(cache: ResponseCache, *args: Any) -> None:
+        vars_of(cache)._change_token = lambda: now
+        revalidate(cache, *args)
 
-    vars_of(ResponseCache).look = look_at_own
+    vars_of(ResponseCache).revalidate = look_at_own
 
 
 def acknowledges_before_commit() -> None:
@@ -132,7 +129,7 @@ def syncs_normally() -> None:
 
 def keeps_every_connection() -> None:
     """However many files it may open."""
-    vars_of(ConnectionLimit).enter = lambda crowded, newcomer: crowded._all.add(newcomer) or True
+    vars_of(ConnectionLimit).enter = lambda limit, newcomer: limit._open.add(newcomer) or True
 
 
 def takes_all_writes() -> None:
@@ -142,7 +139,13 @@ def takes_all_writes() -> None:
 
 def takes_all_bodies() -> None:
     """However much memory they take together."""
-    vars_of(connection).MAX_RECEIVED_BYTES = 2**60
+    vars_of(budgets).MAX_RECEIVED_BYTES = 2**60
+
+
+def goes_by_what_the_kernel_took() -> None:
+    """Of what is sent, and not by what the client acknowledged; the kernel takes as much as it likes."""
+    vars_of(connection).delivery = vars_of(deadlines).delivery = lambda _transport: None
+    vars_of(service).bound_unsent = lambda _listener: None
 
 
 def does_not_look_for_its_file() -> None:
@@ -181,7 +184,13 @@ def fails_in_the_writer() -> None:
 def is_impatient() -> None:
     """Deadlines in a tenth of their time."""
     for name in ("REQUEST_TIMEOUT", "IDLE_TIMEOUT", "STALL_TIMEOUT", "DISCARD_TIMEOUT"):
-        setattr(connection, name, getattr(connection, name) / 10)
+        setattr(deadlines, name, getattr(deadlines, name) / 10)
+
+
+def drops_who_reads_nothing_early() -> None:
+    """After half a second, looked for ten times a second."""
+    vars_of(deadlines).STALL_TIMEOUT = 0.5
+    vars_of(service)._SWEEP = 0.1
 
 
 def has_a_slow_disk() -> None:

@@ -12,13 +12,8 @@ from typing import Any, NamedTuple
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from storekeeper.http.deadlines import (
-    DISCARD_TIMEOUT,
-    DRAIN_TIMEOUT,
-    REQUEST_TIMEOUT,
-    STALL_TIMEOUT,
-    Deadlines,
-)
+from storekeeper.http import deadlines
+from storekeeper.http.deadlines import Deadlines
 from storekeeper.http.delivery import delivery
 from storekeeper.http.exchange import Exchange
 from storekeeper.http.limits import Limits
@@ -224,17 +219,17 @@ class Connection(HttpToolsProtocol):
         self.flow.resume_reading()
         if self.transport.can_write_eof():
             self.transport.write_eof()
-        self.loop.call_later(DISCARD_TIMEOUT, self._end_discard, -1, self.loop.time())
+        self.loop.call_later(deadlines.DISCARD_TIMEOUT, self._end_discard, -1, self.loop.time())
 
     def _end_discard(self, acked: int, since: float) -> None:
         """Close, unless the client is still reading: a reset would also drop what our kernel has not sent yet."""
         known, now = delivery(self.transport), self.loop.time()
         if known is not None and known.acked != acked:
             since = now
-        if known is None or known.complete or now - since > STALL_TIMEOUT:
+        if known is None or known.complete or now - since > deadlines.STALL_TIMEOUT:
             self.transport.abort()
         else:
-            self.loop.call_later(DISCARD_TIMEOUT, self._end_discard, known.acked, since)
+            self.loop.call_later(deadlines.DISCARD_TIMEOUT, self._end_discard, known.acked, since)
 
     # Writing.
 
@@ -273,7 +268,7 @@ class Connection(HttpToolsProtocol):
         elif phase is Phase.HEAD or phase is Phase.BODY:
             if self.flow.read_paused or self.reader.continues:
                 self.reader.began = now  # it is the service that makes the client wait
-            if now - self.reader.began > REQUEST_TIMEOUT:
+            if now - self.reader.began > deadlines.REQUEST_TIMEOUT:
                 self.reader.refuse(error_response(408, "The request was not whole within 10 seconds"))
         elif self.is_idle() and self.deadlines.idle_for_too_long(now):
             self.transport.close()
@@ -285,7 +280,7 @@ class Connection(HttpToolsProtocol):
     def shutdown(self) -> None:
         """Finish what the client has begun, then close; called once when the service stops."""
         self.draining = True
-        self.loop.call_later(DRAIN_TIMEOUT, self._close_if_idle)
+        self.loop.call_later(deadlines.DRAIN_TIMEOUT, self._close_if_idle)
 
     def timeout_keep_alive_handler(self) -> None:
         """Do nothing: the sweep closes idle connections."""

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from inside import Inside, Line, inside, settled, until
+from storekeeper.events import Event
 from storekeeper.http import budgets
 from storekeeper.http.connection import Connection
-from storekeeper.events import Event
 from test_patience import run, turn
 from wire import create, request
 
@@ -39,7 +39,7 @@ async def ask(service: Inside, adapter: str, *fields: str) -> tuple[Connection, 
 
 @pytest.fixture(autouse=True)
 def _little_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unread, "MAX_UNSENT_BYTES", 3 * LONG)
+    monkeypatch.setattr(budgets, "MAX_UNSENT_BYTES", 3 * LONG)
 
 
 @pytest.mark.parametrize("fields", [[], ["Connection: close"]])
@@ -47,7 +47,7 @@ def test_who_has_been_reading_for_longest_makes_room(
     adapter: str, tmp_path: Path, fields: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = []
-    monkeypatch.setattr(unread, "emit", lambda event, **_fields: said.append(event))
+    monkeypatch.setattr(budgets, "emit", lambda event, **_fields: said.append(event))
 
     async def scenario() -> None:
         async with inside(tmp_path) as service:
@@ -64,7 +64,7 @@ def test_who_has_been_reading_for_longest_makes_room(
 def test_who_reads_or_leaves_takes_no_room_any_more(adapter: str, tmp_path: Path) -> None:
     async def scenario() -> None:
         async with inside(tmp_path) as service:
-            kept = service.service._connections.unread
+            kept = service.service._connections.unsent
             for version in range(9):
                 await store(service, str(version) * LONG)
                 connection, line = await ask(service, adapter)
@@ -83,7 +83,7 @@ def test_who_reads_or_leaves_takes_no_room_any_more(adapter: str, tmp_path: Path
 def test_one_answer_for_many_takes_its_room_once(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with inside(tmp_path) as service:
-            kept = service.service._connections.unread
+            kept = service.service._connections.unsent
             await store(service, "x" * LONG)
             many = [await ask(service, "--fast-lane") for _ in range(9)]
             assert LONG < kept.size < 2 * LONG
