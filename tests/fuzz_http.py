@@ -25,7 +25,7 @@ import uvloop
 import weakened  # noqa: F401 - WEAKENED names a broken build, here too
 from black_box import Answer, Running, serving
 from fuzz_judge import Growth, Ledger, comparable, judge
-from inside import LANES, Inside, inside
+from inside import Inside, inside
 from mutations import Case, Cases, End
 from test_adapters import CORPUS
 from wire import CLOSE, HOST, PAYLOAD, SLOW, answers, chunked, create, dial, request
@@ -56,6 +56,9 @@ COMMON = [
 LAST = b"GET /api/stores/1 HTTP/1.1\r\n" + HOST + CLOSE + b"\r\n"
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 """Where databases are of which none has to outlive this process."""
+
+
+ADAPTERS = ("--fast-lane", "--no-fast-lane")
 
 
 class Found(Exception):
@@ -140,7 +143,7 @@ async def inner_lanes(figures: Counter[str]) -> AsyncIterator[list[Inner]]:
     async with AsyncExitStack() as stack:
         top = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=MEMORY)))
         lanes = []
-        for adapter in LANES:
+        for adapter in ADAPTERS:
             folder = top / adapter
             folder.mkdir()
             service = await stack.enter_async_context(inside(folder, examples=True))
@@ -192,7 +195,7 @@ def outer_lanes() -> Iterator[list[tuple[Running, Ledger]]]:
     with ExitStack() as stack:
         top = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         lanes = []
-        for adapter in LANES:
+        for adapter in ADAPTERS:
             folder = top / adapter
             folder.mkdir()
             service = stack.enter_context(serving(folder, adapter, "--workers=2"))

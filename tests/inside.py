@@ -18,7 +18,6 @@ from storekeeper.http.connection import Connection
 from storekeeper.service import Service
 from storekeeper.settings import make
 
-LANES = {"--fast-lane": FastLane, "--no-fast-lane": Connection}
 HIGH_WATER = 64 * 1024
 
 
@@ -115,7 +114,10 @@ class Inside:
         self._config.load()
 
     def connect(self, adapter: str = "--fast-lane") -> tuple[Connection, Line]:
-        connection = LANES[adapter](self._config, self.server_state, self._state, asyncio.get_running_loop())
+        runtime = self.service.runtime
+        given = self._config, self.server_state, self._state, asyncio.get_running_loop()
+        fast = adapter == "--fast-lane"
+        connection = FastLane(runtime, *given) if fast else Connection(runtime.limits, *given)
         line = Line()
         line.protocol = connection
         connection.connection_made(line)

@@ -186,14 +186,14 @@ def test_a_long_list_comes_in_parts(tmp_path: Path) -> None:
 def test_a_bug_is_a_500_that_tells_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         async with inside(tmp_path) as service:
-            collection = service.service.resource._collection
+            collection = service.service.runtime.resource._collection
             for bug in (KeyError("secret"), RuntimeError("secret")):
 
                 def raises(*_: object, bug: Exception = bug) -> Listing:
                     raise bug
 
                 monkeypatch.setattr(collection, "list", raises)
-                monkeypatch.setattr(collection, "create", raises)
+                monkeypatch.setattr(collection, "write", raises)
                 monkeypatch.setattr(collection, "check", raises)
                 for method, path in (("GET", "/api/stores"), ("POST", "/api/stores")):
                     answer = await asked(service, method, path, b'{"name":"A"}')
@@ -211,7 +211,7 @@ def test_readiness_says_when_the_database_does_not_answer(tmp_path: Path, monkey
             async def unavailable() -> None:
                 raise Unavailable("The database is locked")
 
-            monkeypatch.setattr(service.service.resource._collection, "check", unavailable)
+            monkeypatch.setattr(service.service.runtime.resource._collection, "check", unavailable)
             answer = await asked(service, "GET", "/health/ready")
             assert_error(answer, 503, "The database is locked", outcome="none")
             assert (await asked(service, "GET", "/health/live")).status == 200

@@ -39,7 +39,7 @@ async def connected(service: Inside, adapter: str, count: int) -> list[tuple[Con
 def test_the_connection_that_is_idle_for_longest_makes_room(adapter: str, tmp_path: Path) -> None:
     async def scenario() -> None:
         async with inside(tmp_path) as service:
-            service.service._connections.most = 5
+            service.service.runtime.limits.connections.maximum = 5
             made = await connected(service, adapter, 5)
             made[0][0].data_received(request("GET", "/test"))  # so that it is the latest
             await settled(made[0][0])
@@ -51,7 +51,7 @@ def test_the_connection_that_is_idle_for_longest_makes_room(adapter: str, tmp_pa
                 newcomer.data_received(request("GET", "/test"))
                 await settled(newcomer)
                 assert last_answer(line).status == 200
-            assert len(service.service._connections) == 5
+            assert len(service.service.runtime.limits.connections) == 5
 
     run(scenario())
 
@@ -61,7 +61,7 @@ def test_no_connection_at_work_is_closed_and_the_newcomer_is_told(adapter: str, 
 
     async def scenario() -> None:
         async with inside(tmp_path) as service:
-            service.service._connections.most = 5
+            service.service.runtime.limits.connections.maximum = 5
             at_work = [await stuck(service, adapter)]
             with locked(tmp_path):
                 for sent in (b"G", create("Half")[:-1], create("Waits"), request("GET", SLOW) + b"GET /te"):
@@ -83,11 +83,11 @@ def test_no_connection_at_work_is_closed_and_the_newcomer_is_told(adapter: str, 
 
 def test_those_that_were_told_are_few(adapter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What comes on top of them is closed without a word: there may be no file left."""
-    monkeypatch.setattr(crowd, "REFUSED", 3)
+    monkeypatch.setattr(limits, "MAX_REFUSED", 3)
 
     async def scenario() -> None:
         async with inside(tmp_path) as service:
-            service.service._connections.most = 2
+            service.service.runtime.limits.connections.maximum = 2
             for _ in range(2):
                 service.connect(adapter)[0].data_received(b"G")
             lines = [service.connect(adapter)[1] for _ in range(6)]
@@ -100,8 +100,8 @@ def test_those_that_were_told_are_few(adapter: str, tmp_path: Path, monkeypatch:
 def test_who_is_idle_is_looked_for_once_between_two_sweeps(adapter: str, tmp_path: Path) -> None:
     async def scenario() -> None:
         async with inside(tmp_path) as service:
-            all = service.service._connections
-            all.most = 2
+            all = service.service.runtime.limits.connections
+            all.maximum = 2
             (busy, _), (other, _) = [service.connect(adapter) for _ in range(2)]
             for connection in (busy, other):
                 connection.data_received(b"G")

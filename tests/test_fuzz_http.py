@@ -14,11 +14,14 @@ import uvloop
 import fuzz_http
 from fuzz_http import Found, fuzz_inside, requests_to_damage
 from mutations import Cases
+from storekeeper.api import fastlane
+from storekeeper.commands import Command, Create
 from storekeeper.http import request as heads
 from storekeeper.http.connection import Connection
-from storekeeper.http.reader import Phase
+from storekeeper.http.reader import Phase, RequestReader
+from storekeeper.http.response import Response, encode_content
 from storekeeper.sqlite import SqliteCollection
-from storekeeper.stores import Payload, Store
+from storekeeper.stores import Store
 
 SEED = 20261121
 REQUESTS = 20_000
@@ -47,14 +50,14 @@ def takes_any_number_of_fields(patch: pytest.MonkeyPatch) -> None:
 
 
 def fails_at_a_byte(patch: pytest.MonkeyPatch) -> None:
-    on_header = Connection.on_header
+    on_header = RequestReader.on_header
 
-    def raises(self: Connection, name: bytes, value: bytes) -> None:
+    def raises(self: RequestReader, name: bytes, value: bytes) -> None:
         if b"\xff" in value:
             raise RuntimeError("a bug")
         on_header(self, name, value)
 
-    patch.setattr(Connection, "on_header", raises)
+    patch.setattr(RequestReader, "on_header", raises)
 
 
 def answers_out_of_order(patch: pytest.MonkeyPatch) -> None:
@@ -62,34 +65,39 @@ def answers_out_of_order(patch: pytest.MonkeyPatch) -> None:
 
 
 def carries_out_what_it_refuses(patch: pytest.MonkeyPatch) -> None:
-    refuse = Connection.refuse
+    refuse = RequestReader.refuse
 
-    def carries_out(self: Connection, reply: Reply) -> None:
-        if self.phase is Phase.BODY and self.request is not None and self.exchange is None:
-            self.request.body = bytes(self.body)
-            self.begin(self.request)
-        refuse(self, reply)
+    def carries_out(self: RequestReader, response: Response) -> None:
+        if self.phase is Phase.BODY and self._request is not None:
+            self._request.body = bytes(self._body)
+            self._accept(self._request, len(self._body))
+        refuse(self, response)
 
-    patch.setattr(Connection, "refuse", carries_out)
+    patch.setattr(RequestReader, "refuse", carries_out)
 
 
 def creates_twice(patch: pytest.MonkeyPatch) -> None:
-    create = SqliteCollection.create
+    write = SqliteCollection.write
 
-    def twice(self: SqliteCollection, payload: Any) -> Any:
-        create(self, payload)
-        return create(self, payload)
+    def twice(self: SqliteCollection, command: Command) -> Any:
+        if isinstance(command, Create):
+            write(self, command)
+        return write(self, command)
 
-    patch.setattr(SqliteCollection, "create", twice)
+    patch.setattr(SqliteCollection, "write", twice)
 
 
 def acknowledges_without_writing(patch: pytest.MonkeyPatch) -> None:
-    def replace(_self: SqliteCollection, id: int, payload: Payload) -> asyncio.Future[Store]:
+    write = SqliteCollection.write
+
+    def pretends(self: SqliteCollection, command: Command) -> Any:
+        if isinstance(command, Create):
+            return write(self, command)
         future = asyncio.get_running_loop().create_future()
-        future.set_result(Store(id, payload.name, payload.address, 1))
+        future.set_result(Store(command.id, command.payload.name, command.payload.address, 1))
         return future
 
-    patch.setattr(SqliteCollection, "replace", replace)
+    patch.setattr(SqliteCollection, "write", pretends)
 
 
 def keeps_connections_for_ever(patch: pytest.MonkeyPatch) -> None:
@@ -113,8 +121,8 @@ def keeps_what_it_has_read(patch: pytest.MonkeyPatch) -> None:
 
 
 def has_adapters_that_differ(patch: pytest.MonkeyPatch) -> None:
-    fields = fastlane._JSON_FIELDS
-    patch.setattr(fastlane, "_JSON_FIELDS", fields.replace(b"no-cache", b"No-Cache"))
+    encoded = encode_content
+    patch.setattr(fastlane, "encode_content", lambda response: encoded(response).replace(b"no-cache", b"No-Cache"))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""ResponseCache answers beside another process that writes, one turn of the loop after another."""
+"""Cached responses beside another process that writes, one turn of the loop after another."""
 
 import asyncio
 from pathlib import Path
@@ -120,7 +120,7 @@ def test_a_long_list_is_kept_until_somebody_writes(tmp_path: Path) -> None:
             assert isinstance(connection, FastLane)
             connection.data_received(LIST)
             await settled(connection)
-            assert b"/api/stores" in connection.ready
+            assert b"/api/stores" in connection.cache._responses
             whole = line.sent
             assert await ask(here, LIST) == whole
             rename(tmp_path, "second")

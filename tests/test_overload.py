@@ -32,8 +32,8 @@ def test_who_may_wait_would_be_answered_in_time() -> None:
     """Those before its own batch, its own, and the one under way."""
     for took in (0.25, 0.3, 0.5, 0.8, 1.0):
         limit = limit_after(*[took] * 30).limit
-        assert (most / BATCH + 1) * took <= MAX_WAIT + 0.01
-        assert most == MIN_QUEUE or (most / BATCH + 1) * took > MAX_WAIT * 0.9
+        assert (limit / BATCH + 1) * took <= MAX_WAIT + 0.01
+        assert limit == MIN_QUEUE or (limit / BATCH + 1) * took > MAX_WAIT * 0.9
 
 
 def test_a_fast_disk_and_a_cold_start_refuse_nothing() -> None:

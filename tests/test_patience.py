@@ -16,6 +16,7 @@ from black_box import Answer, Running
 from client import fill, locked
 from inside import HIGH_WATER, Inside, Line, inside, settled, until
 from storekeeper.collection import Listing
+from storekeeper.http import deadlines
 from storekeeper.http.connection import Connection
 from storekeeper.http.reader import Phase
 from storekeeper.stores import Payload
@@ -37,7 +38,7 @@ UNFINISHED = [
 @pytest.fixture(autouse=True)
 def short_discard(monkeypatch: pytest.MonkeyPatch) -> None:
     """A refused client's remaining bytes are not waited for."""
-    monkeypatch.setattr(module, "DISCARD_TIMEOUT", 0.0)
+    monkeypatch.setattr(deadlines, "DISCARD_TIMEOUT", 0.0)
 
 
 def last_answer(line: Line) -> Answer:
@@ -68,7 +69,7 @@ def test_a_request_that_is_not_whole_in_time_is_refused(adapter: str, tmp_path: 
         async with inside(tmp_path) as service:
             connection, line = service.connect(adapter)
             connection.data_received(sent[:1])
-            begun = connection.since
+            begun = connection.reader.began
             connection.sweep(begun + WHOLE - 1)
             for at in range(1, len(sent)):
                 connection.data_received(sent[at : at + 1])
@@ -92,7 +93,7 @@ def test_a_408_comes_behind_the_answers_before_it(adapter: str, tmp_path: Path) 
         async with inside(tmp_path) as service:
             connection, line = service.connect(adapter)
             connection.data_received(request("GET", SLOW) + create("Written") + b"GET /te")
-            connection.sweep(connection.since + WHOLE + 0.1)
+            connection.sweep(connection.reader.began + WHOLE + 0.1)
             assert line.sent == b""
             await settled(connection)
             assert statuses(line) == [200, 200, 408]
@@ -108,7 +109,7 @@ def test_the_time_of_a_request_begins_with_its_own_first_byte(adapter: str, tmp_
             connection, line = service.connect(adapter)
             first, second = create("First"), create("Second")
             connection.data_received(first[:50])
-            connection.since -= WHOLE - 1  # so much time has passed
+            connection.reader.began -= WHOLE - 1  # so much time has passed
             connection.data_received(first[50:] + second[:50])
             await settled(connection)
             connection.sweep(asyncio.get_running_loop().time() + WHOLE - 1)
@@ -126,9 +127,9 @@ def test_a_connection_that_says_nothing_is_closed_without_a_word(adapter: str, t
             for sent in (b"", b"\r\n"):
                 connection, line = service.connect(adapter)
                 connection.data_received(sent)
-                connection.sweep(connection.since + WHOLE - 0.1)
+                connection.sweep(connection.reader.began + WHOLE - 0.1)
                 assert not line.is_closing()
-                connection.sweep(connection.since + WHOLE + 0.1)
+                connection.sweep(connection.reader.began + WHOLE + 0.1)
                 assert line.is_closing()
                 assert line.sent == b""
 
@@ -142,7 +143,7 @@ def test_a_connection_that_was_served_is_kept_for_longer(adapter: str, tmp_path:
     async def scenario() -> None:
         async with inside(tmp_path) as service:
             connection, line = service.connect(adapter)
-            now = connection.since
+            now = connection.reader.began
             for _ in range(3):
                 connection.data_received(request("GET", target))
                 await settled(connection)
@@ -164,7 +165,7 @@ def test_a_client_that_was_not_yet_told_to_continue_is_not_late(adapter: str, tm
             head, _, body = create("Second", "Expect: 100-continue").partition(b"\r\n\r\n")
             with locked(tmp_path):
                 connection.data_received(create("First") + head + b"\r\n\r\n")
-                connection.sweep(connection.since + WHOLE + 5)
+                connection.sweep(connection.reader.began + WHOLE + 5)
                 assert line.sent == b""
             await settled(connection)
             assert statuses(line) == [200, 100]
@@ -211,7 +212,7 @@ def test_a_client_that_reads_nothing_is_dropped_and_one_that_reads_slowly_is_not
                 connection.sweep(now + STALL - 1)
                 now += STALL + 1
             assert not line.aborted
-            assert connection.phase is Phase.HEAD  # not refused for what the service does not read
+            assert connection.reader.phase is Phase.HEAD  # not refused for what the service does not read
             connection.sweep(now)
             connection.sweep(now + STALL + 1)
             assert line.aborted
@@ -259,7 +260,7 @@ def test_a_client_that_goes_away_in_the_middle_leaves_nothing_behind(adapter: st
             for _, line in gone:
                 line.abort()
             await until(lambda: not service.server_state.connections and not service.server_state.tasks)
-            assert all(connection.phase is Phase.DISCARDING for connection, _ in gone)
+            assert all(connection.reader.phase is Phase.DISCARDING for connection, _ in gone)
 
     run(scenario())
 
@@ -275,9 +276,9 @@ def test_a_list_that_breaks_off_is_not_taken_for_whole_nor_given_to_the_next(
 
     async def scenario() -> None:
         async with inside(tmp_path) as service:
-            collection = service.service.resource._collection
+            collection = service.service.runtime.resource._collection
             with monkeypatch.context() as patch:
-                patch.setattr(collection, "list", lambda _name: Listing(b'{"id":1}', broken()))
+                patch.setattr(collection, "list", lambda _name: Listing(1, b'{"id":1}', broken()))
                 connection, line = service.connect(adapter)
                 connection.data_received(request("GET", "/api/stores"))
                 await until(line.is_closing)

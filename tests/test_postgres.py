@@ -14,7 +14,6 @@ from pathlib import Path
 import msgspec
 import psycopg
 import pytest
-from storekeeper.postgres.turns import MOST_WAITING
 
 from asking import create, get, listing, numbered, replace, run
 from black_box import Running, ask, serving
@@ -27,6 +26,7 @@ from storekeeper import databases
 from storekeeper.collection import Collection
 from storekeeper.errors import CannotStart, Unavailable
 from storekeeper.postgres import schema
+from storekeeper.postgres.batcher import MAX_QUEUED
 from storekeeper.stores import EXAMPLES, Payload, Store
 
 SECRET = "s3cret-%41/?&"
@@ -150,11 +150,11 @@ def test_more_than_may_wait_is_refused_at_once(database: Postgres) -> None:
     async def main() -> None:
         async with handle(database) as collection:
             await create(collection, Payload("First"))
-            reads = [collection.get(1) for _ in range(MOST_WAITING + 5)]
+            reads = [collection.get(1) for _ in range(MAX_QUEUED + 5)]
             found = await asyncio.gather(
                 *[one for one in reads if isinstance(one, asyncio.Future)], return_exceptions=True
             )
-            assert [type(one) for one in found] == [Store] * MOST_WAITING + [Unavailable] * 5
+            assert [type(one) for one in found] == [Store] * MAX_QUEUED + [Unavailable] * 5
 
     run(main())
 

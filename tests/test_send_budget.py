@@ -58,13 +58,13 @@ def test_who_has_been_reading_for_longest_makes_room(
             assert [line.aborted for line in lines] == [True, True, True, False, False]
 
     run(scenario())
-    assert said == [Event.UNREAD]
+    assert said == [Event.SLOW_READERS]
 
 
 def test_who_reads_or_leaves_takes_no_room_any_more(adapter: str, tmp_path: Path) -> None:
     async def scenario() -> None:
         async with inside(tmp_path) as service:
-            kept = service.service._connections.unsent
+            kept = service.service.runtime.limits.sent
             for version in range(9):
                 await store(service, str(version) * LONG)
                 connection, line = await ask(service, adapter)
@@ -83,7 +83,7 @@ def test_who_reads_or_leaves_takes_no_room_any_more(adapter: str, tmp_path: Path
 def test_one_answer_for_many_takes_its_room_once(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with inside(tmp_path) as service:
-            kept = service.service._connections.unsent
+            kept = service.service.runtime.limits.sent
             await store(service, "x" * LONG)
             many = [await ask(service, "--fast-lane") for _ in range(9)]
             assert LONG < kept.size < 2 * LONG

@@ -72,14 +72,14 @@ def test_after_a_standstill_deadlines_are_held_half_a_second_later(
     adapter: str, tmp_path: Path, standstill: float, statuses_then: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And at once in a build that does not notice it."""
-    monkeypatch.setattr(crowd, "STANDSTILL", standstill)
+    monkeypatch.setattr(limits, "CLOCK_GAP", standstill)
 
     async def scenario() -> None:
         async with inside(tmp_path) as service:
-            all = service.service._connections
+            all = service.service.runtime.limits.connections
             connection, line = service.connect(adapter)
             connection.data_received(b"GET /te")
-            now = connection.since
+            now = connection.reader.began
             for seconds in (0, 0.5, 1):
                 await all.sweep(now + seconds)
             await all.sweep(now + 30)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storekeeper.errors import InvalidInput
-from storekeeper.stores import EXAMPLES, NAME_LIMIT, Payload, check_payload
+from storekeeper.stores import EXAMPLES, MAX_NAME_LENGTH, Payload, check_payload
 
 OBJECT = '"value" must be of type object'
 NAME_STRING = '"name" must be a string'
@@ -106,7 +106,7 @@ def test_any_value_is_a_payload_or_broken_rules(value: Any, reject_unknown: bool
     name, address = fields.get("name"), fields.get("address", "")
     good = (
         isinstance(name, str)
-        and 1 <= len(name) <= NAME_LIMIT
+        and 1 <= len(name) <= MAX_NAME_LENGTH
         and isinstance(address, str)
         and "\0" not in name + address
         and not (reject_unknown and fields.keys() - {"name", "address"})

@@ -118,7 +118,7 @@ def test_a_source_that_is_none_is_refused_and_not_created(make: Make, tmp_path: 
 class Falsified:
     """A collection that loses or changes something on its way."""
 
-    def __init__(self, whole: transfer.Whole, falsify: Callable[[str, transfer.Row], transfer.Row | None]) -> None:
+    def __init__(self, whole: transfer.Snapshot, falsify: Callable[[str, transfer.Row], transfer.Row | None]) -> None:
         self._whole = whole
         self._falsify = falsify
         self.count = whole.count
@@ -147,16 +147,16 @@ def test_a_copy_that_is_not_the_same_is_not_kept(
     source, target = make("sqlite"), make(kind)
     fill(source, 20)
     databases.prepare(target.url)
-    to = databases._whole(target.url, fill=True)
+    to = databases._snapshot(target.url, fill=True)
 
     @contextmanager
-    def falsified() -> Iterator[transfer.Whole]:
+    def falsified() -> Iterator[transfer.Snapshot]:
         with to() as whole:
             yield Falsified(whole, falsify)
 
-    opening: Callable[[], AbstractContextManager[transfer.Whole]] = falsified
+    opening: Callable[[], AbstractContextManager[transfer.Snapshot]] = falsified
     with pytest.raises(transfer.NotTheSame):
-        transfer.copy(databases._whole(source.url, fill=False), opening, lambda *_: None)
+        transfer.copy(databases._snapshot(source.url, fill=False), opening, lambda *_: None)
     assert target.changes() == []
     assert run_command("copy", source.url, target.url).returncode == 0
 
@@ -170,12 +170,12 @@ def test_a_copy_is_of_one_moment(make: Make, kind: str) -> None:
     databases.prepare(target.url)
 
     @contextmanager
-    def disturbed() -> Iterator[transfer.Whole]:
-        with databases._whole(source.url, fill=False)() as whole:
+    def disturbed() -> Iterator[transfer.Snapshot]:
+        with databases._snapshot(source.url, fill=False)() as whole:
             whole.count()
             fill(source, 3)
             yield whole
 
-    transfer.copy(disturbed, databases._whole(target.url, fill=True), lambda *_: None)
+    transfer.copy(disturbed, databases._snapshot(target.url, fill=True), lambda *_: None)
     assert target.changes() == before
     assert len(source.changes()) > len(before)

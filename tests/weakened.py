@@ -63,14 +63,14 @@ def sees_own_writes_only() -> None:
 
 
 def acknowledges_before_commit() -> None:
-    commit, apply = WriterThread._commit, committer.apply
+    commit, apply = WriterThread._commit, vars_of(committer).apply
 
     def commit_late(thread: WriterThread, batch: list[Write]) -> list[Result]:
         execute = thread._committer._execute
         results: list[Result] = []
 
         def applied(*args: Any) -> Batch:
-            decided = apply(*args)
+            decided: Batch = apply(*args)
             results[:] = decided.results
             return decided
 
@@ -93,12 +93,12 @@ def acknowledges_before_commit() -> None:
 def counts_ids_in_memory() -> None:
     """Each worker counts from what it found at its first write."""
     vars_of(columns).INSERT = columns.INSERT.replace("INSERT", "INSERT OR REPLACE")
-    apply = committer.apply
+    apply = vars_of(committer).apply
     count = 0
 
     def apply_counted(commands: Sequence[Command], found: int, version: int) -> Batch:
         nonlocal count
-        batch = apply(commands, count or found, version)
+        batch: Batch = apply(commands, count or found, version)
         count = batch.count
         return batch
 
@@ -165,7 +165,7 @@ def goes_by_the_clock_on_the_wall() -> None:
 
 def fails_in_the_writer() -> None:
     """At the batch whose number stands in FAILS_AT."""
-    apply = committer.apply
+    apply = vars_of(committer).apply
     left = int(os.environ["FAILS_AT"])
 
     def apply_or_fail(*args: Any) -> Batch:
@@ -173,7 +173,8 @@ def fails_in_the_writer() -> None:
         left -= 1
         if not left:
             raise RuntimeError("a bug")
-        return apply(*args)
+        batch: Batch = apply(*args)
+        return batch
 
     vars_of(committer).apply = apply_or_fail
 

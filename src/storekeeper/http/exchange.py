@@ -63,6 +63,7 @@ class Exchange:
     _body_given = False
     _chunked = False
     _missing: int | None = None
+    _head: tuple[bytes, ...] = ()
 
     def __init__(self, connection: Channel, request: Request, began: float) -> None:
         self.connection = connection
@@ -78,7 +79,10 @@ class Exchange:
     # The response.
 
     def start(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        """Send the head. Content without a Content-Length is chunked, or to an HTTP/1.0 client ends with it."""
+        """Begin with the head, which is sent with what follows.
+
+        Content without a Content-Length is chunked, or to an HTTP/1.0 client ends with the connection.
+        """
         request = self.request
         self.started = True
         self.status = status
@@ -96,8 +100,10 @@ class Exchange:
             length, self._missing = None, 0
         elif length is None:
             self._chunked = request.version == "1.1"
-        self.connection.write(encode_start(status, self.connection.date))
-        self._write(encode_rest(fields, length, close=self.close, chunked=self._chunked))
+        rest = encode_rest(fields, length, close=self.close, chunked=self._chunked)
+        if self.record is not None:
+            self.record(rest)
+        self._head = encode_start(status, self.connection.date), rest
 
     def part(self, data: bytes) -> None:
         """Send a part of the body."""
@@ -120,14 +126,18 @@ class Exchange:
             elif self._missing:
                 self.abort()
                 return
+        if self._head:
+            self._write()
         self.connection.finish(self)
 
     def _write(self, *parts: bytes) -> None:
-        for part in parts:
-            self.size += len(part)
-            if self.record is not None:
+        if self.record is not None:
+            for part in parts:
                 self.record(part)
-        self.connection.write(*parts)
+        written = (*self._head, *parts)
+        self._head = ()
+        self.size += sum(map(len, written))
+        self.connection.write(*written)
 
     def abort(self) -> None:
         """Break off a response that cannot be completed, so that the client cannot take it for whole."""
