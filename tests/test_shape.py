@@ -16,31 +16,44 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "storekeeper"
 MODULES = sorted(SOURCE.rglob("*.py"))
 
-DOMAIN = {"stores", "errors", "collection", "pace", "aside"}
+DOMAIN = {"stores", "errors", "commands", "collection"}
 EVERYWHERE = {"storekeeper", "settings", "events"}
 """What any part may import beside the domain: it imports nothing but the domain itself."""
+
+MAX_LINES = 350
+"""Of a module."""
+
+MAX_MEDIAN, MAX_P90 = 8, 25
+"""Lines of a function."""
 
 MAY_IMPORT = {
     "storekeeper": set[str](),
     "errors": set[str](),
     "events": set[str](),
-    "pace": set[str](),
-    "aside": set[str](),
+    "concurrency": set[str](),
+    "atomicfile": {"errors"},
     "stores": {"errors"},
-    "collection": {"stores", "errors"},
+    "commands": {"stores"},
+    "collection": {"stores", "commands", "errors"},
     "settings": {"errors"},
     "transfer": DOMAIN,
     "csvfile": DOMAIN,
-    "sqlite": DOMAIN | {"transfer"},
-    "postgres": DOMAIN | {"transfer"},
-    "api": DOMAIN,
+    "sqlite": DOMAIN | {"transfer", "concurrency", "atomicfile"},
+    "postgres": DOMAIN | {"transfer", "concurrency"},
+    "http": {"events"},
+    "api": DOMAIN | {"http"},
     "conformance": set[str](),
     "databases": {*DOMAIN, "sqlite", "postgres", "transfer"},
-    "service": {*DOMAIN, *EVERYWHERE, "databases", "api"},
-    "cli": {*DOMAIN, *EVERYWHERE, "databases", "service", "csvfile", "conformance", "api"},
+    "supervisor": {"events", "errors", "process"},
+    "process": {"events", "errors"},
+    "service": {*DOMAIN, *EVERYWHERE, "databases", "api", "http", "supervisor", "process"},
+    "cli": {*DOMAIN, *EVERYWHERE, "databases", "service", "csvfile", "conformance", "api", "atomicfile", "process"},
     "__main__": {"cli"},
 }
-"""Each part, and which others it may import: the arrows point to the domain."""
+"""Each part, and which others it may import: the arrows point to the domain. `http` knows no store."""
+
+ALONE = {*DOMAIN, *EVERYWHERE, "conformance", "concurrency", "atomicfile", "http", "__main__"}
+"""Parts that may import nothing but what the table says."""
 
 
 def part(name: str) -> str:
@@ -58,7 +71,7 @@ def imports(path: Path) -> set[str]:
             assert node.level == 0, f"{path} imports relatively"
             assert node.module
             found |= {
-                f"{node.module}.{alias.name}" if node.module == "storekeeper" else node.module for alias in node.names
+                dotted if (dotted := f"{node.module}.{alias.name}") in NAMES else node.module for alias in node.names
             }
     return {name for name in found if name.split(".")[0] == "storekeeper"}
 
@@ -66,6 +79,9 @@ def imports(path: Path) -> set[str]:
 def name_of(path: Path) -> str:
     relative = path.relative_to(SOURCE.parent).with_suffix("")
     return ".".join(part for part in relative.parts if part != "__init__")
+
+
+NAMES = {name_of(path) for path in MODULES}
 
 
 def test_every_part_is_in_the_table() -> None:
@@ -76,10 +92,43 @@ def test_every_part_is_in_the_table() -> None:
 def test_imports_point_inward(path: Path) -> None:
     own = part(name_of(path))
     allowed = MAY_IMPORT[own] | EVERYWHERE | {own}
-    if own in {*DOMAIN, *EVERYWHERE, "conformance", "__main__"}:
+    if own in ALONE:
         allowed = MAY_IMPORT[own] | {own, "storekeeper", "__version__"}
     used = {part(name) for name in imports(path)}
     assert used - {"__version__"} <= allowed, f"{own} may not import {used - allowed}"
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Imports for types alone count too."""
+    modules = {name_of(path): imports(path) for path in MODULES}
+    done: set[str] = set()
+
+    def visit(name: str, way: tuple[str, ...]) -> None:
+        assert name not in way, f"{' imports '.join((*way[way.index(name) :], name))}"
+        if name not in done and name in modules:
+            for other in modules[name] - {name}:
+                visit(other, (*way, name))
+            done.add(name)
+
+    for name in modules:
+        visit(name, ())
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_no_module_is_long(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= MAX_LINES
+
+
+def test_functions_are_short() -> None:
+    functions = [
+        node
+        for path in MODULES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    lengths = sorted((node.end_lineno or node.lineno) - node.lineno + 1 for node in functions)
+    assert lengths[len(lengths) // 2] <= MAX_MEDIAN
+    assert lengths[len(lengths) * 9 // 10] <= MAX_P90
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
