@@ -64,11 +64,11 @@ def answers_out_of_order(patch: pytest.MonkeyPatch) -> None:
 def carries_out_what_it_refuses(patch: pytest.MonkeyPatch) -> None:
     refuse = Connection.refuse
 
-    def carries_out(self: Connection, reply: Reply) -> None:
+    def carries_out(self: Connection, reply: Reply, error: Any = None) -> None:
         if self.phase is Phase.BODY and self.request is not None and self.exchange is None:
             self.request.body = bytes(self.body)
             self.begin(self.request)
-        refuse(self, reply)
+        refuse(self, reply, error)
 
     patch.setattr(Connection, "refuse", carries_out)
 

@@ -89,6 +89,7 @@ class Connection(HttpToolsProtocol):
         self.continues = False
         self.upgrading = False
         self.muted = False
+        self.refuses_head = False
         # Of those that were read.
         self.held = 0
         self.exchange: Exchange | None = None
@@ -131,7 +132,8 @@ class Connection(HttpToolsProtocol):
             emit(Event.BUG, error=error)
             self.refuse(bug_reply())
         except httptools.HttpParserError as error:
-            self.refuse(heads.malformed(error, self.head + data))
+            self._keep_head(self.head + data)
+            self.refuse(heads.malformed(error, self.head), error)
         if self.phase is Phase.HEAD:
             self._keep_head(self.head + data)
             self._check_unfinished_head()
@@ -362,14 +364,16 @@ class Connection(HttpToolsProtocol):
             self.transport.close()
 
     def _queue(self, request: Request) -> None:
-        self.waiting.append(request)
         # One read may hold thousands of requests, each of which takes more than its bytes did.
         size = request.size + min(len(request.body), SMALL_BODY)
         request.held += size
         self._hold(size)
         if self.app_state["connections"].held > MOST_HELD:
+            self.request = request
+            self.let_go(request)
             self.refuse(error_answer(Unavailable("Too many requests are waiting")))
             return
+        self.waiting.append(request)
         if self.flow.read_paused:
             return  # counting all their bodies for each of those thousands would take the square of that
         bodies = sum(len(waiting.body) for waiting in self.waiting)
@@ -378,10 +382,11 @@ class Connection(HttpToolsProtocol):
 
     # Refusing.
 
-    def refuse(self, reply: Reply) -> None:
+    def refuse(self, reply: Reply, error: httptools.HttpParserError | None = None) -> None:
         """Answer with an error after the requests before, then close gently; nothing more is read."""
         if self.phase is Phase.NOTHING:
             return
+        self.refuses_head = self._reads_head_method(error)
         self.phase = Phase.NOTHING
         self._hold(-_counted(self.size))
         self.size = 0
@@ -393,10 +398,18 @@ class Connection(HttpToolsProtocol):
         else:
             self._send_refusal(reply)
 
+    def _reads_head_method(self, error: httptools.HttpParserError | None) -> bool:
+        """Tell whether the request that is being read is a HEAD, as far as its line is there."""
+        if self.request is not None:
+            return self.request.method == "HEAD"
+        if self.phase is not Phase.HEAD or self.parser.get_method() != b"HEAD":
+            return False
+        return bool(self.url) or heads.names_method(b"HEAD", self.head, error)
+
     def _send_refusal(self, reply: Reply) -> None:
         if self.transport.is_closing():
             return
-        self.write(whole(reply, None, self.date, close=True))
+        self.write(whole(reply, self.date, close=True, content=not self.refuses_head))
         # Closing now would reset the connection while the client still sends, and the reset can overtake
         # the answer: what arrives is read and dropped for a while.
         self.flow.resume_reading()

@@ -67,15 +67,15 @@ class Request:
         )
 
 
-def whole(reply: Reply, request: Request | None, date: Iterable[tuple[bytes, bytes]], *, close: bool) -> bytes:
-    """Give all bytes of a reply that has no stream. Without a request, it is a refusal."""
+def whole(reply: Reply, date: Iterable[tuple[bytes, bytes]], *, close: bool, content: bool) -> bytes:
+    """Return all bytes of a reply that has no stream; one to a HEAD is without its content."""
     lines = [_STATUS_LINE[reply.status]]
     for name, value in (*date, *reply.headers):
         lines += (name, b": ", value, b"\r\n")
     if reply.status not in _NO_BODY:
         lines.append(b"content-length: %d\r\n" % len(reply.body))
     lines.append(b"connection: close\r\n\r\n" if close else b"\r\n")
-    if request is None or request.method != "HEAD":
+    if content:
         lines.append(reply.body)
     return b"".join(lines)
 

@@ -137,7 +137,7 @@ class FastLane(Connection):
         if reply.status == 200 and request.method != "HEAD" and not close:
             self.write(self.kept.prefix + _after_date(reply.headers, reply.body))
         else:
-            self.write(whole(reply, request, self.date, close=close))
+            self.write(whole(reply, self.date, close=close, content=request.method != "HEAD"))
         self.answered(close=close)
 
     def _later(self, exchange: Exchange, later: Later, _future: object) -> None:
