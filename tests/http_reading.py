@@ -98,7 +98,7 @@ def exchanges(sent: bytes, received: bytes, *, cut_off: bool = False) -> list[tu
     while wire.more():
         request = next(asked, None)
         try:
-            answer = _answer(wire, request)
+            answer = _answer(wire, request, b"HEAD " in sent)
         except CutShort:
             if cut_off:
                 break
@@ -110,8 +110,12 @@ def exchanges(sent: bytes, received: bytes, *, cut_off: bool = False) -> list[tu
     return found
 
 
-def _answer(wire: Wire, request: Asked | None) -> Answer:
+def _answer(wire: Wire, request: Asked | None, may_be_head: bool) -> Answer:
     head = request is not None and request.method == b"HEAD"
+    if not head and may_be_head and wire.has_one_head():
+        answer = wire.answer(to="HEAD")
+        assert answer.status in REFUSALS or not int(answer.headers.get("content-length", 0)), answer
+        return answer
     answer = wire.answer(to="HEAD" if head else "GET")
     if head and wire.more() and not wire.more(b"HTTP/1.1 "):
         assert answer.status in REFUSALS, f"a body follows an answer to HEAD: {answer}"

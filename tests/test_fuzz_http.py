@@ -19,6 +19,7 @@ from storekeeper.commands import Command, Create
 from storekeeper.http import request as heads
 from storekeeper.http.connection import Connection
 from storekeeper.http.reader import Phase, RequestReader
+from storekeeper.http.request import Request
 from storekeeper.http.response import Response, encode_content
 from storekeeper.sqlite import SqliteCollection
 from storekeeper.stores import Store
@@ -67,11 +68,11 @@ def answers_out_of_order(patch: pytest.MonkeyPatch) -> None:
 def carries_out_what_it_refuses(patch: pytest.MonkeyPatch) -> None:
     refuse = RequestReader.refuse
 
-    def carries_out(self: RequestReader, response: Response) -> None:
+    def carries_out(self: RequestReader, response: Response, request: Request | None = None) -> None:
         if self.phase is Phase.BODY and self._request is not None:
             self._request.body = bytes(self._body)
             self._accept(self._request, len(self._body))
-        refuse(self, response)
+        refuse(self, response, request)
 
     patch.setattr(RequestReader, "refuse", carries_out)
 

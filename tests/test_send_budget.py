@@ -106,3 +106,29 @@ def test_one_that_is_longer_than_all_may_be_is_sent(adapter: str, tmp_path: Path
             assert line.sent.endswith(b'xxx"}')
 
     run(scenario())
+
+
+@pytest.mark.parametrize("size", [100, 15_000])
+def test_many_small_responses_count_from_their_first_byte(adapter: str, tmp_path: Path, size: int) -> None:
+    """Of a hundred clients that ask eight times and read nothing."""
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            unsent = service.service.runtime.limits.sent
+            await store(service, "x" * size)
+            lines = []
+            for _ in range(100):
+                connection, line = service.connect(adapter)
+                lines.append(line)
+                line.stuck = True
+                connection.data_received(request("GET", "/api/stores/1") * 8)
+                await until(lambda: lines[-1].unread)
+                await turn()
+                assert sum(line.unread for line in lines) <= unsent.size <= 3 * LONG
+            assert any(line.aborted for line in lines) == (size > 1000)
+            for line in lines:
+                line.abort()
+            await turn()
+            assert unsent.size == 0
+
+    run(scenario())

@@ -135,6 +135,10 @@ class Wire:
         """Tell whether anything is there that begins so; of what is not read yet, only the first part counts."""
         return bool(self._unread or self._receive()) and self._unread.startswith(begin)
 
+    def has_one_head(self) -> bool:
+        """Tell whether what is not read yet is the head of a response and no content."""
+        return self._unread.find(b"\r\n\r\n") == len(self._unread) - 4
+
     def _receive(self) -> bool:
         data = self.client.recv(1 << 20)
         self._unread += data

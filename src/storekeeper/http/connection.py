@@ -164,11 +164,12 @@ class Connection(HttpToolsProtocol):
             self.transport.close()
 
     def _queue(self, request: Request) -> None:
-        self.waiting.append(request)
         # One read may bring thousands of requests, each of which takes more memory than its bytes did.
         if not self.charge(request, request.size + len(request.body)):
-            self.reader.refuse(unavailable("Too many requests are waiting"))
+            self.release(request)
+            self.reader.refuse(unavailable("Too many requests are waiting"), request)
             return
+        self.waiting.append(request)
         if self.flow.read_paused:
             return  # counting all their bodies for each of those thousands would take the square of that
         bodies = sum(len(waiting.body) for waiting in self.waiting if isinstance(waiting, Request))

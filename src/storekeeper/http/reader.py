@@ -87,7 +87,8 @@ class RequestReader:
             emit(Event.BUG, error=error)
             self.refuse(internal_error())
         except httptools.HttpParserError as error:
-            self._refuse_malformed(error, self._head + data)
+            self._head += data
+            self._refuse_as(heads.malformed(error, self._head), head_only=self._is_head(error))
         if self.phase is Phase.HEAD:
             self._head += data
             self._check_unfinished_head()
@@ -96,9 +97,9 @@ class RequestReader:
         ):
             self.refuse(too_large())  # the body, or a trailer, or what stands behind the size of a chunk
 
-    def refuse(self, response: Response) -> None:
-        """Refuse the request that is being read, and read nothing more."""
-        self._refuse_as(response, head_only=self._is_head())
+    def refuse(self, response: Response, request: Request | None = None) -> None:
+        """Refuse the request that is being read, or one that was just accepted, and read nothing more."""
+        self._refuse_as(response, head_only=request.method == "HEAD" if request else self._is_head())
 
     def discard(self) -> None:
         """Read nothing more."""
@@ -114,18 +115,14 @@ class RequestReader:
             self.discard()
             self._refuse(response, head_only)
 
-    def _refuse_malformed(self, error: httptools.HttpParserError, data: bytes) -> None:
-        # Until the method is read, the parser still has that of the request before.
-        known = "method" not in str(error)
-        self._refuse_as(heads.malformed(error, data), head_only=known and self._parser.get_method() == b"HEAD")
-
-    def _is_head(self) -> bool:
-        """Tell whether the request that is being read is a HEAD, as far as that is known."""
+    def _is_head(self, error: httptools.HttpParserError | None = None) -> bool:
+        """Tell whether the request that is being read is a HEAD, as far as its line is there."""
         if self._request is not None:
             return self._request.method == "HEAD"
-        if self.phase is not Phase.HEAD:
+        if self.phase is not Phase.HEAD or self._parser.get_method() != b"HEAD":
             return False
-        return self._parser.get_method() == b"HEAD" if self._url else self._head.endswith(b"HEAD ")
+        # Before its target, the parser may still have the method of the request before.
+        return bool(self._url) or heads.names_method(b"HEAD", self._head, error)
 
     def _parse(self, data: bytes) -> None:
         while True:

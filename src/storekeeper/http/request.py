@@ -99,6 +99,17 @@ def waits_for_continue(request: Request) -> bool:
     return False
 
 
+def names_method(method: bytes, data: bytes, error: httptools.HttpParserError | None) -> bool:
+    """Tell whether a request line has this method and its blank, and no target yet.
+
+    The parser found the method last, in this request or the one before. It stopped at the end of `data`, or with an
+    error.
+    """
+    if error is not None:
+        return isinstance(error, httptools.HttpParserInvalidURLError)
+    return data.endswith(b" ") and data.rstrip(b" ").endswith(method)
+
+
 def malformed(error: httptools.HttpParserError, data: bytes) -> Response:
     """Return the refusal of what the parser stopped at, in `data`."""
     reason = str(error)
