@@ -15,7 +15,7 @@ from typing import Any
 import apsw
 
 from storekeeper import cli, service
-from storekeeper.api import connection
+from storekeeper.api import budgets, connection
 from storekeeper.api.crowd import Crowd
 from storekeeper.api.kept import Kept
 from storekeeper.collection import CREATE
@@ -136,7 +136,7 @@ def takes_all_writes() -> None:
 
 def takes_all_bodies() -> None:
     """However much memory they take together."""
-    vars_of(connection).MOST_HELD = 2**60
+    vars_of(budgets).MAX_RECEIVED = 2**60
 
 
 def goes_by_what_the_kernel_took() -> None:

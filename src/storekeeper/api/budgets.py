@@ -1,4 +1,4 @@
-"""What the connections of a process may hold in memory together: a send budget. Imports events.
+"""What the connections of a process may hold in memory together: a send and a receive budget. Imports events.
 
 A client that does not read is dropped after a while; many could hold all memory until then. Nothing here is done for
 a response that the kernel takes at once.
@@ -17,6 +17,15 @@ MAX_UNSENT = 128 * 2**20
 
 LEASE_SIZE = 512
 """What Python, uvloop and libuv take for a response that waits, beside its bytes."""
+
+MAX_RECEIVED = 64 * 2**20
+"""Bytes of requests that are not whole, wait, or are being answered, of all connections together."""
+
+SMALL = 4096
+"""What a connection may have of the reserve: more than any store takes, however it is written."""
+
+RESERVE = 64 * 2**20
+"""Bytes on top of that for connections that hold little: large requests cannot keep small ones out."""
 
 REMIND = 60.0
 """Seconds after which the log says again that there were more."""
@@ -71,3 +80,14 @@ class SendBudget:
         if now - self._said > REMIND:
             self._said = now
             emit(Event.UNREAD, readers=len(self._leases), bytes=self.size)
+
+
+class ReceiveBudget:
+    """What Python takes for the requests of all connections, from the first byte of each that has to stay."""
+
+    def __init__(self) -> None:
+        self.size = 0
+
+    def allows(self, size: int) -> bool:
+        """Tell whether a connection may hold so much, counted already or about to be."""
+        return self.size <= MAX_RECEIVED or (size <= SMALL and self.size <= MAX_RECEIVED + RESERVE)

@@ -16,8 +16,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from storekeeper.api import heads
 from storekeeper.api.acknowledged import delivery
+from storekeeper.api.budgets import ReceiveBudget
 from storekeeper.api.crowd import Crowd
-from storekeeper.api.exchange import Exchange, Request, whole
+from storekeeper.api.exchange import FIELD_SIZE, Exchange, Request, whole
 from storekeeper.api.reply import BODY_LIMIT, Reply, bug_reply, error_answer, error_reply, too_large
 from storekeeper.errors import Unavailable
 from storekeeper.events import Event, emit
@@ -40,13 +41,6 @@ DRAIN_PATIENCE = 0.1
 
 FRAMING_LIMIT = 8 * BODY_LIMIT
 """The most bytes that a body may take in all, chunk headers included: 1-byte chunks take 6 of them."""
-
-SMALL_BODY = 4096
-"""What a body may have without being counted: more than any store takes, however it is written."""
-
-MOST_HELD = 64 * 2**20
-"""Bytes that the larger bodies of all connections may have together while they are read, wait, or are answered; with
-them larger heads that are not whole, and all requests that wait behind others."""
 
 PIPELINE_LIMIT = 64
 """Requests that wait behind an unanswered one before the connection is not read any further."""
@@ -92,6 +86,8 @@ class Connection(HttpToolsProtocol):
         self.refuses_head = False
         # Of those that were read.
         self.held = 0
+        self.held_unfinished = 0
+        self.held_exchange = 0
         self.exchange: Exchange | None = None
         self.waiting: deque[Request | Reply] = deque()
         # Of what was sent, for the sweep.
@@ -132,13 +128,15 @@ class Connection(HttpToolsProtocol):
             emit(Event.BUG, error=error)
             self.refuse(bug_reply())
         except httptools.HttpParserError as error:
-            self._keep_head(self.head + data)
+            self.head += data
             self.refuse(heads.malformed(error, self.head), error)
         if self.phase is Phase.HEAD:
-            self._keep_head(self.head + data)
+            self.head += data
             self._check_unfinished_head()
         elif self.phase is Phase.BODY and (self.framed > FRAMING_LIMIT or self.between > heads.HEAD_LIMIT):
             self.refuse(too_large())  # the body, or a trailer, or what stands behind the size of a chunk
+        if self.held_unfinished or self.phase is Phase.HEAD or self.phase is Phase.BODY:
+            self._hold_unfinished()
 
     def eof_received(self) -> bool:  # type: ignore[override]  # asyncio takes a true value to keep it open
         """Let a client that closed its sending side have the answers to what it sent."""
@@ -151,6 +149,7 @@ class Connection(HttpToolsProtocol):
         self.app_state["connections"].leave(self)
         self.app_state["connections"].unsent.release(self)
         self._hold(-self.held)
+        self.held_unfinished = self.held_exchange = 0
         self.phase = Phase.NOTHING
         self.waiting.clear()
         if self.exchange is not None:
@@ -186,18 +185,21 @@ class Connection(HttpToolsProtocol):
         self.parser.feed_data(head)
         self.muted = False
 
-    def _keep_head(self, head: bytes) -> None:
-        if len(head) > SMALL_BODY or len(self.head) > SMALL_BODY:
-            self._hold(2 * (_counted(len(head)) - _counted(len(self.head))))  # the parser has its pieces too
-        self.head = head
-
     def _check_unfinished_head(self) -> None:
         # A head that began in the middle of a chunk may be charged with that chunk, so it is allowed it.
-        if refusal := heads.check_unfinished(
-            self.url, len(self.head) - self.head_allowance, fields=bool(self.headers)
-        ):
+        if refusal := heads.check_unfinished(self.url, len(self.head) - self.head_allowance, len(self.headers)):
             self.refuse(refusal)
-        elif len(self.head) > SMALL_BODY and self.app_state["connections"].held > MOST_HELD:
+
+    def _hold_unfinished(self) -> None:
+        """Count what a request that is not whole takes: of its head the bytes, what the parser made of them."""
+        size = 0
+        if self.phase is Phase.HEAD:
+            size = 2 * len(self.head) + FIELD_SIZE * len(self.headers)
+        elif self.request is not None:
+            size = self.request.size + self.size
+        self._hold(size - self.held_unfinished)
+        self.held_unfinished = size
+        if size and not self._received.allows(self.held):
             self.refuse(error_answer(Unavailable("Too many large requests")))
 
     # Reading: what the parser calls.
@@ -237,7 +239,7 @@ class Connection(HttpToolsProtocol):
             keep_alive=version == "1.1" and self.parser.should_keep_alive(),
         )
         large = self.head or self.head_allowance > heads.HEAD_LIMIT
-        self._keep_head(b"")
+        self.head = b""
         self.framed = 0
         self.between = 0
         self.size = 0
@@ -254,7 +256,7 @@ class Connection(HttpToolsProtocol):
         """Take a piece of the body."""
         if self.phase is not Phase.BODY:
             return
-        before, self.size = self.size, self.size + len(body)
+        self.size += len(body)
         self.between = 0
         self.continues = False
         # Nearly every body is one piece; those of two bytes each would take fifty times their size.
@@ -264,13 +266,8 @@ class Connection(HttpToolsProtocol):
             if type(self.body) is bytes:
                 self.body = bytearray(self.body)
             self.body += body
-        if self.size <= SMALL_BODY:
-            return
-        self._hold(_counted(self.size) - _counted(before))
         if self.size > BODY_LIMIT:
             self.refuse(too_large())
-        elif self.app_state["connections"].held > MOST_HELD:
-            self.refuse(error_answer(Unavailable("Too many large requests")))
 
     def on_message_complete(self) -> None:
         """Answer the request now, or after those before it."""
@@ -278,8 +275,10 @@ class Connection(HttpToolsProtocol):
             return
         request = self.request
         if self.body:
+            if not self.held_unfinished and not self._received.allows(self.size):
+                self.refuse(error_answer(Unavailable("Too many large requests")))
+                return
             request.body = bytes(self.body)
-            request.held = _counted(self.size)
         self.request = None
         if self.learns:
             self.latest, self.latest_size = request, self.size
@@ -297,14 +296,26 @@ class Connection(HttpToolsProtocol):
             self.begin(request)
 
     def let_go(self, request: Request) -> None:
-        """Drop a body that nobody needs any more."""
+        """Drop what waited and nobody needs any more."""
         self._hold(-request.held)
         request.held = 0
         request.body = b""
 
+    @property
+    def _received(self) -> ReceiveBudget:
+        budget: ReceiveBudget = self.app_state["connections"].received
+        return budget
+
     def _hold(self, size: int) -> None:
         self.held += size
-        self.app_state["connections"].held += size
+        self._received.size += size
+
+    def hold_exchange(self, request: Request, body: int) -> None:
+        """Count a request, with a body of so many bytes, until its response is there."""
+        size = request.size + body
+        self.held_exchange += size
+        self.held += size
+        self._received.size += size
 
     def _continue(self) -> None:
         # Not before the answers to earlier requests.
@@ -317,6 +328,9 @@ class Connection(HttpToolsProtocol):
     def begin(self, request: Request) -> None:
         """Have a request answered; all before it are."""
         self.exchange = Exchange(self, request)
+        self._hold(-request.held)
+        request.held = 0
+        self.hold_exchange(request, len(request.body))
         self.spawn(self.exchange.run(self.app))
 
     def spawn(self, answering: Any) -> None:
@@ -327,11 +341,16 @@ class Connection(HttpToolsProtocol):
 
     def finish(self, exchange: Exchange) -> None:
         """Go on after the answer of the exchange in turn is complete."""
-        self.exchange = None
-        if self.held:
-            self.let_go(exchange.request)
+        self.end_exchange(exchange)
         self.answered(close=exchange.close)
         self.advance()
+
+    def end_exchange(self, exchange: Exchange) -> None:
+        """Forget the request that was in turn."""
+        self.exchange = None
+        self._hold(-self.held_exchange)
+        self.held_exchange = 0
+        exchange.request.body = b""
 
     def answered(self, *, close: bool) -> None:
         """Count an answer; close the connection if it was the last."""
@@ -365,10 +384,9 @@ class Connection(HttpToolsProtocol):
 
     def _queue(self, request: Request) -> None:
         # One read may hold thousands of requests, each of which takes more than its bytes did.
-        size = request.size + min(len(request.body), SMALL_BODY)
-        request.held += size
-        self._hold(size)
-        if self.app_state["connections"].held > MOST_HELD:
+        request.held = request.size + len(request.body)
+        self._hold(request.held)
+        if not self._received.allows(self.held):
             self.request = request
             self.let_go(request)
             self.refuse(error_answer(Unavailable("Too many requests are waiting")))
@@ -388,11 +406,14 @@ class Connection(HttpToolsProtocol):
             return
         self.refuses_head = self._reads_head_method(error)
         self.phase = Phase.NOTHING
-        self._hold(-_counted(self.size))
+        self._hold(-self.held_unfinished)
+        self.held_unfinished = 0
         self.size = 0
         self.request = None
         self.body = b""
-        self._keep_head(b"")
+        self.head = b""
+        self.headers = []
+        self.url = b""
         if self.exchange is not None or self.waiting or self.flow.write_paused:
             self.waiting.append(reply)
         else:
@@ -502,7 +523,3 @@ class Connection(HttpToolsProtocol):
             self.progress = progress
             self.progress_since = now
         return now - self.progress_since > STALL_PATIENCE
-
-
-def _counted(size: int) -> int:
-    return max(0, size - SMALL_BODY)

@@ -10,7 +10,7 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from storekeeper.api.budgets import SendBudget
+from storekeeper.api.budgets import ReceiveBudget, SendBudget
 from storekeeper.events import Event, emit
 
 if TYPE_CHECKING:
@@ -50,11 +50,11 @@ def capacity() -> int:
 
 
 class Crowd:
-    """Every open connection of one process, at most about `most` of them; `held` is what their large bodies take."""
+    """Every open connection of one process, at most about `most` of them, and the budgets that they share."""
 
     def __init__(self, most: int = MOST) -> None:
         self.most = most
-        self.held = 0
+        self.received = ReceiveBudget()
         self.unsent = SendBudget()
         self._all: set[Connection] = set()
         self._idle: deque[tuple[Connection, int]] = deque()

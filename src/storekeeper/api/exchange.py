@@ -16,17 +16,20 @@ if TYPE_CHECKING:
 _STATUS_LINE = {status: b"HTTP/1.1 %d %b\r\n" % (status, phrase(status).encode()) for status in range(100, 600)}
 _NO_BODY = (204, 304)
 
+FIELD_SIZE = 150
+"""What Python takes for a field of a head, beside its bytes."""
+
 LONGEST = 8 * 2**20
 """The longest answer that is recorded: a list of 100,000 stores fits."""
 
 
 class Request:
-    """A whole request. `target` is in origin form (or `*`); names of `headers` are in lower case.
+    """A request whose head is whole. `target` is in origin form (or `*`); names of `headers` are in lower case.
 
     `action` is what the resource planned for its head, once it has; `held` is what it counts in its crowd.
     """
 
-    __slots__ = ("action", "body", "headers", "held", "keep_alive", "method", "target", "version")
+    __slots__ = ("_size", "action", "body", "headers", "held", "keep_alive", "method", "target", "version")
 
     def __init__(
         self,
@@ -47,16 +50,19 @@ class Request:
         self.body = body
         self.action = action
         self.held = 0
+        self._size = 0
 
     @property
     def size(self) -> int:
         """What Python takes for it without its body, in bytes, roughly."""
-        fields = sum([150 + len(name) + len(value) for name, value in self.headers])
-        return 400 + len(self.target) + fields
+        if not self._size:
+            fields = sum([FIELD_SIZE + len(name) + len(value) for name, value in self.headers])
+            self._size = 400 + len(self.target) + fields
+        return self._size
 
     def with_body(self, body: bytes) -> "Request":
         """Give the same request with another body."""
-        return Request(
+        other = Request(
             self.method,
             self.target,
             self.headers,
@@ -65,6 +71,8 @@ class Request:
             body=body,
             action=self.action,
         )
+        other._size = self.size
+        return other
 
 
 def whole(reply: Reply, date: Iterable[tuple[bytes, bytes]], *, close: bool, content: bool) -> bytes:

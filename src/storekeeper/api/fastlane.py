@@ -29,6 +29,7 @@ class FastLane(Connection):
         self.resource: Resource = self.app.resource
         self.kept: Kept = self.app.kept
         self.heads = self.kept.heads
+        self.received = self.app_state["connections"].received
         self.ready = self.kept.answers
 
     def data_received(self, data: bytes) -> None:
@@ -46,7 +47,8 @@ class FastLane(Connection):
             self._serve(known[0])
             return
         end = data.find(b"\r\n\r\n") + 4
-        if (known := self.heads.get(data[:end])) and len(data) - end == known[1]:
+        known = self.heads.get(data[:end])
+        if known and len(data) - end == known[1] and self.received.allows(known[1]):
             self.begin(known[0].with_body(data[end:]))
             return
         read = self.read
@@ -86,12 +88,13 @@ class FastLane(Connection):
             super().begin(request)
             return
         reply: Reply | Later
+        body = request.body
         try:
-            reply = self.resource.carry_out(action, request.body)
+            reply = self.resource.carry_out(action, body)
         except Exception as error:  # noqa: BLE001 - a bug in one answer must not end the connection's others
             emit(Event.BUG, error=error)
             reply = bug_reply()
-        if self.held:
+        if request.held:
             self.let_go(request)
         if type(reply) is Reply:
             if reply.status == 200 and request.method == "GET" and not self.is_last(request):
@@ -100,8 +103,9 @@ class FastLane(Connection):
                 self._now(request, reply)
         else:
             assert type(reply) is Later
-            request.body = b""
             self.exchange = exchange = Exchange(self, request)
+            self.hold_exchange(request, len(body))
+            request.body = b""
             reply.future.add_done_callback(partial(self._later, exchange, reply))
 
     def _keep(self, request: Request, reply: Reply) -> None:
@@ -150,7 +154,7 @@ class FastLane(Connection):
         except Exception as error:  # noqa: BLE001 - as in `begin`
             emit(Event.BUG, error=error)
             reply = bug_reply()
-        self.exchange = None
+        self.end_exchange(exchange)
         self._now(exchange.request, reply)
         if self.exchange is None:
             self.advance()

@@ -34,10 +34,12 @@ def check_size(request: Request) -> Reply | None:
     return _too_many_headers() if size > HEAD_LIMIT else None
 
 
-def check_unfinished(target: bytes, size: int, *, fields: bool) -> Reply | None:
-    """Give the refusal of a head that is not whole yet: of `size` bytes, of its target as far as it is there."""
+def check_unfinished(target: bytes, size: int, fields: int) -> Reply | None:
+    """Return the refusal of a head that is not whole yet: of `size` bytes, with its target and fields so far."""
     if len(target) > TARGET_LIMIT:
         return _too_long()
+    if fields > FIELD_LIMIT:
+        return _too_many_headers()
     if size > TARGET_LIMIT + HEAD_LIMIT:
         return _too_many_headers() if fields or target else _too_long()
     return None
