@@ -118,8 +118,9 @@ def test_large_bodies_of_many_connections_take_little_together_and_leave_room_fo
 def refused(clients: list[socket.socket], at_least: int) -> list[socket.socket]:
     """Give those that have an answer, once there are so many and no more come for a while."""
     deadline = time.monotonic() + PATIENCE
-    answered: list[socket.socket] = []
-    while len(answered) < at_least and time.monotonic() < deadline:
+    before, answered = 0, select(clients, [], [], 0)[0]
+    while (len(answered) < at_least or len(answered) > before) and time.monotonic() < deadline:
+        before = len(answered)
         time.sleep(0.5)
         answered = select(clients, [], [], 0)[0]
     return answered

@@ -50,7 +50,8 @@ class FastLane(Connection):
             self._serve(cached.request)
             return
         end = data.find(b"\r\n\r\n") + 4
-        if (cached := self.heads.get(data[:end])) and len(data) - end == cached.length:
+        cached = self.heads.get(data[:end])
+        if cached and len(data) - end == cached.length and self.limits.received.allows(cached.length):
             self.begin(cached.request.with_body(data[end:]))
             return
         self._read_and_remember(data)
@@ -106,15 +107,15 @@ class FastLane(Connection):
             self._send(request, response, plan.cache_key)
         else:
             assert type(response) is Deferred
+            exchange = self.begin_exchange(request)
             request.body = b""
-            self.exchange = exchange = Exchange(self, request, self.loop.time())
             response.future.add_done_callback(partial(self._send_deferred, exchange, response))
 
     def _send(
         self, request: Request, response: Response, cache_key: bytes | None, began: float | None = None
     ) -> None:
         if response.stream is not None:
-            self.exchange = exchange = Exchange(self, request, self.loop.time())
+            exchange = self.begin_exchange(request)
             self.spawn(self._stream(exchange, response, cache_key))
             return
         close = self.is_last(request)
@@ -165,7 +166,7 @@ class FastLane(Connection):
         except Exception as error:  # noqa: BLE001 - as in `_respond`
             emit(Event.BUG, error=error)
             response = internal_error()
-        self.exchange = None
+        self.end_exchange(exchange)
         self._send(exchange.request, response, None, exchange.began)
         if self.exchange is None:
             self.advance()

@@ -14,11 +14,13 @@ MAX_UNSENT_BYTES = 128 * 2**20
 """Bytes of responses that wait for all clients together."""
 
 MAX_RECEIVED_BYTES = 64 * 2**20
-"""Bytes of unfinished and waiting requests of all connections together."""
+"""Bytes of requests that are unfinished, wait, or have no response yet, of all connections together."""
 
-ALWAYS_RECEIVED_BYTES = 4096
-"""Bytes that a connection may hold even when the receive budget is used up: more than a request takes that has any
-usual store. So a few clients with large bodies never keep the others out."""
+SMALL_BYTES = 4096
+"""Bytes that a connection may hold of the reserve: more than a request takes that has any usual store."""
+
+RESERVED_BYTES = 64 * 2**20
+"""Bytes on top of that for connections that hold little: large requests cannot keep small ones out."""
 
 OVERHEAD = 512
 """Bytes that Python, uvloop and libuv take for a response that waits, beside its own."""
@@ -91,6 +93,12 @@ class ReceiveBudget:
     def __init__(self) -> None:
         self.size = 0
 
+    def allows(self, size: int) -> bool:
+        """Tell whether a connection may hold so many bytes, counted already or about to be."""
+        return self.size <= MAX_RECEIVED_BYTES or (
+            size <= SMALL_BYTES and self.size <= MAX_RECEIVED_BYTES + RESERVED_BYTES
+        )
+
     def lease(self) -> "Lease":
         """Return the part of one connection, which is empty at first."""
         return Lease(self)
@@ -110,4 +118,4 @@ class Lease:
         grows = size > self.size
         self._budget.size += size - self.size
         self.size = size
-        return not grows or size <= ALWAYS_RECEIVED_BYTES or self._budget.size <= MAX_RECEIVED_BYTES
+        return not grows or self._budget.allows(size)

@@ -96,24 +96,39 @@ class Connection(HttpToolsProtocol):
         self.limits.sent.release(self)
         self.reader.discard()
         self.waiting.clear()
+        self._charged = 0
         self._lease.resize(0)
         if self.exchange is not None:
+            self.exchange.request.charged = 0
             self.exchange.leave()
         self.flow.resume_writing()
 
     # Requests, in their order.
 
-    def _accept(self, request: Request, _size: int) -> None:
-        if self.busy:
+    def _accept(self, request: Request, size: int) -> None:
+        # A body that came in one piece was not counted yet.
+        if size > self._lease.size and not self.limits.received.allows(size):
+            self.reader.refuse(unavailable("Too many large requests"), request)
+        elif self.busy:
             self._queue(request)
         else:
             self.begin(request)
 
     def begin(self, request: Request) -> None:
         """Have a request responded to; all before it are."""
-        self.exchange = Exchange(self, request, self.loop.time())
-        self.charge(request, len(request.body))
-        self.spawn(self.exchange.run(self.app))
+        self.spawn(self.begin_exchange(request).run(self.app))
+
+    def begin_exchange(self, request: Request) -> Exchange:
+        """Make a request the one that is responded to, and charge it until its response is complete."""
+        self.exchange = exchange = Exchange(self, request, self.loop.time())
+        self.charge(request, request.size + len(request.body))
+        return exchange
+
+    def end_exchange(self, exchange: Exchange) -> None:
+        """Forget the request that was responded to."""
+        self.exchange = None
+        self.release(exchange.request)
+        exchange.request.body = b""
 
     def spawn(self, responding: Any) -> None:
         """Run a coroutine that a graceful stop waits for."""
@@ -123,8 +138,7 @@ class Connection(HttpToolsProtocol):
 
     def finish(self, exchange: Exchange) -> None:
         """Go on after the response of the exchange is complete."""
-        self.exchange = None
-        self.release(exchange.request)
+        self.end_exchange(exchange)
         self.sent(exchange.status, exchange.size, exchange.began, close=exchange.close)
         self.advance()
 

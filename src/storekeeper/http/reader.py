@@ -70,8 +70,10 @@ class RequestReader:
     @property
     def unfinished_bytes(self) -> int:
         """Bytes of memory that an unfinished request takes."""
-        # The parser's pieces of a head take as much again.
-        return 2 * len(self._head) + self._body_size
+        if self.phase is Phase.HEAD:
+            # The parser's pieces of a head take as much again.
+            return 2 * len(self._head) + heads.FIELD_BYTES * len(self._headers)
+        return 0 if self._request is None else self._request.size + self._body_size
 
     def feed(self, data: bytes) -> None:
         """Take bytes from the client."""
@@ -108,6 +110,8 @@ class RequestReader:
         self._body = b""
         self._body_size = 0
         self._head = b""
+        self._headers = []
+        self._url = b""
         self.continues = False
 
     def _refuse_as(self, response: Response, *, head_only: bool) -> None:
@@ -156,7 +160,7 @@ class RequestReader:
     def _check_unfinished_head(self) -> None:
         # A head that began in the middle of a chunk may be charged with that chunk, so it is allowed it.
         size = len(self._head) - self._head_allowance
-        if refusal := heads.check_unfinished(self._url, size, fields=bool(self._headers)):
+        if refusal := heads.check_unfinished(self._url, size, len(self._headers)):
             self.refuse(refusal)
 
     # What the parser calls.
@@ -239,5 +243,7 @@ class RequestReader:
         self._body = b""
         self._body_size = 0
         self.continues = False
-        self.phase = Phase.IDLE if request.keep_alive else Phase.DISCARDING
+        self.phase = Phase.IDLE
         self._accept(request, size)
+        if not request.keep_alive and self.phase is Phase.IDLE:
+            self.phase = Phase.DISCARDING

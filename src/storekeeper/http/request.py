@@ -14,6 +14,9 @@ MAX_TARGET_BYTES = 8 * 1024
 MAX_HEAD_BYTES = 16 * 1024
 MAX_FIELDS = 100
 
+FIELD_BYTES = 150
+"""Bytes that Python takes for a field of a head, beside its own."""
+
 FRAMING = (b"content-length", b"transfer-encoding")
 
 _WRONG_VERSION = re.compile(rb" HTTP/(?!1\.[01]|0\.9|2\.0)(\d)")
@@ -26,11 +29,11 @@ _ABSOLUTE = re.compile(rb"https?://[^/?#]+", re.IGNORECASE)
 class Request:
     """A whole request. `target` is in origin form (or `*`); names of `headers` are in lower case.
 
-    `plan` is what the application planned for its head, once it has; `charged` is what its body and its waiting cost
+    `size` is what Python takes for it without its body, in bytes, roughly. `plan` is what the application planned for its head, once it has; `charged` is what its body and its waiting cost
     in the receive budget, in bytes.
     """
 
-    __slots__ = ("body", "charged", "headers", "keep_alive", "method", "plan", "target", "version")
+    __slots__ = ("_size", "body", "charged", "headers", "keep_alive", "method", "plan", "target", "version")
 
     def __init__(
         self,
@@ -51,16 +54,19 @@ class Request:
         self.body = body
         self.plan = plan
         self.charged = 0
+        self._size = 0
 
     @property
     def size(self) -> int:
-        """Bytes of memory that Python takes for it without its body, roughly."""
-        fields = sum([150 + len(name) + len(value) for name, value in self.headers])
-        return 400 + len(self.target) + fields
+        """Return it; counted once."""
+        if not self._size:
+            fields = sum([FIELD_BYTES + len(name) + len(value) for name, value in self.headers])
+            self._size = 400 + len(self.target) + fields
+        return self._size
 
     def with_body(self, body: bytes) -> "Request":
         """Return the same request with another body."""
-        return Request(
+        other = Request(
             self.method,
             self.target,
             self.headers,
@@ -69,6 +75,8 @@ class Request:
             body=body,
             plan=self.plan,
         )
+        other._size = self._size
+        return other
 
 
 def check(request: Request) -> Response | None:
@@ -82,10 +90,12 @@ def check_size(request: Request) -> Response | None:
     return _too_many_headers() if size > MAX_HEAD_BYTES else None
 
 
-def check_unfinished(target: bytes, size: int, *, fields: bool) -> Response | None:
-    """Return the refusal of a head that is not whole yet: of `size` bytes, of its target as far as it is there."""
+def check_unfinished(target: bytes, size: int, fields: int) -> Response | None:
+    """Return the refusal of a head that is not whole yet: of `size` bytes, with its target and fields so far."""
     if len(target) > MAX_TARGET_BYTES:
         return _too_long()
+    if fields > MAX_FIELDS:
+        return _too_many_headers()
     if size > MAX_TARGET_BYTES + MAX_HEAD_BYTES:
         return _too_many_headers() if fields or target else _too_long()
     return None
