@@ -29,8 +29,8 @@ _ABSOLUTE = re.compile(rb"https?://[^/?#]+", re.IGNORECASE)
 class Request:
     """A whole request. `target` is in origin form (or `*`); names of `headers` are in lower case.
 
-    `size` is what Python takes for it without its body, in bytes, roughly. `plan` is what the application planned for its head, once it has; `charged` is what its body and its waiting cost
-    in the receive budget, in bytes.
+    `size` is what Python takes for it without its body, in bytes, roughly. `plan` is what the application planned
+    for its head, once it has; `charged` is what it costs in the receive budget, in bytes.
     """
 
     __slots__ = ("_size", "body", "charged", "headers", "keep_alive", "method", "plan", "target", "version")
