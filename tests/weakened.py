@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import apsw
 
@@ -18,6 +18,7 @@ from storekeeper import cli
 from storekeeper.api import connection
 from storekeeper.api.crowd import Crowd
 from storekeeper.api.kept import Kept
+from storekeeper.api.resource import Resource
 from storekeeper.collection import CREATE
 from storekeeper.pace import Pace
 from storekeeper.sqlite import schema, writes
@@ -167,6 +168,13 @@ def fails_in_the_writer() -> None:
         return apply(writer, batch)
 
     vars_of(Writer)._apply = apply_or_fail
+
+
+def meets_a_bug_in_every_write() -> None:
+    def payload(_resource: Resource, _body: bytes) -> NoReturn:
+        raise RuntimeError("a bug")
+
+    vars_of(Resource)._payload = payload
 
 
 # Nothing broken.

@@ -25,7 +25,7 @@ from storekeeper.api.resource import Resource, Rules
 from storekeeper.collection import Collection
 from storekeeper.databases import open_collection, prepare
 from storekeeper.errors import CannotStart, Unavailable
-from storekeeper.events import Event, emit
+from storekeeper.events import Event, emit, flush, say
 from storekeeper.settings import Settings, from_environment
 from storekeeper.stores import EXAMPLES
 
@@ -259,8 +259,7 @@ def _address(host: str, listener: socket.socket) -> str:
 
 
 def _announce(settings: Settings, address: str) -> None:
-    with suppress(OSError, ValueError):  # as in `emit`
-        print(f"Storekeeper answers on {address} (Ctrl-C stops it)", file=sys.stderr, flush=True)  # noqa: T201
+    say(f"Storekeeper answers on {address} (Ctrl-C stops it)")
     if not settings.host.startswith("127.") and settings.host not in ("::1", "localhost"):
         emit(Event.OPEN_TO_ALL, address=address)
 
@@ -270,17 +269,21 @@ def _die(reason: str) -> None:
     try:
         emit(Event.DATABASE_FAILED, reason=reason)
     finally:  # and not before: saying the first thing takes a while, and the answers are sent after it
-        asyncio.get_running_loop().call_later(0.3, os._exit, _BROKEN)
+        asyncio.get_running_loop().call_later(0.3, _end)
+
+
+def _end() -> None:
+    flush()
+    os._exit(_BROKEN)
 
 
 def _bridge_log() -> None:
-    """Send what uvicorn has to say, from warnings on, through our one log."""
+    """Send what uvicorn, asyncio and others have to say, from warnings on, through our one log."""
 
     class Bridge(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            emit(Event.SERVER, message=record.getMessage())
+            error = record.exc_info[1] if record.exc_info else None
+            emit(Event.SERVER, message=record.getMessage(), error=error)
 
-    logger = logging.getLogger("uvicorn")
-    logger.setLevel(logging.WARNING)
-    logger.handlers = [Bridge()]
-    logger.propagate = False
+    logging.getLogger().handlers = [Bridge()]
+    logging.getLogger().setLevel(logging.WARNING)
