@@ -37,7 +37,9 @@ MAY_IMPORT = {
     "api": DOMAIN,
     "conformance": set[str](),
     "databases": {*DOMAIN, "sqlite", "postgres", "transfer"},
-    "service": {*DOMAIN, *EVERYWHERE, "databases", "api"},
+    "process": set[str](),
+    "supervisor": {"process"},
+    "service": {*DOMAIN, *EVERYWHERE, "databases", "api", "process", "supervisor"},
     "cli": {*DOMAIN, *EVERYWHERE, "databases", "service", "csvfile", "conformance", "api"},
     "__main__": {"cli"},
 }

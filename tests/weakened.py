@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import apsw
 
-from storekeeper import cli
+from storekeeper import cli, service, supervisor
 from storekeeper.api import connection
 from storekeeper.api.crowd import Crowd
 from storekeeper.api.kept import Kept
@@ -177,6 +177,12 @@ def meets_a_bug_in_every_write() -> None:
     vars_of(Resource)._payload = payload
 
 
+def heeds_signals_to_the_end() -> None:
+    """What comes after a stop has its usual effect."""
+    for module in (service, supervisor):
+        vars_of(module).ignore_signals = lambda: None
+
+
 # Nothing broken.
 
 
@@ -184,6 +190,13 @@ def is_impatient() -> None:
     """Deadlines in a tenth of their time."""
     for name in ("REQUEST_PATIENCE", "IDLE_PATIENCE", "STALL_PATIENCE", "DISCARD_PATIENCE"):
         setattr(connection, name, getattr(connection, name) / 10)
+
+
+def has_short_timeouts() -> None:
+    """What a supervisor waits for takes about a second at most."""
+    supervisor.STOP_TIMEOUT = 1.0
+    supervisor.CLOSE_TIMEOUT = 0.2
+    supervisor.FIRST_PAUSE = 0.05
 
 
 def has_a_slow_disk() -> None:

@@ -107,7 +107,11 @@ def _write(line: bytes) -> None:
 
 
 def _line(event: Event, fields: dict[str, Any]) -> bytes:
-    text: str = getattr(_logger(), _LEVELS.get(event, "info"))(event.value, **fields)
+    level = _LEVELS.get(event, "info")
+    try:
+        text: str = getattr(_logger(), level)(event.value, **fields)
+    except (OSError, ImportError, MemoryError):  # no file can be opened for what that imports
+        text = " ".join([f'level={level} event="{event}"', *(f"{name}={value!r}" for name, value in fields.items())])
     return f"{text}\n".encode(errors="backslashreplace")
 
 
