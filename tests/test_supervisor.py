@@ -2,6 +2,7 @@
 
 import os
 import resource
+import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import weakened
 from black_box import PATIENCE, Running, serving
 from client import create as store
 from client import until
+from conftest import need
 from proc import of, ports, workers
 from wire import create, dial, request
 
@@ -65,6 +67,66 @@ def test_a_stop_works_while_no_process_can_be_made(tmp_path: Path) -> None:
             assert service.stop() == 0
         assert time.monotonic() - began < STOP / 2
         assert not workers(service)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_limit_of_open_files_that_is_too_low_is_said(tmp_path: Path, count: int) -> None:
+    limited = ["sh", "-c", 'ulimit -n 26; exec "$0" "$@"']
+    with serving(tmp_path, f"--workers={count}", within=limited, ready=False) as service:
+        assert service.process.wait(PATIENCE) == 2
+        needed = 60 + 4 * count
+        said = f"storekeeper: only 26 files may be open at once, at least {needed} are needed: raise ulimit -n\n"
+        assert service.log == said
+
+
+def answers(service: Running) -> bool:
+    """Tell whether a newcomer is served, and not one too many."""
+    with suppress(OSError):
+        return service.request("GET", "/test").status == 200
+    return False
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("count", [1, 2])
+def test_the_lowest_limit_of_open_files_that_is_taken_is_enough(tmp_path: Path, count: int) -> None:
+    limited = ["sh", "-c", f'ulimit -n {60 + 4 * count}; exec "$0" "$@"']
+    with serving(tmp_path, f"--workers={count}", within=limited) as service:
+        wires = [dial(service) for _ in range(100)]
+        for wire in wires:
+            wire.client.close()
+        until(lambda: answers(service))
+        assert store(service, "There") == 1
+        assert service.stop() == 0
+
+
+def within_processes(most: int) -> list[str]:
+    """Give what runs a command as a user who has no other process, and may have so many, threads included."""
+    if shutil.which("setpriv") is None or shutil.which("prlimit") is None:
+        need("setpriv", "there is no setpriv, or no prlimit")
+    if os.geteuid():
+        return ["prlimit", f"--nproc={most}"]
+    capabilities = "-all,+dac_override"  # to reach the program wherever it is; it does not lift the limit
+    user = ["--reuid=54321", "--clear-groups", f"--inh-caps={capabilities}", f"--ambient-caps={capabilities}"]
+    return ["setpriv", *user, "prlimit", f"--nproc={most}"]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_start_without_any_more_process_or_thread_is_said(open_folder: Path, count: int) -> None:
+    """A supervisor of the supervisor may try again: this can pass."""
+    with serving(open_folder, f"--workers={count}", within=within_processes(1), ready=False) as service:
+        assert service.process.wait(PATIENCE) == 1
+        assert "worker cannot start" in service.log
+        assert "Traceback" not in service.log
+
+
+def test_a_stop_needs_no_more_thread(open_folder: Path) -> None:
+    """Two are enough for all it does: the one that serves, and the one that writes."""
+    with serving(open_folder, within=within_processes(2), ready=False) as service:
+        until(lambda: ports(service.process.pid))
+        service.port = ports(service.process.pid).pop()
+        assert store(service, "There") == 1
+        assert service.stop() == 0
+        assert "Traceback" not in service.log
 
 
 # Told to stop.

@@ -6,6 +6,7 @@ import gc
 import logging
 import multiprocessing
 import os
+import resource
 import signal
 import socket
 import sys
@@ -38,6 +39,10 @@ EXAMPLES_PATIENCE = 5.0
 
 _ACCEPTED_AT_ONCE = 16
 """Connections that are taken in one turn of the event loop: a thousand clients at full speed are in after 2 s."""
+
+FILES_NEEDED = 60
+FILES_PER_WORKER = 4
+"""Files that a process opens whoever connects, and what a supervisor adds to them."""
 
 _SWEEP = 0.5
 _BROKEN = 74
@@ -140,6 +145,7 @@ def application() -> Service:
 
 def serve(settings: Settings) -> int:
     """Run the service until it is told to stop; give the exit status. Raises CannotStart."""
+    _check_limit(settings.workers)
     with suppress(Unavailable):  # it may come later
         prepare(settings.database)
     listener = _listen(settings.host, settings.port)
@@ -195,7 +201,11 @@ class _Server(uvicorn.Server):
 
 def _work(config: uvicorn.Config, listeners: list[socket.socket], supervisor: Inside) -> None:
     """Run in a worker."""
-    supervisor.live()
+    try:
+        supervisor.live()
+    except RuntimeError as error:  # no thread can be made
+        emit(Event.WORKER_CANNOT_START, reason=str(error))
+        sys.exit(1)
     sys.exit(_run(_Server(config, supervisor.ready, supervisor.closed), listeners, REFUSED))
 
 
@@ -211,9 +221,22 @@ def _run(server: uvicorn.Server, listeners: list[socket.socket], refused: int = 
     except SystemExit:
         service = server.config.app
         return refused if isinstance(service, Service) and service.refused else 1
+    except (OSError, RuntimeError, MemoryError) as error:
+        if server.started:
+            raise
+        emit(Event.WORKER_CANNOT_START, reason=str(error))
+        return 1
     finally:
         ignore_signals()
     return 0
+
+
+def _check_limit(workers: int) -> None:
+    capacity()  # it raises the limit as far as it may
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    needed = FILES_NEEDED + FILES_PER_WORKER * workers
+    if limit != resource.RLIM_INFINITY and limit < needed:
+        raise CannotStart(f"only {limit} files may be open at once, at least {needed} are needed: raise ulimit -n")
 
 
 def _listen(host: str, port: int) -> socket.socket:

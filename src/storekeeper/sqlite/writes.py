@@ -47,6 +47,7 @@ CLOSED = "The service is shutting down"
 CROWDED = "Too many writes are waiting"
 
 _BATCH = 1000
+_JOIN = 0.002
 _TICK = 0.25
 
 _STATE = "SELECT ifnull((SELECT max(id) FROM stores), 0), ifnull((SELECT max(seq) FROM changes), 0)"
@@ -189,7 +190,10 @@ class Writer:
         self.refuse(CLOSED)
         self._hand_over()
         self._inbox.put(None)
-        await asyncio.to_thread(self._thread.join, PATIENCE + 2 * _TICK)
+        give_up = self._loop.time() + PATIENCE + 2 * _TICK
+        # Not by `join`, which would need one more thread, and there may be none.
+        while self._thread.is_alive() and self._loop.time() < give_up:  # noqa: ASYNC110
+            await asyncio.sleep(_JOIN)
         self._timer.cancel()
         if not self._thread.is_alive():
             self._connection.close()
