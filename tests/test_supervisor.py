@@ -106,7 +106,12 @@ def within_processes(most: int) -> list[str]:
     if os.geteuid():
         return ["prlimit", f"--nproc={most}"]
     capabilities = "-all,+dac_override"  # to reach the program wherever it is; it does not lift the limit
-    user = ["--reuid=54321", "--clear-groups", f"--inh-caps={capabilities}", f"--ambient-caps={capabilities}"]
+    user = [
+        f"--reuid={100_000 + os.getpid()}",
+        "--clear-groups",
+        f"--inh-caps={capabilities}",
+        f"--ambient-caps={capabilities}",
+    ]
     return ["setpriv", *user, "prlimit", f"--nproc={most}"]
 
 
