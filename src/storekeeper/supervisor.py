@@ -140,7 +140,7 @@ class Supervisor:
     def _start(self) -> None:
         try:
             self._workers.append(Worker(self._work))
-        except (OSError, MemoryError) as error:
+        except (OSError, ImportError, MemoryError) as error:  # that too may be for want of a file
             emit(Event.WORKER_CANNOT_START, reason=str(error))
             self._later()
             if self._announce and not self._workers:
