@@ -10,12 +10,13 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import apsw
 
-from storekeeper import cli, service
+from storekeeper import cli, service, supervisor
 from storekeeper.api.cache import ResponseCache
+from storekeeper.api.resource import Resource
 from storekeeper.commands import Batch, Command
 from storekeeper.concurrency.queue_limit import QueueLimit
 from storekeeper.http import budgets, connection, deadlines
@@ -179,6 +180,19 @@ def fails_in_the_writer() -> None:
     vars_of(committer).apply = apply_or_fail
 
 
+def meets_a_bug_in_every_write() -> None:
+    def payload(_resource: Resource, _body: bytes) -> NoReturn:
+        raise RuntimeError("a bug")
+
+    vars_of(Resource)._payload = payload
+
+
+def heeds_signals_to_the_end() -> None:
+    """What comes after a stop has its usual effect."""
+    for module in (service, supervisor):
+        vars_of(module).ignore_signals = lambda: None
+
+
 # Nothing broken.
 
 
@@ -192,6 +206,13 @@ def drops_who_reads_nothing_early() -> None:
     """After half a second, looked for ten times a second."""
     vars_of(deadlines).STALL_TIMEOUT = 0.5
     vars_of(service)._SWEEP = 0.1
+
+
+def has_short_timeouts() -> None:
+    """What a supervisor waits for takes about a second at most."""
+    supervisor.STOP_TIMEOUT = 1.0
+    supervisor.CLOSE_TIMEOUT = 0.2
+    supervisor.FIRST_PAUSE = 0.05
 
 
 def has_a_slow_disk() -> None:

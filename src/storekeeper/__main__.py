@@ -1,14 +1,18 @@
 """The `storekeeper` command, also as `python -m storekeeper`. May import the command line only."""
 
 import gc
+import sys
 
 
 def main() -> None:
     """Run the command line."""
     # What a start imports stays: to look through it for garbage again and again is a fifth of the time it takes.
     gc.set_threshold(50_000, 20, 50)
-    from storekeeper.cli import main  # noqa: PLC0415 - the reason for the line above
-
+    try:
+        from storekeeper.cli import main  # noqa: PLC0415 - the reason for the line above
+    except (OSError, ImportError) as error:  # it may not even open the files of its own program
+        print(f"storekeeper: cannot start: {error}", file=sys.stderr)  # noqa: T201
+        sys.exit(2)
     main()
 
 

@@ -56,7 +56,8 @@ def main() -> None:
         status = 130
     except OSError as error:
         # What is still to be written would fail once more when Python ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        with suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = _refuse(f"cannot go on: {error.strerror}")
     except Exception as error:  # noqa: BLE001 - whatever it is, it is said in a line
         status = _refuse(f"a bug, please report it: {type(error).__name__}: {error}", BUG)

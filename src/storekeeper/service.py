@@ -6,6 +6,7 @@ import gc
 import logging
 import multiprocessing
 import os
+import resource
 import signal
 import socket
 import sys
@@ -14,7 +15,6 @@ from contextlib import suppress
 from typing import Any
 
 import uvicorn
-from uvicorn.supervisors import multiprocess
 
 from storekeeper.api.asgi import Application
 from storekeeper.api.cache import ResponseCache
@@ -26,12 +26,14 @@ from storekeeper.api.runtime import Runtime
 from storekeeper.collection import Collection
 from storekeeper.databases import open_collection, prepare
 from storekeeper.errors import CannotStart, Unavailable
-from storekeeper.events import Event, emit
+from storekeeper.events import Event, emit, flush, say
 from storekeeper.http.connection import Connection
 from storekeeper.http.delivery import bound_unsent
 from storekeeper.http.limits import Limits, capacity
+from storekeeper.process import REFUSED, Inside
 from storekeeper.settings import Settings, from_environment
 from storekeeper.stores import EXAMPLES
+from storekeeper.supervisor import Supervisor, ignore_signals
 
 GRACE = 8
 """Seconds that a stop waits for the requests under way; it ends within 10."""
@@ -41,6 +43,10 @@ EXAMPLES_TIMEOUT = 5.0
 
 _ACCEPTED_AT_ONCE = 16
 """Connections that are taken in one turn of the event loop: a thousand clients at full speed are in after 2 s."""
+
+FILES_NEEDED = 60
+FILES_PER_WORKER = 4
+"""Files that a process opens whoever connects, and what a supervisor adds to them."""
 
 _SWEEP = 0.5
 _BROKEN = 74
@@ -53,6 +59,7 @@ class Service:
     def __init__(self, settings: Settings, *, anew: bool = True) -> None:
         self.settings = settings
         self._anew = anew
+        self.refused = False
         self.runtime: Runtime
         self._examples: asyncio.Task[None] | None = None
 
@@ -73,7 +80,9 @@ class Service:
         await receive()
         try:
             collection = await self._open()
-        except CannotStart as error:
+        except (CannotStart, OSError, RuntimeError, MemoryError) as error:
+            # The latter for want of files, threads or memory: that may pass, so a supervisor tries again.
+            self.refused = isinstance(error, CannotStart)
             emit(Event.WORKER_CANNOT_START, reason=str(error))
             await send({"type": "lifespan.startup.failed", "message": ""})
             return
@@ -144,6 +153,7 @@ def application() -> Service:
 
 def serve(settings: Settings) -> int:
     """Run the service until it is told to stop; give the exit status. Raises CannotStart."""
+    _check_limit(settings.workers)
     with suppress(Unavailable):  # it may come later
         prepare(settings.database)
     listener = _listen(settings.host, settings.port)
@@ -169,77 +179,73 @@ def serve(settings: Settings) -> int:
         timeout_graceful_shutdown=GRACE,
     )
     announce = functools.partial(_announce, settings, address)
-    _bridge_log()
     if settings.workers == 1:
         return _run(_Server(config, announce), listeners)
-    supervisor = _Supervisor(config, listeners, announce)
-    supervisor.run()
-    return int(any(process.exitcode == uvicorn.config.STARTUP_FAILURE for process in supervisor.processes))
+    return Supervisor(settings.workers, functools.partial(_work, config, listeners), listener, announce).run()
 
 
 class _Server(uvicorn.Server):
-    """A server that says when it answers."""
+    """A server that says when it answers, and when it takes no more connections."""
 
-    def __init__(self, config: uvicorn.Config, announce: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, ready: Callable[[], None], closed: Callable[[], None] = lambda: None
+    ) -> None:
         super().__init__(config)
-        self._announce = announce
+        self._ready = ready
+        self._closed = closed
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, then say so."""
         await super().startup(sockets)
-        self._announce()
+        self._ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take no more connections, say so, then stop."""
+        for listener in (*self.servers, *(sockets or ())):
+            listener.close()
+        await asyncio.sleep(0)
+        self._closed()
+        await super().shutdown(sockets)
 
 
-class _Worker(multiprocess.Process):
-    """A worker whose server is there before anybody asks for it.
-
-    uvicorn makes it when it is first wanted, which in a worker is by two threads at once: the one that runs it, and
-    the one that tells the supervisor whether it has started. Each could get its own, and it never seem to start.
-    """
-
-    def target(self, sockets: list[socket.socket] | None = None) -> None:
-        """Run in the worker."""
-        assert self.server is not None
-        _bridge_log()
-        # It is for the supervisor to replace one after another; a terminal that closes tells all of them.
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        super().target(sockets)
+def _work(config: uvicorn.Config, listeners: list[socket.socket], supervisor: Inside) -> None:
+    """Run in a worker."""
+    try:
+        supervisor.live()
+    except RuntimeError as error:  # no thread can be made
+        emit(Event.WORKER_CANNOT_START, reason=str(error))
+        sys.exit(1)
+    sys.exit(_run(_Server(config, supervisor.ready, supervisor.closed), listeners, REFUSED))
 
 
-class _Supervisor(multiprocess.Multiprocess):
-    """Keeps the workers alive, and says when all of them answer."""
-
-    def __init__(self, config: uvicorn.Config, sockets: list[socket.socket], announce: Callable[[], None]) -> None:
-        super().__init__(config, sockets)
-        self._announce = announce
-        multiprocess.Process = _Worker  # type: ignore[misc]  # uvicorn has no other place to say so
-
-    def init_processes(self) -> None:
-        """Start the workers."""
-        super().init_processes()
-        if all(process.wait_until_ready(30, self.should_exit) for process in self.processes):
-            self._announce()
-
-    def keep_subprocess_alive(self) -> None:
-        """Start another worker for each that is lost, and say so."""
-        before = list(self.processes)
-        super().keep_subprocess_alive()
-        for old, new in zip(before, self.processes, strict=True):
-            if old is not new:
-                emit(Event.WORKER_LOST, pid=old.pid, status=old.exitcode)
-
-
-def _run(server: uvicorn.Server, listeners: list[socket.socket]) -> int:
+def _run(server: uvicorn.Server, listeners: list[socket.socket], refused: int = 1) -> int:
     # uvicorn raises the signal again after a graceful stop; the status of a stop that was asked for is 0.
     # One that comes before uvicorn listens to signals stops the server all the same, once it has started.
     # A terminal that closes stops it too.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, server.handle_exit)
+    _bridge_log()
     try:
         server.run(listeners)
     except SystemExit:
+        service = server.config.app
+        return refused if isinstance(service, Service) and service.refused else 1
+    except (OSError, RuntimeError, MemoryError) as error:
+        if server.started:
+            raise
+        emit(Event.WORKER_CANNOT_START, reason=str(error))
         return 1
+    finally:
+        ignore_signals()
     return 0
+
+
+def _check_limit(workers: int) -> None:
+    capacity()  # it raises the limit as far as it may
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    needed = FILES_NEEDED + FILES_PER_WORKER * workers
+    if limit != resource.RLIM_INFINITY and limit < needed:
+        raise CannotStart(f"only {limit} files may be open at once, at least {needed} are needed: raise ulimit -n")
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -269,8 +275,7 @@ def _address(host: str, listener: socket.socket) -> str:
 
 
 def _announce(settings: Settings, address: str) -> None:
-    with suppress(OSError, ValueError):  # as in `emit`
-        print(f"Storekeeper answers on {address} (Ctrl-C stops it)", file=sys.stderr, flush=True)  # noqa: T201
+    say(f"Storekeeper answers on {address} (Ctrl-C stops it)")
     if not settings.host.startswith("127.") and settings.host not in ("::1", "localhost"):
         emit(Event.OPEN_TO_ALL, address=address)
 
@@ -280,17 +285,21 @@ def _die(reason: str) -> None:
     try:
         emit(Event.DATABASE_FAILED, reason=reason)
     finally:  # and not before: saying the first thing takes a while, and the answers are sent after it
-        asyncio.get_running_loop().call_later(0.3, os._exit, _BROKEN)
+        asyncio.get_running_loop().call_later(0.3, _end)
+
+
+def _end() -> None:
+    flush()
+    os._exit(_BROKEN)
 
 
 def _bridge_log() -> None:
-    """Send what uvicorn has to say, from warnings on, through our one log."""
+    """Send what uvicorn, asyncio and others have to say, from warnings on, through our one log."""
 
     class Bridge(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            emit(Event.SERVER, message=record.getMessage())
+            error = record.exc_info[1] if record.exc_info else None
+            emit(Event.SERVER, message=record.getMessage(), error=error)
 
-    logger = logging.getLogger("uvicorn")
-    logger.setLevel(logging.WARNING)
-    logger.handlers = [Bridge()]
-    logger.propagate = False
+    logging.getLogger().handlers = [Bridge()]
+    logging.getLogger().setLevel(logging.WARNING)

@@ -47,6 +47,7 @@ WRITE_TIMEOUT = 4.5
 CLOSED = "The service is shutting down"
 QUEUE_FULL = "Too many writes are waiting"
 
+_JOIN_INTERVAL = 0.002
 _TICK = 0.25
 """Seconds between two looks for what is overdue, and at the file."""
 
@@ -165,7 +166,7 @@ class WriteQueue:
         """
         self.refuse(CLOSED)
         self._hand_over()
-        if await asyncio.to_thread(self._thread.end, WRITE_TIMEOUT + 2 * _TICK):
+        if await self._thread.end(WRITE_TIMEOUT + 2 * _TICK):
             self._committer.close()
         self._timer.cancel()
 
@@ -220,10 +221,13 @@ class WriterThread:
         self._thread = threading.Thread(target=self._run, name="storekeeper-writer", daemon=True)
         self._thread.start()
 
-    def end(self, timeout: float) -> bool:
-        """Finish the inbox, wait up to `timeout` seconds for it, and tell whether the thread has ended. Blocks."""
+    async def end(self, timeout: float) -> bool:
+        """Finish the inbox, wait up to `timeout` seconds for it, and tell whether the thread has ended."""
         self.inbox.put(None)
-        self._thread.join(timeout)
+        give_up = self._loop.time() + timeout
+        # Not by `join`, which would need one more thread, and there may be none.
+        while self._thread.is_alive() and self._loop.time() < give_up:
+            await asyncio.sleep(_JOIN_INTERVAL)
         return not self._thread.is_alive()
 
     def _run(self) -> None:

@@ -1,0 +1,171 @@
+"""Keeps worker processes running: starts, watches, replaces and stops them. Imports `process` and events.
+
+One loop looks at everything, and never waits for anything longer than a moment, so that a stop works at any time.
+"""
+
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import wait
+from types import FrameType
+
+from storekeeper.events import Event, emit, flush
+from storekeeper.process import HUNG, REFUSED, Inside, Worker
+
+STOP_TIMEOUT = 9.0
+"""Seconds after which a worker that was told to stop is killed."""
+
+CLOSE_TIMEOUT = 1.0
+"""Seconds that the workers have to take no more connections, before the socket is shut down for all of them."""
+
+STOPS = (signal.SIGTERM, signal.SIGINT)
+_LOOK = 0.5
+_DEATH = 0.5
+FIRST_PAUSE = 0.5
+MAX_PAUSE = 8.0
+"""Seconds between two attempts to replace a worker, the second and the most as they double."""
+
+
+class Supervisor:
+    """Runs `count` workers, each of them `work`, on one listening socket, until it is told to stop."""
+
+    def __init__(
+        self, count: int, work: Callable[[Inside], None], listener: socket.socket, announce: Callable[[], None]
+    ) -> None:
+        self._count = count
+        self._work = work
+        self._listener = listener
+        self._announce: Callable[[], None] | None = announce
+        self._workers: list[Worker] = []
+        self._asked: set[int] = set()
+        self._stopping: float | None = None
+        self._status = 0
+        self._pause = 0.0
+        self._next_start = 0.0
+        self._looked = time.monotonic()
+
+    def run(self) -> int:
+        """Return the exit status once it was told to stop and all workers have ended."""
+        self._woken, wake = os.pipe()
+        for end in (self._woken, wake):
+            os.set_blocking(end, False)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        for number in (*STOPS, signal.SIGHUP):
+            signal.signal(number, self._ask)
+        try:
+            while not self._is_over():
+                self._look()
+                self._sleep()
+        except OSError as error:
+            emit(Event.BUG, error=error)
+            self._status = 1
+        finally:
+            ignore_signals()
+            for worker in self._workers:
+                worker.process.kill()
+        if any(worker.status is None for worker in self._workers):
+            flush()
+            os._exit(
+                self._status
+            )  # nothing ends a process that waits for a broken disk, and Python would wait for it
+        return self._status
+
+    def _ask(self, number: int, _frame: FrameType | None) -> None:
+        self._asked.add(number)  # the loop is woken by what the signal writes into the pipe
+
+    def _is_over(self) -> bool:
+        if self._stopping is None:
+            return False
+        return not self._workers or time.monotonic() > self._stopping + STOP_TIMEOUT + _DEATH
+
+    def _sleep(self) -> None:
+        pipes = [worker.pipe for worker in self._workers]
+        wait([self._woken, *pipes, *(worker.process.sentinel for worker in self._workers)], _LOOK)
+        with suppress(BlockingIOError):
+            os.read(self._woken, 65536)
+
+    def _look(self) -> None:
+        asked, self._asked = self._asked, set()
+        if signal.SIGHUP in asked:
+            for worker in self._workers:
+                worker.outdated = True
+        self._watch()
+        if asked.intersection(STOPS):
+            self._stop()
+        if self._stopping is None:
+            self._replace()
+        else:
+            self._refuse_clients(self._stopping)
+
+    def _watch(self) -> None:
+        stood_still, self._looked = time.monotonic() - self._looked > HUNG / 2, time.monotonic()
+        for worker in list(self._workers):
+            worker.listen()
+            if stood_still:
+                worker.spare()
+            if worker.status is not None:
+                self._lose(worker)
+            elif worker.is_late():
+                worker.process.kill()
+        if self._announce and sum(worker.ready for worker in self._workers) >= self._count:
+            self._announce()
+            self._announce = None
+
+    def _lose(self, worker: Worker) -> None:
+        self._workers.remove(worker)
+        if worker.end is None:
+            emit(Event.WORKER_LOST, pid=worker.process.pid, status=worker.status)
+            if worker.status == REFUSED:
+                self._status = 1
+                self._stop()
+            elif not worker.ready:
+                self._later()
+        worker.forget()
+
+    def _replace(self) -> None:
+        serving = [worker for worker in self._workers if worker.end is None]
+        outdated = [worker for worker in serving if worker.outdated]
+        if all(worker.ready for worker in serving):
+            if len(serving) >= self._count:
+                self._pause = 0.0
+            if outdated and len(serving) > self._count:
+                outdated[0].stop(STOP_TIMEOUT)
+        for _ in range(len(serving), self._count + bool(outdated)):
+            if time.monotonic() >= self._next_start:
+                self._start()
+
+    def _start(self) -> None:
+        try:
+            self._workers.append(Worker(self._work))
+        except (OSError, ImportError, MemoryError) as error:  # that too may be for want of a file
+            emit(Event.WORKER_CANNOT_START, reason=str(error))
+            self._later()
+            if self._announce and not self._workers:
+                self._status = 1
+                self._stop()
+
+    def _later(self) -> None:
+        self._pause = min(2 * self._pause or FIRST_PAUSE, MAX_PAUSE)
+        self._next_start = time.monotonic() + self._pause
+
+    def _stop(self) -> None:
+        if self._stopping is None:
+            self._stopping = time.monotonic()
+        for worker in self._workers:
+            worker.stop(STOP_TIMEOUT)
+
+    def _refuse_clients(self, since: float) -> None:
+        # Not before the workers have closed theirs: to them it would look like a fault of the socket.
+        if all(worker.closed for worker in self._workers) or time.monotonic() > since + CLOSE_TIMEOUT:
+            with suppress(OSError):
+                self._listener.shutdown(socket.SHUT_RDWR)
+            self._listener.close()
+
+
+def ignore_signals() -> None:
+    """Have what comes after the end of a stop change nothing, least of all the exit status."""
+    for number in (*STOPS, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
