@@ -278,7 +278,8 @@ class Writer:
             # One of them is bad. Each in a transaction of its own, so that only that one fails.
             return [result for write in batch for result in self._commit([write])]
         except apsw.Error as error:
-            answers = [faults.temporary(error, Outcome.UNKNOWN) for _ in batch]
+            named = faults.named(error, self._connection)
+            answers = [faults.temporary(named, Outcome.UNKNOWN) for _ in batch]
             if None in answers:
                 raise
             return list(answers)
