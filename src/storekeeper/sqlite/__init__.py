@@ -14,13 +14,14 @@ from storekeeper.sqlite import faults, schema
 from storekeeper.sqlite.load import load
 from storekeeper.sqlite.place import Place
 from storekeeper.sqlite.reads import NO_STORE, Reader
-from storekeeper.sqlite.whole import whole
+from storekeeper.sqlite.whole import listed, whole
 from storekeeper.sqlite.writes import CLOSED, Writer
 from storekeeper.stores import Payload, Store
 
 prepare = schema.prepare
+files = schema.files
 
-__all__ = ["SqliteCollection", "prepare", "whole"]
+__all__ = ["SqliteCollection", "files", "listed", "prepare", "whole"]
 
 
 class SqliteCollection:

@@ -1,21 +1,25 @@
 """The SQLite collection as a whole, for `storekeeper.transfer`. Imports apsw and the domain."""
 
+import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 import apsw
 
-from storekeeper.errors import Unavailable
-from storekeeper.sqlite import schema
-from storekeeper.transfer import TABLES, Row, Whole
+from storekeeper import atomicfile
+from storekeeper.collection import Listing
+from storekeeper.errors import CannotStart, Outcome, Unavailable
+from storekeeper.sqlite import faults, schema
+from storekeeper.sqlite.reads import Reader
+from storekeeper.transfer import TABLES, NotTheSame, Row, Whole
 
 
 class SqliteWhole:
     """See Whole; in a transaction of `connection`."""
 
     def __init__(self, path: Path, connection: apsw.Connection) -> None:
-        self._path = path
+        self.path = path
         self._connection = connection
 
     def count(self) -> tuple[int, int]:
@@ -29,7 +33,7 @@ class SqliteWhole:
         try:
             yield from self._connection.execute(f"SELECT {', '.join(columns)} FROM {table} ORDER BY {columns[0]}")
         except apsw.Error as error:  # before it meets whoever is being filled with these rows
-            raise Unavailable(f"{self._path}: {error}") from None
+            raise Unavailable(f"{self.path}: {error}") from None
 
     def fill(self, table: str, rows: Iterable[Row]) -> None:
         """See Whole."""
@@ -37,18 +41,92 @@ class SqliteWhole:
         places = ", ".join("?" * len(columns))
         self._connection.executemany(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places})", rows)
 
+    def finish(self) -> None:
+        """See Whole."""
+
+
+class Filled(SqliteWhole):
+    """See Whole; a file that nobody else has open, and that has no log. `stack` closes what reads it at the end."""
+
+    def __init__(self, path: Path, connection: apsw.Connection, stack: ExitStack) -> None:
+        super().__init__(path, connection)
+        self._writing = connection
+        self._stack = stack
+
+    def finish(self) -> None:
+        """See Whole: from now on rows come from the file on the disk, not from what this process remembers of it."""
+        self._writing.execute("COMMIT")
+        # Were one of these closed earlier, the file's locks would be gone.
+        file = self._stack.enter_context(self.path.open("rb"))
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        self._connection = self._stack.enter_context(closing(schema.connect_to_file(self.path)))
+        if (found := self._connection.pragma("integrity_check")) != "ok":
+            raise NotTheSame(f"what was written is damaged ({found}): check the disk; nothing was kept of it")
+
+    def undo(self) -> None:
+        """Empty it again."""
+        if self._writing.in_transaction:
+            self._writing.execute("ROLLBACK")
+        elif self._connection is not self._writing:
+            self._writing.execute("BEGIN; DELETE FROM changes; DELETE FROM stores; COMMIT")
+
 
 @contextmanager
 def whole(path: Path, *, fill: bool) -> Iterator[Whole]:
-    """Open a prepared file; with `fill`, to write in it. Raises Unavailable."""
-    connection = schema.connect(path, reader=not fill)
+    """Open the collection of a file; with `fill`, an empty one or a new file. Raises CannotStart, Unavailable."""
+    path = Path(os.path.realpath(path))
+    if not fill:
+        with _source(path) as connection:
+            connection.execute("BEGIN")
+            yield SqliteWhole(path, connection)
+        return
     try:
-        connection.execute("BEGIN IMMEDIATE" if fill else "BEGIN")
-        yield SqliteWhole(path, connection)
-        connection.execute("COMMIT")
-    except apsw.Error as error:
-        raise Unavailable(f"{path}: {error}") from None
-    finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        connection.close()
+        if path.exists() or not path.parent.exists():
+            schema.prepare(path)
+            with _filling(path, path) as filled:
+                yield filled
+            return
+        schema.refuse_remains(path)
+        with schema.unfinished(path) as new:
+            with _filling(new, path) as filled:
+                yield filled
+            atomicfile.give_name(new, path)
+        atomicfile.sync_folder(path.parent)
+    except OSError as error:
+        raise CannotStart(f"{path} cannot be written: {error.strerror}") from None
+
+
+@contextmanager
+def listed(path: Path) -> Iterator[Listing]:
+    """Open a file to read all stores, at its end or not. Raises CannotStart, Unavailable."""
+    with _source(path) as connection:
+        yield Reader(connection).list_all()
+
+
+@contextmanager
+def _source(path: Path) -> Iterator[apsw.Connection]:
+    with closing(schema.open_source(path)) as connection:
+        try:
+            yield connection
+        except apsw.Error as error:
+            raise Unavailable(f"{path}: {error}") from None
+
+
+@contextmanager
+def _filling(file: Path, path: Path) -> Iterator[Filled]:
+    with ExitStack() as stack:
+        with schema.refusing(path):
+            connection = stack.enter_context(closing(schema.connect_alone(file)))
+        filled = Filled(file, connection, stack)
+        try:
+            schema.upgrade(connection)
+            connection.execute("BEGIN EXCLUSIVE")
+            yield filled
+        except BaseException as error:
+            with suppress(apsw.Error):
+                filled.undo()
+            if not isinstance(error, apsw.Error):
+                raise
+            reason = faults.temporary(faults.named(error, connection), Outcome.NONE) or error
+            raise Unavailable(f"{path}: {reason}") from None
