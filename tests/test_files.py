@@ -495,6 +495,27 @@ def test_a_journal_on_a_read_only_medium_is_not_passed_over(tmp_path: Path) -> N
             exported(database.url)
 
 
+def test_a_copy_of_what_is_written_meanwhile_where_nobody_can_lock_it_is_refused(open_folder: Path) -> None:
+    """A service starts on it, and its log goes into the file while that is read."""
+    database = filled(open_folder / "closed", 30)
+    seen = os.access
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "access", lambda path, mode: seen(path, mode) and Path(path) != database.path)
+        reading = databases._whole(database.url, fill=False)
+
+        @contextmanager
+        def disturbed() -> Iterator[transfer.Whole]:
+            with reading() as whole:
+                whole.count()
+                patch.undo()
+                filled(database.path.parent, 3)
+                yield whole
+
+        with pytest.raises(StorekeeperError, match="was written meanwhile: try again"):
+            transfer.copy(disturbed, databases._whole(f"sqlite:///{open_folder}/copy.db", fill=True), nothing)
+    assert names(open_folder) == ["closed"]
+
+
 def test_no_service_starts_on_a_read_only_medium(tmp_path: Path) -> None:
     with mounted(tmp_path / "disk", "size=8m") as disk:
         database = filled(disk, 3)

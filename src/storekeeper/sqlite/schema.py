@@ -69,7 +69,7 @@ def prepare(path: Path) -> None:
 
 
 @contextmanager
-def refusing(path: Path) -> Iterator[None]:
+def refusing(path: Path, purpose: str = "writing") -> Iterator[None]:
     """Say in a line what keeps a file from being opened: raise CannotStart for errors of SQLite and of the system."""
     try:
         yield
@@ -86,7 +86,7 @@ def refusing(path: Path) -> Iterator[None]:
         if reason is None:
             raise
         raise CannotStart(
-            f"{path} cannot be opened for writing ({reason}): check that its folder exists, has space and may be"
+            f"{path} cannot be opened for {purpose} ({reason}): check that its folder exists, has space and may be"
             " written, or name another file with --database"
         ) from None
 
@@ -97,7 +97,7 @@ def open_source(path: Path) -> apsw.Connection:
     if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
         prepare(path)
         return connect(path, reader=True)
-    with refusing(path):
+    with refusing(path, "reading"):
         refuse_remains(path)
         if _refuse_foreign(path, _to_read_only(path)) != len(MIGRATIONS):
             raise CannotStart(f"{path} has an older schema: copy the file to where it may be written")

@@ -1,7 +1,7 @@
 """The SQLite collection as a whole, for `storekeeper.transfer`. Imports apsw and the domain."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
@@ -16,11 +16,12 @@ from storekeeper.transfer import TABLES, NotTheSame, Row, Whole
 
 
 class SqliteWhole:
-    """See Whole; in a transaction of `connection`."""
+    """See Whole; in a transaction of `connection`. `check` raises Unavailable if that was not one moment."""
 
-    def __init__(self, path: Path, connection: apsw.Connection) -> None:
+    def __init__(self, path: Path, connection: apsw.Connection, check: Callable[[], None] = lambda: None) -> None:
         self.path = path
         self._connection = connection
+        self._check = check
 
     def count(self) -> tuple[int, int]:
         """See Whole."""
@@ -32,7 +33,9 @@ class SqliteWhole:
         columns = TABLES[table]
         try:
             yield from self._connection.execute(f"SELECT {', '.join(columns)} FROM {table} ORDER BY {columns[0]}")
+            self._check()
         except apsw.Error as error:  # before it meets whoever is being filled with these rows
+            self._check()
             raise Unavailable(f"{self.path}: {error}") from None
 
     def fill(self, table: str, rows: Iterable[Row]) -> None:
@@ -77,9 +80,9 @@ def whole(path: Path, *, fill: bool) -> Iterator[Whole]:
     """Open the collection of a file; with `fill`, an empty one or a new file. Raises CannotStart, Unavailable."""
     path = Path(os.path.realpath(path))
     if not fill:
-        with _source(path) as connection:
+        with _source(path) as (connection, check):
             connection.execute("BEGIN")
-            yield SqliteWhole(path, connection)
+            yield SqliteWhole(path, connection, check)
         return
     try:
         if path.exists() or not path.parent.exists():
@@ -100,17 +103,35 @@ def whole(path: Path, *, fill: bool) -> Iterator[Whole]:
 @contextmanager
 def listed(path: Path) -> Iterator[Listing]:
     """Open a file to read all stores, at its end or not. Raises CannotStart, Unavailable."""
-    with _source(path) as connection:
+    with _source(path) as (connection, check):
         yield Reader(connection).list_all()
+        check()
 
 
 @contextmanager
-def _source(path: Path) -> Iterator[apsw.Connection]:
+def _source(path: Path) -> Iterator[tuple[apsw.Connection, Callable[[], None]]]:
+    # Where there is no log and none can be made, nothing is locked: should a service start that may write,
+    # its log goes into the file while that is read.
+    alone, before = not schema.files(path)[1].exists(), _written(path)
     with closing(schema.open_source(path)) as connection:
+
+        def check() -> None:
+            if alone and connection.readonly("main") and _written(path) != before:
+                raise Unavailable(f"{path} was written meanwhile: try again")
+
         try:
-            yield connection
+            yield connection, check
         except apsw.Error as error:
+            check()
             raise Unavailable(f"{path}: {error}") from None
+
+
+def _written(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
 
 
 @contextmanager
