@@ -1,4 +1,5 @@
 import csv
+import fcntl
 import io
 import os
 import pty
@@ -6,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import termios
 import threading
 import time
 from collections.abc import Iterator
@@ -21,7 +23,7 @@ from black_box import COMMAND, run, serving
 from conftest import fill, mounted
 from databases import Sqlite, handle
 from proc import memory
-from storekeeper import cli
+from storekeeper import cli, csvfile
 from storekeeper.stores import Payload
 
 FULL = Path("/dev/full")
@@ -216,6 +218,7 @@ REFUSED: list[tuple[bytes, list[str], str]] = [
         ],
         "4 of 6 rows are bad; nothing was imported, mend them and import again",
     ),
+    (b'name,address\nA,1\n"B\n\xff",2\n', [], "line 4: not UTF-8"),
     (b"name,address\r\nA,1\r\n,2\r\n", [':3: "name" is required'], "1 of 2 rows are bad"),
     (b"name,address\n" + b"A,1\n" * 2000 + b",2\n", [':2002: "name" is required'], "1 of 2001 rows are bad"),
 ]
@@ -249,7 +252,58 @@ def test_an_import_reads_from_a_pipe(database: Sqlite) -> None:
     assert done.stderr == b"1 stores imported\n"
     assert content(database) == [("A", "1")]
     lines = refused(command("import", database, "/dev/stdin", stdin=b"name,address\nA,\xff\n"))
-    assert lines == ["storekeeper: /dev/stdin: line 1: not UTF-8; nothing was imported"]
+    assert lines == ["storekeeper: /dev/stdin: line 2: not UTF-8; nothing was imported"]
+
+
+@pytest.mark.parametrize(("rows", "line"), [(0, 2), (1, 3), (9000, 9002)])
+def test_what_is_not_utf8_is_found_in_a_pipe_where_it_stands(rows: int, line: int) -> None:
+    ends = os.pipe()
+    feeding = threading.Thread(target=_feed, args=(ends[1], b"name,address\n" + b"A,1\n" * rows + b"\xe9,2\nB,3\n"))
+    feeding.start()
+    with (
+        csvfile.open_to_read(ends[0]) as file,
+        pytest.raises(csvfile.BadFile, match=f"^line {line}: not UTF-8$"),
+    ):
+        list(csvfile.read(file, lambda *_: None, lambda _: None))
+    feeding.join()
+    os.close(ends[0])
+
+
+def _feed(descriptor: int, data: bytes) -> None:
+    with open(descriptor, "wb") as file, suppress(BrokenPipeError):
+        file.write(data)
+
+
+HEADERS = [
+    (b"a," * 1_000_000, "a," * 40 + "…"),
+    (b"x" * 200, "x" * 80 + "…"),
+    ("name,\x1b[2J\x07\x9b,address".encode(), r"name,\x1b[2J\x07\x9b,address"),
+    ("name,\u202egnp,address".encode(), r"name,\u202egnp,address"),
+    (b'name,"two\nlines",address', "name,two lines,address"),
+]
+
+
+@pytest.mark.parametrize(("header", "shown"), HEADERS, ids=["many", "long", "escapes", "backwards", "two lines"])
+def test_a_strange_header_is_shown_in_a_line_that_can_be_printed(
+    capsys: pytest.CaptureFixture[str], header: bytes, shown: str
+) -> None:
+    file = io.StringIO(header.decode() + "\n", newline="")
+    with pytest.raises(csvfile.BadFile) as error:
+        list(csvfile.read(file, lambda *_: None, lambda _: None))
+    cli._refuse(str(error.value))
+    assert capsys.readouterr().err == f"storekeeper: line 1 has to be the header name,address; it is {shown}\n"
+
+
+def test_no_name_of_a_file_gives_orders_to_a_terminal(tmp_path: Path) -> None:
+    """Nor does it make two lines of one."""
+    database = Sqlite(tmp_path)
+    file = tmp_path / "\x1b[2J\n\x07.csv"
+    [line] = refused(command("import", database, str(file)))
+    assert line == f"storekeeper: {tmp_path}/\\x1b[2J \\x07.csv cannot be read: No such file or directory"
+    file.write_text("name,address\n,1\n")
+    bad, line = refused(command("import", database, str(file)))
+    assert line.isprintable()
+    assert bad == f'{tmp_path}/\\x1b[2J \\x07.csv:2: "name" is required'
 
 
 def test_an_import_that_is_interrupted_imports_nothing(tmp_path: Path, database: Sqlite) -> None:
@@ -414,15 +468,17 @@ def test_standard_input_is_imported_and_standard_output_exported(tmp_path: Path)
     assert not Path("-").exists()
 
 
-def test_an_import_that_waits_for_its_source_can_be_interrupted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("source", ["-", "/dev/stdin"])
+def test_an_import_that_waits_for_its_source_can_be_interrupted(tmp_path: Path, source: str) -> None:
     database = Sqlite(tmp_path)
     fill_with(database, [Payload("There before")])
-    program = [*COMMAND, "import", "--database", database.url, "-"]
+    program = [*COMMAND, "import", "--database", database.url, source]
     process = subprocess.Popen(program, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdin is not None
     process.stdin.write(b"name,address\r\nA,\r\n")
     process.stdin.flush()
-    time.sleep(1)
+    while int.from_bytes(fcntl.ioctl(process.stdin, termios.FIONREAD, bytes(4)), sys.byteorder):
+        time.sleep(0.01)  # it has not begun to read
     process.send_signal(signal.SIGINT)
     assert process.wait(30) == 130
     process.communicate()
@@ -463,6 +519,16 @@ def test_an_import_to_a_full_disk_is_refused_whole(tmp_path: Path) -> None:
         [line] = refused(command("import", database, str(tmp_path / "stores.csv")))
         assert line == "storekeeper: The disk is full"
         assert content(database) == [("There before", None)]
+
+
+def test_an_import_whose_temporary_folder_is_full_is_refused_and_names_it(tmp_path: Path) -> None:
+    (tmp_path / "stores.csv").write_text("name,address\n" + f"Imported,{'x' * 1000}\n" * 4000)
+    database = Sqlite(tmp_path)
+    fill_with(database, [Payload("There before")])
+    with mounted(tmp_path / "temporary", "size=1m") as full:
+        done = run("import", "--database", database.url, str(tmp_path / "stores.csv"), env={"TMPDIR": str(full)})
+        assert refused(done) == [f"storekeeper: The disk is full that has the folder of temporary files, {full}"]
+    assert content(database) == [("There before", None)]
 
 
 # Progress.

@@ -32,7 +32,7 @@ MAY_IMPORT = {
     "events": {"log"},
     "log": set[str](),
     "concurrency": set[str](),
-    "atomicfile": {"errors"},
+    "atomicfile": set[str](),
     "stores": {"errors"},
     "commands": {"stores"},
     "collection": {"stores", "commands", "errors"},

@@ -58,7 +58,8 @@ def test_a_damaged_source_is_named_and_not_the_target(make: Make) -> None:
     done = run_command("copy", source.url, target.url)
     assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
     assert str(source.path).encode() in done.stderr
-    assert target.changes() == []
+    assert isinstance(target, Sqlite)
+    assert not target.path.exists()
 
 
 def listed(database: Database) -> list[object]:
@@ -119,14 +120,15 @@ class Falsified:
     """A collection that loses or changes something on its way."""
 
     def __init__(self, whole: transfer.Snapshot, falsify: Callable[[str, transfer.Row], transfer.Row | None]) -> None:
-        self._whole = whole
+        self._snapshot = whole
         self._falsify = falsify
         self.count = whole.count
         self.fill = whole.fill
+        self.finish = whole.finish
 
     def rows(self, table: str) -> Iterator[transfer.Row]:
         """Give them, falsified."""
-        for row in self._whole.rows(table):
+        for row in self._snapshot.rows(table):
             if (falsified := self._falsify(table, row)) is not None:
                 yield falsified
 
@@ -140,13 +142,14 @@ def _one_store(table: str, row: transfer.Row) -> transfer.Row | None:
 
 
 @pytest.mark.parametrize("falsify", [_one_letter, _one_store])
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+@pytest.mark.parametrize("kind", ["sqlite", "an empty file", "postgres"])
 def test_a_copy_that_is_not_the_same_is_not_kept(
     make: Make, kind: str, falsify: Callable[[str, transfer.Row], transfer.Row | None]
 ) -> None:
-    source, target = make("sqlite"), make(kind)
+    source, target = make("sqlite"), make("postgres" if kind == "postgres" else "sqlite")
     fill(source, 20)
-    databases.prepare(target.url)
+    if kind == "an empty file":
+        databases.prepare(target.url)
     to = databases._snapshot(target.url, fill=True)
 
     @contextmanager
@@ -157,7 +160,10 @@ def test_a_copy_that_is_not_the_same_is_not_kept(
     opening: Callable[[], AbstractContextManager[transfer.Snapshot]] = falsified
     with pytest.raises(transfer.NotTheSame):
         transfer.copy(databases._snapshot(source.url, fill=False), opening, lambda *_: None)
-    assert target.changes() == []
+    if kind == "sqlite":
+        assert not databases.exists(target.url)
+    else:
+        assert target.changes() == []
     assert run_command("copy", source.url, target.url).returncode == 0
 
 
@@ -167,7 +173,6 @@ def test_a_copy_is_of_one_moment(make: Make, kind: str) -> None:
     source, target = make(kind), make("sqlite")
     fill(source, 20)
     before = source.changes()
-    databases.prepare(target.url)
 
     @contextmanager
     def disturbed() -> Iterator[transfer.Snapshot]:

@@ -3,20 +3,19 @@
 import asyncio
 import inspect
 import os
-import stat
 import sys
 import typing
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.exceptions import TyperException
 
-from storekeeper import __version__
-from storekeeper.collection import Collection, Query
-from storekeeper.errors import CannotStart, StorekeeperError
+from storekeeper import __version__, atomicfile
+from storekeeper.collection import Collection
+from storekeeper.errors import StorekeeperError
 from storekeeper.settings import Settings, make, option, refuse_unknown, variable, without_service_links
 
 BAD_INPUT = 2
@@ -66,14 +65,17 @@ def main() -> None:
 
 def _refuse(message: str, status: int = BAD_INPUT) -> int:
     if message:
-        _say("storekeeper: " + " ".join(message.split()))
+        _say(f"storekeeper: {message}")
     return status
 
 
-def _say(line: str) -> None:
+def _say(message: str) -> None:
+    # One line, whatever names are in it, and nothing that a terminal would obey.
+    line = " ".join(message.split())
+    printable = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
     # What is done is done: that nobody can be told must not make it look as if it were not.
     with suppress(OSError):
-        print(line, file=sys.stderr)  # noqa: T201
+        print(printable, file=sys.stderr)  # noqa: T201
 
 
 def _open_standard_streams() -> None:
@@ -163,15 +165,16 @@ def import_(
     from storekeeper import csvfile  # noqa: PLC0415
 
     def report(line: int, message: str) -> None:
-        print(f"{file}:{line}: {message}", file=sys.stderr)  # noqa: T201
+        _say(f"{file}:{line}: {message}")
 
     async def load(collection: Collection) -> int:
         with _progress("Importing") as progress:
             return await collection.load(csvfile.read(opened, report, progress))
 
     try:
-        with nullcontext(csvfile.standard_input()) if file == STANDARD else csvfile.open_to_read(file) as opened:
-            count = _with_collection(settings, load)
+        # Never closed: after Ctrl-C a thread may still wait for it, and closing would wait for that.
+        opened = csvfile.open_to_read(sys.stdin.fileno() if file == STANDARD else file)
+        count = _with_collection(settings, load)
     except csvfile.BadFile as error:
         raise Refused(f"{file}: {error}; nothing was imported") from None
     except csvfile.BadRows as error:
@@ -191,17 +194,17 @@ def export(
 
     As they are at one moment, in UTF-8.
     """
-    from storekeeper import csvfile  # noqa: PLC0415
+    from storekeeper import csvfile, databases  # noqa: PLC0415
 
-    async def save(collection: Collection) -> int:
-        listing = collection.list(Query())
-        if isinstance(listing, asyncio.Future):
-            listing = await listing
-        with _progress("Exporting") as progress, _output(file) as opened:
-            return await csvfile.write(opened, listing, progress)
+    async def save() -> int:
+        async with databases.listed(settings.database) as listing:
+            with _progress("Exporting") as progress, _output(file) as opened:
+                return await csvfile.write(opened, listing, progress)
 
+    if databases.is_part(settings.database, Path("/dev/stdout") if file == STANDARD else file):
+        raise Refused(f"{file} is the database itself, or its log: name another file")
     try:
-        count = _with_collection(settings, save, must_exist=True)
+        count = asyncio.run(save())
     except BrokenPipeError:
         return  # whoever read our output has enough
     except OSError as error:
@@ -258,13 +261,9 @@ def openapi() -> None:
     print(encoded().decode())  # noqa: T201
 
 
-def _with_collection(
-    settings: Settings, action: Callable[[Collection], Awaitable[int]], *, must_exist: bool = False
-) -> int:
+def _with_collection(settings: Settings, action: Callable[[Collection], Awaitable[int]]) -> int:
     from storekeeper import databases  # noqa: PLC0415
 
-    if must_exist and not databases.exists(settings.database):
-        raise CannotStart("--database: there is no such database")
     databases.prepare(settings.database)
 
     async def run() -> int:
@@ -289,18 +288,8 @@ def _output(file: Path) -> Iterator[typing.IO[str]]:
         with file.open("w", encoding="utf-8", newline="") as opened:
             yield opened
         return
-    file = Path(os.path.realpath(file))
-    part = file.with_name(f".{file.name}.{os.getpid()}.part")
-    try:
-        with part.open("x", encoding="utf-8", newline="") as opened:
-            yield opened
-            opened.flush()
-            os.fsync(opened.fileno())
-        if file.exists():
-            part.chmod(stat.S_IMODE(file.stat().st_mode))
-        part.replace(file)
-    finally:
-        part.unlink(missing_ok=True)
+    with atomicfile.replacing(file) as opened:
+        yield opened
 
 
 @contextmanager

@@ -4,7 +4,6 @@ An empty cell and no address are the same in CSV: both are read and written as n
 """
 
 import csv
-import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import IO
@@ -21,6 +20,9 @@ COLUMNS = ("id", "name", "address")
 _CELL_LIMIT = 2**20
 _LINE_LIMIT = 4 * 2**20
 """Characters of a line: more than any that can be imported has, quotes and all."""
+
+_SHOWN = 80
+"""Characters of a header that a message shows."""
 
 
 class BadFile(StorekeeperError):
@@ -43,7 +45,7 @@ class _Row(msgspec.Struct):
 
 
 def read(file: IO[str], report: Callable[[int, str], None], progress: Callable[[int], None]) -> Iterator[Payload]:
-    """Give the payloads of a CSV file, opened with `newline=""` and as UTF-8 that may begin with a BOM.
+    """Give the payloads of a CSV file that was opened by `open_to_read`, or is standard input.
 
     Reads to the end even when rows are bad, calling `report` with line number and message for each, then
     raises BadRows. Raises BadFile. `progress` is told the number of rows so far, now and then.
@@ -68,8 +70,6 @@ def read(file: IO[str], report: Callable[[int, str], None], progress: Callable[[
             line = reader.line_num + 1
     except csv.Error as error:
         raise BadFile(f"line {line}: {error}") from None
-    except UnicodeDecodeError:
-        raise BadFile(f"line {_undecodable(file, line)}: not UTF-8") from None
     if bad:
         raise BadRows(bad, rows)
 
@@ -80,28 +80,21 @@ def _lines(file: IO[str]) -> Iterator[str]:
         number += 1
         if len(line) == _LINE_LIMIT:
             raise BadFile(f"line {number}: longer than {_LINE_LIMIT:,} characters")
-        yield line
-
-
-def _undecodable(file: IO[str], line: int) -> int:
-    """Give the first line that is not UTF-8: a file is decoded in pieces, so that the error comes early."""
-    if not file.seekable():
-        return line
-    with open(file.fileno(), "rb", closefd=False) as raw:
-        raw.seek(0)
-        for number, text in enumerate(raw, start=1):
+        if not line.isascii():
             try:
-                text.decode()
-            except UnicodeDecodeError:
-                return number
-    return line
+                line.encode()
+            except UnicodeEncodeError:
+                raise BadFile(f"line {number}: not UTF-8") from None
+        yield line
 
 
 def _columns(header: list[str]) -> tuple[int, int, int]:
     names = [cell.strip().lower() for cell in header]
     unknown = [name for name in names if name not in COLUMNS]
     if unknown or "name" not in names or "address" not in names or len(set(names)) != len(names):
-        raise BadFile(f"line 1 has to be the header name,address; it is {','.join(header) or 'empty'}")
+        shown = ",".join(header) or "empty"
+        cut = "…" if len(shown) > _SHOWN else ""
+        raise BadFile(f"line 1 has to be the header name,address; it is {shown[:_SHOWN]}{cut}")
     return names.index("name"), names.index("address"), len(names)
 
 
@@ -135,11 +128,7 @@ async def _parts(listing: Listing) -> AsyncIterator[bytes]:
             yield part.removeprefix(b",")
 
 
-def open_to_read(path: Path) -> IO[str]:
-    """Open a file for `read`."""
-    return path.open(encoding="utf-8-sig", newline="")
-
-
-def standard_input() -> IO[str]:
-    """Give standard input for `read`."""
-    return open(sys.stdin.fileno(), encoding="utf-8-sig", newline="", closefd=False)
+def open_to_read(file: Path | int) -> IO[str]:
+    """Open a file for `read`, or what is open under a number and stays so: UTF-8 that may begin with a BOM."""
+    # A decoder reads ahead: on its own it would say too early that something is wrong, and not in which line.
+    return open(file, encoding="utf-8-sig", errors="surrogateescape", newline="", closefd=isinstance(file, Path))

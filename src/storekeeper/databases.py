@@ -1,14 +1,17 @@
 """Which database a URL names: opens, prepares, copies collections. Imports every database, and the domain."""
 
+import asyncio
 import functools
 import importlib
-from collections.abc import Callable
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import ModuleType
 from urllib.parse import unquote
 
 from storekeeper import sqlite, transfer
-from storekeeper.collection import Collection
+from storekeeper.collection import Collection, Listing, Query
 from storekeeper.errors import CannotStart
 
 DATABASES = "sqlite:///relative.db, sqlite:////absolute.db or postgresql://..."
@@ -50,13 +53,47 @@ def copy(source: str, target: str, progress: Callable[[int, int], None]) -> tupl
     """Copy a whole collection from one URL to another; see `transfer.copy`. Raises CannotStart too."""
     if not exists(source):
         raise CannotStart("the source is no collection: there is no such database, or it is empty")
-    for database in (source, target):
-        prepare(database)
+    if not _is_postgres(target) and is_part(source, sqlite_path(target)):
+        raise CannotStart("the target is the source itself, or its log: name another file")
     return transfer.copy(_snapshot(source, fill=False), _snapshot(target, fill=True), progress)
+
+
+@asynccontextmanager
+async def listed(database: str) -> AsyncIterator[Listing]:
+    """Open a collection to read all its stores, even where nothing can be written; see `exists`."""
+    if not exists(database):
+        raise CannotStart("--database: there is no such database")
+    if not _is_postgres(database):
+        with sqlite.listed(sqlite_path(database)) as listing:
+            yield listing
+        return
+    prepare(database)
+    collection = open_collection(database, lambda _: None)
+    try:
+        found = collection.list(Query())
+        yield await found if isinstance(found, asyncio.Future) else found
+    finally:
+        await collection.close()
+
+
+def is_part(database: str, file: Path) -> bool:
+    """Tell whether a file is that of a collection, or its log, under whatever name."""
+    if _is_postgres(database):
+        return False
+    parts = sqlite.files(sqlite_path(database))
+    return Path(os.path.realpath(file)) in parts or any(_same(file, part) for part in parts)
+
+
+def _same(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:  # one of them is not there
+        return False
 
 
 def _snapshot(database: str, *, fill: bool) -> transfer.Opening:
     if _is_postgres(database):
+        prepare(database)
         return functools.partial(_postgres().snapshot, database, fill=fill)
     return functools.partial(sqlite.snapshot, sqlite_path(database), fill=fill)
 

@@ -44,6 +44,10 @@ class Snapshot(Protocol):
         """Add rows to a table that has none."""
         ...
 
+    def finish(self) -> None:
+        """Write all that was filled to where it will be kept; rows are read from there then."""
+        ...
+
 
 Opening = Callable[[], AbstractContextManager[Snapshot]]
 """Opens a collection; what was filled is kept at the end, or nothing of it if there was an exception."""
@@ -63,6 +67,7 @@ def copy(source: Opening, target: Opening, progress: Callable[[int, int], None])
         for table in TABLES:
             sent[table] = sums.begin(table)
             other.fill(table, sums.through(one.rows(table)))
+        other.finish()
         for table in TABLES:
             arrived = sums.begin(table)
             for _ in sums.through(other.rows(table)):

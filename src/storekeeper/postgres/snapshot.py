@@ -46,6 +46,9 @@ class PostgresSnapshot:
             for row in rows:
                 copy.write_row(row)
 
+    def finish(self) -> None:
+        """See Whole: what is read in this transaction is what will be there."""
+
 
 @contextmanager
 def snapshot(url: str, *, fill: bool) -> Iterator[Snapshot]:

@@ -16,13 +16,14 @@ from storekeeper.sqlite.committer import Committer
 from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.sqlite.load import load
 from storekeeper.sqlite.reads import Reader
-from storekeeper.sqlite.snapshot import snapshot
+from storekeeper.sqlite.snapshot import listed, snapshot
 from storekeeper.sqlite.write_queue import CLOSED, WriteQueue
 from storekeeper.stores import Payload, Store
 
 prepare = schema.prepare
+files = schema.files
 
-__all__ = ["SqliteCollection", "prepare", "snapshot"]
+__all__ = ["SqliteCollection", "files", "listed", "prepare", "snapshot"]
 
 
 class SqliteCollection:

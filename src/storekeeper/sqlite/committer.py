@@ -43,7 +43,8 @@ class Committer:
             # One of them is bad. Each in a transaction of its own, so that only that one fails.
             return [result for command in commands for result in self.commit([command], give_up)]
         except apsw.Error as error:
-            results = [errors.temporary(error, Outcome.UNKNOWN) for _ in commands]
+            named = errors.named(error, self.connection)
+            results = [errors.temporary(named, Outcome.UNKNOWN) for _ in commands]
             if None in results:
                 raise
             return list(results)

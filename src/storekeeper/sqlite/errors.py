@@ -1,5 +1,6 @@
 """What SQLite's errors mean: the one table of them. Imports apsw and the domain."""
 
+import errno
 from dataclasses import dataclass
 
 import apsw
@@ -16,6 +17,15 @@ class Failure:
 
     reason: str
     damaged: bool = False
+
+
+def named(error: apsw.Error, connection: apsw.Connection) -> apsw.Error:
+    """Return the error that a connection raised, under its right name: to SQLite, a quota is an error of the disk.
+
+    One that fails a sync is one to us too: what the system has taken may be lost.
+    """
+    quota = getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_WRITE and connection.system_errno == errno.EDQUOT
+    return apsw.FullError("quota exceeded") if quota else error
 
 
 def temporary(error: apsw.Error, outcome: Outcome) -> Unavailable | None:

@@ -1,5 +1,6 @@
 """Bulk creates into the SQLite collection, on a connection of their own. Imports apsw and the domain."""
 
+import os
 import threading
 import time
 from collections.abc import Iterable
@@ -7,7 +8,8 @@ from pathlib import Path
 
 import apsw
 
-from storekeeper.sqlite import schema
+from storekeeper.errors import Unavailable
+from storekeeper.sqlite import errors, schema
 from storekeeper.stores import Payload
 
 LOCK_TIMEOUT = 60.0
@@ -25,7 +27,7 @@ _INDEXES = "SELECT name, sql FROM sqlite_schema WHERE type = 'index' AND sql IS 
 
 
 def load(path: Path, payloads: Iterable[Payload], stop: threading.Event, *, only_if_empty: bool) -> int:
-    """Create all of `payloads`, or none if reading them raises; give how many. Raises apsw's errors.
+    """Create all of `payloads`, or none if reading them raises; return how many. Raises apsw's errors, Unavailable.
 
     Once `stop` is set, it gives up soon; nothing is created then.
     """
@@ -51,6 +53,8 @@ def load(path: Path, payloads: Iterable[Payload], stop: threading.Event, *, only
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
         return loaded
+    except apsw.Error as error:
+        raise errors.named(error, connection) from None
     finally:
         connection.close()
 
@@ -58,9 +62,22 @@ def load(path: Path, payloads: Iterable[Payload], stop: threading.Event, *, only
 def _stage(connection: apsw.Connection, payloads: Iterable[Payload]) -> None:
     # Reading the source may be slow, or fail; until it is through, nobody else is kept from writing.
     connection.execute("CREATE TEMP TABLE staged (name TEXT NOT NULL, address TEXT) STRICT")
-    with connection:
-        rows = ((payload.name, payload.address) for payload in payloads)
+    rows = ((payload.name, payload.address) for payload in payloads)
+    connection.execute("BEGIN")
+    try:
         connection.executemany("INSERT INTO temp.staged VALUES (?, ?)", rows)
+        connection.execute("COMMIT")
+    except apsw.Error as error:
+        if not isinstance(errors.named(error, connection), apsw.FullError):
+            raise
+        raise Unavailable(f"The disk is full that has the folder of temporary files, {_temporary()}") from None
+
+
+def _temporary() -> str:
+    # As SQLite chooses it.
+    chosen = [os.environ.get(name, "") for name in ("SQLITE_TMPDIR", "TMPDIR")]
+    folders = [*chosen, "/var/tmp", "/usr/tmp", "/tmp"]  # noqa: S108
+    return next((folder for folder in folders if folder and os.access(folder, os.W_OK | os.X_OK)), ".")
 
 
 def _wait_fairly(connection: apsw.Connection, stop: threading.Event) -> None:

@@ -4,14 +4,15 @@ import errno
 import os
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
 
 import apsw
 
+from storekeeper import atomicfile
 from storekeeper.errors import CannotStart, Outcome
 from storekeeper.sqlite import errors
 
@@ -52,19 +53,26 @@ def prepare(path: Path) -> None:
 
     Raises CannotStart, the file untouched, if it is something else, newer, or cannot be written.
     """
-    try:
-        path = Path(os.path.realpath(path))  # the log stands beside the file itself, not beside a link to it
-        _refuse_orphaned_log(path)
+    path = Path(os.path.realpath(path))  # the log stands beside the file itself, not beside a link to it
+    with refusing(path):
+        refuse_orphaned_log(path)
         if not path.exists():
             _create(path)
         if path.exists():
             _retry_while_busy(_recover, path)
-            _refuse_foreign(path)
-        connection = _retry_while_busy(connect, path)
-        try:
-            _retry_while_busy(_upgrade, connection)
-        finally:
-            connection.close()
+            if not os.access(path, os.W_OK):
+                # SQLite would open it to read, and fail at the first write.
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            _refuse_foreign(path, _to_read(path, immutable=not _wal(path).exists()))
+        with closing(_retry_while_busy(connect, path)) as connection:
+            _retry_while_busy(upgrade, connection)
+
+
+@contextmanager
+def refusing(path: Path, purpose: str = "writing") -> Iterator[None]:
+    """Say in a line what keeps a file from being opened: raise CannotStart for errors of SQLite and of the system."""
+    try:
+        yield
     except apsw.NotADBError:
         raise CannotStart(f"{path} is not a database: name another file with --database") from None
     except apsw.CorruptError as error:
@@ -78,9 +86,53 @@ def prepare(path: Path) -> None:
         if reason is None:
             raise
         raise CannotStart(
-            f"{path} cannot be opened for writing ({reason}): check that its folder exists, has space and may be"
+            f"{path} cannot be opened for {purpose} ({reason}): check that its folder exists, has space and may be"
             " written, or name another file with --database"
         ) from None
+
+
+def open_source(path: Path) -> apsw.Connection:
+    """Open a database of ours to read it, perhaps where nothing may be written. Raises CannotStart."""
+    path = Path(os.path.realpath(path))
+    if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
+        prepare(path)
+        return connect(path, reader=True)
+    with refusing(path, "reading"):
+        refuse_orphaned_log(path)
+        if _refuse_foreign(path, _to_read_only(path)) != len(MIGRATIONS):
+            raise CannotStart(f"{path} has an older schema: copy the file to where it may be written")
+        return _to_read_only(path)
+
+
+def files(path: Path) -> tuple[Path, ...]:
+    """Return the names of all that belongs to a database, whether it is there or not."""
+    path = Path(os.path.realpath(path))
+    return tuple(path.with_name(path.name + end) for end in ("", "-wal", "-shm", "-journal"))
+
+
+def connect_alone(path: Path) -> apsw.Connection:
+    """Open a connection beside which there is no other, and without a log: a commit is in the file, or there is none.
+
+    Raises apsw.BusyError if somebody else has it open.
+    """
+    connection = apsw.Connection(str(path))
+    try:
+        connection.pragma("locking_mode", "exclusive")
+        connection.pragma("journal_mode", "delete")
+        connection.execute("BEGIN EXCLUSIVE; COMMIT")
+    except apsw.Error as error:
+        named = errors.named(error, connection)
+        connection.close()
+        raise named from None
+    connection.pragma("synchronous", "full")
+    connection.pragma("foreign_keys", True)
+    connection.pragma("temp_store", "memory")
+    return connection
+
+
+def connect_to_file(path: Path) -> apsw.Connection:
+    """Open a connection that reads the file itself, and takes no notice of a log or of locks."""
+    return _to_read(path, immutable=True)
 
 
 def connect(path: Path, *, reader: bool = False) -> apsw.Connection:
@@ -107,27 +159,27 @@ def connect(path: Path, *, reader: bool = False) -> apsw.Connection:
     return connection
 
 
-def _refuse_orphaned_log(path: Path) -> None:
+def refuse_orphaned_log(path: Path) -> None:
+    """Raise CannotStart if there is something at `path` beside which, or in whose place, no database may begin."""
     # SQLite takes an empty or missing file for a new database and deletes the log beside it: ids would
     # start at 1 again, and the acknowledged writes in that log would be gone.
     if path.exists() and not path.is_file():
         raise CannotStart(f"{path} is not a file: name another one with --database")
-    # In this order, and once each: another first start may be making both, the log last.
+    # In this order, and once each: another first start may be making them, a log last.
+    journal = _size(_journal(path))
     log = _size(_wal(path))
     size = _size(path)
     if size:
         return
-    if log:
-        raise CannotStart(f"{path} is gone but its log {_wal(path).name} is there: restore the file from a backup")
+    if log or (journal and size is None):
+        left = _wal(path) if log else _journal(path)
+        raise CannotStart(f"{path} is gone but its log {left.name} is there: restore the file from a backup")
     if size == 0 and not _journal(path).exists():  # else a first start was cut off
         raise CannotStart(f"{path} is empty, so not a database: restore it, or delete it to begin a new one")
 
 
 def _create(path: Path) -> None:
-    # Under another name first, so that nobody ever finds half a database: not another first start at this
-    # moment, and no later one if this process is killed.
-    with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as folder:
-        new = Path(folder) / path.name
+    with unfinished(path) as new:
         connection = connect(new)
         try:
             _migrate(connection)
@@ -138,15 +190,17 @@ def _create(path: Path) -> None:
         # Somebody else was first; or there are no links on this file system, then it is made in its place.
         with suppress(OSError):
             path.hardlink_to(new)
-    _sync_folder(path.parent)
+    atomicfile.sync_folder(path.parent)
 
 
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+@contextmanager
+def unfinished(path: Path) -> Iterator[Path]:
+    """Return another name for a database to be made, in a folder that is removed at the end.
+
+    So nobody ever finds half a database: not another process at this moment, and no later one if this one is killed.
+    """
+    with tempfile.TemporaryDirectory(prefix=atomicfile.prefix(path), dir=path.parent) as folder:
+        yield Path(folder) / path.name
 
 
 def _recover(path: Path) -> None:
@@ -165,20 +219,36 @@ def _recover(path: Path) -> None:
         connection.close()
 
 
-def _refuse_foreign(path: Path) -> None:
-    if not os.access(path, os.W_OK):
-        # SQLite would open it to read, and fail at the first write.
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    alone = not _wal(path).exists()
+def _to_read(path: Path, *, immutable: bool) -> apsw.Connection:
     # Read-only, because closing the last writable connection would checkpoint a stranger's log. And without
     # a log, as a file that nobody changes, because SQLite would begin a log beside it.
-    uri = f"file:{quote(str(path))}" + "?immutable=1" * alone
+    uri = f"file:{quote(str(path))}" + "?immutable=1" * immutable
     connection = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+    connection.set_busy_timeout(int(START_TIMEOUT * 1000))
+    return connection
+
+
+def _to_read_only(path: Path) -> apsw.Connection:
+    # Where nothing can be written, SQLite reads a log only if its index is there too, and undoes no journal.
+    logs = [log for log in (_wal(path), _journal(path)) if _size(log)]
+    if logs or _wal(path).exists():
+        connection = _to_read(path, immutable=False)
+        try:
+            connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+            return connection
+        except (apsw.CantOpenError, apsw.ReadOnlyError):
+            connection.close()
+    if logs:
+        raise CannotStart(f"{path} is not whole without {logs[0].name}: copy both to where they may be written")
+    return _to_read(path, immutable=True)
+
+
+def _refuse_foreign(path: Path, connection: apsw.Connection) -> int:
+    alone = not _wal(path).exists()
     try:
-        connection.set_busy_timeout(int(START_TIMEOUT * 1000))
         owner = connection.pragma("application_id")
         tables = set(connection.execute("SELECT name FROM sqlite_schema").fetchall())
-        version = connection.pragma("user_version")
+        version: int = connection.pragma("user_version")
         pages, page_size = connection.pragma("page_count"), connection.pragma("page_size")
     finally:
         connection.close()
@@ -193,6 +263,7 @@ def _refuse_foreign(path: Path) -> None:
         raise CannotStart(f"{path} is damaged (a table is missing): restore it from a backup")
     if alone and path.stat().st_size < pages * page_size:
         raise CannotStart(f"{path} is damaged (its end is missing): restore it from a backup")
+    return version
 
 
 def _size(path: Path) -> int | None:
@@ -210,7 +281,8 @@ def _wal(path: Path) -> Path:
     return path.with_name(path.name + "-wal")
 
 
-def _upgrade(connection: apsw.Connection) -> None:
+def upgrade(connection: apsw.Connection) -> None:
+    """Bring a database to the present version."""
     # Without a lock, which an import may hold for long.
     if connection.pragma("user_version") != len(MIGRATIONS):
         _migrate(connection)

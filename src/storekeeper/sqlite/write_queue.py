@@ -166,7 +166,7 @@ class WriteQueue:
         """
         self.refuse(CLOSED)
         self._hand_over()
-        if await self._thread.end(WRITE_TIMEOUT + 2 * _TICK):
+        if await self._thread.end(self._loop.time() + WRITE_TIMEOUT + 2 * _TICK):
             self._committer.close()
         self._timer.cancel()
 
@@ -221,12 +221,11 @@ class WriterThread:
         self._thread = threading.Thread(target=self._run, name="storekeeper-writer", daemon=True)
         self._thread.start()
 
-    async def end(self, timeout: float) -> bool:
-        """Finish the inbox, wait up to `timeout` seconds for it, and tell whether the thread has ended."""
+    async def end(self, give_up: float) -> bool:
+        """Finish the inbox, wait for it until then on the loop's clock, and tell whether the thread has ended."""
         self.inbox.put(None)
-        give_up = self._loop.time() + timeout
         # Not by `join`, which would need one more thread, and there may be none.
-        while self._thread.is_alive() and self._loop.time() < give_up:
+        while self._thread.is_alive() and self._loop.time() < give_up:  # noqa: ASYNC110
             await asyncio.sleep(_JOIN_INTERVAL)
         return not self._thread.is_alive()
 
