@@ -55,13 +55,19 @@ def load(conninfo: str, payloads: Iterable[Payload], stop: threading.Event, *, o
 
 def commit(connection: Connection) -> None:
     """Commit; raises Unavailable, outcome unknown, whenever that is not certain."""
-    warnings: list[Diagnostic] = []
-    connection.add_notice_handler(warnings.append)
+    warnings: list[str] = []
+
+    def take(notice: Diagnostic) -> None:
+        # Read here and now: afterwards libpq has freed it.
+        if notice.severity_nonlocalized == "WARNING":
+            warnings.append(notice.message_primary or "")
+
+    connection.add_notice_handler(take)
     try:
         connection.commit()
     except psycopg.Error:
         raise Unavailable("The connection was lost during COMMIT", Outcome.UNKNOWN) from None
-    if any(warning.severity_nonlocalized == "WARNING" for warning in warnings):
+    if warnings:
         raise Unavailable("The standby does not answer", Outcome.UNKNOWN)
 
 
