@@ -25,7 +25,7 @@ from promises import until
 from storekeeper import databases
 from storekeeper.collection import Collection
 from storekeeper.errors import CannotStart, Unavailable
-from storekeeper.postgres import schema
+from storekeeper.postgres import schema, session
 from storekeeper.postgres.turns import MOST_WAITING
 from storekeeper.stores import EXAMPLES, Payload, Store
 
@@ -485,7 +485,7 @@ def test_commits_are_made_durable_where_the_server_would_not(database: Postgres)
         assert connection.execute("SHOW synchronous_commit").fetchone() == ("on",)
     with psycopg.connect(database.url) as connection:
         assert connection.execute("SHOW synchronous_commit").fetchone() == ("off",)
-        for statement in schema.CONVERSATION:
+        for statement in session.conversation(session.SERVING):
             connection.execute(statement.encode())
         assert connection.execute("SHOW synchronous_commit").fetchone() == ("on",)
 

@@ -8,7 +8,7 @@ import psycopg
 from storekeeper.aside import aside
 from storekeeper.collection import CREATE, Listing
 from storekeeper.errors import Unavailable
-from storekeeper.postgres import reads, schema, writes
+from storekeeper.postgres import reads, schema, session, writes
 from storekeeper.postgres.link import Link, Lost, Refused
 from storekeeper.postgres.load import load
 from storekeeper.postgres.pool import CLOSED, PATIENCE, Pool
@@ -20,6 +20,7 @@ __all__ = ["PostgresCollection", "exists", "prepare", "whole"]
 CONNECTIONS = 5
 """The most that one process has: two for reads by id, one each for lists, pages of long lists, and writes."""
 
+_CONVERSATION = session.conversation(session.SERVING)
 _STATEMENTS = reads.STATEMENTS | writes.STATEMENTS
 
 
@@ -101,7 +102,7 @@ class PostgresCollection:
         try:
             link = Link(await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True))
             try:
-                await link.prepare(schema.CONVERSATION, _STATEMENTS, asyncio.get_running_loop().time() + PATIENCE)
+                await link.prepare(_CONVERSATION, _STATEMENTS, asyncio.get_running_loop().time() + PATIENCE)
             except BaseException:
                 link.drop("it could not be prepared")
                 raise

@@ -3,13 +3,13 @@
 import threading
 import time
 from collections.abc import Iterable
-from typing import Any
 
 import psycopg
 from psycopg.errors import Diagnostic
 
 from storekeeper.errors import CannotStart, Outcome, Unavailable
 from storekeeper.postgres import schema
+from storekeeper.postgres.schema import Connection
 from storekeeper.stores import Payload
 
 # Reading the source may be slow, or fail; until it is through, nobody else is kept from writing. (An engine
@@ -22,8 +22,6 @@ _STORES = "INSERT INTO stores SELECT place + %s, name, address, place + %s FROM 
 _CHANGES = """INSERT INTO changes (seq, store_id, name, address, at)
   SELECT place + %s, place + %s, name, address, %s FROM staged ORDER BY place"""
 _COUNT = "UPDATE collection SET count = count + %s, version = version + %s WHERE one = 1"
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 def load(conninfo: str, payloads: Iterable[Payload], stop: threading.Event, *, only_if_empty: bool) -> int:

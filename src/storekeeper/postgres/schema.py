@@ -8,6 +8,9 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from storekeeper.errors import CannotStart, Unavailable
+from storekeeper.postgres import session
+
+Connection = psycopg.Connection[tuple[Any, ...]]
 
 MIGRATIONS = (
     # Migration n takes a database from version n-1 to n, in one transaction with its version number.
@@ -50,19 +53,7 @@ LOCK = 0x53544F52
 """The advisory lock of all migrations. The only statement that is PostgreSQL's own: two CREATE TABLE IF NOT EXISTS
 at once can fail in it, and whoever has no advisory locks may let the first instance start alone."""
 
-_LOCK_PATIENCE = "SET lock_timeout = '4s'"
-
-DURABLE = "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
-"""`off` would lose acknowledged writes in a crash. Every other value is the operator's to choose."""
-
-CONVERSATION = (
-    "SET statement_timeout = '5s'",
-    _LOCK_PATIENCE,
-    "SET idle_in_transaction_session_timeout = '4s'",
-    DURABLE,
-)
-"""What every connection of the service is told first. The client's own deadlines come before these time limits, which
-free the lock of writers from an instance that stands still."""
+_LOCK_PATIENCE = "SET LOCAL lock_timeout = '4s'"
 
 _DEFAULTS = {
     "application_name": "storekeeper",
@@ -97,12 +88,16 @@ def parameters(url: str) -> str:
     return make_conninfo(**(_DEFAULTS | _from_environment() | given | {"client_encoding": "utf8"}))
 
 
-def connect(conninfo: str) -> psycopg.Connection[tuple[Any, ...]]:
-    """Connect without a time limit on statements, for what runs on a thread; raises Unavailable."""
+def connect(conninfo: str) -> Connection:
+    """Connect for what runs on a thread, without a time limit on statements; raises Unavailable, CannotStart."""
     try:
-        connection = psycopg.connect(conninfo)
-        connection.execute(DURABLE)
-        connection.commit()
+        connection = psycopg.connect(conninfo, autocommit=True)
+        try:
+            connection.execute("; ".join(session.conversation(session.BULK)).encode())
+            connection.autocommit = False
+        except BaseException:
+            connection.close()
+            raise
     except psycopg.Error as error:
         raise Unavailable(one_line(error, conninfo)) from None
     return connection
@@ -135,7 +130,7 @@ def prepare(conninfo: str) -> None:
             raise Unavailable(one_line(error, conninfo)) from None
 
 
-def version(connection: psycopg.Connection[tuple[Any, ...]]) -> int:
+def version(connection: Connection) -> int:
     """Give how many migrations the database has had; raise CannotStart if more than are known."""
     tables = {name for (name,) in connection.execute(_TABLES)}
     if "storekeeper" not in tables:
@@ -171,7 +166,7 @@ def one_line(error: Exception, conninfo: str) -> str:
     return text
 
 
-def _migrate(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+def _migrate(connection: Connection) -> None:
     done = version(connection)
     for migration in MIGRATIONS[done:]:
         connection.execute(migration)

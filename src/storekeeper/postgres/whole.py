@@ -7,7 +7,8 @@ import psycopg
 
 from storekeeper.errors import Unavailable
 from storekeeper.postgres import schema
-from storekeeper.postgres.load import LOCK, Connection, commit
+from storekeeper.postgres.load import LOCK, commit
+from storekeeper.postgres.schema import Connection
 from storekeeper.transfer import TABLES, Row, Whole
 
 _SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"

@@ -1,0 +1,309 @@
+"""What a PostgreSQL session inherits (from its role, its database, the server, the URL) changes no promise."""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from asking import get, numbered, run, stores
+from conftest import postgres
+from databases import Postgres, handle
+from postgres_server import Server, running
+from promises import until
+from storekeeper import databases
+from storekeeper.collection import Collection
+from storekeeper.errors import Outcome, Unavailable
+from storekeeper.postgres.link import Refused
+from storekeeper.stores import Payload, Store
+
+USER = "inheriting"
+
+
+@contextmanager
+def owned(server: Server) -> Iterator[Postgres]:
+    """Make an empty database that belongs to an ordinary user, who is taken away with what was set for them."""
+    with server.database() as url:
+        server.sql(f"CREATE ROLE {USER} LOGIN")
+        server.sql(f"ALTER DATABASE {url.rpartition('/')[2]} OWNER TO {USER}")
+        try:
+            yield Postgres(url.replace("storekeeper@", f"{USER}@"))
+        finally:
+            server.sql(f"ALTER DATABASE {url.rpartition('/')[2]} OWNER TO storekeeper")
+            server.sql(f"DROP OWNED BY {USER}; DROP ROLE {USER}", url.rpartition("/")[2])
+
+
+@pytest.fixture
+def database() -> Iterator[Postgres]:
+    """An empty database of an ordinary user."""
+    with owned(postgres()) as database:
+        yield database
+
+
+def inherit(**settings: str) -> None:
+    """Have every later session of the user begin with these settings."""
+    postgres().sql("; ".join(f"ALTER ROLE {USER} SET {name} = '{value}'" for name, value in settings.items()))
+
+
+def administer(database: Postgres, statement: str) -> None:
+    """Do something to a database as its administrator."""
+    postgres().sql(statement, database.url.rpartition("/")[2])
+
+
+@contextmanager
+def configured(server: Server, name: str, value: str) -> Iterator[None]:
+    """Change a setting of a running server, for its sessions too; take it back at the end."""
+    before = server.sql(f"SHOW {name}")
+    server.sql(f"ALTER SYSTEM SET {name} = '{value}'")
+    server.reload()
+    try:
+        until(lambda: server.sql(f"SHOW {name}") == value)
+        yield
+    finally:
+        server.sql(f"ALTER SYSTEM RESET {name}")
+        server.reload()
+        until(lambda: server.sql(f"SHOW {name}") == before)
+
+
+# Acknowledged is durable.
+
+
+def test_what_is_acknowledged_was_flushed_though_the_server_is_told_meanwhile_not_to(database: Postgres) -> None:
+    async def main() -> None:
+        async with handle(database) as collection:
+            await collection.create(Payload("First"))
+            with (
+                configured(server, "synchronous_commit", "off"),
+                psycopg.connect(server.url(), autocommit=True) as it,
+            ):
+                late = 0
+                for _ in range(20):
+                    await collection.create(Payload("Next"))
+                    ((flushed,),) = it.execute(
+                        "SELECT pg_current_wal_insert_lsn() <= pg_current_wal_flush_lsn()"
+                    ).fetchall()
+                    late += not flushed
+            # The server writes something of its own every 15 s.
+            assert late <= 1
+
+    server = postgres()
+    run(main())
+
+
+@pytest.mark.thorough
+def test_a_crash_loses_nothing_that_was_acknowledged_after_the_server_was_told_not_to_flush() -> None:
+    async def main() -> None:
+        async with handle(Postgres(url)) as collection:
+            await collection.create(Payload("First"))
+            with psycopg.connect(server.url(), autocommit=True) as other:
+                server.configure(synchronous_commit="off", wal_writer_delay="10s")
+                server.reload()
+                until(lambda: other.execute("SHOW synchronous_commit").fetchone() == ("off",))
+            await asyncio.gather(*(collection.create(Payload("Next")) for _ in range(50)))
+            for _ in range(20):
+                await collection.create(Payload("Last"))
+            server.kill()
+
+    postgres()
+    with running() as server:
+        url = server.new_database()
+        run(main())
+        server.start()
+        assert len(Postgres(url).changes()) == 71
+
+
+async def _create(collection: Collection, _: Path) -> None:
+    await collection.create(Payload("Cancelled"))
+
+
+async def _import(collection: Collection, _: Path) -> None:
+    await collection.load(numbered(3))
+
+
+WAYS: dict[str, Callable[[Collection, Path], Coroutine[Any, Any, None]]] = {"create": _create, "import": _import}
+
+
+async def cancel_the_wait(server: Server) -> None:
+    """Wait until a commit waits for its standby; cancel that."""
+    cancel = "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+    await asyncio.to_thread(until, lambda: server.sql(cancel) != "0", 4)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_cancelled_wait_for_the_standby_is_no_success_though_warnings_are_switched_off(
+    database: Postgres, tmp_path: Path, way: str
+) -> None:
+    async def main() -> None:
+        async with handle(database) as collection:
+            await collection.create(Payload("First"))
+            with configured(server, "synchronous_standby_names", "nobody"):
+                writing = asyncio.create_task(WAYS[way](collection, tmp_path))
+                await cancel_the_wait(server)
+                with pytest.raises(Unavailable, match="standby") as caught:
+                    await writing
+                assert caught.value.outcome is Outcome.UNKNOWN
+
+    inherit(client_min_messages="error")
+    server = postgres()
+    run(main())
+
+
+def test_a_copy_whose_wait_for_the_standby_is_cancelled_is_no_success(database: Postgres, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with handle(Postgres(source)) as collection:
+            await collection.load(numbered(3))
+        databases.prepare(database.url)
+        with configured(server, "synchronous_standby_names", "nobody"):
+            copying = asyncio.create_task(asyncio.to_thread(databases.copy, source, database.url, _silent))
+            await cancel_the_wait(server)
+            with pytest.raises(Unavailable, match="standby") as caught:
+                await copying
+            assert caught.value.outcome is Outcome.UNKNOWN
+
+    source = f"sqlite:///{tmp_path}/stores.db"
+    inherit(client_min_messages="error")
+    server = postgres()
+    run(main())
+
+
+def _silent(done: int, total: int) -> None:
+    del done, total
+
+
+# What it stores is what it said.
+
+
+def test_an_address_that_is_not_given_is_stored_as_none_whatever_arrays_take_null_for(database: Postgres) -> None:
+    async def main() -> None:
+        async with handle(database) as collection:
+            created = await collection.create(Payload("First"))
+            assert await get(collection, 1) == created == Store(1, "First", None, 1)
+            assert await stores(collection) == [{"id": 1, "name": "First", "address": None}]
+
+    inherit(array_nulls="off")
+    run(main())
+    assert database.changes() == [(1, 1, "First", None)]
+
+
+@pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
+def test_an_import_beside_writers_goes_through_whatever_isolation_is_the_default(
+    database: Postgres, isolation: str
+) -> None:
+    async def main() -> None:
+        async with handle(database) as collection:
+            loop = asyncio.get_running_loop()
+
+            async def write() -> None:
+                await collection.create(Payload("Beside"))
+
+            def source() -> Iterator[Payload]:
+                yield Payload("Imported")
+                asyncio.run_coroutine_threadsafe(write(), loop).result(5)
+
+            assert await collection.load(source()) == 1
+            assert [store["name"] for store in await stores(collection)] == ["Beside", "Imported"]
+
+    inherit(default_transaction_isolation=isolation)
+    run(main())
+
+
+# Whatever else it inherits.
+
+OTHERS = {
+    "client_encoding": "latin1",
+    "DateStyle": "German",
+    "TimeZone": "Asia/Kathmandu",
+    "extra_float_digits": "-15",
+    "statement_timeout": "150ms",
+    "lock_timeout": "150ms",
+    "idle_in_transaction_session_timeout": "150ms",
+    "idle_session_timeout": "150ms",
+}
+"""Beside those that are on or off or one of some words: what says how something is written, and limits of time."""
+
+TOLD = {"default_transaction_read_only"}
+"""What it is right to follow: writes are refused, and the client is told."""
+
+
+def choices() -> list[tuple[str, str]]:
+    """Return every setting that a role may have, that is on or off or one of some words, with each other value."""
+    found = postgres().sql(
+        "SELECT name, other FROM pg_settings, unnest(coalesce(enumvals, '{on,off}')) AS other"
+        " WHERE context = 'user' AND vartype IN ('bool', 'enum') AND other <> setting ORDER BY name, other"
+    )
+    pairs = [line.split("|") for line in found.splitlines()] + [list(pair) for pair in OTHERS.items()]
+    return [(name, value) for name, value in pairs if name not in TOLD and not name.startswith("transaction_")]
+
+
+async def keep_the_promises(database: Postgres, folder: Path) -> None:
+    """Do everything once, and see that it is as ever."""
+    first, second = Payload('Zoë "1"\\', None), Payload("NULL", "{a,\\b}\n")
+    async with handle(database) as one, handle(database) as two:
+        assert list(await asyncio.gather(one.create(first), one.create(second))) == [
+            Store(1, first.name, first.address, 1),
+            Store(2, second.name, second.address, 2),
+        ]
+        await asyncio.sleep(0.2 if folder.name == "patient" else 0)
+        assert await one.replace(1, second) == Store(1, second.name, second.address, 3)
+        assert await one.replace(1, first) == await get(two, 1) == Store(1, first.name, first.address, 4)
+        done = await asyncio.gather(*(one.create(Payload(name)) for name in ("C", "x" * 31)), return_exceptions=True)
+        assert done[0] == Store(3, "C", None, 5)
+        assert isinstance(done[1], Refused)
+        assert await two.load(slowly(folder)) == 2
+        names = [first.name, second.name, "C", "Store 1", "Store 2"]
+        assert [(store["id"], store["name"]) for store in await stores(two)] == list(enumerate(names, 1))
+        assert [store["address"] for store in await stores(one, second.name)] == [second.address]
+    copied = folder / "copy.db"
+    assert await asyncio.to_thread(databases.copy, database.url, f"sqlite:///{copied}", _silent) == (5, 7)
+    assert database.changes() == [
+        (1, 1, *_columns(first)), (2, 2, *_columns(second)), (3, 1, *_columns(second)), (4, 1, *_columns(first)),
+        (5, 3, "C", None), (6, 4, "Store 1", "1 Road"), (7, 5, "Store 2", "2 Road"),
+    ]  # fmt: skip
+
+
+def slowly(folder: Path) -> Iterator[Payload]:
+    """Give stores that take longer than the limits of time."""
+    for payload in numbered(2):
+        time.sleep(0.2 if folder.name == "patient" else 0)
+        yield payload
+
+
+def _columns(payload: Payload) -> tuple[str, str | None]:
+    return payload.name, payload.address
+
+
+def test_every_setting_that_a_role_may_have_changes_nothing(database: Postgres, tmp_path: Path) -> None:
+    turned = dict(choices())
+    assert len(turned) > 60
+    inherit(**turned)
+    run(keep_the_promises(database, made(tmp_path / "patient")))
+
+
+def test_a_service_that_pins_nothing_would_be_seen(
+    database: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("storekeeper.postgres._CONVERSATION", ())
+    inherit(array_nulls="off")
+    with pytest.raises(AssertionError):
+        run(keep_the_promises(database, tmp_path))
+
+
+@pytest.mark.thorough
+def test_each_setting_that_a_role_may_have_changes_nothing_alone(tmp_path: Path) -> None:
+    for number, (name, value) in enumerate(choices()):
+        with owned(postgres()) as database:
+            inherit(**{name: value})
+            try:
+                run(keep_the_promises(database, made(tmp_path / f"{number}")))
+            except BaseException as error:
+                error.add_note(f"{name} = {value}")
+                raise
+
+
+def made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
