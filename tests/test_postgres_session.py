@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from asking import get, numbered, run, stores
+from black_box import run as run_command
 from conftest import postgres
 from databases import Postgres, handle
 from postgres_server import Server, running
@@ -18,6 +19,7 @@ from promises import until
 from storekeeper import databases
 from storekeeper.collection import Collection
 from storekeeper.errors import Outcome, Unavailable
+from storekeeper.postgres import PostgresCollection
 from storekeeper.postgres.link import Refused
 from storekeeper.stores import Payload, Store
 
@@ -34,7 +36,7 @@ def owned(server: Server) -> Iterator[Postgres]:
             yield Postgres(url.replace("storekeeper@", f"{USER}@"))
         finally:
             server.sql(f"ALTER DATABASE {url.rpartition('/')[2]} OWNER TO storekeeper")
-            server.sql(f"DROP OWNED BY {USER}; DROP ROLE {USER}", url.rpartition("/")[2])
+            server.sql(f"DROP OWNED BY {USER} CASCADE; DROP ROLE {USER}", url.rpartition("/")[2])
 
 
 @pytest.fixture
@@ -286,7 +288,7 @@ def test_every_setting_that_a_role_may_have_changes_nothing(database: Postgres, 
 def test_a_service_that_pins_nothing_would_be_seen(
     database: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("storekeeper.postgres._CONVERSATION", ())
+    monkeypatch.setattr("storekeeper.postgres.session.conversation", lambda *_: ("BEGIN", "COMMIT"))
     inherit(array_nulls="off")
     with pytest.raises(AssertionError):
         run(keep_the_promises(database, tmp_path))
@@ -307,3 +309,51 @@ def test_each_setting_that_a_role_may_have_changes_nothing_alone(tmp_path: Path)
 def made(folder: Path) -> Path:
     folder.mkdir()
     return folder
+
+
+# Where it looks.
+
+
+def test_a_schema_that_comes_to_stand_before_the_collection_changes_nothing(database: Postgres) -> None:
+    """PostgreSQL looks in the schema with the user's name first, as soon as there is one."""
+
+    async def main() -> None:
+        async with handle(database) as before:
+            await before.create(Payload("First"))
+            administer(database, f"CREATE SCHEMA {USER} AUTHORIZATION {USER}")
+            async with handle(database) as after:
+                assert await after.create(Payload("Second")) == Store(2, "Second", None, 2)
+                assert await after.load(numbered(1)) == 1
+            # What stands there under the same names has never been ours.
+            administer(database, f"CREATE TABLE {USER}.stores (LIKE public.stores)")
+            administer(database, f"CREATE TABLE {USER}.collection AS SELECT 1 AS one, 50 AS count, 50 AS version")
+            assert await before.create(Payload("Fourth")) == Store(4, "Fourth", None, 4)
+            assert [store["id"] for store in await stores(before)] == [1, 2, 3, 4]
+
+    run(main())
+
+
+def test_a_second_collection_along_the_search_path_is_refused_in_one_line(database: Postgres, tmp_path: Path) -> None:
+    """Whoever serves one of them goes on with that one, on new connections too."""
+
+    async def main() -> None:
+        async with handle(database) as collection:
+            assert isinstance(collection, PostgresCollection)
+            await collection.create(Payload("First"))
+            administer(database, f"CREATE SCHEMA {USER} AUTHORIZATION {USER}")
+            databases.prepare(f"{database.url}?options=-csearch_path%3D{USER}")
+            for link in list(collection._pool._links):
+                link.drop("dropped by the test")
+            assert await get(collection, 1) == Store(1, "First", None, 1)
+            assert await collection.create(Payload("Second")) == Store(2, "Second", None, 2)
+
+    run(main())
+    file = tmp_path / "stores.csv"
+    file.write_text("name,address\nA,\n")
+    for command in (
+        ("serve", "--port", "0", "--database", database.url),
+        ("import", "--database", database.url, str(file)),
+    ):
+        done = run_command(*command)
+        assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
+        assert f"two collections, in the schemas {USER} and public".encode() in done.stderr

@@ -20,7 +20,6 @@ __all__ = ["PostgresCollection", "exists", "prepare", "whole"]
 CONNECTIONS = 5
 """The most that one process has: two for reads by id, one each for lists, pages of long lists, and writes."""
 
-_CONVERSATION = session.conversation(session.SERVING)
 _STATEMENTS = reads.STATEMENTS | writes.STATEMENTS
 
 
@@ -48,7 +47,7 @@ class PostgresCollection:
 
     def __init__(self, url: str, fail: Callable[[str], None]) -> None:
         self._conninfo = schema.parameters(url)
-        self._prepared = False
+        self._schema = ""
         self._closed = False
         self._pool = Pool(self._connect, CONNECTIONS, fail)
         self._reader = reads.Reader(self._pool)
@@ -98,11 +97,11 @@ class PostgresCollection:
 
     async def _connect(self) -> Link:
         """Open a connection that has all it needs; raises Unavailable, CannotStart."""
-        await self._prepare()
+        conversation = session.conversation(session.SERVING, await self._prepare())
         try:
             link = Link(await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True))
             try:
-                await link.prepare(_CONVERSATION, _STATEMENTS, asyncio.get_running_loop().time() + PATIENCE)
+                await link.prepare(conversation, _STATEMENTS, asyncio.get_running_loop().time() + PATIENCE)
             except BaseException:
                 link.drop("it could not be prepared")
                 raise
@@ -110,7 +109,8 @@ class PostgresCollection:
             raise Unavailable(schema.one_line(error, self._conninfo)) from None
         return link
 
-    async def _prepare(self) -> None:
-        if not self._prepared:
-            await aside(lambda _stop: schema.prepare(self._conninfo))
-            self._prepared = True
+    async def _prepare(self) -> str:
+        """Return the schema of the collection: found once, for what comes to stand beside it later is not ours."""
+        if not self._schema:
+            self._schema = await aside(lambda _stop: schema.prepare(self._conninfo))
+        return self._schema

@@ -18,9 +18,9 @@ _STAGE = "CREATE TEMPORARY TABLE staged (place bigint, name text, address text) 
 _PATIENCE = "SET LOCAL lock_timeout = '60s'"
 _EMPTY = "SELECT count = 0 FROM collection"
 LOCK = "SELECT count, version FROM collection WHERE one = 1 FOR UPDATE"
-_STORES = "INSERT INTO stores SELECT place + %s, name, address, place + %s FROM staged ORDER BY place"
+_STORES = "INSERT INTO stores SELECT place + %s, name, address, place + %s FROM pg_temp.staged ORDER BY place"
 _CHANGES = """INSERT INTO changes (seq, store_id, name, address, at)
-  SELECT place + %s, place + %s, name, address, %s FROM staged ORDER BY place"""
+  SELECT place + %s, place + %s, name, address, %s FROM pg_temp.staged ORDER BY place"""
 _COUNT = "UPDATE collection SET count = count + %s, version = version + %s WHERE one = 1"
 
 
@@ -71,7 +71,7 @@ def commit(connection: Connection) -> None:
 
 def _stage(connection: Connection, payloads: Iterable[Payload]) -> int:
     place = 0
-    with connection.cursor() as cursor, cursor.copy("COPY staged FROM STDIN") as copy:
+    with connection.cursor() as cursor, cursor.copy("COPY pg_temp.staged FROM STDIN") as copy:
         for place, payload in enumerate(payloads, 1):
             copy.write_row((place, payload.name, payload.address))
     return place

@@ -49,6 +49,11 @@ MIGRATIONS = (
 _TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()"
 _COMPLETE = {"stores", "changes", "collection"}
 
+_HOMES = """SELECT nspname FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace AS space ON space.oid = relnamespace
+  WHERE relname = 'storekeeper' AND relkind IN ('r', 'p', 'v', 'm', 'f')
+  AND nspname = ANY (pg_catalog.current_schemas(false)) ORDER BY nspname"""
+"""Every schema of the search path in which there is a collection."""
+
 LOCK = 0x53544F52
 """The advisory lock of all migrations. The only statement that is PostgreSQL's own: two CREATE TABLE IF NOT EXISTS
 at once can fail in it, and whoever has no advisory locks may let the first instance start alone."""
@@ -94,6 +99,7 @@ def connect(conninfo: str) -> Connection:
         connection = psycopg.connect(conninfo, autocommit=True)
         try:
             connection.execute("; ".join(session.conversation(session.BULK)).encode())
+            connection.execute(session.look_in(_home(connection)).encode())
             connection.autocommit = False
         except BaseException:
             connection.close()
@@ -103,20 +109,22 @@ def connect(conninfo: str) -> Connection:
     return connection
 
 
-def prepare(conninfo: str) -> None:
-    """Bring the database to the present version; raises Unavailable, CannotStart. Safe when many do it at once.
+def prepare(conninfo: str) -> str:
+    """Bring the database to the present version; return the schema in which the collection lies.
 
+    Raises Unavailable, CannotStart. Safe when many do it at once.
     Unavailable too if somebody else's lock, or another instance's migration, takes longer than a few seconds.
     """
     with connect(conninfo) as connection:
         try:
             connection.execute(_LOCK_PATIENCE)
             if version(connection) == len(MIGRATIONS):
-                return
+                return _home(connection)
             if connection.execute("SHOW server_encoding").fetchone() != ("UTF8",):
                 raise CannotStart("--database: its encoding has to be UTF8: CREATE DATABASE ... ENCODING 'UTF8'")
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
             _migrate(connection)
+            return _home(connection)
         except (psycopg.errors.DuplicateTable, psycopg.errors.DuplicateObject) as error:
             raise CannotStart(
                 f"--database has tables of another program ({one_line(error, conninfo)}): name another database"
@@ -164,6 +172,21 @@ def one_line(error: Exception, conninfo: str) -> str:
         if secret := secrets.get(name) or os.environ.get("PGPASSWORD", ""):
             text = text.replace(str(secret), "***")
     return text
+
+
+def _home(connection: Connection) -> str:
+    """Return the schema where the collection lies, or where a new one belongs."""
+    found = [name for (name,) in connection.execute(_HOMES)]
+    if len(found) > 1:
+        raise CannotStart(
+            f"--database has two collections, in the schemas {' and '.join(found)}: name one, as by"
+            " ALTER ROLE ... SET search_path, or with ?options=-csearch_path%3D... in the URL"
+        )
+    if not found:
+        found = [name for (name,) in connection.execute("SELECT pg_catalog.current_schema()") if name]
+    if not found:
+        raise CannotStart("--database: the search_path names no schema that is there and that this user may use")
+    return str(found[0])
 
 
 def _migrate(connection: Connection) -> None:

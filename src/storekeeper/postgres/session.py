@@ -42,7 +42,13 @@ BULK = PINNED | {"statement_timeout": "0", "lock_timeout": "0", "idle_in_transac
 def conversation(settings: dict[str, str], schema: str | None = None) -> tuple[str, ...]:
     """Return the statements that pin settings for the session, and the schema in which names are looked for."""
     # Not deferrable, whatever is inherited: that may wait for others.
-    return ("BEGIN ISOLATION LEVEL READ COMMITTED", _pin(settings), *([_look_in(schema)] if schema else []), "COMMIT")
+    return ("BEGIN ISOLATION LEVEL READ COMMITTED", _pin(settings), *([look_in(schema)] if schema else []), "COMMIT")
+
+
+def look_in(schema: str) -> str:
+    """Return the statement that has names looked for in one schema, whatever comes to stand elsewhere."""
+    # No temporary table may stand before ours.
+    return f"SET search_path = {sql.Identifier(schema).as_string()}, pg_temp"
 
 
 def _pin(settings: dict[str, str]) -> str:
@@ -50,8 +56,3 @@ def _pin(settings: dict[str, str]) -> str:
     # `remote_apply` waits for more than `on`: whoever wants it keeps it.
     return f"""SELECT pg_catalog.set_config(name, CASE setting WHEN 'remote_apply' THEN setting ELSE value END, false)
       FROM (VALUES {wanted}) AS wanted (name, value) JOIN pg_catalog.pg_settings USING (name)"""
-
-
-def _look_in(schema: str) -> str:
-    # No temporary table of the session may stand before ours.
-    return f"SET search_path = {sql.Identifier(schema).as_string()}, pg_temp"
