@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from asking import get, numbered, run, stores
+from asking import get, listing, numbered, run, stores
 from black_box import run as run_command
 from conftest import postgres
 from databases import Postgres, handle
@@ -18,10 +18,11 @@ from postgres_server import Server, running
 from promises import until
 from storekeeper import databases
 from storekeeper.collection import Collection
-from storekeeper.errors import Outcome, Unavailable
+from storekeeper.errors import CannotStart, Outcome, Unavailable
 from storekeeper.postgres import PostgresCollection
 from storekeeper.postgres.link import Refused
 from storekeeper.stores import Payload, Store
+from storekeeper.transfer import NotTheSame
 
 USER = "inheriting"
 
@@ -357,3 +358,78 @@ def test_a_second_collection_along_the_search_path_is_refused_in_one_line(databa
         done = run_command(*command)
         assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
         assert f"two collections, in the schemas {USER} and public".encode() in done.stderr
+
+
+# What stands in its place.
+
+SWALLOWED = {
+    "a trigger": """CREATE FUNCTION swallow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+      CREATE TRIGGER swallow BEFORE INSERT OR UPDATE ON stores FOR EACH ROW EXECUTE FUNCTION swallow()""",
+    "a rule for changes": "CREATE RULE swallow AS ON INSERT TO changes DO INSTEAD NOTHING",
+    "a rule for stores": """CREATE RULE swallow AS ON INSERT TO stores DO INSTEAD NOTHING;
+      CREATE RULE swallow_too AS ON UPDATE TO stores DO INSTEAD NOTHING""",
+    "a rule for the numbers": "CREATE RULE swallow AS ON UPDATE TO collection DO INSTEAD NOTHING",
+    "a policy": f"""ALTER TABLE stores ENABLE ROW LEVEL SECURITY; ALTER TABLE stores FORCE ROW LEVEL SECURITY;
+      CREATE POLICY hide ON stores TO {USER} USING (id > 1)""",
+}
+"""What keeps rows from being written, or hides them, without an error."""
+
+
+@pytest.mark.parametrize("what", SWALLOWED)
+def test_a_write_that_the_database_swallows_is_not_acknowledged(database: Postgres, what: str) -> None:
+    """COMMIT was sent with it, so that what became of it is unknown; an import looks before."""
+
+    async def main() -> None:
+        async with handle(database) as collection:
+            await collection.create(Payload("First"))
+            administer(database, SWALLOWED[what])
+            with pytest.raises((Unavailable, CannotStart)):
+                await collection.load(numbered(2))
+            assert len(database.changes()) == 1
+            for write in (collection.create(Payload("Second")), collection.replace(1, Payload("Other"))):
+                with pytest.raises(Unavailable):
+                    await write
+
+    run(main())
+
+
+def test_a_list_that_a_policy_would_shorten_is_refused(database: Postgres) -> None:
+    async def main() -> None:
+        async with handle(database) as collection:
+            await collection.load(numbered(3))
+            administer(database, SWALLOWED["a policy"])
+            for question in (listing(collection), get(collection, 1), listing(collection, "Store 3")):
+                with pytest.raises(Unavailable):
+                    await question
+
+    run(main())
+
+
+@pytest.mark.parametrize("what", ["a trigger", "a rule for the numbers"])
+def test_a_copy_that_the_database_swallows_is_refused(database: Postgres, tmp_path: Path, what: str) -> None:
+    async def main() -> None:
+        async with handle(Postgres(source)) as collection:
+            await collection.load(numbered(3))
+
+    source = f"sqlite:///{tmp_path}/stores.db"
+    run(main())
+    databases.prepare(database.url)
+    administer(database, SWALLOWED[what])
+    with pytest.raises((CannotStart, NotTheSame)):
+        databases.copy(source, database.url, _silent)
+    assert database.changes() == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ALTER TABLE changes SET UNLOGGED",
+        "ALTER TABLE stores RENAME TO kept; CREATE VIEW stores AS SELECT * FROM kept",
+        SWALLOWED["a rule for stores"],
+    ],
+)
+def test_a_table_that_a_crash_would_empty_or_that_is_none_is_refused(database: Postgres, change: str) -> None:
+    databases.prepare(database.url)
+    administer(database, f"SET ROLE {USER}; {change}")
+    with pytest.raises(CannotStart, match="no ordinary table"):
+        databases.prepare(database.url)

@@ -2,7 +2,8 @@
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import LiteralString
 
 import psycopg
 from psycopg.errors import Diagnostic
@@ -69,6 +70,12 @@ def commit(connection: Connection) -> None:
         raise Unavailable("The standby does not answer", Outcome.UNKNOWN)
 
 
+def write(connection: Connection, rows: int, statement: LiteralString, parameters: Sequence[int] = ()) -> None:
+    """Carry out a statement that writes so many rows; raise Unavailable if it wrote others."""
+    if connection.execute(statement, parameters).rowcount != rows:
+        raise Unavailable("The database kept rows out, by a trigger or a rule")
+
+
 def _stage(connection: Connection, payloads: Iterable[Payload]) -> int:
     place = 0
     with connection.cursor() as cursor, cursor.copy("COPY pg_temp.staged FROM STDIN") as copy:
@@ -82,7 +89,7 @@ def _move(connection: Connection, staged: int, *, only_if_empty: bool) -> int:
     ((count, version),) = connection.execute(LOCK).fetchall()
     if count and only_if_empty:
         return 0
-    connection.execute(_STORES, (count, version))
-    connection.execute(_CHANGES, (version, count, time.time_ns() // 1_000_000))
-    connection.execute(_COUNT, (staged, staged))
+    write(connection, staged, _STORES, (count, version))
+    write(connection, staged, _CHANGES, (version, count, time.time_ns() // 1_000_000))
+    write(connection, 1, _COUNT, (staged, staged))
     return staged

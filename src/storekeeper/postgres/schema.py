@@ -47,6 +47,12 @@ MIGRATIONS = (
 
 # Not to_regclass: what it remembers of a moment ago can outlive the wait for the lock of migrations.
 _TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()"
+# A rule may keep rows from being written without an error, and a view has one.
+_STRANGE = """SELECT relname FROM pg_catalog.pg_class WHERE relnamespace = (
+  SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = current_schema())
+  AND relname IN ('storekeeper', 'stores', 'changes', 'collection')
+  AND (relkind NOT IN ('r', 'p') OR relpersistence <> 'p'
+    OR EXISTS (SELECT FROM pg_catalog.pg_rewrite WHERE ev_class = pg_class.oid)) ORDER BY relname"""
 _COMPLETE = {"stores", "changes", "collection"}
 
 _HOMES = """SELECT nspname FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace AS space ON space.oid = relnamespace
@@ -155,6 +161,10 @@ def version(connection: Connection) -> int:
         missing = ", ".join(sorted(_COMPLETE - tables))
         raise CannotStart(
             f"--database is not complete, it lacks (or this user may not see) the table {missing}: restore it"
+        )
+    if strange := ", ".join(name for (name,) in connection.execute(_STRANGE)):
+        raise CannotStart(
+            f"--database: {strange} is no ordinary table that outlives a crash (but a view, UNLOGGED, or with rules)"
         )
     if number > len(MIGRATIONS):
         raise CannotStart(

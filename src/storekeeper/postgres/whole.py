@@ -7,7 +7,7 @@ import psycopg
 
 from storekeeper.errors import Unavailable
 from storekeeper.postgres import schema
-from storekeeper.postgres.load import LOCK, commit
+from storekeeper.postgres.load import LOCK, commit, write
 from storekeeper.postgres.schema import Connection
 from storekeeper.transfer import TABLES, Row, Whole
 
@@ -57,7 +57,7 @@ def whole(url: str, *, fill: bool) -> Iterator[Whole]:
             connection.execute(LOCK if fill else _SNAPSHOT)
             yield PostgresWhole(conninfo, connection)
             if fill:
-                connection.execute(_UPDATE)
+                write(connection, 1, _UPDATE)
         except psycopg.Error as error:
             raise Unavailable(schema.one_line(error, conninfo)) from None
         commit(connection)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from storekeeper.collection import CREATE
 from storekeeper.errors import Outcome, Unavailable
+from storekeeper.events import Event, emit
 from storekeeper.postgres.link import Link, Lost, Refused, Statement, array
 from storekeeper.postgres.pool import SLOW, Pool, unavailable
 from storekeeper.postgres.turns import Batch, Turns
@@ -122,6 +123,11 @@ class _Plan:
             yield b"change", (*_columns(self._changes), time.time_ns() // 1_000_000)
             yield b"count", (self._count, self._version)
 
+    @property
+    def rows(self) -> int:
+        """How many rows that writes."""
+        return len(self._stores) + len(self._changes) + bool(self._changes)
+
 
 async def _transaction(link: Link, batch: Writes, deadline: float) -> list[Store | None]:
     link.warning = ""
@@ -134,14 +140,18 @@ async def _transaction(link: Link, batch: Writes, deadline: float) -> list[Store
     ((count, version),) = lock.rows()
     plan = _Plan(count, version)
     stores = [plan.apply(*wish.key) for wish in batch]
-    await _finish(link, list(plan.statements()), deadline)
+    written = await _finish(link, list(plan.statements()), deadline)
+    if written != plan.rows:
+        reason = f"{written} of {plan.rows} rows were written: a trigger or a rule kept out the others"
+        emit(Event.DATABASE_REFUSED, sqlstate="00000", reason=reason)
+        raise Unavailable("The database did not write everything", Outcome.UNKNOWN)
     return stores
 
 
-async def _finish(link: Link, statements: list[Statement], deadline: float) -> None:
-    """Write and commit. From here on it matters what exactly was sent and answered."""
+async def _finish(link: Link, statements: list[Statement], deadline: float) -> int:
+    """Write and commit; return how many rows. From here on it matters what exactly was sent and answered."""
     try:
-        *_, commit = await link.ask(*statements, (b"commit", ()), deadline=deadline)
+        *written, commit = await link.ask(*statements, (b"commit", ()), deadline=deadline)
     except Lost as error:
         raise Unavailable(SLOW, Outcome.UNKNOWN if error.sent else Outcome.NONE) from None
     except ValueError as error:
@@ -159,6 +169,7 @@ async def _finish(link: Link, statements: list[Statement], deadline: float) -> N
         # Of a wait for a synchronous standby that was ended: committed here, but perhaps nowhere else. The server
         # calls that a success; it is none, for a failover would lose it.
         raise Unavailable("The standby does not answer", Outcome.UNKNOWN)
+    return sum([result.affected for result in written])
 
 
 async def _roll_back(link: Link, deadline: float) -> None:
