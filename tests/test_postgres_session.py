@@ -1,6 +1,9 @@
 """What a PostgreSQL session inherits (from its role, its database, the server, the URL) changes no promise."""
 
 import asyncio
+import shutil
+import socket
+import subprocess
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
@@ -12,7 +15,7 @@ import pytest
 
 from asking import get, listing, numbered, run, stores
 from black_box import run as run_command
-from conftest import postgres
+from conftest import need, postgres
 from databases import Postgres, handle
 from postgres_server import Server, running
 from promises import until
@@ -334,7 +337,7 @@ def test_a_schema_that_comes_to_stand_before_the_collection_changes_nothing(data
     run(main())
 
 
-def test_a_second_collection_along_the_search_path_is_refused_in_one_line(database: Postgres, tmp_path: Path) -> None:
+def test_a_second_collection_along_the_search_path_is_refused_in_one_line(database: Postgres) -> None:
     """Whoever serves one of them goes on with that one, on new connections too."""
 
     async def main() -> None:
@@ -349,15 +352,9 @@ def test_a_second_collection_along_the_search_path_is_refused_in_one_line(databa
             assert await collection.create(Payload("Second")) == Store(2, "Second", None, 2)
 
     run(main())
-    file = tmp_path / "stores.csv"
-    file.write_text("name,address\nA,\n")
-    for command in (
-        ("serve", "--port", "0", "--database", database.url),
-        ("import", "--database", database.url, str(file)),
-    ):
-        done = run_command(*command)
-        assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
-        assert f"two collections, in the schemas {USER} and public".encode() in done.stderr
+    done = run_command("serve", "--port", "0", "--database", database.url)
+    assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
+    assert f"two collections, in the schemas {USER} and public".encode() in done.stderr
 
 
 # What stands in its place.
@@ -433,3 +430,64 @@ def test_a_table_that_a_crash_would_empty_or_that_is_none_is_refused(database: P
     administer(database, f"SET ROLE {USER}; {change}")
     with pytest.raises(CannotStart, match="no ordinary table"):
         databases.prepare(database.url)
+
+
+# Whose session it is.
+
+
+@contextmanager
+def pooled(database: Postgres, mode: str) -> Iterator[Postgres]:
+    """Run PgBouncer before a server; give the database as it is reached through it."""
+    program = shutil.which("pgbouncer") or need(
+        "pgbouncer", "it is not installed (Debian: apt-get install pgbouncer)"
+    )
+    server = postgres()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = int(free.getsockname()[1])
+    settings = server.folder / f"pgbouncer-{mode}.ini"
+    settings.write_text(
+        f"[databases]\n* = host=127.0.0.1 port={server.port} user={USER}\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"
+        f"listen_port = {port}\nunix_socket_dir =\nauth_type = any\npool_mode = {mode}\n"
+    )
+    process = subprocess.Popen(
+        [program, "-q", settings], user=server.uid, group=server.gid, extra_groups=server.groups,
+        stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        until(lambda: answers(port))
+        yield Postgres(database.url.replace(f":{server.port}/", f":{port}/"))
+    finally:
+        process.kill()
+        process.wait()
+
+
+def answers(port: int) -> bool:
+    """Tell whether somebody listens."""
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_a_pooler_that_shares_sessions_is_refused(database: Postgres) -> None:
+    """What was set for a session would be set for another client's, and not for ours."""
+
+    async def main(url: str) -> None:
+        failures: list[str] = []
+        collection = databases.open_collection(url, failures.append)
+        with pytest.raises(Unavailable):
+            await collection.create(Payload("First"))
+        await collection.close()
+        assert "session pooling" in failures[0]
+
+    with pooled(database, "transaction") as shared:
+        run(main(shared.url))
+        databases.prepare(shared.url)
+        with pytest.raises(CannotStart, match="session pooling"):
+            databases.prepare(shared.url)
+    assert database.changes() == []
+
+
+def test_behind_a_pooler_of_sessions_nothing_changes(database: Postgres, tmp_path: Path) -> None:
+    inherit(**dict(choices()))
+    with pooled(database, "session") as kept:
+        run(keep_the_promises(kept, made(tmp_path / "patient")))

@@ -106,7 +106,7 @@ class PostgresCollection:
                 link.drop("it could not be prepared")
                 raise
         except (psycopg.Error, Lost, Refused) as error:
-            raise Unavailable(schema.one_line(error, self._conninfo)) from None
+            raise schema.no_session(error, self._conninfo) from None
         return link
 
     async def _prepare(self) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from storekeeper.errors import CannotStart, Unavailable
+from storekeeper.errors import CannotStart, StorekeeperError, Unavailable
 from storekeeper.postgres import session
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -111,8 +111,15 @@ def connect(conninfo: str) -> Connection:
             connection.close()
             raise
     except psycopg.Error as error:
-        raise Unavailable(one_line(error, conninfo)) from None
+        raise no_session(error, conninfo) from None
     return connection
+
+
+def no_session(error: Exception, conninfo: str) -> StorekeeperError:
+    """Return why a connection is not to be used."""
+    if getattr(error, "sqlstate", "") == session.SHARED:
+        return CannotStart("--database: a pooler gives each session to many clients: use session pooling")
+    return Unavailable(one_line(error, conninfo))
 
 
 def prepare(conninfo: str) -> str:

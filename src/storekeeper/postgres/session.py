@@ -39,10 +39,21 @@ BULK = PINNED | {"statement_timeout": "0", "lock_timeout": "0", "idle_in_transac
 """For what may take its time: bulk creates and copies, whose source may be slow."""
 
 
+SHARED = "22P02"
+"""The SQLSTATE by which the server says that the session is not ours alone."""
+
+# A pooler that hands a session from client to client would have others' statements, and ours, meet others' settings.
+# A session that is new, or was reset, has no such mark; whoever does not fail here has one to itself.
+_TAKE = """SELECT pg_catalog.set_config('storekeeper.session', CASE coalesce(
+  pg_catalog.current_setting('storekeeper.session', true), '') WHEN '' THEN 'taken'
+  ELSE (pg_catalog.current_setting('storekeeper.session') || ' already')::integer::text END, false)"""
+
+
 def conversation(settings: dict[str, str], schema: str | None = None) -> tuple[str, ...]:
     """Return the statements that pin settings for the session, and the schema in which names are looked for."""
     # Not deferrable, whatever is inherited: that may wait for others.
-    return ("BEGIN ISOLATION LEVEL READ COMMITTED", _pin(settings), *([look_in(schema)] if schema else []), "COMMIT")
+    begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
+    return (begin, _TAKE, _pin(settings), *([look_in(schema)] if schema else []), "COMMIT")
 
 
 def look_in(schema: str) -> str:
