@@ -418,6 +418,29 @@ def test_what_was_not_restored_whole_is_refused_in_one_line(
         assert message.encode() in done.stderr
 
 
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        "TRUNCATE collection",
+        "ALTER TABLE collection DROP CONSTRAINT collection_pkey; INSERT INTO collection SELECT * FROM collection",
+    ],
+)
+def test_numbers_that_were_not_restored_whole_are_no_bug(database: Postgres, spoil: str) -> None:
+    """Whoever serves meanwhile says that it cannot, and a start is refused."""
+
+    async def main() -> None:
+        async with handle(database) as collection:
+            await collection.create(Payload("First"))
+            postgres().sql(spoil, database.url.rpartition("/")[2])
+            for question in (collection.create(Payload("Second")), listing(collection), collection.load(EXAMPLES)):
+                with pytest.raises(Unavailable, match="one row"):
+                    await question
+
+    run(main())
+    with pytest.raises(CannotStart, match="one row"):
+        databases.prepare(database.url)
+
+
 def test_a_user_who_may_not_create_tables_is_told(database: Postgres) -> None:
     server = postgres()
     server.sql("CREATE ROLE poor LOGIN")

@@ -10,6 +10,7 @@ from psycopg.errors import Diagnostic
 
 from storekeeper.errors import CannotStart, Outcome, Unavailable
 from storekeeper.postgres import schema
+from storekeeper.postgres.pool import only
 from storekeeper.postgres.schema import Connection
 from storekeeper.stores import Payload
 
@@ -86,7 +87,7 @@ def _stage(connection: Connection, payloads: Iterable[Payload]) -> int:
 
 def _move(connection: Connection, staged: int, *, only_if_empty: bool) -> int:
     connection.execute(_PATIENCE)
-    ((count, version),) = connection.execute(LOCK).fetchall()
+    count, version = only(connection.execute(LOCK).fetchall())
     if count and only_if_empty:
         return 0
     write(connection, staged, _STORES, (count, version))

@@ -14,7 +14,7 @@ from typing import Any
 from storekeeper.collection import Listing
 from storekeeper.postgres.link import Statement
 from storekeeper.postgres.link import array as parameter
-from storekeeper.postgres.pool import PATIENCE, Pool
+from storekeeper.postgres.pool import PATIENCE, Pool, only
 from storekeeper.postgres.turns import Batch, Turns
 from storekeeper.stores import Store
 
@@ -98,7 +98,7 @@ class Reader:
             wish.answer(self._listing(listed) if listed else Listing(b""))
 
     async def _all(self, deadline: float) -> "_Found":
-        ((first, end, _, count, version),) = await self._rows((b"first", ()), deadline)
+        first, end, _, count, version = only(await self._rows((b"first", ()), deadline))
         return _Found(first or b"", range(1, count + 1), end or 0, version)
 
     async def _named(self, names: set[str], deadline: float) -> "dict[str, _Found]":
@@ -107,7 +107,7 @@ class Reader:
             if count < PAGE and end == last:
                 found[name] = _Found(first or b"", (), 0, 0)
             else:
-                ((version, ids),) = await self._rows((b"ids", (name,)), deadline)
+                version, ids = only(await self._rows((b"ids", (name,)), deadline))
                 found[name] = await self._first_of(array("q", ids), version, deadline)
         return found
 

@@ -164,6 +164,17 @@ def version(connection: Connection) -> int:
         raise CannotStart(
             "--database has a table storekeeper that is not as we made it: restore it, or name another database"
         ) from None
+    if number > len(MIGRATIONS):
+        raise CannotStart(
+            f"--database was written by a newer Storekeeper (its schema is {number}, this one knows"
+            f" {len(MIGRATIONS)}): install that version or a later one"
+        )
+    _whole(connection, tables)
+    return int(number)
+
+
+def _whole(connection: Connection, tables: set[str]) -> None:
+    """Raise CannotStart unless the tables are those that were made."""
     if not tables >= _COMPLETE:
         missing = ", ".join(sorted(_COMPLETE - tables))
         raise CannotStart(
@@ -173,12 +184,8 @@ def version(connection: Connection) -> int:
         raise CannotStart(
             f"--database: {strange} is no ordinary table that outlives a crash (but a view, UNLOGGED, or with rules)"
         )
-    if number > len(MIGRATIONS):
-        raise CannotStart(
-            f"--database was written by a newer Storekeeper (its schema is {number}, this one knows"
-            f" {len(MIGRATIONS)}): install that version or a later one"
-        )
-    return int(number)
+    if connection.execute("SELECT count(*) FROM collection").fetchone() != (1,):
+        raise CannotStart("--database is not complete, the table collection does not have its one row: restore it")
 
 
 def one_line(error: Exception, conninfo: str) -> str:

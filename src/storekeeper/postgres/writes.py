@@ -12,7 +12,7 @@ from storekeeper.collection import CREATE
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.events import Event, emit
 from storekeeper.postgres.link import Link, Lost, Refused, Statement, array
-from storekeeper.postgres.pool import SLOW, Pool, unavailable
+from storekeeper.postgres.pool import SLOW, Pool, only, unavailable
 from storekeeper.postgres.turns import Batch, Turns
 from storekeeper.stores import Payload, Store
 
@@ -137,7 +137,7 @@ async def _transaction(link: Link, batch: Writes, deadline: float) -> list[Store
         raise Unavailable(SLOW) from None
     except Refused as error:
         raise unavailable(error) from None
-    ((count, version),) = lock.rows()
+    count, version = only(lock.rows())
     plan = _Plan(count, version)
     stores = [plan.apply(*wish.key) for wish in batch]
     written = await _finish(link, list(plan.statements()), deadline)
