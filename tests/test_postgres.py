@@ -499,18 +499,21 @@ def test_a_start_waits_for_no_lock_of_the_tables_nor_does_a_stop(database: Postg
             until(lambda: len(service.request("GET", "/api/stores").json) == len(EXAMPLES))
 
 
-def test_commits_are_made_durable_where_the_server_would_not(database: Postgres) -> None:
+@pytest.mark.parametrize(
+    ("configured", "ours"), [("off", "on"), ("local", "on"), ("remote_write", "on"), ("remote_apply", "remote_apply")]
+)
+def test_commits_are_made_durable_where_the_server_would_not(database: Postgres, configured: str, ours: str) -> None:
     """Whoever sets synchronous_commit = off for all else on a server would lose acknowledged stores too."""
     name = database.url.rpartition("/")[2]
-    postgres().sql(f"ALTER DATABASE {name} SET synchronous_commit = 'off'")
+    postgres().sql(f"ALTER DATABASE {name} SET synchronous_commit = '{configured}'")
 
     with schema.connect(schema.parameters(database.url)) as connection:
-        assert connection.execute("SHOW synchronous_commit").fetchone() == ("on",)
-    with psycopg.connect(database.url) as connection:
-        assert connection.execute("SHOW synchronous_commit").fetchone() == ("off",)
+        assert connection.execute("SHOW synchronous_commit").fetchone() == (ours,)
+    with psycopg.connect(database.url, autocommit=True) as connection:
+        assert connection.execute("SHOW synchronous_commit").fetchone() == (configured,)
         for statement in session.conversation(session.SERVING):
             connection.execute(statement.encode())
-        assert connection.execute("SHOW synchronous_commit").fetchone() == ("on",)
+        assert connection.execute("SHOW synchronous_commit").fetchone() == (ours,)
 
 
 def test_the_driver_is_loaded_only_for_a_postgresql_url(tmp_path: Path) -> None:
