@@ -25,7 +25,7 @@ from promises import until
 from storekeeper import databases
 from storekeeper.collection import Collection
 from storekeeper.errors import CannotStart, Unavailable
-from storekeeper.postgres import schema
+from storekeeper.postgres import schema, session
 from storekeeper.postgres.batcher import MAX_QUEUED
 from storekeeper.stores import EXAMPLES, Payload, Store
 
@@ -418,6 +418,29 @@ def test_what_was_not_restored_whole_is_refused_in_one_line(
         assert message.encode() in done.stderr
 
 
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        "TRUNCATE collection",
+        "ALTER TABLE collection DROP CONSTRAINT collection_pkey; INSERT INTO collection SELECT * FROM collection",
+    ],
+)
+def test_numbers_that_were_not_restored_whole_are_no_bug(database: Postgres, spoil: str) -> None:
+    """Whoever serves meanwhile says that it cannot, and a start is refused."""
+
+    async def main() -> None:
+        async with handle(database) as collection:
+            await create(collection, Payload("First"))
+            postgres().sql(spoil, database.url.rpartition("/")[2])
+            for question in (create(collection, Payload("Second")), listing(collection), collection.load(EXAMPLES)):
+                with pytest.raises(Unavailable, match="one row"):
+                    await question
+
+    run(main())
+    with pytest.raises(CannotStart, match="one row"):
+        databases.prepare(database.url)
+
+
 def test_a_user_who_may_not_create_tables_is_told(database: Postgres) -> None:
     server = postgres()
     server.sql("CREATE ROLE poor LOGIN")
@@ -476,18 +499,21 @@ def test_a_start_waits_for_no_lock_of_the_tables_nor_does_a_stop(database: Postg
             until(lambda: len(service.request("GET", "/api/stores").json) == len(EXAMPLES))
 
 
-def test_commits_are_made_durable_where_the_server_would_not(database: Postgres) -> None:
+@pytest.mark.parametrize(
+    ("configured", "ours"), [("off", "on"), ("local", "on"), ("remote_write", "on"), ("remote_apply", "remote_apply")]
+)
+def test_commits_are_made_durable_where_the_server_would_not(database: Postgres, configured: str, ours: str) -> None:
     """Whoever sets synchronous_commit = off for all else on a server would lose acknowledged stores too."""
     name = database.url.rpartition("/")[2]
-    postgres().sql(f"ALTER DATABASE {name} SET synchronous_commit = 'off'")
+    postgres().sql(f"ALTER DATABASE {name} SET synchronous_commit = '{configured}'")
 
     with schema.connect(schema.parameters(database.url)) as connection:
-        assert connection.execute("SHOW synchronous_commit").fetchone() == ("on",)
-    with psycopg.connect(database.url) as connection:
-        assert connection.execute("SHOW synchronous_commit").fetchone() == ("off",)
-        for statement in schema.CONVERSATION:
+        assert connection.execute("SHOW synchronous_commit").fetchone() == (ours,)
+    with psycopg.connect(database.url, autocommit=True) as connection:
+        assert connection.execute("SHOW synchronous_commit").fetchone() == (configured,)
+        for statement in session.conversation(session.SERVING):
             connection.execute(statement.encode())
-        assert connection.execute("SHOW synchronous_commit").fetchone() == ("on",)
+        assert connection.execute("SHOW synchronous_commit").fetchone() == (ours,)
 
 
 def test_the_driver_is_loaded_only_for_a_postgresql_url(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from storekeeper.collection import Listing, Query
 from storekeeper.commands import Command
 from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.errors import Unavailable
-from storekeeper.postgres import reads, schema, writes
+from storekeeper.postgres import reads, schema, session, writes
 from storekeeper.postgres.link import Link, Lost, Refused
 from storekeeper.postgres.load import load
 from storekeeper.postgres.pool import CLOSED, RESPONSE_TIMEOUT, Pool
@@ -48,7 +48,7 @@ class PostgresCollection:
 
     def __init__(self, url: str, fail: Callable[[str], None]) -> None:
         self._conninfo = schema.parameters(url)
-        self._prepared = False
+        self._schema = ""
         self._closed = False
         self._pool = Pool(self._connect, CONNECTIONS, fail)
         self._reader = reads.Reader(self._pool)
@@ -89,21 +89,21 @@ class PostgresCollection:
 
     async def _connect(self) -> Link:
         """Open a connection that has all it needs; raises Unavailable, CannotStart."""
-        await self._prepare()
+        conversation = session.conversation(session.SERVING, await self._prepare())
         try:
             link = Link(await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True))
             try:
-                await link.prepare(
-                    schema.CONVERSATION, _STATEMENTS, asyncio.get_running_loop().time() + RESPONSE_TIMEOUT
-                )
+                deadline = asyncio.get_running_loop().time() + RESPONSE_TIMEOUT
+                await link.prepare(conversation, _STATEMENTS, deadline)
             except BaseException:
                 link.drop("it could not be prepared")
                 raise
         except (psycopg.Error, Lost, Refused) as error:
-            raise Unavailable(schema.one_line(error, self._conninfo)) from None
+            raise schema.no_session(error, self._conninfo) from None
         return link
 
-    async def _prepare(self) -> None:
-        if not self._prepared:
-            await run_in_thread(lambda _stop: schema.prepare(self._conninfo))
-            self._prepared = True
+    async def _prepare(self) -> str:
+        """Return the schema of the collection: found once, since another that appears before it later is not ours."""
+        if not self._schema:
+            self._schema = await run_in_thread(lambda _stop: schema.prepare(self._conninfo))
+        return self._schema

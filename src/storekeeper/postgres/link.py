@@ -48,6 +48,11 @@ class Result:
         """What the server says that it did."""
         return self._result.command_status or b""
 
+    @property
+    def affected(self) -> int:
+        """How many rows it wrote."""
+        return self._result.command_tuples or 0
+
     def rows(self) -> list[tuple[Any, ...]]:
         """Give the rows."""
         transformer = Transformer(self._connection)

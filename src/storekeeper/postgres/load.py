@@ -2,14 +2,16 @@
 
 import threading
 import time
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import LiteralString
 
 import psycopg
 from psycopg.errors import Diagnostic
 
 from storekeeper.errors import CannotStart, Outcome, Unavailable
 from storekeeper.postgres import schema
+from storekeeper.postgres.pool import only
+from storekeeper.postgres.schema import Connection
 from storekeeper.stores import Payload
 
 # Reading the source may be slow, or fail; until it is through, nobody else is kept from writing. (An engine
@@ -18,12 +20,10 @@ _STAGE = "CREATE TEMPORARY TABLE staged (place bigint, name text, address text) 
 _PATIENCE = "SET LOCAL lock_timeout = '60s'"
 _EMPTY = "SELECT count = 0 FROM collection"
 LOCK = "SELECT count, version FROM collection WHERE one = 1 FOR UPDATE"
-_STORES = "INSERT INTO stores SELECT place + %s, name, address, place + %s FROM staged ORDER BY place"
+_STORES = "INSERT INTO stores SELECT place + %s, name, address, place + %s FROM pg_temp.staged ORDER BY place"
 _CHANGES = """INSERT INTO changes (seq, store_id, name, address, at)
-  SELECT place + %s, place + %s, name, address, %s FROM staged ORDER BY place"""
+  SELECT place + %s, place + %s, name, address, %s FROM pg_temp.staged ORDER BY place"""
 _COUNT = "UPDATE collection SET count = count + %s, version = version + %s WHERE one = 1"
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 def load(conninfo: str, payloads: Iterable[Payload], stop: threading.Event, *, only_if_empty: bool) -> int:
@@ -55,19 +55,31 @@ def load(conninfo: str, payloads: Iterable[Payload], stop: threading.Event, *, o
 
 def commit(connection: Connection) -> None:
     """Commit; raises Unavailable, outcome unknown, whenever that is not certain."""
-    warnings: list[Diagnostic] = []
-    connection.add_notice_handler(warnings.append)
+    warnings: list[str] = []
+
+    def take(notice: Diagnostic) -> None:
+        # Read here and now: afterwards libpq has freed it.
+        if notice.severity_nonlocalized == "WARNING":
+            warnings.append(notice.message_primary or "")
+
+    connection.add_notice_handler(take)
     try:
         connection.commit()
     except psycopg.Error:
         raise Unavailable("The connection was lost during COMMIT", Outcome.UNKNOWN) from None
-    if any(warning.severity_nonlocalized == "WARNING" for warning in warnings):
+    if warnings:
         raise Unavailable("The standby does not answer", Outcome.UNKNOWN)
+
+
+def write(connection: Connection, rows: int, statement: LiteralString, parameters: Sequence[int] = ()) -> None:
+    """Carry out a statement that writes so many rows; raise Unavailable if it wrote others."""
+    if connection.execute(statement, parameters).rowcount != rows:
+        raise Unavailable("The database kept rows out, by a trigger or a rule")
 
 
 def _stage(connection: Connection, payloads: Iterable[Payload]) -> int:
     place = 0
-    with connection.cursor() as cursor, cursor.copy("COPY staged FROM STDIN") as copy:
+    with connection.cursor() as cursor, cursor.copy("COPY pg_temp.staged FROM STDIN") as copy:
         for place, payload in enumerate(payloads, 1):
             copy.write_row((place, payload.name, payload.address))
     return place
@@ -75,10 +87,10 @@ def _stage(connection: Connection, payloads: Iterable[Payload]) -> int:
 
 def _move(connection: Connection, staged: int, *, only_if_empty: bool) -> int:
     connection.execute(_PATIENCE)
-    ((count, version),) = connection.execute(LOCK).fetchall()
+    count, version = only(connection.execute(LOCK).fetchall())
     if count and only_if_empty:
         return 0
-    connection.execute(_STORES, (count, version))
-    connection.execute(_CHANGES, (version, count, time.time_ns() // 1_000_000))
-    connection.execute(_COUNT, (staged, staged))
+    write(connection, staged, _STORES, (count, version))
+    write(connection, staged, _CHANGES, (version, count, time.time_ns() // 1_000_000))
+    write(connection, 1, _COUNT, (staged, staged))
     return staged

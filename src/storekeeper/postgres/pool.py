@@ -2,8 +2,9 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from typing import Any
 
 from storekeeper.errors import CannotStart, Unavailable
 from storekeeper.events import Event, emit
@@ -25,6 +26,7 @@ REMIND = 60.0
 OLD = "old"
 AWAY = "The database cannot be reached"
 SLOW = "The database does not answer"
+NOT_ONE = "The table collection does not have its one row"
 CLOSED = "The service is shutting down"
 
 
@@ -165,6 +167,14 @@ class Pool:
             for other in list(self._idle):
                 other.drop(link.lost)
         self._connect_more()
+
+
+def only(rows: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """Return the row of the table that has one; raise Unavailable if a restore left it otherwise."""
+    if len(rows) != 1:
+        emit(Event.DATABASE_REFUSED, sqlstate="00000", reason=NOT_ONE)
+        raise Unavailable(NOT_ONE)
+    return rows[0]
 
 
 def unavailable(error: Refused) -> Unavailable:

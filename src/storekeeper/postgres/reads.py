@@ -15,7 +15,7 @@ from storekeeper.collection import Listing, Query
 from storekeeper.postgres.batcher import Batch, Batcher
 from storekeeper.postgres.link import Statement
 from storekeeper.postgres.link import array as parameter
-from storekeeper.postgres.pool import RESPONSE_TIMEOUT, Pool
+from storekeeper.postgres.pool import RESPONSE_TIMEOUT, Pool, only
 from storekeeper.stores import Store
 
 PAGE = 1000
@@ -93,24 +93,26 @@ class Reader:
         if Query() in {request.key for request in batch}:
             found[Query()] = await self._all(deadline)
         for request in batch:
-            request.settle(self._listing(found[request.key]))
+            # Without the row of `collection`, nothing is found at all.
+            (listed,) = only([(found[request.key],)] if request.key in found else [])
+            request.settle(self._listing(listed))
 
     async def _all(self, deadline: float) -> "_Found":
-        ((first, end, _, count, version),) = await self._rows((b"first", ()), deadline)
+        first, end, _, count, version = only(await self._rows((b"first", ()), deadline))
         return _Found(first or b"", range(1, count + 1), end or 0, version)
 
     async def _named(self, names: set[str], deadline: float) -> "dict[Query, _Found]":
         found = {}
         # U+0000 is in no name, and libpq takes it in no parameter.
         if impossible := {name for name in names if "\0" in name}:
-            ((version,),) = await self._rows((b"check", ()), deadline)
+            (version,) = only(await self._rows((b"check", ()), deadline))
             found.update({Query(name): _Found(b"", (), 0, version) for name in impossible})
         sent = parameter(names - impossible)
         for name, first, end, _, last, count, version in await self._rows((b"named", (sent,)), deadline):
             if count < PAGE and end == last:
                 listed = _Found(first or b"", (), 0, version)
             else:
-                ((later, ids),) = await self._rows((b"ids", (name,)), deadline)
+                later, ids = only(await self._rows((b"ids", (name,)), deadline))
                 listed = await self._first_of(array("q", ids), later, deadline)
             found[Query(name)] = listed
         return found

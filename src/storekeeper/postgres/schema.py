@@ -7,7 +7,10 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from storekeeper.errors import CannotStart, Unavailable
+from storekeeper.errors import CannotStart, StorekeeperError, Unavailable
+from storekeeper.postgres import session
+
+Connection = psycopg.Connection[tuple[Any, ...]]
 
 MIGRATIONS = (
     # Migration n takes a database from version n-1 to n, in one transaction with its version number.
@@ -44,25 +47,24 @@ MIGRATIONS = (
 
 # Not to_regclass: what it remembers of a moment ago can outlive the wait for the lock of migrations.
 _TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()"
+# A rule may keep rows from being written without an error, and a view has one.
+_STRANGE = """SELECT relname FROM pg_catalog.pg_class WHERE relnamespace = (
+  SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = current_schema())
+  AND relname IN ('storekeeper', 'stores', 'changes', 'collection')
+  AND (relkind NOT IN ('r', 'p') OR relpersistence <> 'p'
+    OR EXISTS (SELECT FROM pg_catalog.pg_rewrite WHERE ev_class = pg_class.oid)) ORDER BY relname"""
 _COMPLETE = {"stores", "changes", "collection"}
+
+_HOMES = """SELECT nspname FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace AS space ON space.oid = relnamespace
+  WHERE relname = 'storekeeper' AND relkind IN ('r', 'p', 'v', 'm', 'f')
+  AND nspname = ANY (pg_catalog.current_schemas(false)) ORDER BY nspname"""
+"""Every schema of the search path in which there is a collection."""
 
 LOCK = 0x53544F52
 """The advisory lock of all migrations. The only statement that is PostgreSQL's own: two CREATE TABLE IF NOT EXISTS
 at once can fail in it, and whoever has no advisory locks may let the first instance start alone."""
 
-_LOCK_PATIENCE = "SET lock_timeout = '4s'"
-
-DURABLE = "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
-"""`off` would lose acknowledged writes in a crash. Every other value is the operator's to choose."""
-
-CONVERSATION = (
-    "SET statement_timeout = '5s'",
-    _LOCK_PATIENCE,
-    "SET idle_in_transaction_session_timeout = '4s'",
-    DURABLE,
-)
-"""What every connection of the service is told first. The client's own deadlines come before these time limits, which
-free the lock of writers from an instance that stands still."""
+_LOCK_PATIENCE = "SET LOCAL lock_timeout = '4s'"
 
 _DEFAULTS = {
     "application_name": "storekeeper",
@@ -97,31 +99,45 @@ def parameters(url: str) -> str:
     return make_conninfo(**(_DEFAULTS | _from_environment() | given | {"client_encoding": "utf8"}))
 
 
-def connect(conninfo: str) -> psycopg.Connection[tuple[Any, ...]]:
-    """Connect without a time limit on statements, for what runs on a thread; raises Unavailable."""
+def connect(conninfo: str) -> Connection:
+    """Connect for what runs on a thread, without a time limit on statements; raises Unavailable, CannotStart."""
     try:
-        connection = psycopg.connect(conninfo)
-        connection.execute(DURABLE)
-        connection.commit()
+        connection = psycopg.connect(conninfo, autocommit=True)
+        try:
+            connection.execute("; ".join(session.conversation(session.BULK)).encode())
+            connection.execute(session.look_in(_home(connection)).encode())
+            connection.autocommit = False
+        except BaseException:
+            connection.close()
+            raise
     except psycopg.Error as error:
-        raise Unavailable(one_line(error, conninfo)) from None
+        raise no_session(error, conninfo) from None
     return connection
 
 
-def prepare(conninfo: str) -> None:
-    """Bring the database to the present version; raises Unavailable, CannotStart. Safe when many do it at once.
+def no_session(error: Exception, conninfo: str) -> StorekeeperError:
+    """Return why a connection is not to be used."""
+    if getattr(error, "sqlstate", "") == session.SHARED:
+        return CannotStart("--database: a pooler gives each session to many clients: use session pooling")
+    return Unavailable(one_line(error, conninfo))
 
+
+def prepare(conninfo: str) -> str:
+    """Bring the database to the present version; return the schema in which the collection lies.
+
+    Raises Unavailable, CannotStart. Safe when many do it at once.
     Unavailable too if somebody else's lock, or another instance's migration, takes longer than a few seconds.
     """
     with connect(conninfo) as connection:
         try:
             connection.execute(_LOCK_PATIENCE)
             if version(connection) == len(MIGRATIONS):
-                return
+                return _home(connection)
             if connection.execute("SHOW server_encoding").fetchone() != ("UTF8",):
                 raise CannotStart("--database: its encoding has to be UTF8: CREATE DATABASE ... ENCODING 'UTF8'")
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
             _migrate(connection)
+            return _home(connection)
         except (psycopg.errors.DuplicateTable, psycopg.errors.DuplicateObject) as error:
             raise CannotStart(
                 f"--database has tables of another program ({one_line(error, conninfo)}): name another database"
@@ -135,7 +151,7 @@ def prepare(conninfo: str) -> None:
             raise Unavailable(one_line(error, conninfo)) from None
 
 
-def version(connection: psycopg.Connection[tuple[Any, ...]]) -> int:
+def version(connection: Connection) -> int:
     """Give how many migrations the database has had; raise CannotStart if more than are known."""
     tables = {name for (name,) in connection.execute(_TABLES)}
     if "storekeeper" not in tables:
@@ -148,17 +164,28 @@ def version(connection: psycopg.Connection[tuple[Any, ...]]) -> int:
         raise CannotStart(
             "--database has a table storekeeper that is not as we made it: restore it, or name another database"
         ) from None
-    if not tables >= _COMPLETE:
-        missing = ", ".join(sorted(_COMPLETE - tables))
-        raise CannotStart(
-            f"--database is not complete, it lacks (or this user may not see) the table {missing}: restore it"
-        )
     if number > len(MIGRATIONS):
         raise CannotStart(
             f"--database was written by a newer Storekeeper (its schema is {number}, this one knows"
             f" {len(MIGRATIONS)}): install that version or a later one"
         )
+    _whole(connection, tables)
     return int(number)
+
+
+def _whole(connection: Connection, tables: set[str]) -> None:
+    """Raise CannotStart unless the tables are those that were made."""
+    if not tables >= _COMPLETE:
+        missing = ", ".join(sorted(_COMPLETE - tables))
+        raise CannotStart(
+            f"--database is not complete, it lacks (or this user may not see) the table {missing}: restore it"
+        )
+    if strange := ", ".join(name for (name,) in connection.execute(_STRANGE)):
+        raise CannotStart(
+            f"--database: {strange} is no ordinary table that outlives a crash (but a view, UNLOGGED, or with rules)"
+        )
+    if connection.execute("SELECT count(*) FROM collection").fetchone() != (1,):
+        raise CannotStart("--database is not complete, the table collection does not have its one row: restore it")
 
 
 def one_line(error: Exception, conninfo: str) -> str:
@@ -171,7 +198,22 @@ def one_line(error: Exception, conninfo: str) -> str:
     return text
 
 
-def _migrate(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+def _home(connection: Connection) -> str:
+    """Return the schema where the collection lies, or where a new one belongs."""
+    found = [name for (name,) in connection.execute(_HOMES)]
+    if len(found) > 1:
+        raise CannotStart(
+            f"--database has two collections, in the schemas {' and '.join(found)}: name one, as by"
+            " ALTER ROLE ... SET search_path, or with ?options=-csearch_path%3D... in the URL"
+        )
+    if not found:
+        found = [name for (name,) in connection.execute("SELECT pg_catalog.current_schema()") if name]
+    if not found:
+        raise CannotStart("--database: the search_path names no schema that is there and that this user may use")
+    return str(found[0])
+
+
+def _migrate(connection: Connection) -> None:
     done = version(connection)
     for migration in MIGRATIONS[done:]:
         connection.execute(migration)

@@ -7,7 +7,8 @@ import psycopg
 
 from storekeeper.errors import Unavailable
 from storekeeper.postgres import schema
-from storekeeper.postgres.load import LOCK, Connection, commit
+from storekeeper.postgres.load import LOCK, commit, write
+from storekeeper.postgres.schema import Connection
 from storekeeper.transfer import TABLES, Row, Snapshot
 
 _SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
@@ -59,7 +60,7 @@ def snapshot(url: str, *, fill: bool) -> Iterator[Snapshot]:
             connection.execute(LOCK if fill else _SNAPSHOT)
             yield PostgresSnapshot(conninfo, connection)
             if fill:
-                connection.execute(_UPDATE)
+                write(connection, 1, _UPDATE)
         except psycopg.Error as error:
             raise Unavailable(schema.one_line(error, conninfo)) from None
         commit(connection)

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator
 from storekeeper import commands
 from storekeeper.commands import Command
 from storekeeper.errors import Outcome, Unavailable
+from storekeeper.events import Event, emit
 from storekeeper.postgres.batcher import Batch, Batcher
 from storekeeper.postgres.link import Link, Lost, Refused, Statement, array
-from storekeeper.postgres.pool import SLOW, Pool, unavailable
+from storekeeper.postgres.pool import SLOW, Pool, only, unavailable
 from storekeeper.stores import Store
 
 _MAX_BATCH_BYTES = 4 * 2**20
@@ -97,6 +98,11 @@ def _statements(batch: commands.Batch) -> Iterator[Statement]:
         yield b"count", (batch.count, batch.version)
 
 
+def _rows(batch: commands.Batch) -> int:
+    """Return how many rows a batch writes."""
+    return len(batch.created) + len(batch.replaced) + len(batch.changes) + bool(batch.changes)
+
+
 async def _transaction(link: Link, batch: Writes, deadline: float) -> list[Store | None]:
     link.warning = ""
     try:
@@ -105,16 +111,20 @@ async def _transaction(link: Link, batch: Writes, deadline: float) -> list[Store
         raise Unavailable(SLOW) from None
     except Refused as error:
         raise unavailable(error) from None
-    ((count, version),) = lock.rows()
+    count, version = only(lock.rows())
     applied = commands.apply([request.key for request in batch], count, version)
-    await _finish(link, list(_statements(applied)), deadline)
+    written, expected = await _finish(link, list(_statements(applied)), deadline), _rows(applied)
+    if written != expected:
+        reason = f"{written} of {expected} rows were written: a trigger or a rule kept out the others"
+        emit(Event.DATABASE_REFUSED, sqlstate="00000", reason=reason)
+        raise Unavailable("The database did not write everything", Outcome.UNKNOWN)
     return applied.results
 
 
-async def _finish(link: Link, statements: list[Statement], deadline: float) -> None:
-    """Write and commit. From here on it matters what exactly was sent and answered."""
+async def _finish(link: Link, statements: list[Statement], deadline: float) -> int:
+    """Write and commit; return how many rows. From here on it matters what exactly was sent and answered."""
     try:
-        *_, commit = await link.ask(*statements, (b"commit", ()), deadline=deadline)
+        *written, commit = await link.ask(*statements, (b"commit", ()), deadline=deadline)
     except Lost as error:
         raise Unavailable(SLOW, Outcome.UNKNOWN if error.sent else Outcome.NONE) from None
     except ValueError as error:
@@ -132,6 +142,7 @@ async def _finish(link: Link, statements: list[Statement], deadline: float) -> N
         # Of a wait for a synchronous standby that was ended: committed here, but perhaps nowhere else. The server
         # calls that a success; it is none, for a failover would lose it.
         raise Unavailable("The standby does not answer", Outcome.UNKNOWN)
+    return sum([result.affected for result in written])
 
 
 async def _roll_back(link: Link, deadline: float) -> None:

@@ -49,7 +49,7 @@ class SqliteSnapshot:
 
 
 class Filled(SqliteSnapshot):
-    """See Snapshot; a file that nobody else has open, and that has no log. `stack` closes what reads it at the end."""
+    """A file that nobody else has open, and that has no log. `stack` closes its readers at the end."""
 
     def __init__(self, path: Path, connection: apsw.Connection, stack: ExitStack) -> None:
         super().__init__(path, connection)
