@@ -221,8 +221,8 @@ def test_a_collection_that_cannot_be_asked_for_changes_is_read_each_time(
 def test_remembered_heads_and_kept_answers_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         async with inside(tmp_path) as service:
-            monkeypatch.setattr("storekeeper.api.head_cache.MAX_BYTES", 10_000)
-            monkeypatch.setattr("storekeeper.api.cache.MAX_BYTES", 2000)
+            monkeypatch.setattr("storekeeper.api.head_cache.MAX_CACHED_BYTES", 10_000)
+            monkeypatch.setattr("storekeeper.api.cache.MAX_CACHED_BYTES", 2000)
             connection, line = service.connect()
             assert isinstance(connection, FastLane)
             for number in range(50):

@@ -72,7 +72,7 @@ def test_a_log_that_is_open_and_not_read_stops_nothing(tmp_path: Path, workers: 
 def test_what_does_not_fit_is_dropped_and_counted() -> None:
     with pipe() as (reading, writing):
         written = Log(writing, lambda count: b"dropped %d\n" % count)
-        for number in range(3 * log.MAX_LINES):
+        for number in range(3 * log.MAX_QUEUED_LINES):
             written.write(b"line %d\n" % number)
         received = b""
         while b"dropped" not in received:
@@ -80,8 +80,8 @@ def test_what_does_not_fit_is_dropped_and_counted() -> None:
         numbers = [int(line.split()[1]) for line in received.splitlines() if line.startswith(b"line")]
         dropped = [int(line.split()[1]) for line in received.splitlines() if line.startswith(b"dropped")]
         assert numbers == sorted(numbers)
-        assert len(numbers) + sum(dropped) == 3 * log.MAX_LINES
-        assert log.MAX_LINES <= len(numbers) < 3 * log.MAX_LINES
+        assert len(numbers) + sum(dropped) == 3 * log.MAX_QUEUED_LINES
+        assert log.MAX_QUEUED_LINES <= len(numbers) < 3 * log.MAX_QUEUED_LINES
         written.write(b"goes on\n")
         assert written.flush(5)
         assert read(reading) == b"goes on\n"
@@ -92,7 +92,7 @@ def test_long_lines_are_bounded_by_their_bytes() -> None:
         written = Log(writing, lambda count: b"dropped %d\n" % count)
         for _ in range(100):
             written.write(b"x" * 10_000 + b"\n")
-        assert sum(map(len, written.waiting)) <= log.MAX_BYTES
+        assert sum(map(len, written.waiting)) <= log.MAX_QUEUED_BYTES
         assert not written.flush(0.01)
         received = b""
         while b"dropped" not in received:

@@ -129,13 +129,13 @@ def test_what_waits_too_long_is_refused(database: Postgres) -> None:
             assert isinstance(collection, PostgresCollection)
             await create(collection, Payload("First"))
             loop = asyncio.get_running_loop()
-            busy = [await collection._pool.take(loop.time() + 5) for _ in range(5)]
+            busy = [await collection._pool.acquire(loop.time() + 5) for _ in range(5)]
             for question in (lambda: get(collection, 1), lambda: create(collection, Payload("Second"))):
                 with pytest.raises(Unavailable) as caught:
                     await asyncio.wait_for(question(), 5)
                 assert caught.value.outcome is Outcome.NONE
             for link in busy:
-                collection._pool.give(link)
+                collection._pool.release(link)
             assert await get(collection, 1) == Store(1, "First", None, 1)
 
     run(main())
@@ -146,14 +146,14 @@ def test_a_connection_that_has_grown_old_is_replaced(database: Postgres, monkeyp
         async with handle(database) as collection:
             assert isinstance(collection, PostgresCollection)
             await create(collection, Payload("x"))
-            before = set(collection._pool._links)
-            monkeypatch.setattr(pool, "LIFE", -1.0)
+            before = set(collection._pool._connections)
+            monkeypatch.setattr(pool, "MAX_CONNECTION_AGE", -1.0)
             assert await get(collection, 1) == Store(1, "x", None, 1)
             monkeypatch.undo()
             for number in range(2, 6):
                 assert (await create(collection, Payload("x"))).id == number
                 assert await get(collection, number) == Store(number, "x", None, number)
-            assert before - collection._pool._links
+            assert before - collection._pool._connections
 
     run(main())
 

@@ -23,7 +23,7 @@ from storekeeper import databases
 from storekeeper.collection import Collection
 from storekeeper.errors import CannotStart, Outcome, Unavailable
 from storekeeper.postgres import PostgresCollection
-from storekeeper.postgres.link import Refused
+from storekeeper.postgres.pipeline import StatementError
 from storekeeper.stores import Payload, Store
 from storekeeper.transfer import NotTheSame
 
@@ -258,7 +258,7 @@ async def keep_the_promises(database: Postgres, folder: Path) -> None:
         assert await replace(one, 1, first) == await get(two, 1) == Store(1, first.name, first.address, 4)
         done = await asyncio.gather(*(create(one, Payload(name)) for name in ("C", "x" * 31)), return_exceptions=True)
         assert done[0] == Store(3, "C", None, 5)
-        assert isinstance(done[1], Refused)
+        assert isinstance(done[1], StatementError)
         assert await two.load(slowly(folder)) == 2
         names = [first.name, second.name, "C", "Store 1", "Store 2"]
         assert [(store["id"], store["name"]) for store in await stores(two)] == list(enumerate(names, 1))
@@ -346,7 +346,7 @@ def test_a_second_collection_along_the_search_path_is_refused_in_one_line(databa
             await create(collection, Payload("First"))
             administer(database, f"CREATE SCHEMA {USER} AUTHORIZATION {USER}")
             databases.prepare(f"{database.url}?options=-csearch_path%3D{USER}")
-            for link in list(collection._pool._links):
+            for link in list(collection._pool._connections):
                 link.drop("dropped by the test")
             assert await get(collection, 1) == Store(1, "First", None, 1)
             assert await create(collection, Payload("Second")) == Store(2, "Second", None, 2)

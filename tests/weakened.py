@@ -118,9 +118,9 @@ def reads_pages_as_they_are() -> None:
 
 def forgets_what_it_sent() -> None:
     """A write whose COMMIT was on its way when PostgreSQL was lost is called refused."""
-    from storekeeper.postgres import link  # noqa: PLC0415 - its driver is an extra
+    from storekeeper.postgres import pipeline  # noqa: PLC0415 - its driver is an extra
 
-    vars_of(link.Lost).sent = property(lambda _lost: False, lambda _lost, _sent: None)
+    vars_of(pipeline.ConnectionLost).sent = property(lambda _lost: False, lambda _lost, _sent: None)
 
 
 def syncs_normally() -> None:
@@ -205,14 +205,14 @@ def is_impatient() -> None:
 def drops_who_reads_nothing_early() -> None:
     """After half a second, looked for ten times a second."""
     vars_of(deadlines).STALL_TIMEOUT = 0.5
-    vars_of(service)._SWEEP = 0.1
+    vars_of(service)._SWEEP_INTERVAL = 0.1
 
 
 def has_short_timeouts() -> None:
     """What a supervisor waits for takes about a second at most."""
     supervisor.STOP_TIMEOUT = 1.0
     supervisor.CLOSE_TIMEOUT = 0.2
-    supervisor.FIRST_PAUSE = 0.05
+    supervisor.MIN_RETRY_PAUSE = 0.05
 
 
 def has_a_slow_disk() -> None:

@@ -36,7 +36,7 @@ def prefix(path: Path) -> str:
 
 
 def give_name(new: Path, path: Path) -> None:
-    """Give a finished file its name. Raises FileExistsError if another one has got it meanwhile."""
+    """Return a finished file its name. Raises FileExistsError if another one has got it meanwhile."""
     try:
         path.hardlink_to(new)
     except FileExistsError:

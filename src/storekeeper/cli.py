@@ -22,8 +22,8 @@ BAD_INPUT = 2
 BUG = 70
 """As EX_SOFTWARE of sysexits.h."""
 
-LEAST_TIMEOUT = 0.1
-MOST_TIMEOUT = 60.0
+MIN_TIMEOUT = 0.1
+MAX_TIMEOUT = 60.0
 STANDARD = Path("-")
 """Standard input, or output."""
 
@@ -35,7 +35,7 @@ app = typer.Typer(
 )
 
 
-class Refused(Exception):
+class UsageError(Exception):
     """One line for the user: what is wrong and what to do."""
 
 
@@ -49,7 +49,7 @@ def main() -> None:
         sys.stdout.flush()
     except TyperException as error:
         status = _refuse(error.format_message())
-    except (Refused, StorekeeperError) as error:
+    except (UsageError, StorekeeperError) as error:
         status = _refuse(str(error))
     except (KeyboardInterrupt, typer.Abort):
         status = 130
@@ -70,7 +70,7 @@ def _refuse(message: str, status: int = BAD_INPUT) -> int:
 
 
 def _say(message: str) -> None:
-    # One line, whatever names are in it, and nothing that a terminal would obey.
+    # One line, whatever names are in it, and no control character that a terminal would obey.
     line = " ".join(message.split())
     printable = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
     # What is done is done: that nobody can be told must not make it look as if it were not.
@@ -109,7 +109,7 @@ def _options(*names: str) -> list[inspect.Parameter]:
 
 
 def _with_settings(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give a command the options of these settings; they arrive as its argument `settings`."""
+    """Return a command the options of these settings; they arrive as its argument `settings`."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         own = [p for p in inspect.signature(command).parameters.values() if p.name != "settings"]
@@ -176,11 +176,11 @@ def import_(
         opened = csvfile.open_to_read(sys.stdin.fileno() if file == STANDARD else file)
         count = _with_collection(settings, load)
     except csvfile.BadFile as error:
-        raise Refused(f"{file}: {error}; nothing was imported") from None
+        raise UsageError(f"{file}: {error}; nothing was imported") from None
     except csvfile.BadRows as error:
-        raise Refused(f"{file}: {error}; nothing was imported, mend them and import again") from None
+        raise UsageError(f"{file}: {error}; nothing was imported, mend them and import again") from None
     except OSError as error:
-        raise Refused(f"{file} cannot be read: {error.strerror}") from None
+        raise UsageError(f"{file} cannot be read: {error.strerror}") from None
     _say(f"{count} stores imported")
 
 
@@ -202,13 +202,13 @@ def export(
                 return await csvfile.write(opened, listing, progress)
 
     if databases.is_part(settings.database, Path("/dev/stdout") if file == STANDARD else file):
-        raise Refused(f"{file} is the database itself, or its log: name another file")
+        raise UsageError(f"{file} is the database itself, or its log: name another file")
     try:
         count = asyncio.run(save())
     except BrokenPipeError:
-        return  # whoever read our output has enough
+        return  # the reader of our output has enough
     except OSError as error:
-        raise Refused(
+        raise UsageError(
             f"{'standard output' if file == STANDARD else file} cannot be written: {error.strerror}"
         ) from None
     _say(f"{count} stores exported")
@@ -221,9 +221,7 @@ def check(
     read_only: Annotated[bool, typer.Option("--read-only", help="Add no store; leave out what writes.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")] = False,
     junit: Annotated[Path | None, typer.Option(help="Write a JUnit XML file too.")] = None,
-    timeout: Annotated[
-        float, typer.Option(min=LEAST_TIMEOUT, max=MOST_TIMEOUT, help="Seconds for one exchange.")
-    ] = 7.0,
+    timeout: Annotated[float, typer.Option(min=MIN_TIMEOUT, max=MAX_TIMEOUT, help="Seconds for one exchange.")] = 7.0,
 ) -> int:
     """Tell whether a service conforms.
 
@@ -231,15 +229,15 @@ def check(
     """
     from storekeeper import conformance  # noqa: PLC0415
 
-    if not LEAST_TIMEOUT <= timeout <= MOST_TIMEOUT:  # the parser takes nan for a number within
-        raise Refused(f"--timeout: from {LEAST_TIMEOUT} to {MOST_TIMEOUT} seconds")
+    if not MIN_TIMEOUT <= timeout <= MAX_TIMEOUT:  # the parser takes nan for a number within
+        raise UsageError(f"--timeout: from {MIN_TIMEOUT} to {MAX_TIMEOUT} seconds")
     return conformance.run(url, read_only=read_only, json=json, junit=junit, timeout=timeout)
 
 
 @app.command()
 def copy(
     source: Annotated[str, typer.Argument(help="The URL of the database to read, as --database takes it.")],
-    target: Annotated[str, typer.Argument(help="The URL of an empty one, of whatever kind; a file is created.")],
+    target: Annotated[str, typer.Argument(help="The URL of an empty one, of any kind; a file is created.")],
 ) -> None:
     """Copy a collection to another database.
 
@@ -278,7 +276,7 @@ def _with_collection(settings: Settings, action: Callable[[Collection], Awaitabl
 
 @contextmanager
 def _output(file: Path) -> Iterator[typing.IO[str]]:
-    """Give what to write to. A file appears under its name only when it is whole, with the rights that it had."""
+    """Return what to write to. A file appears under its name only when it is whole, with the rights that it had."""
     if file == STANDARD:
         stream = open(sys.stdout.fileno(), "w", encoding="utf-8", newline="", closefd=False)  # noqa: SIM115
         with stream:

@@ -17,11 +17,11 @@ from storekeeper.stores import Payload, check_payload
 COLUMNS = ("id", "name", "address")
 """What an export has. An import needs the last two; it takes no notice of ids, which are the collection's."""
 
-_CELL_LIMIT = 2**20
-_LINE_LIMIT = 4 * 2**20
+_MAX_CELL_BYTES = 2**20
+_MAX_LINE_BYTES = 4 * 2**20
 """Characters of a line: more than any that can be imported has, quotes and all."""
 
-_SHOWN = 80
+_MAX_SHOWN = 80
 """Characters of a header that a message shows."""
 
 
@@ -45,12 +45,12 @@ class _Row(msgspec.Struct):
 
 
 def read(file: IO[str], report: Callable[[int, str], None], progress: Callable[[int], None]) -> Iterator[Payload]:
-    """Give the payloads of a CSV file that was opened by `open_to_read`, or is standard input.
+    """Return the payloads of a CSV file that was opened by `open_to_read`, or is standard input.
 
     Reads to the end even when rows are bad, calling `report` with line number and message for each, then
     raises BadRows. Raises BadFile. `progress` is told the number of rows so far, now and then.
     """
-    csv.field_size_limit(_CELL_LIMIT)
+    csv.field_size_limit(_MAX_CELL_BYTES)
     reader = csv.reader(_lines(file), strict=True)
     bad = rows = 0
     line = 1
@@ -76,10 +76,10 @@ def read(file: IO[str], report: Callable[[int, str], None], progress: Callable[[
 
 def _lines(file: IO[str]) -> Iterator[str]:
     number = 0
-    while line := file.readline(_LINE_LIMIT):
+    while line := file.readline(_MAX_LINE_BYTES):
         number += 1
-        if len(line) == _LINE_LIMIT:
-            raise BadFile(f"line {number}: longer than {_LINE_LIMIT:,} characters")
+        if len(line) == _MAX_LINE_BYTES:
+            raise BadFile(f"line {number}: longer than {_MAX_LINE_BYTES:,} characters")
         if not line.isascii():
             try:
                 line.encode()
@@ -93,8 +93,8 @@ def _columns(header: list[str]) -> tuple[int, int, int]:
     unknown = [name for name in names if name not in COLUMNS]
     if unknown or "name" not in names or "address" not in names or len(set(names)) != len(names):
         shown = ",".join(header) or "empty"
-        cut = "…" if len(shown) > _SHOWN else ""
-        raise BadFile(f"line 1 has to be the header name,address; it is {shown[:_SHOWN]}{cut}")
+        cut = "…" if len(shown) > _MAX_SHOWN else ""
+        raise BadFile(f"line 1 has to be the header name,address; it is {shown[:_MAX_SHOWN]}{cut}")
     return names.index("name"), names.index("address"), len(names)
 
 
@@ -108,7 +108,7 @@ def _payload(row: list[str], name: int, address: int, width: int) -> Payload:
 
 
 async def write(file: IO[str], listing: Listing, progress: Callable[[int], None]) -> int:
-    """Write a listing, opened with `newline=""`; give how many stores it has."""
+    """Write a listing, opened with `newline=""`; return how many stores it has."""
     writer = csv.writer(file, lineterminator="\r\n")
     writer.writerow(COLUMNS)
     decode = msgspec.json.Decoder(list[_Row]).decode

@@ -17,17 +17,17 @@ from storekeeper.errors import CannotStart
 DATABASES = "sqlite:///relative.db, sqlite:////absolute.db or postgresql://..."
 
 
-def open_collection(database: str, fail: Callable[[str], None], *, anew: bool = True) -> Collection:
+def open_collection(database: str, fail: Callable[[str], None], *, create: bool = True) -> Collection:
     """Open the collection of a URL; needs a running event loop. Raises CannotStart.
 
-    A file is made if there is none, unless `anew` is false: then there was one when this service started. `fail` is
+    A file is made if there is none, unless `create` is false: then there was one when this service started. `fail` is
     told, once, why the database can be trusted no more.
     """
     if _is_postgres(database):
         collection: Collection = _postgres().PostgresCollection(database, fail)
         return collection
     path = sqlite_path(database)
-    if not anew and not path.exists():
+    if not create and not path.exists():
         raise CannotStart(f"{path} is gone: restore it from a backup")
     sqlite.prepare(path)
     return sqlite.SqliteCollection(path, fail)
@@ -77,7 +77,7 @@ async def listed(database: str) -> AsyncIterator[Listing]:
 
 
 def is_part(database: str, file: Path) -> bool:
-    """Tell whether a file is that of a collection, or its log, under whatever name."""
+    """Tell whether a file is that of a collection, or its log, under any name."""
     if _is_postgres(database):
         return False
     parts = sqlite.files(sqlite_path(database))

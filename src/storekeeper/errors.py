@@ -5,14 +5,14 @@ from enum import StrEnum
 
 
 class Outcome(StrEnum):
-    """Whether a request that was not answered may have changed something (decision 30)."""
+    """Whether a request that got a 503 may have changed something (decision 30)."""
 
     NONE = "none"
     UNKNOWN = "unknown"
 
 
 class StorekeeperError(Exception):
-    """The base of every error that is not a bug; `str` of it may be shown to whoever asked."""
+    """The base of every error that is not a bug; `str` of it may be shown to the client."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class InvalidInput(StorekeeperError):
 
 
 class Unavailable(StorekeeperError):
-    """The database cannot answer now; the same request may succeed later.
+    """The database is not available now; the same request may succeed later.
 
     `outcome` says whether a write may have happened all the same.
     """

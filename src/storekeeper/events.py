@@ -22,8 +22,8 @@ class Event(StrEnum):
     """Everything that the service says while it runs; the value is what stands in the log."""
 
     OPEN_TO_ALL = "open to everybody who can reach this address"
-    TOO_MANY_CONNECTIONS = "more connections than there is room for"
-    SLOW_READERS = "clients that do not read hold too much, giving up the oldest"
+    TOO_MANY_CONNECTIONS = "connection limit reached, closing idle connections"
+    SLOW_READERS = "send budget used up, dropping the slowest readers"
     DATABASE_FAILED = "database failed, ending this process"
     DATABASE_DAMAGED = "database is damaged, taking no more writes: restore it from a backup"
     DATABASE_AWAY = "database cannot be reached, trying again and again"

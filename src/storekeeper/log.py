@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
-MAX_LINES = 1000
-MAX_BYTES = 256 * 1024
+MAX_QUEUED_LINES = 1000
+MAX_QUEUED_BYTES = 256 * 1024
 """What may wait at most; a line that does not fit is dropped and counted."""
 
 _PIPE_BUF = 4096
@@ -30,7 +30,7 @@ class Log:
     def write(self, line: bytes) -> None:
         """Have a line written soon."""
         with self._changed:
-            if len(self.waiting) >= MAX_LINES or self._size + len(line) > MAX_BYTES:
+            if len(self.waiting) >= MAX_QUEUED_LINES or self._size + len(line) > MAX_QUEUED_BYTES:
                 self._dropped += 1
                 return
             self._append(line)

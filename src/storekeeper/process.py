@@ -10,35 +10,35 @@ from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 
-BEAT = 1.0
+HEARTBEAT_INTERVAL = 1.0
 """Seconds between two signs of life that a worker gives."""
 
-HUNG = 5.0
+HEARTBEAT_TIMEOUT = 5.0
 """Seconds without a sign of life after which a worker is replaced."""
 
 START_TIMEOUT = 30.0
 """Seconds that a worker may take until the first one."""
 
-REFUSED = 3
+CANNOT_START = 3
 """Exit status of a worker that cannot start before an operator has changed something."""
 
 _ALIVE, _READY, _CLOSED = b"a", b"r", b"c"
 _spawn = multiprocessing.get_context("spawn")
 
 
-class Inside:
-    """What a worker tells its supervisor. It never waits for it, and does not mind if there is none any more."""
+class Heartbeat:
+    """The worker's end of the pipe to its supervisor. It never blocks, and works on if there is no supervisor."""
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
 
     def live(self) -> None:
-        """Give signs of life from now on: a thread does, so a long statement is no standstill."""
+        """Begin to send heartbeats, from a thread: a long statement on the event loop is no hang."""
         os.set_blocking(self._pipe.fileno(), False)
         threading.Thread(target=self._beat, name="storekeeper-beat", daemon=True).start()
 
     def ready(self) -> None:
-        """Say that this worker answers."""
+        """Say that this worker serves."""
         self._tell(_READY)
 
     def closed(self) -> None:
@@ -48,7 +48,7 @@ class Inside:
     def _beat(self) -> None:
         while True:
             self._tell(_ALIVE)
-            time.sleep(BEAT)
+            time.sleep(HEARTBEAT_INTERVAL)
 
     def _tell(self, what: bytes) -> None:
         with suppress(OSError):
@@ -58,7 +58,7 @@ class Inside:
 class Worker:
     """A worker process: what it said so far, and until when it has to end."""
 
-    def __init__(self, work: Callable[[Inside], None]) -> None:
+    def __init__(self, work: Callable[[Heartbeat], None]) -> None:
         """Start one. Raises OSError if no process can be made now."""
         self.ready = False
         self.closed = False
@@ -89,11 +89,11 @@ class Worker:
             self.ready |= _READY in said
             self.closed |= _CLOSED in said
             if said:
-                self._deadline = time.monotonic() + HUNG
+                self._deadline = time.monotonic() + HEARTBEAT_TIMEOUT
 
     def spare(self) -> None:
-        """Give it time to give a sign of life: this process itself stood still."""
-        self._deadline = max(self._deadline, time.monotonic() + HUNG)
+        """Give it time for a heartbeat: this process itself stood still."""
+        self._deadline = max(self._deadline, time.monotonic() + HEARTBEAT_TIMEOUT)
 
     def stop(self, timeout: float) -> None:
         """Tell it to stop; the supervisor kills it after so many seconds."""
@@ -122,5 +122,5 @@ def _signals_left_to_us() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _run(work: Callable[[Inside], None], pipe: Connection) -> None:
-    work(Inside(pipe))
+def _run(work: Callable[[Heartbeat], None], pipe: Connection) -> None:
+    work(Heartbeat(pipe))

@@ -30,35 +30,35 @@ from storekeeper.events import Event, emit, flush, say
 from storekeeper.http.connection import Connection
 from storekeeper.http.delivery import bound_unsent
 from storekeeper.http.limits import Limits, capacity
-from storekeeper.process import REFUSED, Inside
+from storekeeper.process import CANNOT_START, Heartbeat
 from storekeeper.settings import Settings, from_environment
 from storekeeper.stores import EXAMPLES
 from storekeeper.supervisor import Supervisor, ignore_signals
 
-GRACE = 8
+GRACEFUL_TIMEOUT = 8
 """Seconds that a stop waits for the requests under way; it ends within 10."""
 
 EXAMPLES_TIMEOUT = 5.0
 """Seconds that a start waits for the examples to be there; if the database is away, they follow it."""
 
-_ACCEPTED_AT_ONCE = 16
-"""Connections that are taken in one turn of the event loop: a thousand clients at full speed are in after 2 s."""
+_ACCEPTS_PER_ITERATION = 16
+"""Connections that are accepted in one loop iteration: a thousand clients at full speed are connected after 2 s."""
 
 FILES_NEEDED = 60
 FILES_PER_WORKER = 4
-"""Files that a process opens whoever connects, and what a supervisor adds to them."""
+"""Files that a process opens before any client connects, and how many more a supervisor opens for each worker."""
 
-_SWEEP = 0.5
-_BROKEN = 74
+_SWEEP_INTERVAL = 0.5
+_DATABASE_FAILED = 74
 """Exit status after the database failed (EX_IOERR of sysexits.h)."""
 
 
 class Service:
     """The ASGI application with its life: opens the collection at start-up, closes it at the end."""
 
-    def __init__(self, settings: Settings, *, anew: bool = True) -> None:
+    def __init__(self, settings: Settings, *, create: bool = True) -> None:
         self.settings = settings
-        self._anew = anew
+        self._create = create
         self.refused = False
         self.runtime: Runtime
         self._examples: asyncio.Task[None] | None = None
@@ -86,7 +86,7 @@ class Service:
             emit(Event.WORKER_CANNOT_START, reason=str(error))
             await send({"type": "lifespan.startup.failed", "message": ""})
             return
-        # What is there by now stays: the collector need not look at it again, nor at every few requests.
+        # The objects of now live as long as the process: the collector need not look at them again.
         gc.collect()
         gc.freeze()
         gc.set_threshold(20_000, 20, 50)
@@ -101,7 +101,7 @@ class Service:
 
     async def _open(self) -> Collection:
         settings = self.settings
-        collection = open_collection(settings.database, _die, anew=self._anew)
+        collection = open_collection(settings.database, _fail, create=self._create)
         if settings.examples:
             self._examples = asyncio.create_task(_add_examples(collection))
             await asyncio.wait([self._examples], timeout=EXAMPLES_TIMEOUT)
@@ -118,7 +118,7 @@ class Service:
         parent = multiprocessing.parent_process()
         loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(_SWEEP)
+            await asyncio.sleep(_SWEEP_INTERVAL)
             await self.runtime.limits.connections.sweep(loop.time())
             if parent is not None and os.getppid() != parent.pid:
                 # Nobody is left who could stop this process, and it would keep the port.
@@ -142,7 +142,7 @@ async def _add_examples(collection: Collection) -> None:
 def application() -> Service:
     """Return the application for another ASGI server, with the settings that the environment holds.
 
-    If one of them is wrong, it says so in a line and ends with status 2, as the command does.
+    If a setting is wrong, print one line and exit with status 2, as the command does.
     """
     try:
         return Service(from_environment())
@@ -152,18 +152,18 @@ def application() -> Service:
 
 
 def serve(settings: Settings) -> int:
-    """Run the service until it is told to stop; give the exit status. Raises CannotStart."""
+    """Run the service until it is told to stop; return the exit status. Raises CannotStart."""
     _check_limit(settings.workers)
     with suppress(Unavailable):  # it may come later
         prepare(settings.database)
     listener = _listen(settings.host, settings.port)
-    # Each is the same socket: libuv takes one connection from each in a turn of the loop, and with one of them
-    # newcomers to a service at its limit would wait for seconds. Several workers share them out more evenly by one.
+    # All are the same socket: libuv accepts one connection from each in a loop iteration, and with one of them new
+    # clients of a service at its limit would wait for seconds. Several workers share clients more evenly over one.
     listeners = [listener]
     if settings.workers == 1:
-        listeners += [listener.dup() for _ in range(_ACCEPTED_AT_ONCE - 1)]
+        listeners += [listener.dup() for _ in range(_ACCEPTS_PER_ITERATION - 1)]
     address = _address(settings.host, listener)
-    service = Service(settings, anew=False)
+    service = Service(settings, create=False)
     config = uvicorn.Config(
         service,
         http=service.connect,  # type: ignore[arg-type]  # only called, and pickled for the workers
@@ -176,7 +176,7 @@ def serve(settings: Settings) -> int:
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        timeout_graceful_shutdown=GRACE,
+        timeout_graceful_shutdown=GRACEFUL_TIMEOUT,
     )
     announce = functools.partial(_announce, settings, address)
     if settings.workers == 1:
@@ -185,7 +185,7 @@ def serve(settings: Settings) -> int:
 
 
 class _Server(uvicorn.Server):
-    """A server that says when it answers, and when it takes no more connections."""
+    """A server that calls back when it is ready, and when it accepts no more connections."""
 
     def __init__(
         self, config: uvicorn.Config, ready: Callable[[], None], closed: Callable[[], None] = lambda: None
@@ -195,12 +195,12 @@ class _Server(uvicorn.Server):
         self._closed = closed
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, then say so."""
+        """Start, then call back."""
         await super().startup(sockets)
         self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Take no more connections, say so, then stop."""
+        """Accept no more connections, call back, then stop."""
         for listener in (*self.servers, *(sockets or ())):
             listener.close()
         await asyncio.sleep(0)
@@ -208,14 +208,14 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def _work(config: uvicorn.Config, listeners: list[socket.socket], supervisor: Inside) -> None:
+def _work(config: uvicorn.Config, listeners: list[socket.socket], supervisor: Heartbeat) -> None:
     """Run in a worker."""
     try:
         supervisor.live()
     except RuntimeError as error:  # no thread can be made
         emit(Event.WORKER_CANNOT_START, reason=str(error))
         sys.exit(1)
-    sys.exit(_run(_Server(config, supervisor.ready, supervisor.closed), listeners, REFUSED))
+    sys.exit(_run(_Server(config, supervisor.ready, supervisor.closed), listeners, CANNOT_START))
 
 
 def _run(server: uvicorn.Server, listeners: list[socket.socket], refused: int = 1) -> int:
@@ -280,21 +280,21 @@ def _announce(settings: Settings, address: str) -> None:
         emit(Event.OPEN_TO_ALL, address=address)
 
 
-def _die(reason: str) -> None:
-    """End this process soon: what is under way gets its 503 first, and the supervisor starts anew."""
+def _fail(reason: str) -> None:
+    """End this process soon: what is under way gets its 503 first, and the supervisor starts create."""
     try:
         emit(Event.DATABASE_FAILED, reason=reason)
-    finally:  # and not before: saying the first thing takes a while, and the answers are sent after it
+    finally:  # and not before: the first log line takes a while, and the responses are sent after it
         asyncio.get_running_loop().call_later(0.3, _end)
 
 
 def _end() -> None:
     flush()
-    os._exit(_BROKEN)
+    os._exit(_DATABASE_FAILED)
 
 
 def _bridge_log() -> None:
-    """Send what uvicorn, asyncio and others have to say, from warnings on, through our one log."""
+    """Send the warnings and errors of uvicorn, asyncio and other libraries through our one log."""
 
     class Bridge(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:

@@ -45,17 +45,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ] = "ignore"
     examples: Annotated[bool, Meta(description="Put 3 example stores into an empty database.")] = True
     fast_lane: Annotated[
-        bool, Meta(description="Serve the API's routes without going through ASGI: same answers, faster.")
+        bool, Meta(description="Serve the API's routes without going through ASGI: same responses, faster.")
     ] = True
 
 
 def variable(name: str) -> str:
-    """Give the environment variable of a setting."""
+    """Return the environment variable of a setting."""
     return PREFIX + name.upper()
 
 
 def option(name: str) -> str:
-    """Give the command line option of a setting."""
+    """Return the command line option of a setting."""
     return "--" + name.replace("_", "-")
 
 
@@ -70,7 +70,7 @@ def make(values: Mapping[str, Any]) -> Settings:
 
 
 def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
-    """Give the settings that the environment holds. Raises CannotStart."""
+    """Return the settings that the environment holds. Raises CannotStart."""
     environ = without_service_links(environ)
     refuse_unknown(environ)
     hints = get_type_hints(Settings)

@@ -90,5 +90,5 @@ def _address_violations(address: object) -> list[Violation]:
 
 
 def _null_character(key: str) -> Violation:
-    # PostgreSQL cannot store U+0000; both databases answer alike (decision 10).
+    # PostgreSQL cannot store U+0000; both databases refuse it (decision 10).
     return Violation(key, f'"{key}" must not contain null characters')

@@ -13,7 +13,7 @@ from multiprocessing.connection import wait
 from types import FrameType
 
 from storekeeper.events import Event, emit, flush
-from storekeeper.process import HUNG, REFUSED, Inside, Worker
+from storekeeper.process import CANNOT_START, HEARTBEAT_TIMEOUT, Heartbeat, Worker
 
 STOP_TIMEOUT = 9.0
 """Seconds after which a worker that was told to stop is killed."""
@@ -21,11 +21,11 @@ STOP_TIMEOUT = 9.0
 CLOSE_TIMEOUT = 1.0
 """Seconds that the workers have to take no more connections, before the socket is shut down for all of them."""
 
-STOPS = (signal.SIGTERM, signal.SIGINT)
-_LOOK = 0.5
-_DEATH = 0.5
-FIRST_PAUSE = 0.5
-MAX_PAUSE = 8.0
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_WATCH_INTERVAL = 0.5
+_KILL_TIMEOUT = 0.5
+MIN_RETRY_PAUSE = 0.5
+MAX_RETRY_PAUSE = 8.0
 """Seconds between two attempts to replace a worker, the second and the most as they double."""
 
 
@@ -33,7 +33,7 @@ class Supervisor:
     """Runs `count` workers, each of them `work`, on one listening socket, until it is told to stop."""
 
     def __init__(
-        self, count: int, work: Callable[[Inside], None], listener: socket.socket, announce: Callable[[], None]
+        self, count: int, work: Callable[[Heartbeat], None], listener: socket.socket, announce: Callable[[], None]
     ) -> None:
         self._count = count
         self._work = work
@@ -53,7 +53,7 @@ class Supervisor:
         for end in (self._woken, wake):
             os.set_blocking(end, False)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        for number in (*STOPS, signal.SIGHUP):
+        for number in (*STOP_SIGNALS, signal.SIGHUP):
             signal.signal(number, self._ask)
         try:
             while not self._is_over():
@@ -79,11 +79,11 @@ class Supervisor:
     def _is_over(self) -> bool:
         if self._stopping is None:
             return False
-        return not self._workers or time.monotonic() > self._stopping + STOP_TIMEOUT + _DEATH
+        return not self._workers or time.monotonic() > self._stopping + STOP_TIMEOUT + _KILL_TIMEOUT
 
     def _sleep(self) -> None:
         pipes = [worker.pipe for worker in self._workers]
-        wait([self._woken, *pipes, *(worker.process.sentinel for worker in self._workers)], _LOOK)
+        wait([self._woken, *pipes, *(worker.process.sentinel for worker in self._workers)], _WATCH_INTERVAL)
         with suppress(BlockingIOError):
             os.read(self._woken, 65536)
 
@@ -93,7 +93,7 @@ class Supervisor:
             for worker in self._workers:
                 worker.outdated = True
         self._watch()
-        if asked.intersection(STOPS):
+        if asked.intersection(STOP_SIGNALS):
             self._stop()
         if self._stopping is None:
             self._replace()
@@ -101,7 +101,7 @@ class Supervisor:
             self._refuse_clients(self._stopping)
 
     def _watch(self) -> None:
-        stood_still, self._looked = time.monotonic() - self._looked > HUNG / 2, time.monotonic()
+        stood_still, self._looked = time.monotonic() - self._looked > HEARTBEAT_TIMEOUT / 2, time.monotonic()
         for worker in list(self._workers):
             worker.listen()
             if stood_still:
@@ -118,11 +118,11 @@ class Supervisor:
         self._workers.remove(worker)
         if worker.end is None:
             emit(Event.WORKER_LOST, pid=worker.process.pid, status=worker.status)
-            if worker.status == REFUSED:
+            if worker.status == CANNOT_START:
                 self._status = 1
                 self._stop()
             elif not worker.ready:
-                self._later()
+                self._delay_next_start()
         worker.forget()
 
     def _replace(self) -> None:
@@ -142,13 +142,13 @@ class Supervisor:
             self._workers.append(Worker(self._work))
         except (OSError, ImportError, MemoryError) as error:  # that too may be for want of a file
             emit(Event.WORKER_CANNOT_START, reason=str(error))
-            self._later()
+            self._delay_next_start()
             if self._announce and not self._workers:
                 self._status = 1
                 self._stop()
 
-    def _later(self) -> None:
-        self._pause = min(2 * self._pause or FIRST_PAUSE, MAX_PAUSE)
+    def _delay_next_start(self) -> None:
+        self._pause = min(2 * self._pause or MIN_RETRY_PAUSE, MAX_RETRY_PAUSE)
         self._next_start = time.monotonic() + self._pause
 
     def _stop(self) -> None:
@@ -167,5 +167,5 @@ class Supervisor:
 
 def ignore_signals() -> None:
     """Have what comes after the end of a stop change nothing, least of all the exit status."""
-    for number in (*STOPS, signal.SIGHUP):
+    for number in (*STOP_SIGNALS, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)

@@ -26,7 +26,7 @@ class NotEmpty(StorekeeperError):
 
 
 class NotTheSame(StorekeeperError):
-    """What arrived is not what was sent; nothing was kept of it."""
+    """The target is not identical to the source; nothing of it was kept."""
 
 
 class Snapshot(Protocol):
@@ -54,7 +54,7 @@ Opening = Callable[[], AbstractContextManager[Snapshot]]
 
 
 def copy(source: Opening, target: Opening, progress: Callable[[int, int], None]) -> tuple[int, int]:
-    """Copy everything; give how many stores and changes. `progress` is told now and then how many of how many rows.
+    """Copy everything; return how many stores and changes. `progress` is called now and then: rows done, rows in all.
 
     Raises NotEmpty, NotTheSame, Unavailable.
     """

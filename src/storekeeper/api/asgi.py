@@ -119,7 +119,7 @@ def _for_starlette(response: Response) -> StarletteResponse:
 
 
 def _http_error(request: Request, error: Exception) -> StarletteResponse:
-    """Give the framework's own errors the contract's body (decision 22)."""
+    """Return the framework's own errors the contract's body (decision 22)."""
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
         return _for_starlette(not_found())

@@ -24,7 +24,7 @@ from collections.abc import Callable
 
 from storekeeper.errors import StorekeeperError
 
-MAX_BYTES = 24 * 2**20
+MAX_CACHED_BYTES = 24 * 2**20
 """Bytes of all cached responses."""
 
 MAX_RESPONSE_BYTES = 8 * 2**20
@@ -99,7 +99,7 @@ class ResponseCache:
             return
         self._remove(key)
         size = len(response) + len(key)
-        if self._bytes + size > MAX_BYTES:
+        if self._bytes + size > MAX_CACHED_BYTES:
             self.drop()
         self._bytes += size
         self._responses[key] = response

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from storekeeper.http.request import Request
 
-MAX_BYTES = 8 * 2**20
+MAX_CACHED_BYTES = 8 * 2**20
 """Bytes that all remembered heads may take, with what they mean."""
 
-MAX_HEAD_BYTES = 1024
+MAX_CACHED_HEAD_BYTES = 1024
 """Bytes of a head that is remembered."""
 
 _UNCOMMON = (b"transfer-encoding", b"expect", b"upgrade", b"connection")
@@ -38,12 +38,12 @@ class HeadCache:
     def put(self, data: bytes, request: Request, length: int) -> None:
         """Remember the head of these bytes, if they are just this request with a body of that `length`."""
         end = data.find(b"\r\n\r\n") + 4
-        if len(data) != end + length or end > MAX_HEAD_BYTES:
+        if len(data) != end + length or end > MAX_CACHED_HEAD_BYTES:
             return
         if any(name in _UNCOMMON for name, _ in request.headers):
             return
         size = end + request.size
-        if self._bytes + size > MAX_BYTES:
+        if self._bytes + size > MAX_CACHED_BYTES:
             self._heads.clear()
             self._bytes = 0
         self._bytes += size

@@ -27,7 +27,7 @@ _MEANINGS = {
     415: "The body is said to be something else than JSON in UTF-8.",
     431: "The headers are over 16384 bytes or 100 fields.",
     500: "A bug; or, with `--missing-store 500`, no store has that id.",
-    503: "The database cannot answer now; `outcome` says whether a write may have happened.",
+    503: "The database is not available now; `outcome` says whether a write may have happened.",
     505: "The request is not HTTP/1.x.",
 }
 
@@ -99,12 +99,12 @@ def _contract() -> Json:
 
 def _operations() -> Json:
     paths = {}
-    for probe, meaning in (("live", "the process lives"), ("ready", "the database answers too")):
+    for probe, meaning in (("live", "the process lives"), ("ready", "the database can be read too")):
         schema = {"type": "object", "properties": {"status": {"const": probe}}, "required": ["status"]}
         operation = _operation(probe, f"Tell that {meaning}", _json(schema, {"status": probe}), tag="operations")
         paths[f"/health/{probe}"] = _path("test", get=operation)
     schema = {"type": "object", "required": ["openapi", "info", "paths"]}
-    own = _operation("openapi", "Give this document", _json(schema, None), tag="operations")
+    own = _operation("openapi", "Read this document", _json(schema, None), tag="operations")
     page = {"text/html; charset=utf-8": {"schema": {"type": "string"}}}
     docs = _operation("docs", "Show this document as a page", page, tag="operations")
     return paths | {"/openapi.json": _path("test", get=own), "/docs": _path("test", get=docs)}
@@ -195,8 +195,8 @@ def _headers() -> Json:
 
     return {
         "allow": header("The methods of this path.", {"type": "string"}),
-        "cache-control": header("No answer may be used again unasked.", {"type": "string"}),
-        "date": header("When the answer was made (RFC 9110, 6.6.1).", {"type": "string"}),
+        "cache-control": header("Caches must revalidate before reuse.", {"type": "string"}),
+        "date": header("When the response was made (RFC 9110, 6.6.1).", {"type": "string"}),
         "retry-after": header("Seconds after which it is worth trying again.", {"type": "string"}),
     }
 

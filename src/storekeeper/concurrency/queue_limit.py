@@ -4,7 +4,7 @@ MAX_WAIT = 2.0
 """Seconds that an admitted request may have to wait, by the estimate; decision 30 allows 5."""
 
 MIN_QUEUE = 64
-"""Requests that may wait in any case, whatever one slow batch makes of the estimate."""
+"""Requests that may wait in any case, even if one slow batch makes the estimate small."""
 
 
 class QueueLimit:

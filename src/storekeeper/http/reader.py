@@ -229,7 +229,7 @@ class RequestReader:
             self.refuse(too_large())
 
     def on_message_complete(self) -> None:
-        """Give the request on."""
+        """Hand the request over."""
         request = self._request
         if self.phase is not Phase.BODY or self._upgrading or request is None:
             return

@@ -10,8 +10,8 @@ from storekeeper.commands import Command
 from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.errors import Unavailable
 from storekeeper.postgres import reads, schema, session, writes
-from storekeeper.postgres.link import Link, Lost, Refused
 from storekeeper.postgres.load import load
+from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, StatementError
 from storekeeper.postgres.pool import CLOSED, RESPONSE_TIMEOUT, Pool
 from storekeeper.postgres.snapshot import snapshot
 from storekeeper.stores import Payload, Store
@@ -42,8 +42,8 @@ def exists(url: str) -> bool:
 class PostgresCollection:
     """A Collection in the database of a URL. Needs a running event loop.
 
-    The database need not be there: until it is, every answer is Unavailable. `fail` is called once, on the loop,
-    if it turns out to be one that this version cannot use. Raises CannotStart for a URL that is none.
+    The database need not be there yet: until it is, every read and write raises Unavailable. `fail` is called once,
+    on the loop, if this version cannot use the database. Raises CannotStart for an invalid URL.
     """
 
     def __init__(self, url: str, fail: Callable[[str], None]) -> None:
@@ -79,7 +79,7 @@ class PostgresCollection:
     async def check(self) -> None:
         """Return if the database can be read."""
         deadline = asyncio.get_running_loop().time() + RESPONSE_TIMEOUT
-        await self._pool.ask((b"check", ()), deadline=deadline)
+        await self._pool.execute((b"check", ()), deadline=deadline)
 
     async def close(self) -> None:
         """Finish the writes under way, then close every connection."""
@@ -87,20 +87,20 @@ class PostgresCollection:
         await asyncio.gather(self._writer.close(), self._reader.close())
         await self._pool.close()
 
-    async def _connect(self) -> Link:
+    async def _connect(self) -> PipelineConnection:
         """Open a connection that has all it needs; raises Unavailable, CannotStart."""
         conversation = session.conversation(session.SERVING, await self._prepare())
         try:
-            link = Link(await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True))
+            connection = PipelineConnection(await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True))
             try:
                 deadline = asyncio.get_running_loop().time() + RESPONSE_TIMEOUT
-                await link.prepare(conversation, _STATEMENTS, deadline)
+                await connection.prepare(conversation, _STATEMENTS, deadline)
             except BaseException:
-                link.drop("it could not be prepared")
+                connection.drop("it could not be prepared")
                 raise
-        except (psycopg.Error, Lost, Refused) as error:
+        except (psycopg.Error, ConnectionLost, StatementError) as error:
             raise schema.no_session(error, self._conninfo) from None
-        return link
+        return connection
 
     async def _prepare(self) -> str:
         """Return the schema of the collection: found once, since another that appears before it later is not ours."""

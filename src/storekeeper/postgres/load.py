@@ -14,10 +14,10 @@ from storekeeper.postgres.pool import only
 from storekeeper.postgres.schema import Connection
 from storekeeper.stores import Payload
 
-# Reading the source may be slow, or fail; until it is through, nobody else is kept from writing. (An engine
+# Reading the source may be slow, or fail; until it is read, no other writer waits. (An engine
 # without temporary tables cannot load; everything else goes.)
 _STAGE = "CREATE TEMPORARY TABLE staged (place bigint, name text, address text) ON COMMIT DROP"
-_PATIENCE = "SET LOCAL lock_timeout = '60s'"
+_LOCK_TIMEOUT = "SET LOCAL lock_timeout = '60s'"
 _EMPTY = "SELECT count = 0 FROM collection"
 LOCK = "SELECT count, version FROM collection WHERE one = 1 FOR UPDATE"
 _STORES = "INSERT INTO stores SELECT place + %s, name, address, place + %s FROM pg_temp.staged ORDER BY place"
@@ -27,9 +27,9 @@ _COUNT = "UPDATE collection SET count = count + %s, version = version + %s WHERE
 
 
 def load(conninfo: str, payloads: Iterable[Payload], stop: threading.Event, *, only_if_empty: bool) -> int:
-    """Create all of `payloads`, or none if reading them raises; give how many. Raises Unavailable, CannotStart.
+    """Create all of `payloads`, or none if reading them raises; return how many. Raises Unavailable, CannotStart.
 
-    Once `stop` is set, nothing is created: what ended the waiting may have ended whoever writes the source too.
+    Once `stop` is set, nothing is created: the source may have been cut off by the same interrupt.
     """
     with schema.connect(conninfo) as connection:
         try:
@@ -86,7 +86,7 @@ def _stage(connection: Connection, payloads: Iterable[Payload]) -> int:
 
 
 def _move(connection: Connection, staged: int, *, only_if_empty: bool) -> int:
-    connection.execute(_PATIENCE)
+    connection.execute(_LOCK_TIMEOUT)
     count, version = only(connection.execute(LOCK).fetchall())
     if count and only_if_empty:
         return 0

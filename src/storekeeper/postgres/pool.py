@@ -8,19 +8,19 @@ from typing import Any
 
 from storekeeper.errors import CannotStart, Unavailable
 from storekeeper.events import Event, emit
-from storekeeper.postgres.link import Link, Lost, Refused, Result, Statement
+from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, Result, Statement, StatementError
 
 RESPONSE_TIMEOUT = 4.5
-"""Seconds after which a request is answered in any case (decision 30: at most 5 s)."""
+"""Seconds after which a request gets its response in any case (decision 30: at most 5 s)."""
 
-LIFE = 600.0
+MAX_CONNECTION_AGE = 600.0
 """Seconds after which a connection is replaced: after a move or a change of plans nothing old stays for ever."""
 
-FIRST_PAUSE = 0.1
-LONGEST_PAUSE = 1.0
+MIN_RETRY_PAUSE = 0.1
+MAX_RETRY_PAUSE = 1.0
 """Seconds between two attempts to connect: the first, and the most as they double."""
 
-REMIND = 60.0
+LOG_INTERVAL = 60.0
 """Seconds after which the log says again that the database is away."""
 
 OLD = "old"
@@ -31,42 +31,44 @@ CLOSED = "The service is shutting down"
 
 
 class Pool:
-    """Gives out links, at most `size` of them. `connect` opens one; `fail` is told when that can never succeed."""
+    """At most `size` connections. `connect` opens one; `fail` is told why that can never succeed."""
 
-    def __init__(self, connect: Callable[[], Awaitable[Link]], size: int, fail: Callable[[str], None]) -> None:
+    def __init__(
+        self, connect: Callable[[], Awaitable[PipelineConnection]], size: int, fail: Callable[[str], None]
+    ) -> None:
         self._connect = connect
         self._size = size
         self._fail = fail
         self._loop = asyncio.get_running_loop()
-        self._links: set[Link] = set()
-        self._idle: list[Link] = []
-        self._waiting: deque[asyncio.Future[Link]] = deque()
+        self._connections: set[PipelineConnection] = set()
+        self._idle: list[PipelineConnection] = []
+        self._waiting: deque[asyncio.Future[PipelineConnection]] = deque()
         self._refusal = ""
         self._connecting: asyncio.Task[None] | None = None
         self._closed = False
         self._connect_more()
 
-    async def ask(self, *statements: Statement, deadline: float) -> list[Result]:
+    async def execute(self, *statements: Statement, deadline: float) -> list[Result]:
         """Ask what changes nothing; if the connection is lost, once more on another one. Raises Unavailable."""
         for _ in range(2):
-            link = await self.take(deadline)
+            connection = await self.acquire(deadline)
             try:
-                return await link.ask(*statements, deadline=deadline)
-            except Lost:
+                return await connection.execute(*statements, deadline=deadline)
+            except ConnectionLost:
                 continue
-            except Refused as error:
+            except StatementError as error:
                 raise unavailable(error) from None
             finally:
-                self.give(link)
+                self.release(connection)
         raise Unavailable(SLOW)
 
-    async def take(self, deadline: float) -> Link:
-        """Give a link, which has to be given back; raises Unavailable."""
+    async def acquire(self, deadline: float) -> PipelineConnection:
+        """Return a connection, which has to be given back; raises Unavailable."""
         if self._refusal:
             raise Unavailable(self._refusal)
         if self._idle:
             return self._idle.pop()
-        waiter: asyncio.Future[Link] = self._loop.create_future()
+        waiter: asyncio.Future[PipelineConnection] = self._loop.create_future()
         self._waiting.append(waiter)
         self._connect_more()
         try:
@@ -74,31 +76,31 @@ class Pool:
                 return await waiter
         except BaseException as error:
             if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
-                self.give(waiter.result())
+                self.release(waiter.result())
             if isinstance(error, TimeoutError):
                 raise Unavailable(SLOW) from None
             raise
 
-    def give(self, link: Link) -> None:
-        """Take a link back."""
-        if link.lost:
+    def release(self, connection: PipelineConnection) -> None:
+        """Take a connection back."""
+        if connection.lost:
             return
-        if self._closed or self._loop.time() - link.since > LIFE:
-            link.drop(CLOSED if self._closed else OLD)
+        if self._closed or self._loop.time() - connection.since > MAX_CONNECTION_AGE:
+            connection.drop(CLOSED if self._closed else OLD)
             return
         while self._waiting:
             waiter = self._waiting.popleft()
             if not waiter.done():
-                waiter.set_result(link)
+                waiter.set_result(connection)
                 return
-        self._idle.append(link)
+        self._idle.append(connection)
 
     async def close(self) -> None:
         """Close every connection."""
         self._closed = True
         self._refuse(CLOSED)
-        for link in list(self._links):
-            link.drop(CLOSED)
+        for connection in list(self._connections):
+            connection.drop(CLOSED)
         if self._connecting is not None:
             self._connecting.cancel()
             with suppress(asyncio.CancelledError):
@@ -109,45 +111,45 @@ class Pool:
             self._connecting = asyncio.create_task(self._keep_connecting())
 
     async def _keep_connecting(self) -> None:
-        """Open what is wanted, at least one link; try until that is done."""
+        """Open what is wanted, at least one connection; try until that is done."""
         try:
-            while not self._links or (self._wanted() and len(self._links) < self._size):
-                link = await self._patiently_connect()
-                if link is None:
+            while not self._connections or (self._wanted() and len(self._connections) < self._size):
+                connection = await self._retry_connecting()
+                if connection is None:
                     return
-                if not link.lost:
-                    self._links.add(link)
-                    link.on_lost = self._forget
-                    self.give(link)
+                if not connection.lost:
+                    self._connections.add(connection)
+                    connection.on_lost = self._forget
+                    self.release(connection)
         finally:
             self._connecting = None
 
     def _wanted(self) -> bool:
         return any(not waiter.done() for waiter in self._waiting)
 
-    async def _patiently_connect(self) -> Link | None:
-        pause, since, said = FIRST_PAUSE, self._loop.time(), -REMIND
+    async def _retry_connecting(self) -> PipelineConnection | None:
+        pause, since, logged = MIN_RETRY_PAUSE, self._loop.time(), -LOG_INTERVAL
         while True:
             try:
-                link = await self._connect()
+                connection = await self._connect()
             except CannotStart as error:
                 self._refuse(AWAY)
                 self._fail(str(error))
                 return None
             except Unavailable as error:
-                if self._links:  # those will do, though the server lets in no more
+                if self._connections:  # those will do, though the server lets in no more
                     return None
                 self._refuse(AWAY)
-                if self._loop.time() - said > REMIND:
-                    said = self._loop.time()
+                if self._loop.time() - logged > LOG_INTERVAL:
+                    logged = self._loop.time()
                     emit(Event.DATABASE_AWAY, reason=str(error))
             else:
                 if self._refusal:
                     self._refusal = ""
                     emit(Event.DATABASE_BACK, seconds=round(self._loop.time() - since, 1))
-                return link
+                return connection
             await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
+            pause = min(2 * pause, MAX_RETRY_PAUSE)
 
     def _refuse(self, reason: str) -> None:
         self._refusal = reason
@@ -156,16 +158,16 @@ class Pool:
             if not waiter.done():
                 waiter.set_exception(Unavailable(reason))
 
-    def _forget(self, link: Link) -> None:
-        self._links.discard(link)
-        if link in self._idle:
-            self._idle.remove(link)
+    def _forget(self, connection: PipelineConnection) -> None:
+        self._connections.discard(connection)
+        if connection in self._idle:
+            self._idle.remove(connection)
         if self._closed:
             return
-        if link.lost != OLD:
+        if connection.lost != OLD:
             # What ended one has probably ended all, and a dead host does not say so.
             for other in list(self._idle):
-                other.drop(link.lost)
+                other.drop(connection.lost)
         self._connect_more()
 
 
@@ -177,16 +179,16 @@ def only(rows: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
     return rows[0]
 
 
-def unavailable(error: Refused) -> Unavailable:
-    """Give what a client is told when the server refused a statement. What is out of the ordinary is logged."""
+def unavailable(error: StatementError) -> Unavailable:
+    """Return what a client is told when the server refused a statement. What is out of the ordinary is logged."""
     kind = error.sqlstate[:2]
-    if kind not in _ORDINARY:
+    if kind not in _EXPECTED:
         emit(Event.DATABASE_REFUSED, sqlstate=error.sqlstate, reason=str(error))
-    return Unavailable(_ORDINARY.get(kind, "The database failed"))
+    return Unavailable(_EXPECTED.get(kind, "The database failed"))
 
 
 # By class (appendix A of PostgreSQL's manual). Some engines that speak its protocol end a transaction with 40.
-_ORDINARY = {
+_EXPECTED = {
     "25": "The database is read-only",
     "40": "The database is busy",
     "53": "The database is out of space, memory or connections",

@@ -13,8 +13,8 @@ from typing import Any
 
 from storekeeper.collection import Listing, Query
 from storekeeper.postgres.batcher import Batch, Batcher
-from storekeeper.postgres.link import Statement
-from storekeeper.postgres.link import array as parameter
+from storekeeper.postgres.pipeline import Statement
+from storekeeper.postgres.pipeline import array as parameter
 from storekeeper.postgres.pool import RESPONSE_TIMEOUT, Pool, only
 from storekeeper.stores import Store
 
@@ -59,7 +59,7 @@ STATEMENTS = {
 
 
 class Reader:
-    """Answers reads; its futures raise Unavailable."""
+    """Carries out reads; its futures raise Unavailable."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -77,7 +77,7 @@ class Reader:
         return self._lists.add(query)
 
     async def close(self) -> None:
-        """Answer what was asked, and nothing more."""
+        """Finish the reads under way; take no more."""
         await asyncio.gather(self._by_id.close(), self._lists.close())
 
     async def _get(self, batch: Batch[int, Store | None], deadline: float) -> None:
@@ -149,7 +149,7 @@ class Reader:
         return page, end
 
     async def _rows(self, statement: Statement, deadline: float) -> list[tuple[Any, ...]]:
-        (result,) = await self._pool.ask(statement, deadline=deadline)
+        (result,) = await self._pool.execute(statement, deadline=deadline)
         return result.rows()
 
 

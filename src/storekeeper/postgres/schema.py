@@ -48,23 +48,24 @@ MIGRATIONS = (
 # Not to_regclass: what it remembers of a moment ago can outlive the wait for the lock of migrations.
 _TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()"
 # A rule may keep rows from being written without an error, and a view has one.
-_STRANGE = """SELECT relname FROM pg_catalog.pg_class WHERE relnamespace = (
+_FOREIGN = """SELECT relname FROM pg_catalog.pg_class WHERE relnamespace = (
   SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = current_schema())
   AND relname IN ('storekeeper', 'stores', 'changes', 'collection')
   AND (relkind NOT IN ('r', 'p') OR relpersistence <> 'p'
     OR EXISTS (SELECT FROM pg_catalog.pg_rewrite WHERE ev_class = pg_class.oid)) ORDER BY relname"""
 _COMPLETE = {"stores", "changes", "collection"}
 
-_HOMES = """SELECT nspname FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace AS space ON space.oid = relnamespace
+_SCHEMAS = """SELECT nspname
+  FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace AS space ON space.oid = relnamespace
   WHERE relname = 'storekeeper' AND relkind IN ('r', 'p', 'v', 'm', 'f')
   AND nspname = ANY (pg_catalog.current_schemas(false)) ORDER BY nspname"""
 """Every schema of the search path in which there is a collection."""
 
 LOCK = 0x53544F52
 """The advisory lock of all migrations. The only statement that is PostgreSQL's own: two CREATE TABLE IF NOT EXISTS
-at once can fail in it, and whoever has no advisory locks may let the first instance start alone."""
+at once can fail in it. On a database without advisory locks, start the first instance alone."""
 
-_LOCK_PATIENCE = "SET LOCAL lock_timeout = '4s'"
+_LOCK_TIMEOUT = "SET LOCAL lock_timeout = '4s'"
 
 _DEFAULTS = {
     "application_name": "storekeeper",
@@ -82,7 +83,7 @@ _PRIMARY = ("read-write", "primary")
 
 
 def parameters(url: str) -> str:
-    """Give libpq's connection string of a URL, ours added; raise CannotStart. Never shows what may be a password."""
+    """Return libpq's connection string for a URL; raise CannotStart. Messages never show a password."""
     try:
         given = {name: str(value) for name, value in conninfo_to_dict(url).items() if value is not None}
     except (psycopg.Error, UnicodeError):
@@ -130,7 +131,7 @@ def prepare(conninfo: str) -> str:
     """
     with connect(conninfo) as connection:
         try:
-            connection.execute(_LOCK_PATIENCE)
+            connection.execute(_LOCK_TIMEOUT)
             if version(connection) == len(MIGRATIONS):
                 return _home(connection)
             if connection.execute("SHOW server_encoding").fetchone() != ("UTF8",):
@@ -152,7 +153,7 @@ def prepare(conninfo: str) -> str:
 
 
 def version(connection: Connection) -> int:
-    """Give how many migrations the database has had; raise CannotStart if more than are known."""
+    """Return how many migrations the database has had; raise CannotStart if more than are known."""
     tables = {name for (name,) in connection.execute(_TABLES)}
     if "storekeeper" not in tables:
         return 0
@@ -180,7 +181,7 @@ def _whole(connection: Connection, tables: set[str]) -> None:
         raise CannotStart(
             f"--database is not complete, it lacks (or this user may not see) the table {missing}: restore it"
         )
-    if strange := ", ".join(name for (name,) in connection.execute(_STRANGE)):
+    if strange := ", ".join(name for (name,) in connection.execute(_FOREIGN)):
         raise CannotStart(
             f"--database: {strange} is no ordinary table that outlives a crash (but a view, UNLOGGED, or with rules)"
         )
@@ -189,7 +190,7 @@ def _whole(connection: Connection, tables: set[str]) -> None:
 
 
 def one_line(error: Exception, conninfo: str) -> str:
-    """Give what libpq says, without the password wherever that may stand."""
+    """Return what libpq says, without the password wherever that may stand."""
     text = " ".join(str(error).split())
     secrets: Mapping[str, Any] = conninfo_to_dict(conninfo)
     for name in ("password", "sslpassword"):
@@ -200,7 +201,7 @@ def one_line(error: Exception, conninfo: str) -> str:
 
 def _home(connection: Connection) -> str:
     """Return the schema where the collection lies, or where a new one belongs."""
-    found = [name for (name,) in connection.execute(_HOMES)]
+    found = [name for (name,) in connection.execute(_SCHEMAS)]
     if len(found) > 1:
         raise CannotStart(
             f"--database has two collections, in the schemas {' and '.join(found)}: name one, as by"

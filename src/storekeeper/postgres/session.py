@@ -43,7 +43,7 @@ SHARED = "22P02"
 """The SQLSTATE by which the server says that the session is not ours alone."""
 
 # A pooler that hands a session from client to client would have others' statements, and ours, meet others' settings.
-# A session that is new, or was reset, has no such mark; whoever does not fail here has one to itself.
+# A new or reset session has no such mark: a client that does not fail here has the session to itself.
 _TAKE = """SELECT pg_catalog.set_config('storekeeper.session', CASE coalesce(
   pg_catalog.current_setting('storekeeper.session', true), '') WHEN '' THEN 'taken'
   ELSE (pg_catalog.current_setting('storekeeper.session') || ' already')::integer::text END, false)"""
@@ -51,19 +51,19 @@ _TAKE = """SELECT pg_catalog.set_config('storekeeper.session', CASE coalesce(
 
 def conversation(settings: dict[str, str], schema: str | None = None) -> tuple[str, ...]:
     """Return the statements that pin settings for the session, and the schema in which names are looked for."""
-    # Not deferrable, whatever is inherited: that may wait for others.
+    # Never deferrable: that may wait for other transactions.
     begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
     return (begin, _TAKE, _pin(settings), *([look_in(schema)] if schema else []), "COMMIT")
 
 
 def look_in(schema: str) -> str:
-    """Return the statement that has names looked for in one schema, whatever comes to stand elsewhere."""
+    """Return the statement that has names looked for in one schema alone."""
     # No temporary table may stand before ours.
     return f"SET search_path = {sql.Identifier(schema).as_string()}, pg_temp"
 
 
 def _pin(settings: dict[str, str]) -> str:
     wanted = ", ".join(f"('{name}', '{value}')" for name, value in settings.items())
-    # `remote_apply` waits for more than `on`: whoever wants it keeps it.
+    # `remote_apply` waits for more than `on`, so it is kept.
     return f"""SELECT pg_catalog.set_config(name, CASE setting WHEN 'remote_apply' THEN setting ELSE value END, false)
       FROM (VALUES {wanted}) AS wanted (name, value) JOIN pg_catalog.pg_settings USING (name)"""

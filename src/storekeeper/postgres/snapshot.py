@@ -37,7 +37,7 @@ class PostgresSnapshot:
             with self._connection.cursor() as cursor, cursor.copy(query.encode()) as copy:
                 copy.set_types(["text" if column in ("name", "address") else "int8" for column in columns])
                 yield from copy.rows()
-        except psycopg.Error as error:  # before it meets whoever is being filled with these rows
+        except psycopg.Error as error:  # translate here, or the handler of the target would blame the target
             raise Unavailable(schema.one_line(error, self._conninfo)) from None
 
     def fill(self, table: str, rows: Iterable[Row]) -> None:

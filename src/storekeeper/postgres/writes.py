@@ -13,7 +13,7 @@ from storekeeper.commands import Command
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.events import Event, emit
 from storekeeper.postgres.batcher import Batch, Batcher
-from storekeeper.postgres.link import Link, Lost, Refused, Statement, array
+from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, Statement, StatementError, array
 from storekeeper.postgres.pool import SLOW, Pool, only, unavailable
 from storekeeper.stores import Store
 
@@ -70,14 +70,14 @@ class Writer:
                 request.settle(store)
 
     async def _transact(self, batch: Writes, deadline: float) -> list[Store | None]:
-        link = await self._pool.take(deadline)
+        connection = await self._pool.acquire(deadline)
         try:
-            return await _transaction(link, batch, deadline)
+            return await _transaction(connection, batch, deadline)
         except BaseException:
-            await _roll_back(link, deadline)
+            await _roll_back(connection, deadline)
             raise
         finally:
-            self._pool.give(link)
+            self._pool.release(connection)
 
 
 class _Bad(Exception):
@@ -103,17 +103,17 @@ def _rows(batch: commands.Batch) -> int:
     return len(batch.created) + len(batch.replaced) + len(batch.changes) + bool(batch.changes)
 
 
-async def _transaction(link: Link, batch: Writes, deadline: float) -> list[Store | None]:
-    link.warning = ""
+async def _transaction(connection: PipelineConnection, batch: Writes, deadline: float) -> list[Store | None]:
+    connection.warning = ""
     try:
-        _, lock = await link.ask((b"begin", ()), (b"lock", ()), deadline=deadline)
-    except Lost:
+        _, lock = await connection.execute((b"begin", ()), (b"lock", ()), deadline=deadline)
+    except ConnectionLost:
         raise Unavailable(SLOW) from None
-    except Refused as error:
+    except StatementError as error:
         raise unavailable(error) from None
     count, version = only(lock.rows())
     applied = commands.apply([request.key for request in batch], count, version)
-    written, expected = await _finish(link, list(_statements(applied)), deadline), _rows(applied)
+    written, expected = await _finish(connection, list(_statements(applied)), deadline), _rows(applied)
     if written != expected:
         reason = f"{written} of {expected} rows were written: a trigger or a rule kept out the others"
         emit(Event.DATABASE_REFUSED, sqlstate="00000", reason=reason)
@@ -121,15 +121,15 @@ async def _transaction(link: Link, batch: Writes, deadline: float) -> list[Store
     return applied.results
 
 
-async def _finish(link: Link, statements: list[Statement], deadline: float) -> int:
-    """Write and commit; return how many rows. From here on it matters what exactly was sent and answered."""
+async def _finish(connection: PipelineConnection, statements: list[Statement], deadline: float) -> int:
+    """Write and commit; return how many rows. From here on it matters what exactly was sent and confirmed."""
     try:
-        *written, commit = await link.ask(*statements, (b"commit", ()), deadline=deadline)
-    except Lost as error:
+        *written, commit = await connection.execute(*statements, (b"commit", ()), deadline=deadline)
+    except ConnectionLost as error:
         raise Unavailable(SLOW, Outcome.UNKNOWN if error.sent else Outcome.NONE) from None
     except ValueError as error:
         raise _Bad(error) from None
-    except Refused as error:
+    except StatementError as error:
         if error.index < len(statements) and error.sqlstate.startswith(_BAD):
             raise _Bad(error) from None
         refusal = unavailable(error)
@@ -138,20 +138,20 @@ async def _finish(link: Link, statements: list[Statement], deadline: float) -> i
         raise refusal from None
     if commit.command != b"COMMIT":
         raise Unavailable("The database rolled the write back")
-    if link.warning:
+    if connection.warning:
         # Of a wait for a synchronous standby that was ended: committed here, but perhaps nowhere else. The server
         # calls that a success; it is none, for a failover would lose it.
         raise Unavailable("The standby does not answer", Outcome.UNKNOWN)
     return sum([result.affected for result in written])
 
 
-async def _roll_back(link: Link, deadline: float) -> None:
-    if link.lost:
+async def _roll_back(connection: PipelineConnection, deadline: float) -> None:
+    if connection.lost:
         return
     try:
-        await link.ask((b"rollback", ()), deadline=deadline)
-    except (Lost, Refused):
-        link.drop("it could not be rolled back")
+        await connection.execute((b"rollback", ()), deadline=deadline)
+    except (ConnectionLost, StatementError):
+        connection.drop("it could not be rolled back")
 
 
 _BAD = ("22", "23")

@@ -1,7 +1,7 @@
 """The columns of SQLite's tables, each named once, and the statements that follow from them. Imports the domain.
 
 Rows go to SQLite as one JSON array of arrays: one step of its virtual machine, which runs without the interpreter's
-lock, for a whole batch. Row by row, the thread would give up that lock and queue for it again with every row.
+lock, for a whole batch. Row by row, the thread would release that lock and wait for it again with every row.
 """
 
 from collections.abc import Iterable

@@ -29,7 +29,7 @@ def named(error: apsw.Error, connection: apsw.Connection) -> apsw.Error:
 
 
 def temporary(error: apsw.Error, outcome: Outcome) -> Unavailable | None:
-    """Give what to answer if SQLite can go on after this error; None if it cannot, or if it is a bug.
+    """Return the error to respond with if SQLite can go on after this one; None if it cannot, or if it is a bug.
 
     Each error has undone its transaction. `outcome` is what to say where only a log may still have it.
     """

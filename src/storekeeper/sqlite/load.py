@@ -60,7 +60,7 @@ def load(path: Path, payloads: Iterable[Payload], stop: threading.Event, *, only
 
 
 def _stage(connection: apsw.Connection, payloads: Iterable[Payload]) -> None:
-    # Reading the source may be slow, or fail; until it is through, nobody else is kept from writing.
+    # Reading the source may be slow, or fail; until it is read, no other writer waits.
     connection.execute("CREATE TEMP TABLE staged (name TEXT NOT NULL, address TEXT) STRICT")
     rows = ((payload.name, payload.address) for payload in payloads)
     connection.execute("BEGIN")

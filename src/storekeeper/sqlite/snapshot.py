@@ -34,7 +34,7 @@ class SqliteSnapshot:
         try:
             yield from self._connection.execute(f"SELECT {', '.join(columns)} FROM {table} ORDER BY {columns[0]}")
             self._check()
-        except apsw.Error as error:  # before it meets whoever is being filled with these rows
+        except apsw.Error as error:  # translate here, or the handler of the target would blame the target
             self._check()
             raise Unavailable(f"{self.path}: {error}") from None
 

@@ -1,7 +1,7 @@
-"""One connection: statements in, results out, one round trip for each call. Imports psycopg's libpq.
+"""A connection in pipeline mode: statements in, results out, one round trip for each call. Imports psycopg's libpq.
 
-psycopg opens it; the conversation then goes over libpq itself, in its pipeline mode: several statements travel
-together, and what was sent, answered or lost is known exactly, which decides what a client may be told.
+psycopg opens it; then libpq carries the statements, several in one round trip. It says exactly which of them were
+sent, completed or lost, and that decides the outcome that a client is told.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ Statement = tuple[bytes, Sequence[str | int]]
 _OK = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 
 
-class Lost(Exception):
+class ConnectionLost(Exception):
     """The connection is gone, or was given up at the deadline. `sent`: the statements may have been carried out."""
 
     def __init__(self, reason: str, *, sent: bool) -> None:
@@ -27,7 +27,7 @@ class Lost(Exception):
         super().__init__(reason)
 
 
-class Refused(Exception):
+class StatementError(Exception):
     """The server refused the statement of that `index`; those after it were not carried out."""
 
     def __init__(self, index: int, result: PGresult) -> None:
@@ -37,7 +37,7 @@ class Refused(Exception):
 
 
 class Result:
-    """What a statement gave."""
+    """The result of one statement."""
 
     def __init__(self, result: PGresult, connection: psycopg.AsyncConnection[Any]) -> None:
         self._result = result
@@ -54,14 +54,14 @@ class Result:
         return self._result.command_tuples or 0
 
     def rows(self) -> list[tuple[Any, ...]]:
-        """Give the rows."""
+        """Return the rows."""
         transformer = Transformer(self._connection)
         transformer.set_pgresult(self._result)
         return transformer.load_rows(0, self._result.ntuples, tuple)
 
 
-class Link:
-    """An open connection, for one conversation at a time; `lost` says why it is none any more."""
+class PipelineConnection:
+    """An open connection, for one round trip at a time; `lost` says why it was closed."""
 
     def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
         self.connection = connection
@@ -70,19 +70,19 @@ class Link:
         """What the server warned of last."""
         self._loop = asyncio.get_running_loop()
         self.since = self._loop.time()
-        self.on_lost: Callable[[Link], None] = lambda _: None
+        self.on_lost: Callable[[PipelineConnection], None] = lambda _: None
         self._pg = connection.pgconn
         self._socket = self._pg.socket
         self._pg.nonblocking = 1
         self._pg.notice_handler = self._notice
         self._pg.enter_pipeline_mode()
         self._results: list[PGresult] = []
-        self._answer: asyncio.Future[None] | None = None
-        # Also while nothing was asked: this is how the end of the server is seen.
+        self._pending: asyncio.Future[None] | None = None
+        # Also while no statement is under way: so the end of the server is noticed.
         self._loop.add_reader(self._socket, self._readable)
 
     async def prepare(self, conversation: Sequence[str], statements: Mapping[bytes, str], deadline: float) -> None:
-        """Tell the server what it has to know first, and have it prepare statements by name."""
+        """Pin the session's settings, and have the server prepare statements by name."""
 
         def send() -> None:
             for text in conversation:
@@ -92,13 +92,13 @@ class Link:
 
         await self._exchange(send, deadline)
 
-    async def ask(self, *statements: Statement, deadline: float) -> list[Result]:
-        """Carry out statements, all in one round trip; raise Lost, or Refused at the first that fails.
+    async def execute(self, *statements: Statement, deadline: float) -> list[Result]:
+        """Carry out statements in one round trip; raise ConnectionLost, or StatementError for the first that fails.
 
         `deadline` is on the loop's clock. Raises ValueError, nothing sent, for text that cannot be.
         """
         if self.lost:
-            raise Lost(self.lost, sent=False)
+            raise ConnectionLost(self.lost, sent=False)
         encoded = [(name, [_text(parameter) for parameter in parameters]) for name, parameters in statements]
 
         def send() -> None:
@@ -109,39 +109,39 @@ class Link:
         return [Result(result, self.connection) for result in results]
 
     def drop(self, reason: str) -> None:
-        """Let go of the connection, whatever is under way on it."""
+        """Close the connection; statements under way are lost."""
         if self.lost:
             return
         self.lost = reason
         self._loop.remove_reader(self._socket)
         self._loop.remove_writer(self._socket)
         self._pg.finish()
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(Lost(reason, sent=True))
+        if self._pending is not None and not self._pending.done():
+            self._pending.set_exception(ConnectionLost(reason, sent=True))
         self.on_lost(self)
 
     async def _exchange(self, send: Callable[[], None], deadline: float) -> list[PGresult]:
         self._results = []
-        self._answer = self._loop.create_future()
+        self._pending = self._loop.create_future()
         timer = self._loop.call_at(deadline, self.drop, "The database does not answer")
         try:
             send()
             self._pg.pipeline_sync()
             self._flush()
-            await self._answer
+            await self._pending
         except psycopg.Error as error:
             self.drop(str(error))
             # libpq may have sent some of it before.
-            raise Lost(self.lost, sent=True) from None
+            raise ConnectionLost(self.lost, sent=True) from None
         except asyncio.CancelledError:
             self.drop("cancelled")
             raise
         finally:
             timer.cancel()
-            self._answer = None
+            self._pending = None
         for index, result in enumerate(self._results):
             if result.status not in _OK:
-                raise Refused(index, result)
+                raise StatementError(index, result)
         return self._results
 
     def _flush(self) -> None:
@@ -175,8 +175,8 @@ class Link:
     def _take(self, result: PGresult) -> None:
         if result.status != pq.ExecStatus.PIPELINE_SYNC:
             self._results.append(result)
-        elif self._answer is not None and not self._answer.done():
-            self._answer.set_result(None)
+        elif self._pending is not None and not self._pending.done():
+            self._pending.set_result(None)
 
     def _notice(self, notice: PGresult) -> None:
         if notice.error_field(pq.DiagnosticField.SEVERITY_NONLOCALIZED) == b"WARNING":
@@ -191,7 +191,7 @@ def _text(parameter: str | int) -> bytes:
 
 
 def array(values: Iterable[str | int | None]) -> str:
-    """Give an array as a parameter."""
+    """Return an array as a parameter."""
     return "{" + ",".join([_element(value) for value in values]) + "}"
 
 
