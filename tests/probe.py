@@ -25,17 +25,18 @@ from storekeeper.stores import Payload
 LOAD = 3000
 
 
-async def _stamp(collection: Collection) -> Any:
+async def _change_token(collection: Collection) -> Any:
     return collection.change_token()
 
 
 QUESTIONS: dict[str, Callable[[Collection], Awaitable[Any]]] = {
     "get": lambda collection: get(collection, MANY),
     "list": stores,
-    "create": lambda collection: create(collection, Payload("New", "x" * 200)),
-    "replace": lambda collection: replace(collection, 1, Payload("Replaced", "x" * 200)),
+    "write": lambda collection: asyncio.gather(
+        create(collection, Payload("New", "x" * 200)), replace(collection, 1, Payload("Replaced", "x" * 200))
+    ),
     "load": lambda collection: collection.load(numbered(LOAD)),
-    "stamp": _stamp,
+    "change_token": _change_token,
     "check": lambda collection: collection.check(),
     "close": lambda collection: collection.close(),
 }
@@ -56,7 +57,7 @@ async def _ask(collection: Collection, question: str) -> str:
 async def main() -> None:
     path, question, *rights = sys.argv[1:]
     # Not the real ones: a test has no time for them.
-    for name in ("load", "writes"):
+    for name in ("load", "write_queue"):
         vars(import_module(f"storekeeper.sqlite.{name}"))["LOCK_TIMEOUT"] = 0.3
     if rights and os.getuid() == 0:
         os.setgroups([])

@@ -19,8 +19,8 @@ from probe import LOAD, QUESTIONS
 from storekeeper.collection import Collection
 
 METHODS = sorted(name for name, value in vars(Collection).items() if inspect.isfunction(value) and name[0] != "_")
-READS = ["get", "list", "stamp", "check"]
-WRITES = ["create", "replace", "load"]
+READS = ["get", "list", "change_token", "check"]
+WRITES = ["write", "load"]
 
 
 class Probe:

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 
 import apsw
 
-from storekeeper.commands import Command, apply
+from storekeeper.commands import Batch, Command, apply
 from storekeeper.errors import Outcome
 from storekeeper.sqlite import columns, errors
 from storekeeper.sqlite.file_identity import FileIdentity
-from storekeeper.stores import Store
+from storekeeper.stores import MAX_NAME_LENGTH, Store
 
 Result = Store | None | Exception
 """What became of a command; None: no such store."""
@@ -57,6 +57,7 @@ class Committer:
         self._execute("BEGIN IMMEDIATE")
         try:
             batch = apply(commands, *self._execute(columns.STATE).get)
+            _check_overwritten(batch)
             if batch.created:
                 self._execute(columns.INSERT, (columns.as_json(batch.created),))
             if batch.replaced:
@@ -77,3 +78,11 @@ class Committer:
             return False
         time.sleep(0.0005)
         return True
+
+
+def _check_overwritten(batch: Batch) -> None:
+    # The table checks what a store is in the end; what it was within the batch is in `changes` alone.
+    if len(batch.changes) > len(batch.created) + len(batch.replaced):
+        for store in batch.changes:
+            if not 1 <= len(store.name) <= MAX_NAME_LENGTH:
+                raise apsw.ConstraintError("a name is too long or empty")
