@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Many tests wait for a deadline: twice as many at once as there are processors.
 TESTS_AT_ONCE ?= $(shell expr 2 "*" $$(nproc 2>/dev/null || echo 2))
 
-.PHONY: serve serve-postgres setup test check format lock bench bench-scaling profile fuzz-api fuzz-http thorough soak load faults sbom audit clean
+.PHONY: serve serve-postgres setup test check format lock bench bench-ab bench-scaling profile fuzz-api fuzz-http thorough soak load faults sbom audit clean
 
 serve: setup  ## the service on http://127.0.0.1:8080, its database in ./storekeeper.db
 	@exec $(BIN)/storekeeper serve
@@ -36,6 +36,9 @@ bench: .venv/.dev  ## ratios to other stacks into docs/benchmarks.md; ARGS=--qui
 
 profile: .venv/.dev  ## where a request's microseconds go, by thread and by part, into docs/benchmarks.md
 	@PYTHONPATH=tests $(BIN)/python bench/breakdown.py
+
+bench-ab: .venv/.dev  ## processor time for each request of two checkouts; AB="../old . --pairs=10"
+	@PYTHONPATH=tests $(BIN)/python bench/ab.py $(AB)
 
 bench-scaling: .venv/.dev  ## one and two instances over one PostgreSQL, into docs/scaling.md
 	@PYTHONPATH=tests $(BIN)/python bench/scaling.py

@@ -35,7 +35,12 @@ def wrk(server: Server, case: Case, seconds: int) -> Figures:
         raise UnavailableError(counts)
     percentiles = {key: figures[key] for key in ("p50", "p99", "p999")}
     rate = figures["requests"] / figures["seconds"]
-    return {"rate": rate, "generator": (busy() - before) / figures["seconds"], **percentiles}
+    return {
+        "rate": rate,
+        "requests": figures["requests"],
+        "generator": (busy() - before) / figures["seconds"],
+        **percentiles,
+    }
 
 
 def busy() -> float:

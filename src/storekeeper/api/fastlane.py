@@ -23,6 +23,9 @@ MAX_COPIED_BYTES = 16 * 1024
 """Up to here one copy of a cached response is cheaper than a second write."""
 
 
+_IDLE = Phase.IDLE
+
+
 class FastLane(Connection):
     """A connection whose requests the resource carries out directly, where it can."""
 
@@ -32,13 +35,29 @@ class FastLane(Connection):
         self.gate = runtime.gate
         self.cache = runtime.cache
         self.heads = runtime.heads
+        self.requests = runtime.heads.requests
         self._accepted = 0
         self._latest: tuple[Request, int] | None = None
 
     def data_received(self, data: bytes) -> None:
         """Take bytes from the client. A head that was parsed once is not parsed again."""
+        request = self.requests.get(data)
+        if request is None or self.reader.phase is not _IDLE or self.busy:
+            self._read(data)
+            return
+        if not self.cache.checked:
+            self.cache.revalidate(len(self.connections))
+        plan: Plan | None = request.plan
+        if plan is not None and self.gate.open and not self.draining:
+            content = self.cache.get(plan.cache_key)
+            if content is not None:
+                self._write_ok(content, None)
+                return
+        self.begin(request)
+
+    def _read(self, data: bytes) -> None:
         large = len(data) >= LARGE_READ
-        if large or self.reader.phase is not Phase.IDLE or self.busy:
+        if large or self.reader.phase is not _IDLE or self.busy:
             super().data_received(data)
             self._latest = None
             if large:
@@ -46,15 +65,12 @@ class FastLane(Connection):
             return
         if not self.cache.checked:
             self.cache.revalidate(len(self.connections))
-        if (cached := self.heads.get(data)) and not cached.length:
-            self._serve(cached.request)
-            return
         end = data.find(b"\r\n\r\n") + 4
         cached = self.heads.get(data[:end])
         if cached and len(data) - end == cached.length and self.limits.received.allows(cached.length):
             self.begin(cached.request.with_body(data[end:]))
-            return
-        self._read_and_remember(data)
+        else:
+            self._read_and_remember(data)
 
     def _read_and_remember(self, data: bytes) -> None:
         accepted = self._accepted
@@ -68,21 +84,6 @@ class FastLane(Connection):
         self._accepted += 1
         self._latest = request, size
         super()._accept(request, size)
-
-    def _serve(self, request: Request) -> None:
-        """Respond to a request without a body; from the response cache, if it has the response."""
-        plan: Plan | None = request.plan
-        if plan is None or self.draining or not self._admits(request, plan):
-            self.begin(request)
-            return
-        content = self.cache.get(plan.cache_key)
-        if content is None:
-            self.begin(request)
-        else:
-            self._write_ok(content, None)
-
-    def _admits(self, request: Request, plan: Plan) -> bool:
-        return self.gate.open or self.gate.admit(request.headers, plan.scope) is None
 
     def begin(self, request: Request) -> None:
         """Have a request responded to; all before it are."""
@@ -127,15 +128,19 @@ class FastLane(Connection):
             return
         data = encode(response, self.date, head_only=request.method == "HEAD", close=close)
         self.write(data)
-        self.sent(response.status, len(data), began, close=close)
+        self.sent(response.status, len(data), began, close)
 
     def _write_ok(self, content: bytes, began: float | None) -> None:
         start = encode_start(200, self.server_state.default_headers)
-        if len(content) < MAX_COPIED_BYTES:
-            self.write(start + content)
+        size = len(start) + len(content)
+        if size < MAX_COPIED_BYTES:
+            if not self.transport.is_closing():  # as `write` does it, without another call
+                self.transport.write(start + content)
+                if self.flow.write_paused:
+                    self.limits.sent.lease(self, size)
         else:
             self.write(start, content, shared=content)
-        self.sent(200, len(start) + len(content), began, close=False)
+        self.sent(200, size, began)
 
     def _stream(self, exchange: Exchange, response: Response, cache_key: bytes | None) -> Coroutine[Any, Any, None]:
         # Begin to record now: in a later loop iteration the list's beginning could be older than the token.

@@ -25,12 +25,13 @@ class CachedHead(NamedTuple):
 
 
 class HeadCache:
-    """The remembered heads of one process, by their bytes."""
+    """The remembered heads of one process, by their bytes; `requests` has those of requests without a body."""
 
-    __slots__ = ("_bytes", "_heads", "get")
+    __slots__ = ("_bytes", "_heads", "get", "requests")
 
     def __init__(self) -> None:
         self._heads: dict[bytes, CachedHead] = {}
+        self.requests: dict[bytes, Request] = {}
         self._bytes = 0
         self.get = self._heads.get
         """Return what a head means, or None."""
@@ -45,7 +46,11 @@ class HeadCache:
         size = end + request.size
         if self._bytes + size > MAX_CACHED_BYTES:
             self._heads.clear()
+            self.requests.clear()
             self._bytes = 0
         self._bytes += size
         # Without the body, which would stay in memory with it.
-        self._heads[data[:end]] = CachedHead(request.with_body(b""), length)
+        head, without_body = data[:end], request.with_body(b"")
+        self._heads[head] = CachedHead(without_body, length)
+        if not length:
+            self.requests[head] = without_body

@@ -139,10 +139,10 @@ class Connection(HttpToolsProtocol):
     def finish(self, exchange: Exchange) -> None:
         """Go on after the response of the exchange is complete."""
         self.end_exchange(exchange)
-        self.sent(exchange.status, exchange.size, exchange.began, close=exchange.close)
+        self.sent(exchange.status, exchange.size, exchange.began, exchange.close)
         self.advance()
 
-    def sent(self, status: int, size: int, began: float | None, *, close: bool) -> None:  # noqa: ARG002 - see below
+    def sent(self, status: int, size: int, began: float | None, close: bool = False) -> None:  # noqa: ARG002
         """Count a response; close the connection if it was the last.
 
         Every response passes here when its last byte was written: its status, its size in bytes, and when it began,
@@ -228,7 +228,7 @@ class Connection(HttpToolsProtocol):
             return
         data = encode(refusal.response, self.date, head_only=refusal.head_only, close=True)
         self.write(data)
-        self.sent(refusal.response.status, len(data), None, close=False)
+        self.sent(refusal.response.status, len(data), None)
         # Closing now would reset the connection while the client still sends, and the reset can overtake
         # the response: what arrives is read and dropped for a while.
         self.flow.resume_reading()
