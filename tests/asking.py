@@ -27,6 +27,11 @@ def numbered(count: int, name: str = "") -> Iterator[Payload]:
         yield Payload(name or f"Store {number}", f"{number} Road")
 
 
+def a_store(id: int, name: str, address: str | None, version: int) -> Store:
+    """Return a store as the collection holds it; tests make theirs here alone."""
+    return Store(id, name, address, version)
+
+
 def create(collection: Collection, payload: Payload) -> Pending[Store]:
     """Add a store; a create always has one."""
     return cast("Pending[Store]", collection.write(Create(payload)))

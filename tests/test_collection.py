@@ -7,7 +7,7 @@ from itertools import chain
 
 import pytest
 
-from asking import MANY, create, get, listing, numbered, replace, run, stores
+from asking import MANY, a_store, create, get, listing, numbered, replace, run, stores
 from databases import Database, handle
 from storekeeper.collection import Collection, Pending
 from storekeeper.errors import Unavailable
@@ -24,11 +24,11 @@ class TestCollection:
     def test_a_created_store_is_what_was_sent_with_the_next_id(self, database: Database) -> None:
         async def main() -> None:
             async with handle(database) as collection:
-                assert await create(collection, Payload("First", "1 Road")) == Store(1, "First", "1 Road", 1)
-                assert await create(collection, Payload("Second")) == Store(2, "Second", None, 2)
-                assert await create(collection, Payload("Third", "")) == Store(3, "Third", "", 3)
-                assert await get(collection, 2) == Store(2, "Second", None, 2)
-                assert await get(collection, 3) == Store(3, "Third", "", 3)
+                assert await create(collection, Payload("First", "1 Road")) == a_store(1, "First", "1 Road", 1)
+                assert await create(collection, Payload("Second")) == a_store(2, "Second", None, 2)
+                assert await create(collection, Payload("Third", "")) == a_store(3, "Third", "", 3)
+                assert await get(collection, 2) == a_store(2, "Second", None, 2)
+                assert await get(collection, 3) == a_store(3, "Third", "", 3)
                 assert await get(collection, 4) is None
 
         run(main())
@@ -47,8 +47,8 @@ class TestCollection:
         async def main() -> None:
             async with handle(database) as collection:
                 await collection.load(numbered(3))
-                assert await replace(collection, 2, Payload("New")) == Store(2, "New", None, 4)
-                assert await get(collection, 2) == Store(2, "New", None, 4)
+                assert await replace(collection, 2, Payload("New")) == a_store(2, "New", None, 4)
+                assert await get(collection, 2) == a_store(2, "New", None, 4)
                 assert [store["name"] for store in await stores(collection)] == ["Store 1", "New", "Store 3"]
 
         run(main())
@@ -125,7 +125,7 @@ class TestCollection:
         changes = database.changes()
         assert [seq for seq, *_ in changes] == list(range(1, len(changes) + 1))
         assert sorted(changes) == sorted((s.version, s.id, s.name, s.address) for s in acknowledged)
-        latest = {id: Store(id, name, address, seq) for seq, id, name, address in changes}
+        latest = {id: a_store(id, name, address, seq) for seq, id, name, address in changes}
         assert found == [latest[id] for id in sorted(latest)]
 
     @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ class TestCollection:
                 assert isinstance(done[3], Exception)
                 assert done[4] is None
                 assert [store["name"] for store in await stores(collection)] == ["A", "C", "D"]
-                assert await create(collection, Payload("E")) == Store(4, "E", None, 5)
+                assert await create(collection, Payload("E")) == a_store(4, "E", None, 5)
 
         run(main())
         assert [seq for seq, *_ in database.changes()] == [1, 2, 3, 4, 5]
@@ -213,8 +213,8 @@ class TestCollection:
                 await create(collection, Payload("First"))
                 assert await collection.load(numbered(MANY)) == MANY
                 assert await collection.load([]) == 0
-                assert await create(collection, Payload("Last")) == Store(MANY + 2, "Last", None, MANY + 2)
-                assert await replace(collection, 2, Payload("x")) == Store(2, "x", None, MANY + 3)
+                assert await create(collection, Payload("Last")) == a_store(MANY + 2, "Last", None, MANY + 2)
+                assert await replace(collection, 2, Payload("x")) == a_store(2, "x", None, MANY + 3)
                 listed = await stores(collection)
                 assert [store["id"] for store in listed] == list(range(1, MANY + 3))
                 assert listed[2]["name"] == "Store 2"
@@ -237,7 +237,7 @@ class TestCollection:
                 with pytest.raises(Exception):  # noqa: B017, PT011 - whatever the driver says: it is a bug if it happens
                     await collection.load([Payload("Good"), Payload("x" * 31)])
                 assert await stores(collection) == []
-                assert await create(collection, Payload("First")) == Store(1, "First", None, 1)
+                assert await create(collection, Payload("First")) == a_store(1, "First", None, 1)
 
         run(main())
         assert len(database.changes()) == 1
@@ -283,8 +283,10 @@ class TestCollection:
         async def main() -> None:
             for turn in range(1, 4):
                 async with handle(database) as collection:
-                    assert await create(collection, Payload(f"{turn}")) == Store(turn, f"{turn}", None, 2 * turn - 1)
-                    assert await replace(collection, turn, Payload("x")) == Store(turn, "x", None, 2 * turn)
+                    assert await create(collection, Payload(f"{turn}")) == a_store(
+                        turn, f"{turn}", None, 2 * turn - 1
+                    )
+                    assert await replace(collection, turn, Payload("x")) == a_store(turn, "x", None, 2 * turn)
 
         run(main())
         assert len(database.changes()) == 6

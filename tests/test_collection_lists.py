@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from asking import MANY, create, get, listing, numbered, replace, run, stores
+from asking import MANY, a_store, create, get, listing, numbered, replace, run, stores
 from databases import Database, handle
 from storekeeper.collection import Collection
-from storekeeper.stores import Payload, Store
+from storekeeper.stores import Payload
 
 TEXTS = [
     "Main Street",
@@ -119,7 +119,7 @@ class TestLists:
             async with handle(database) as collection:
                 await create(collection, Payload("Other", "elsewhere"))
                 created = await create(collection, Payload(text, text * 50))
-                assert created == Store(2, text, text * 50, 2)
+                assert created == a_store(2, text, text * 50, 2)
                 assert await get(collection, 2) == created
                 expected = {"id": 2, "name": text, "address": text * 50}
                 assert await stores(collection, text) == [expected]

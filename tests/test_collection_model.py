@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from asking import create, get, replace, stores
+from asking import a_store, create, get, replace, stores
 from databases import Database, handle
 from storekeeper.collection import Collection
 from storekeeper.errors import Unavailable
@@ -56,7 +56,7 @@ class Model(RuleBasedStateMachine):
         """Give what a write should answer, and remember it."""
         if id > len(self.stores) or id < 0:
             return None
-        store = Store(id or len(self.stores) + 1, payload.name, payload.address, len(self.changes) + 1)
+        store = a_store(id or len(self.stores) + 1, payload.name, payload.address, len(self.changes) + 1)
         self.stores[store.id - 1 : store.id] = [store]
         self.changes.append((store.version, store.id, store.name, store.address))
         return store

@@ -13,7 +13,7 @@ from shutil import which
 import apsw
 import pytest
 
-from asking import MANY, create, get, numbered, replace, run, stores
+from asking import MANY, a_store, create, get, numbered, replace, run, stores
 from black_box import PATIENCE, serving
 from conftest import fill, mounted, need
 from databases import Sqlite, handle
@@ -216,7 +216,7 @@ def test_once_a_damaged_page_was_met_nothing_more_is_acknowledged(tmp_path: Path
             with pytest.raises(Unavailable, match="The database is damaged"):
                 collection.get(1250)
         # What is not damaged is still read.
-        assert collection.get(1) == Store(1, "Store 1", "1 Road", 1)
+        assert collection.get(1) == a_store(1, "Store 1", "1 Road", 1)
         written.append(create(collection, Payload("New")))
         for write in written:
             with pytest.raises(Unavailable, match="The database is damaged"):
@@ -270,7 +270,7 @@ def test_no_more_writes_than_the_limit_wait(
                 with pytest.raises(Unavailable, match="Too many writes are waiting") as error:
                     await refused
                 assert error.value.outcome is Outcome.NONE
-            assert await get(collection, 1) == Store(1, "First", None, 1)
+            assert await get(collection, 1) == a_store(1, "First", None, 1)
             connection.execute("COMMIT")
             assert [store.id for store in await asyncio.gather(*waiting)] == list(range(2, 52))
             assert (await create(collection, Payload("Now"))).id == 52
@@ -293,7 +293,7 @@ def test_a_write_that_nobody_carries_out_is_answered_all_the_same(
                 assert error.value.outcome is Outcome.UNKNOWN
             connection.execute("COMMIT")
             assert (await create(collection, Payload("Next"))).id == 3
-            assert await get(collection, 1) == Store(1, "Late", None, 3)
+            assert await get(collection, 1) == a_store(1, "Late", None, 3)
 
     run(main())
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from asking import create, get, listing, replace, run, stores
+from asking import a_store, create, get, listing, replace, run, stores
 from conftest import postgres
 from databases import Postgres, handle
 from storekeeper import events
@@ -69,7 +69,7 @@ def test_a_refused_write_says_whether_it_may_have_happened(
             execute(database, REFUSING.format(sqlstate=sqlstate, **moment))
             assert await outcome_of(create(collection, Payload("Bad"))) == expected
             assert await outcome_of(replace(collection, 1, Payload("Bad too"))) == expected
-            assert await create(collection, Payload("Second")) == Store(2, "Second", None, 2)
+            assert await create(collection, Payload("Second")) == a_store(2, "Second", None, 2)
             assert [store["name"] for store in await stores(collection)] == ["First", "Second"]
 
     run(main())
@@ -90,7 +90,7 @@ def test_what_is_wrong_with_the_data_of_one_write_costs_its_neighbours_nothing(
             )
             good = [one.name for one in done if isinstance(one, Store)]
             assert good == (["A", "B", "C"] if moment is AT_ONCE else [])
-            assert await create(collection, Payload("Next")) == Store(len(good) + 2, "Next", None, len(good) + 2)
+            assert await create(collection, Payload("Next")) == a_store(len(good) + 2, "Next", None, len(good) + 2)
 
     run(main())
 
@@ -114,7 +114,7 @@ def test_what_nobody_expects_is_in_the_log_and_a_503(database: Postgres, monkeyp
                 with pytest.raises(Unavailable):
                     await question()
             execute(database, "ALTER TABLE hidden RENAME TO stores")
-            assert await get(collection, 1) == Store(1, "First", None, 1)
+            assert await get(collection, 1) == a_store(1, "First", None, 1)
             assert (await create(collection, Payload("Second"))).id == 2
 
     run(main())
@@ -136,7 +136,7 @@ def test_what_waits_too_long_is_refused(database: Postgres) -> None:
                 assert caught.value.outcome is Outcome.NONE
             for link in busy:
                 collection._pool.release(link)
-            assert await get(collection, 1) == Store(1, "First", None, 1)
+            assert await get(collection, 1) == a_store(1, "First", None, 1)
 
     run(main())
 
@@ -148,11 +148,11 @@ def test_a_connection_that_has_grown_old_is_replaced(database: Postgres, monkeyp
             await create(collection, Payload("x"))
             before = set(collection._pool._connections)
             monkeypatch.setattr(pool, "MAX_CONNECTION_AGE", -1.0)
-            assert await get(collection, 1) == Store(1, "x", None, 1)
+            assert await get(collection, 1) == a_store(1, "x", None, 1)
             monkeypatch.undo()
             for number in range(2, 6):
                 assert (await create(collection, Payload("x"))).id == number
-                assert await get(collection, number) == Store(number, "x", None, number)
+                assert await get(collection, number) == a_store(number, "x", None, number)
             assert before - collection._pool._connections
 
     run(main())

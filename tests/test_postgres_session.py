@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from asking import create, get, listing, numbered, replace, run, stores
+from asking import a_store, create, get, listing, numbered, replace, run, stores
 from black_box import run as run_command
 from conftest import need, postgres
 from databases import Postgres, handle
@@ -24,7 +24,7 @@ from storekeeper.collection import Collection
 from storekeeper.errors import CannotStart, Outcome, Unavailable
 from storekeeper.postgres import PostgresCollection
 from storekeeper.postgres.pipeline import StatementError
-from storekeeper.stores import Payload, Store
+from storekeeper.stores import Payload
 from storekeeper.transfer import NotTheSame
 
 USER = "inheriting"
@@ -187,7 +187,7 @@ def test_an_address_that_is_not_given_is_stored_as_none_whatever_arrays_take_nul
     async def main() -> None:
         async with handle(database) as collection:
             created = await create(collection, Payload("First"))
-            assert await get(collection, 1) == created == Store(1, "First", None, 1)
+            assert await get(collection, 1) == created == a_store(1, "First", None, 1)
             assert await stores(collection) == [{"id": 1, "name": "First", "address": None}]
 
     inherit(array_nulls="off")
@@ -250,14 +250,14 @@ async def keep_the_promises(database: Postgres, folder: Path) -> None:
     first, second = Payload('Zoë "1"\\', None), Payload("NULL", "{a,\\b}\n")
     async with handle(database) as one, handle(database) as two:
         assert list(await asyncio.gather(create(one, first), create(one, second))) == [
-            Store(1, first.name, first.address, 1),
-            Store(2, second.name, second.address, 2),
+            a_store(1, first.name, first.address, 1),
+            a_store(2, second.name, second.address, 2),
         ]
         await asyncio.sleep(0.2 if folder.name == "patient" else 0)
-        assert await replace(one, 1, second) == Store(1, second.name, second.address, 3)
-        assert await replace(one, 1, first) == await get(two, 1) == Store(1, first.name, first.address, 4)
+        assert await replace(one, 1, second) == a_store(1, second.name, second.address, 3)
+        assert await replace(one, 1, first) == await get(two, 1) == a_store(1, first.name, first.address, 4)
         done = await asyncio.gather(*(create(one, Payload(name)) for name in ("C", "x" * 31)), return_exceptions=True)
-        assert done[0] == Store(3, "C", None, 5)
+        assert done[0] == a_store(3, "C", None, 5)
         assert isinstance(done[1], StatementError)
         assert await two.load(slowly(folder)) == 2
         names = [first.name, second.name, "C", "Store 1", "Store 2"]
@@ -326,12 +326,12 @@ def test_a_schema_that_comes_to_stand_before_the_collection_changes_nothing(data
             await create(before, Payload("First"))
             administer(database, f"CREATE SCHEMA {USER} AUTHORIZATION {USER}")
             async with handle(database) as after:
-                assert await create(after, Payload("Second")) == Store(2, "Second", None, 2)
+                assert await create(after, Payload("Second")) == a_store(2, "Second", None, 2)
                 assert await after.load(numbered(1)) == 1
             # What stands there under the same names has never been ours.
             administer(database, f"CREATE TABLE {USER}.stores (LIKE public.stores)")
             administer(database, f"CREATE TABLE {USER}.collection AS SELECT 1 AS one, 50 AS count, 50 AS version")
-            assert await create(before, Payload("Fourth")) == Store(4, "Fourth", None, 4)
+            assert await create(before, Payload("Fourth")) == a_store(4, "Fourth", None, 4)
             assert [store["id"] for store in await stores(before)] == [1, 2, 3, 4]
 
     run(main())
@@ -348,8 +348,8 @@ def test_a_second_collection_along_the_search_path_is_refused_in_one_line(databa
             databases.prepare(f"{database.url}?options=-csearch_path%3D{USER}")
             for link in list(collection._pool._connections):
                 link.drop("dropped by the test")
-            assert await get(collection, 1) == Store(1, "First", None, 1)
-            assert await create(collection, Payload("Second")) == Store(2, "Second", None, 2)
+            assert await get(collection, 1) == a_store(1, "First", None, 1)
+            assert await create(collection, Payload("Second")) == a_store(2, "Second", None, 2)
 
     run(main())
     done = run_command("serve", "--port", "0", "--database", database.url)

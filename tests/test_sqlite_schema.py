@@ -17,6 +17,9 @@ from storekeeper.errors import CannotStart
 from storekeeper.sqlite import schema
 from storekeeper.stores import EXAMPLES
 
+NOW = len(schema.MIGRATIONS)
+"""The version of today's schema."""
+
 SECOND = "CREATE TABLE second (a INTEGER); INSERT INTO second SELECT id FROM stores;"
 
 
@@ -77,7 +80,7 @@ def test_a_later_migration_upgrades_and_keeps_the_stores(path: Path, monkeypatch
     monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, SECOND, "ALTER TABLE second ADD COLUMN b TEXT;"))
     schema.prepare(path)
     with connected(path) as connection:
-        assert connection.pragma("user_version") == 3
+        assert connection.pragma("user_version") == NOW + 2
         assert connection.execute("SELECT count(*), count(b) FROM second").get == (5, 0)
     assert names(path) == [payload.name for payload in numbered(5)]
 
@@ -88,7 +91,7 @@ def test_a_migration_that_fails_changes_nothing(path: Path, monkeypatch: pytest.
         schema.prepare(path)
     monkeypatch.undo()
     with connected(path) as connection:
-        assert connection.pragma("user_version") == 1
+        assert connection.pragma("user_version") == NOW
         assert connection.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'second'").get == 0
     assert len(names(path)) == 5
 
@@ -108,7 +111,7 @@ schema.prepare(Path({str(path)!r}))
 """
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == -9
     with connected(path) as connection:
-        assert connection.pragma("user_version") == 1
+        assert connection.pragma("user_version") == NOW
         assert connection.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'second'").get == 0
     assert len(names(path)) == 5
 
@@ -124,7 +127,7 @@ def test_a_start_waits_for_another_process_that_upgrades(path: Path, monkeypatch
         other.execute("COMMIT")
         start.join(10)
         assert not start.is_alive()
-        assert other.pragma("user_version") == 2
+        assert other.pragma("user_version") == NOW + 1
 
 
 def test_an_upgrade_that_cannot_get_the_lock_says_who_has_to_go(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -397,7 +400,7 @@ def test_first_starts_at_one_moment_make_one_database(tmp_path: Path) -> None:
         for thread in threads:
             thread.join()
         with connected(path) as connection:
-            assert connection.pragma("user_version") == 1
+            assert connection.pragma("user_version") == NOW
     assert failures == []
     assert sorted(file.name for file in tmp_path.iterdir()) == sorted(f"{number}.db" for number in range(60))
 
