@@ -13,7 +13,7 @@ from conftest import postgres
 from history import Recorder, csv
 from lincheck import Outcome
 
-OPERATIONS = 6_000
+OPERATIONS = 4_000
 FEW = 3_000
 """Nearly always enough for a weakened build to be caught many times over."""
 

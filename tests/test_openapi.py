@@ -119,9 +119,17 @@ def test_what_the_http_layer_refuses_is_documented(service: Running, status: int
             assert_documented(method, path, answer)
 
 
-def test_random_requests_made_from_the_document_meet_no_contradiction(fresh: Running, tmp_path: Path) -> None:
+@pytest.mark.parametrize("examples", [3, pytest.param(12, marks=pytest.mark.thorough)])
+def test_random_requests_made_from_the_document_meet_no_contradiction(
+    fresh: Running, tmp_path: Path, examples: int
+) -> None:
     """Schemathesis, all of its checks; `make fuzz-api` asks longer."""
-    command = [str(Path(sys.executable).with_name("schemathesis")), "run", "--checks=all", "--max-examples=12"]
+    command = [
+        str(Path(sys.executable).with_name("schemathesis")),
+        "run",
+        "--checks=all",
+        f"--max-examples={examples}",
+    ]
     options = ["--seed=1", "--generation-deterministic", "--no-color"]
     url = f"http://127.0.0.1:{fresh.port}/openapi.json"
     done = subprocess.run([*command, *options, url], capture_output=True, text=True, cwd=tmp_path, check=False)
