@@ -40,6 +40,7 @@ async def ask(service: Inside, adapter: str, *fields: str) -> tuple[Connection, 
 @pytest.fixture(autouse=True)
 def _little_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(budgets, "MAX_UNSENT_BYTES", 3 * LONG)
+    monkeypatch.setattr(budgets, "MAX_RESERVATIONS", 0)
 
 
 @pytest.mark.parametrize("fields", [[], ["Connection: close"]])
@@ -130,5 +131,34 @@ def test_many_small_responses_count_from_their_first_byte(adapter: str, tmp_path
                 line.abort()
             await turn()
             assert unsent.size == 0
+
+    run(scenario())
+
+
+def test_what_is_reserved_is_bounded_and_free_again_when_a_client_leaves(
+    adapter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first connections may leave small responses unsent without a count; all others are counted."""
+    monkeypatch.setattr(budgets, "MAX_RESERVATIONS", 3)
+
+    async def unread(service: Inside) -> tuple[Line, int]:
+        """Return a client that reads nothing of a small response, and what that added to the count."""
+        before = service.service.runtime.limits.sent.size
+        connection, line = service.connect(adapter)
+        line.stuck = True
+        connection.data_received(request("GET", "/api/stores/1"))
+        await until(lambda: line.unread)
+        await turn()
+        return line, service.service.runtime.limits.sent.size - before
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            await store(service, "small")
+            await turn()
+            clients = [await unread(service) for _ in range(5)]
+            assert [counted > 0 for _, counted in clients] == [False] * 3 + [True] * 2
+            clients[0][0].abort()
+            await turn()
+            assert [(await unread(service))[1] > 0 for _ in range(2)] == [False, True]
 
     run(scenario())

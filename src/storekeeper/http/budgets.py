@@ -1,7 +1,7 @@
 """What the connections of a process may hold in memory together: a send budget, a receive budget. Imports events.
 
-Both count from the first byte. Nothing is done for a response that the kernel takes at once, nor for a request that
-comes whole and gets its response at once.
+Nothing is done for a response that the kernel takes at once, nor for a request that comes whole and gets its response
+at once. All else counts, from the first byte or in advance.
 """
 
 import asyncio
@@ -10,8 +10,15 @@ from typing import Protocol
 
 from storekeeper.events import Event, emit
 
-MAX_UNSENT_BYTES = 128 * 2**20
-"""Bytes of responses that wait for all clients together."""
+MAX_UNSENT_BYTES = 72 * 2**20
+"""Bytes of responses that wait for all clients together, beside what is reserved."""
+
+HIGH_WATER = 64 * 1024
+"""Bytes that asyncio lets a transport hold before it says so."""
+
+MAX_RESERVATIONS = 896
+"""Connections for each of which HIGH_WATER bytes are reserved, 56 MiB in all. Their responses are counted only beyond
+that, so that small ones of a loop iteration are sent together; all other connections count from the first byte."""
 
 MAX_RECEIVED_BYTES = 64 * 2**20
 """Bytes of requests that are unfinished, wait, or have no response yet, of all connections together."""
@@ -42,9 +49,22 @@ class SendBudget:
     def __init__(self) -> None:
         self.size = 0
         self._leases: dict[Reader, int] = {}
+        self._reserved: set[Reader] = set()
         self._shared: dict[Reader, bytes] = {}
         self._readers_of: Counter[int] = Counter()
         self._logged = -LOG_INTERVAL
+
+    def reserve(self, connection: Reader) -> bool:
+        """Reserve HIGH_WATER bytes for a new connection; False if its transport has to say that any byte waits."""
+        if len(self._reserved) >= MAX_RESERVATIONS:
+            return False
+        self._reserved.add(connection)
+        return True
+
+    def forget(self, connection: Reader) -> None:
+        """Release all that a connection held, and its reservation."""
+        self._reserved.discard(connection)
+        self.release(connection)
 
     def lease(self, connection: Reader, size: int, shared: bytes | None = None) -> None:
         """Count a response that waits: its whole size, because its bytes are kept until the last is sent.

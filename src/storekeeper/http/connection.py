@@ -68,7 +68,8 @@ class Connection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         """Begin."""
         super().connection_made(transport)
-        transport.set_write_buffer_limits(high=0)  # so that it says so as soon as the kernel does not take all
+        if not self.limits.sent.reserve(self):
+            transport.set_write_buffer_limits(high=0)  # so that it says so as soon as the kernel does not take all
         if self.limits.connections.enter(self):
             return
         if self.limits.connections.overrun:
@@ -93,7 +94,7 @@ class Connection(HttpToolsProtocol):
         """Forget the client; the requests under way are finished without it."""
         self.connections.discard(self)
         self.limits.connections.leave(self)
-        self.limits.sent.release(self)
+        self.limits.sent.forget(self)
         self.reader.discard()
         self.waiting.clear()
         self._charged = 0
