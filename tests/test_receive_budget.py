@@ -9,7 +9,7 @@ from client import locked
 from inside import Inside, Line, inside, settled
 from proc import peak_memory
 from storekeeper.http.connection import Connection
-from test_patience import last_answer, run, turn
+from test_patience import last_answer, run, some_stores, turn
 from wire import HOST, SLOW, assert_error, create, request
 
 MANY_FIELDS = b"GET /test HTTP/1.1\r\n" + HOST + b"ab:cd\r\n" * 570
@@ -105,6 +105,24 @@ def test_nothing_is_held_for_what_was_answered_or_left(adapter: str, tmp_path: P
             line.abort()
             await turn()
             await settled(connection)
+            assert held(service) == 0
+
+    run(scenario())
+
+
+def test_clients_that_share_a_remembered_head_are_counted_apart(tmp_path: Path) -> None:
+    some_stores(tmp_path, 2500)  # a list that is streamed
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            for _ in range(2):  # so that the head is remembered
+                [(connection, _)] = send(service, "--fast-lane", request("GET", "/api/stores"), 1)
+                await settled(connection)
+                service.service.runtime.cache.drop()
+            made = send(service, "--fast-lane", request("GET", "/api/stores"), 5)
+            assert held(service) > 0
+            for connection, _ in made:
+                await settled(connection)
             assert held(service) == 0
 
     run(scenario())

@@ -100,7 +100,7 @@ class Connection(HttpToolsProtocol):
         self._charged = 0
         self._lease.resize(0)
         if self.exchange is not None:
-            self.exchange.request.charged = 0
+            self.exchange.charged = 0
             self.exchange.leave()
         self.flow.resume_writing()
 
@@ -122,13 +122,17 @@ class Connection(HttpToolsProtocol):
     def begin_exchange(self, request: Request) -> Exchange:
         """Make a request the one that is responded to, and charge it until its response is complete."""
         self.exchange = exchange = Exchange(self, request, self.loop.time())
-        self.charge(request, request.size + len(request.body))
+        # Not on the request: one whose head is remembered belongs to many connections.
+        exchange.charged = request.size + len(request.body)
+        self._charged += exchange.charged
+        self._resize_lease()
         return exchange
 
     def end_exchange(self, exchange: Exchange) -> None:
         """Forget the request that was responded to."""
         self.exchange = None
-        self.release(exchange.request)
+        self._charged -= exchange.charged
+        self._resize_lease()
         exchange.request.body = b""
 
     def spawn(self, responding: Any) -> None:
@@ -198,7 +202,7 @@ class Connection(HttpToolsProtocol):
     # The receive budget.
 
     def charge(self, request: Request, size: int) -> bool:
-        """Charge a request that waits, or whose response is not there at once; tell whether that fits."""
+        """Charge a request that waits; tell whether that fits."""
         request.charged = size
         self._charged += size
         return self._resize_lease()

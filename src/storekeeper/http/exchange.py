@@ -49,7 +49,8 @@ class Channel(Protocol):
 class Exchange:
     """Responds to one request, part by part. It belongs to the connection whose turn it is.
 
-    `record`, if it is set, is given all bytes that follow the start of the response's head.
+    `charged` is what it costs in the receive budget, in bytes. `record`, if it is set, is given all bytes that follow
+    the start of the response's head.
     """
 
     started = False
@@ -58,6 +59,7 @@ class Exchange:
     gone = False
     status = 0
     size = 0
+    charged = 0
     record: Callable[[bytes], None] | None = None
     _left: asyncio.Event | None = None
     _body_given = False

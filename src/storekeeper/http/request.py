@@ -30,7 +30,7 @@ class Request:
     """A whole request. `target` is in origin form (or `*`); names of `headers` are in lower case.
 
     `size` is what Python takes for it without its body, in bytes, roughly. `plan` is what the application planned
-    for its head, once it has; `charged` is what it costs in the receive budget, in bytes.
+    for its head, once it has; `charged` is what it costs in the receive budget while it waits, in bytes.
     """
 
     __slots__ = ("_size", "body", "charged", "headers", "keep_alive", "method", "plan", "target", "version")
