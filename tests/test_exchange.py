@@ -419,7 +419,7 @@ def test_the_head_of_a_write_is_remembered_too(tmp_path: Path) -> None:
                 connection.data_received(create("Same"))
                 await settled(connection)
             assert len(connection.heads._heads) == 1
-            assert connection._accepted == 1
+            assert connection._requests_read == 1
             assert [answer.json["id"] for answer in answers_in(line.sent, "POST", "POST", "POST")] == [1, 2, 3]
 
     run(scenario())

@@ -13,6 +13,7 @@ from storekeeper.api.cache import LARGE_READ, Recording
 from storekeeper.api.resource import Plan
 from storekeeper.api.runtime import Runtime
 from storekeeper.events import Event, emit
+from storekeeper.http.budgets import SMALL_BYTES
 from storekeeper.http.connection import Connection
 from storekeeper.http.exchange import Exchange
 from storekeeper.http.reader import Phase
@@ -36,7 +37,7 @@ class FastLane(Connection):
         self.cache = runtime.cache
         self.heads = runtime.heads
         self.requests = runtime.heads.requests
-        self._accepted = 0
+        self._requests_read = 0
         self._latest: tuple[Request, int] | None = None
 
     def data_received(self, data: bytes) -> None:
@@ -67,21 +68,25 @@ class FastLane(Connection):
             self.cache.revalidate(len(self.connections))
         end = data.find(b"\r\n\r\n") + 4
         cached = self.heads.get(data[:end])
-        if cached and len(data) - end == cached.length and self.limits.received.allows(cached.length):
+        if (
+            cached
+            and len(data) - end == cached.length
+            and (cached.length <= SMALL_BYTES or self.limits.received.allows(cached.length))
+        ):
             self.begin(cached.request.with_body(data[end:]))
         else:
             self._read_and_remember(data)
 
     def _read_and_remember(self, data: bytes) -> None:
-        accepted = self._accepted
+        before = self._requests_read
         super().data_received(data)
         if self._latest is not None:
-            if self._accepted == accepted + 1 and self.reader.phase is Phase.IDLE:
+            if self._requests_read == before + 1 and self.reader.phase is Phase.IDLE:
                 self.heads.put(data, *self._latest)
             self._latest = None
 
     def _accept(self, request: Request, size: int) -> None:
-        self._accepted += 1
+        self._requests_read += 1
         self._latest = request, size
         super()._accept(request, size)
 

@@ -87,6 +87,7 @@ class Resource:
         self._generic = rules.error_detail == "generic"
         self._hide_missing = rules.missing_store == 500
         self._reject_unknown = rules.unknown_keys == "reject"
+        self._created = partial(self._found, b"")
 
     def plan(self, method: str, target: bytes, headers: Iterable[tuple[bytes, bytes]]) -> Plan | None:
         """Return what a request's head asks for, or None if the target is none of the contract's routes.
@@ -138,7 +139,7 @@ class Resource:
         return _list_response(listing)
 
     def _create(self, body: bytes) -> Deferred:
-        return self._deferred(self._collection.write(Create(self._payload(body))), partial(self._found, b""))
+        return self._deferred(self._collection.write(Create(self._payload(body))), self._created)
 
     def _replace(self, text: bytes, body: bytes) -> Response | Deferred:
         payload = self._payload(body)  # before the id is looked at (decision 3)

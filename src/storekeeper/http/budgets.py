@@ -120,12 +120,12 @@ class ReceiveBudget:
         )
 
     def lease(self) -> "Lease":
-        """Return the part of one connection, which is empty at first."""
+        """Return a part for one connection, which is empty at first."""
         return Lease(self)
 
 
 class Lease:
-    """One connection's part of the receive budget."""
+    """A part of the receive budget, `size` bytes; it belongs to one connection."""
 
     __slots__ = ("_budget", "size")
 
@@ -133,9 +133,7 @@ class Lease:
         self._budget = budget
         self.size = 0
 
-    def resize(self, size: int) -> bool:
-        """Make it so many bytes; tell whether that fits the budget."""
-        grows = size > self.size
-        self._budget.size += size - self.size
-        self.size = size
-        return not grows or self._budget.allows(size)
+    def add(self, size: int) -> None:
+        """Make it so many bytes larger; a negative `size` makes it smaller."""
+        self.size += size
+        self._budget.size += size

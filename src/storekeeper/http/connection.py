@@ -46,8 +46,8 @@ class Connection(HttpToolsProtocol):
         self.exchange: Exchange | None = None
         self.waiting: deque[Request | Refusal] = deque()
         self.responses_sent = 0
-        self._lease = limits.received.lease()
-        self._charged = 0
+        self._unfinished = limits.received.lease()  # for the request that is being read
+        self._accepted = limits.received.lease()  # for those that wait, or are responded to
 
     @property
     def date(self) -> list[tuple[bytes, bytes]]:
@@ -82,8 +82,11 @@ class Connection(HttpToolsProtocol):
         self.reader.feed(data)
         if self.reader.continues and self.exchange is None and not self.waiting:
             self._continue()
-        if not self._resize_lease():
-            self.reader.refuse(unavailable("Too many large requests"))
+        unfinished = self.reader.unfinished_bytes
+        if unfinished != self._unfinished.size:
+            self._unfinished.add(unfinished - self._unfinished.size)
+            if unfinished and not self._fits():
+                self.reader.refuse(unavailable("Too many large requests"))
 
     def eof_received(self) -> bool:  # type: ignore[override]  # asyncio takes a true value to keep it open
         """Let a client that closed its sending side have the responses to its requests."""
@@ -97,8 +100,8 @@ class Connection(HttpToolsProtocol):
         self.limits.sent.forget(self)
         self.reader.discard()
         self.waiting.clear()
-        self._charged = 0
-        self._lease.resize(0)
+        for lease in (self._unfinished, self._accepted):
+            lease.add(-lease.size)
         if self.exchange is not None:
             self.exchange.charged = 0
             self.exchange.leave()
@@ -108,7 +111,7 @@ class Connection(HttpToolsProtocol):
 
     def _accept(self, request: Request, size: int) -> None:
         # A body that came in one piece was not counted yet.
-        if size > self._lease.size and not self.limits.received.allows(size):
+        if size > self._unfinished.size and not self.limits.received.allows(size):
             self.reader.refuse(unavailable("Too many large requests"), request)
         elif self.busy:
             self._queue(request)
@@ -124,15 +127,13 @@ class Connection(HttpToolsProtocol):
         self.exchange = exchange = Exchange(self, request, self.loop.time())
         # Not on the request: one whose head is remembered belongs to many connections.
         exchange.charged = request.size + len(request.body)
-        self._charged += exchange.charged
-        self._resize_lease()
+        self._accepted.add(exchange.charged)
         return exchange
 
     def end_exchange(self, exchange: Exchange) -> None:
         """Forget the request that was responded to."""
         self.exchange = None
-        self._charged -= exchange.charged
-        self._resize_lease()
+        self._accepted.add(-exchange.charged)
         exchange.request.body = b""
 
     def spawn(self, responding: Any) -> None:
@@ -172,7 +173,7 @@ class Connection(HttpToolsProtocol):
             if isinstance(request, Refusal):
                 self._send_refusal(request)
                 return
-            self.release(request)
+            self._release(request)
             self.begin(request)
         if self.exchange is not None or self.waiting or self.transport.is_closing():
             return
@@ -184,8 +185,8 @@ class Connection(HttpToolsProtocol):
 
     def _queue(self, request: Request) -> None:
         # One read may bring thousands of requests, each of which takes more memory than its bytes did.
-        if not self.charge(request, request.size + len(request.body)):
-            self.release(request)
+        if not self._charge(request, request.size + len(request.body)):
+            self._release(request)
             self.reader.refuse(unavailable("Too many requests are waiting"), request)
             return
         self.waiting.append(request)
@@ -201,27 +202,22 @@ class Connection(HttpToolsProtocol):
 
     # The receive budget.
 
-    def charge(self, request: Request, size: int) -> bool:
-        """Charge a request that waits; tell whether that fits."""
+    def _charge(self, request: Request, size: int) -> bool:
         request.charged = size
-        self._charged += size
-        return self._resize_lease()
+        self._accepted.add(size)
+        return self._fits()
 
-    def release(self, request: Request) -> None:
-        """Release what a request was charged."""
-        if request.charged:
-            self._charged -= request.charged
-            request.charged = 0
-            self._resize_lease()
+    def _release(self, request: Request) -> None:
+        self._accepted.add(-request.charged)
+        request.charged = 0
 
-    def _resize_lease(self) -> bool:
-        size = self._charged + self.reader.unfinished_bytes
-        return size == self._lease.size or self._lease.resize(size)
+    def _fits(self) -> bool:
+        return self.limits.received.allows(self._unfinished.size + self._accepted.size)
 
     # Refusing.
 
     def _refuse(self, response: Response, head_only: bool) -> None:
-        self._lease.resize(self._charged)
+        self._unfinished.add(-self._unfinished.size)
         refusal = Refusal(response, head_only)
         if self.busy:
             self.waiting.append(refusal)
