@@ -125,7 +125,7 @@ class FastLane(Connection):
                 self.cache.put(cache_key, content)
             self._write_ok(content, began)
             return
-        data = encode(response, self.date, head_only=request.method == "HEAD", close=close)
+        data = encode(response, self.common_headers, head_only=request.method == "HEAD", close=close)
         self.write(data)
         self.sent(response.status, len(data), began, close=close)
 

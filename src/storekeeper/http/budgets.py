@@ -1,7 +1,7 @@
-"""What the connections of a process may hold in memory together: a send budget, a receive budget. Imports events.
+"""The send budget and the receive budget: the memory that all connections of a process may take. Imports events.
 
-Both count from the first byte. Nothing is done for a response that the kernel takes at once, nor for a request that
-comes whole and gets its response at once.
+Both count from the first byte. Neither counts a response that the kernel takes at once, nor a request that arrives
+in one piece and gets its response at once.
 """
 
 import asyncio
@@ -11,25 +11,25 @@ from typing import Protocol
 from storekeeper.events import Event, emit
 
 MAX_UNSENT_BYTES = 128 * 2**20
-"""Bytes of responses that wait for all clients together."""
+"""Unsent bytes of responses, of all connections together."""
 
 MAX_RECEIVED_BYTES = 64 * 2**20
-"""Bytes of requests that are unfinished, wait, or have no response yet, of all connections together."""
+"""Bytes of requests that are incomplete, waiting or without a response, of all connections together."""
 
 SMALL_BYTES = 4096
-"""Bytes that a connection may hold of the reserve: more than a request takes that has any usual store."""
+"""Bytes up to which a connection may use the reserve: more than a request with a usual store takes."""
 
 RESERVED_BYTES = 64 * 2**20
-"""Bytes on top of that for connections that hold little: large requests cannot keep small ones out."""
+"""Bytes of the reserve, beyond MAX_RECEIVED_BYTES: large requests cannot keep small ones out."""
 
 OVERHEAD = 512
-"""Bytes that Python, uvloop and libuv take for a response that waits, beside its own."""
+"""Bytes that Python, uvloop and libuv take for an unsent response, in addition to its own."""
 
 LOG_INTERVAL = 60.0
-"""Seconds after which the log says again that the send budget was used up."""
+"""Seconds after which the log repeats that the send budget was used up."""
 
 
-class Reader(Protocol):
+class Sender(Protocol):
     """What the send budget needs of a connection."""
 
     transport: asyncio.Transport
@@ -37,20 +37,20 @@ class Reader(Protocol):
 
 
 class SendBudget:
-    """The connections whose kernel has not taken all, oldest first; `size` is what they hold, in bytes."""
+    """The connections with unsent bytes, oldest first; `size` is what these take in memory, in bytes."""
 
     def __init__(self) -> None:
         self.size = 0
-        self._leases: dict[Reader, int] = {}
-        self._shared: dict[Reader, bytes] = {}
-        self._readers_of: Counter[int] = Counter()
+        self._leases: dict[Sender, int] = {}
+        self._shared: dict[Sender, bytes] = {}
+        self._share_counts: Counter[int] = Counter()
         self._logged = -LOG_INTERVAL
 
-    def lease(self, connection: Reader, size: int, shared: bytes | None = None) -> None:
-        """Count a response that waits: its whole size, because its bytes are kept until the last is sent.
+    def lease(self, connection: Sender, size: int, shared: bytes | None = None) -> None:
+        """Charge a connection for an unsent response: its full size, because its bytes stay until the last is sent.
 
-        A `shared` part of it, a cached response, counts once for all connections. If the budget is used up, the
-        connections that have been reading for longest are closed.
+        A `shared` part of it, a cached response, is charged once for all connections. If the budget is used up, the
+        connections that have had unsent bytes for longest are aborted.
         """
         if connection not in self._leases:
             size += OVERHEAD
@@ -62,24 +62,24 @@ class SendBudget:
         while self.size > MAX_UNSENT_BYTES and len(self._leases) > 1:
             self._drop(next(iter(self._leases)), connection.loop.time())
 
-    def release(self, connection: Reader) -> None:
-        """Count no longer what a connection held: it was sent, or the client is gone."""
+    def release(self, connection: Sender) -> None:
+        """Release the charge of a connection: its bytes were sent, or the client is gone."""
         self.size -= self._leases.pop(connection, 0)
         shared = self._shared.pop(connection, None)
         if shared is not None:
-            self._readers_of[id(shared)] -= 1
-            if not self._readers_of[id(shared)]:
-                del self._readers_of[id(shared)]
+            self._share_counts[id(shared)] -= 1
+            if not self._share_counts[id(shared)]:
+                del self._share_counts[id(shared)]
                 self.size -= len(shared)
 
-    def _share(self, connection: Reader, shared: bytes) -> None:
-        # As long as a connection holds it, no other object has its id.
+    def _share(self, connection: Sender, shared: bytes) -> None:
+        # While a connection refers to the response, no other object has its id.
         self._shared[connection] = shared
-        if not self._readers_of[id(shared)]:
+        if not self._share_counts[id(shared)]:
             self.size += len(shared)
-        self._readers_of[id(shared)] += 1
+        self._share_counts[id(shared)] += 1
 
-    def _drop(self, connection: Reader, now: float) -> None:
+    def _drop(self, connection: Sender, now: float) -> None:
         self.release(connection)
         connection.transport.abort()
         if now - self._logged > LOG_INTERVAL:
@@ -88,19 +88,19 @@ class SendBudget:
 
 
 class ReceiveBudget:
-    """What all connections hold of requests that are unfinished, wait, or have no response yet: `size`, in bytes."""
+    """Counts the bytes of requests that are incomplete, waiting or without a response, in `size`."""
 
     def __init__(self) -> None:
         self.size = 0
 
     def allows(self, size: int) -> bool:
-        """Tell whether a connection may hold so many bytes, counted already or about to be."""
+        """Tell whether one connection may take so many bytes, which may be counted already."""
         return self.size <= MAX_RECEIVED_BYTES or (
             size <= SMALL_BYTES and self.size <= MAX_RECEIVED_BYTES + RESERVED_BYTES
         )
 
     def lease(self) -> "Lease":
-        """Return the part of one connection, which is empty at first."""
+        """Return the lease of one connection, with no bytes."""
         return Lease(self)
 
 
@@ -114,7 +114,7 @@ class Lease:
         self.size = 0
 
     def resize(self, size: int) -> bool:
-        """Make it so many bytes; tell whether that fits the budget."""
+        """Set the lease to so many bytes; tell whether the budget allows that, as it always allows to shrink."""
         grows = size > self.size
         self._budget.size += size - self.size
         self.size = size
