@@ -148,7 +148,7 @@ def test_a_bug_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     def raises() -> bytes:
         raise RuntimeError("something\nunforeseen")
 
-    monkeypatch.setattr("storekeeper.api.docs.encoded", raises)
+    monkeypatch.setattr("storekeeper.api.docs.encoded_document", raises)
     monkeypatch.setattr(sys, "argv", ["storekeeper", "openapi"])
     with pytest.raises(SystemExit) as ended:
         cli.main()

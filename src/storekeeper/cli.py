@@ -254,9 +254,9 @@ def copy(
 @app.command()
 def openapi() -> None:
     """Print the contract as an OpenAPI document."""
-    from storekeeper.api.docs import encoded  # noqa: PLC0415
+    from storekeeper.api.docs import encoded_document  # noqa: PLC0415
 
-    print(encoded().decode())  # noqa: T201
+    print(encoded_document().decode())  # noqa: T201
 
 
 def _with_collection(settings: Settings, action: Callable[[Collection], Awaitable[int]]) -> int:

@@ -74,7 +74,7 @@ class ResponseCache:
         self._recording = False
         self.checked = False
         self.get = self._responses.get
-        """Return the response of a key, or None; only while `checked`, or right after `revalidate`."""
+        """Return the response of a key, or None. Call it only while `checked`, or right after `revalidate`."""
 
     def revalidate(self, connections: int) -> None:
         """Drop everything if the collection may have changed.
@@ -85,7 +85,7 @@ class ResponseCache:
         try:
             token = self._change_token()
         except StorekeeperError:
-            token = None  # the request itself will meet the error, and respond with it
+            token = None  # the request itself meets the error, and responds with it
         if token is None or token != self._token:
             self.drop()
             self._token = _NO_TOKEN if token is None else token
@@ -105,7 +105,7 @@ class ResponseCache:
         self._responses[key] = response
 
     def record(self) -> Recording | None:
-        """Begin to record a streamed response that was begun after the latest `revalidate`; None: not now.
+        """Begin to record a streamed response that began after the latest `revalidate`. Return None if it cannot.
 
         One at a time, so that many clients of a long list do not each hold a copy.
         """

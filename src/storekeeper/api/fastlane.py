@@ -1,8 +1,8 @@
 """The fast adapter: responds to the contract's routes straight from the parser's callbacks. Imports `http` and `api`.
 
-It owns no rule: it calls the same resource as the ASGI application, which gets all other routes. No task, no scope
-and no `receive` or `send` stand between a request and its response; and a GET that was served before, with the
-database unchanged since, is not even parsed.
+It contains no rule: it calls the same resource as the ASGI application, which serves all other routes. A request
+needs no task, no ASGI scope and no `receive` or `send`; and a GET that was served before, with the database unchanged
+since, is not even parsed.
 """
 
 from collections.abc import Coroutine
@@ -20,7 +20,7 @@ from storekeeper.http.request import Request
 from storekeeper.http.response import Deferred, Response, encode, encode_content, encode_start, internal_error
 
 MAX_COPIED_BYTES = 16 * 1024
-"""Up to here one copy of a cached response is cheaper than a second write."""
+"""Bytes of a cached response up to which one copy of it is cheaper than a second write."""
 
 
 class FastLane(Connection):
@@ -36,7 +36,7 @@ class FastLane(Connection):
         self._latest: tuple[Request, int] | None = None
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes from the client. A head that was parsed once is not parsed again."""
+        """Take bytes from the client; do not parse a head that is in the head cache."""
         large = len(data) >= LARGE_READ
         if large or self.reader.phase is not Phase.IDLE or self.busy:
             super().data_received(data)
@@ -85,7 +85,7 @@ class FastLane(Connection):
         return self.gate.open or self.gate.admit(request.headers, plan.scope) is None
 
     def begin(self, request: Request) -> None:
-        """Have a request responded to; all before it are."""
+        """Respond to a request; all earlier requests have their responses."""
         plan: Plan | None = request.plan
         if plan is None:
             plan = request.plan = self.resource.plan(request.method, request.target, request.headers)
@@ -158,7 +158,7 @@ class FastLane(Connection):
 
     def _send_deferred(self, exchange: Exchange, deferred: Deferred, _future: object) -> None:
         if exchange.gone:
-            # Looked at, so that asyncio does not report an error as never retrieved.
+            # Retrieved, because asyncio would report an exception that nobody retrieves.
             deferred.future.exception()
             return
         try:
