@@ -197,7 +197,7 @@ def export(
     from storekeeper import csvfile, databases  # noqa: PLC0415
 
     async def save() -> int:
-        async with databases.listed(settings.database) as listing:
+        async with databases.open_listing(settings.database) as listing:
             with _progress("Exporting") as progress, _output(file) as opened:
                 return await csvfile.write(opened, listing, progress)
 

@@ -59,12 +59,12 @@ def copy(source: str, target: str, progress: Callable[[int, int], None]) -> tupl
 
 
 @asynccontextmanager
-async def listed(database: str) -> AsyncIterator[Listing]:
+async def open_listing(database: str) -> AsyncIterator[Listing]:
     """Open a collection to read all its stores, even where nothing can be written; see `exists`."""
     if not exists(database):
         raise CannotStart("--database: there is no such database")
     if not _is_postgres(database):
-        with sqlite.listed(sqlite_path(database)) as listing:
+        with sqlite.open_listing(sqlite_path(database)) as listing:
             yield listing
         return
     prepare(database)

@@ -20,8 +20,8 @@ _PAGES = Path(__file__).with_name("pages")
 _OWN = ("docs.js",)
 _INSTALLED = ("swagger-ui.css", "swagger-ui-bundle.js", "favicon-32x32.png")
 
-# Swagger UI sets styles on elements and has its icons as data URLs; scripts come from this service, and so do
-# the responses that they get.
+# Swagger UI sets styles on elements and has its icons as data URLs; scripts come from this service
+# alone, and may connect to no other.
 _POLICY = (
     "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self' 'unsafe-inline';"
     " img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
