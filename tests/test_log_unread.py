@@ -156,7 +156,7 @@ def test_an_event_that_repeats_is_limited_and_what_was_held_back_is_counted(monk
     events.held_back.clear()
     for number in range(432):
         emit(Event.DATABASE_REFUSED, number=number)
-    emit(Event.DATABASE_AWAY)
+    emit(Event.DATABASE_UNREACHABLE)
     assert [f"number={number}".encode() in line for number, line in enumerate(lines[:10])] == [True] * 10
     assert len(lines) == 11
     now += 1

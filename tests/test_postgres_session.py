@@ -292,7 +292,7 @@ def test_every_setting_that_a_role_may_have_changes_nothing(database: Postgres, 
 def test_a_service_that_pins_nothing_would_be_seen(
     database: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("storekeeper.postgres.session.conversation", lambda *_: ("BEGIN", "COMMIT"))
+    monkeypatch.setattr("storekeeper.postgres.session.setup_statements", lambda *_: ("BEGIN", "COMMIT"))
     inherit(array_nulls="off")
     with pytest.raises(AssertionError):
         run(keep_the_promises(database, tmp_path))

@@ -26,8 +26,8 @@ class Event(StrEnum):
     SLOW_READERS = "send budget used up, dropping the slowest readers"
     DATABASE_FAILED = "database failed, ending this process"
     DATABASE_DAMAGED = "database is damaged, taking no more writes: restore it from a backup"
-    DATABASE_AWAY = "database cannot be reached, trying again and again"
-    DATABASE_BACK = "database can be reached again"
+    DATABASE_UNREACHABLE = "database cannot be reached, trying again and again"
+    DATABASE_REACHABLE = "database can be reached again"
     DATABASE_REFUSED = "database refused a statement"
     WORKER_LOST = "worker lost, starting another"
     WORKER_CANNOT_START = "worker cannot start"
@@ -43,7 +43,7 @@ _LEVELS = {
     Event.WORKER_LOST: "warning",
     Event.DATABASE_FAILED: "critical",
     Event.DATABASE_DAMAGED: "critical",
-    Event.DATABASE_AWAY: "error",
+    Event.DATABASE_UNREACHABLE: "error",
     Event.DATABASE_REFUSED: "error",
     Event.WORKER_CANNOT_START: "critical",
     Event.BUG: "error",
