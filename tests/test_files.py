@@ -133,7 +133,7 @@ def test_a_copy_that_reads_otherwise_from_the_disk_is_found_and_not_kept(
         spoilt(self.path)
 
     monkeypatch.setattr(TargetSnapshot, "finish", finish_spoilt)
-    with pytest.raises(transfer.NotTheSame):
+    with pytest.raises(transfer.VerificationFailed):
         databases.copy(source.url, f"sqlite:///{tmp_path}/backup.db", nothing)
     assert names(tmp_path) == []
 
@@ -212,11 +212,11 @@ def test_a_finished_file_takes_no_name_from_another(
         monkeypatch.setattr(os, "link", _no_links)
     new, path = tmp_path / "new", tmp_path / "path"
     new.write_text("new")
-    atomicfile.give_name(new, path)
+    atomicfile.publish(new, path)
     assert path.read_text() == "new"
     new.write_text("newer")
     with pytest.raises(FileExistsError):
-        atomicfile.give_name(new, path)
+        atomicfile.publish(new, path)
 
 
 def _no_links(*_args: object, **_options: object) -> None:
@@ -362,8 +362,8 @@ def test_an_export_onto_its_own_database_is_refused(tmp_path: Path) -> None:
     [line] = refused(run("export", "--database", database.url, str(last)))
     assert line == f"storekeeper: {last} is the database itself, or its log: name another file"
     for file in others:
-        assert databases.is_part(database.url, file)
-    assert not databases.is_part(database.url, tmp_path / "all.csv")
+        assert databases.is_database_file(database.url, file)
+    assert not databases.is_database_file(database.url, tmp_path / "all.csv")
     assert len(database.changes()) == 3
 
 

@@ -25,7 +25,7 @@ from storekeeper.errors import CannotStart, Outcome, Unavailable
 from storekeeper.postgres import PostgresCollection
 from storekeeper.postgres.pipeline import StatementError
 from storekeeper.stores import Payload, Store
-from storekeeper.transfer import NotTheSame
+from storekeeper.transfer import VerificationFailed
 
 USER = "inheriting"
 
@@ -412,7 +412,7 @@ def test_a_copy_that_the_database_swallows_is_refused(database: Postgres, tmp_pa
     run(main())
     databases.prepare(database.url)
     administer(database, SWALLOWED[what])
-    with pytest.raises((CannotStart, NotTheSame)):
+    with pytest.raises((CannotStart, VerificationFailed)):
         databases.copy(source, database.url, _silent)
     assert database.changes() == []
 

@@ -1,6 +1,6 @@
-"""Domain: what a client may ask to have written, and the one pure function that decides what a batch writes.
+"""Domain: the commands that write, and the one pure function that decides what a batch of them writes.
 
-Both databases carry out what `apply` says; no rule of a write stands anywhere else. Imports only the domain.
+Both databases carry out what `apply` returns; no other code contains a rule of a write. Imports only the domain.
 """
 
 from collections.abc import Iterable
@@ -33,13 +33,13 @@ class Batch(msgspec.Struct, frozen=True):
     count: int
     version: int
     results: list[Store | None]
-    """For each command its store as it left it; None if a replace found none."""
+    """For each command the store as it left it; None if a replace found no store."""
 
     created: list[Store]
     """New stores, each as the batch leaves it."""
 
     replaced: list[Store]
-    """Stores from before, each once, as the batch leaves it."""
+    """Stores that existed before, each once, as the batch leaves it."""
 
     changes: list[Store]
     """One for each command that found its store, in the order of their versions."""

@@ -163,7 +163,7 @@ class PipelineConnection:
                 result = self._pg.get_result()
                 if result is None and after_none:
                     break
-                # libpq returns one None after_none the results of two statements.
+                # libpq returns one None between the results of two statements.
                 after_none = result is None
                 if result is not None:
                     self._take(result)

@@ -199,7 +199,7 @@ def temporary_path(path: Path) -> Iterator[Path]:
 
     So no process ever finds half a database: no other one now, and no later one if this one is killed.
     """
-    with tempfile.TemporaryDirectory(prefix=atomicfile.prefix(path), dir=path.parent) as folder:
+    with tempfile.TemporaryDirectory(prefix=atomicfile.temporary_prefix(path), dir=path.parent) as folder:
         yield Path(folder) / path.name
 
 

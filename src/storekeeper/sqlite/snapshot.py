@@ -12,7 +12,7 @@ from storekeeper.collection import Listing, Query
 from storekeeper.errors import CannotStart, Outcome, Unavailable
 from storekeeper.sqlite import errors, schema
 from storekeeper.sqlite.reads import Reader
-from storekeeper.transfer import TABLES, NotTheSame, Row, Snapshot
+from storekeeper.transfer import TABLES, Row, Snapshot, VerificationFailed
 
 
 class SqliteSnapshot:
@@ -45,7 +45,7 @@ class SqliteSnapshot:
         self._connection.executemany(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({placeholders})", rows)
 
     def finish(self) -> None:
-        """Do nothing: nothing was target in."""
+        """Do nothing: this snapshot was only read."""
 
 
 class TargetSnapshot(SqliteSnapshot):
@@ -65,7 +65,7 @@ class TargetSnapshot(SqliteSnapshot):
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         self._connection = self._stack.enter_context(closing(schema.connect_to_file(self.path)))
         if (found := self._connection.pragma("integrity_check")) != "ok":
-            raise NotTheSame(f"what was written is damaged ({found}): check the disk; nothing was kept of it")
+            raise VerificationFailed(f"what was written is damaged ({found}): check the disk; nothing was kept of it")
 
     def undo(self) -> None:
         """Remove all rows again."""
@@ -94,7 +94,7 @@ def snapshot(path: Path, *, fill: bool) -> Iterator[Snapshot]:
         with schema.temporary_path(path) as new:
             with _open_target(new, path) as target:
                 yield target
-            atomicfile.give_name(new, path)
+            atomicfile.publish(new, path)
         atomicfile.sync_folder(path.parent)
     except OSError as error:
         raise CannotStart(f"{path} cannot be written: {error.strerror}") from None
