@@ -50,7 +50,7 @@ def exists(database: str) -> bool:
 
 
 def copy(source: str, target: str, progress: Callable[[int, int], None]) -> tuple[int, int]:
-    """Copy a whole collection from one URL to another; see `transfer.copy`. Raises CannotStart too."""
+    """Copy a collection from one URL to another, as `transfer.copy` does. Raises CannotStart too."""
     if not exists(source):
         raise CannotStart("the source is no collection: there is no such database, or it is empty")
     if not _is_postgres(target) and is_database_file(source, sqlite_path(target)):

@@ -99,7 +99,7 @@ def _contract() -> Json:
 
 def _operations() -> Json:
     paths = {}
-    for probe, meaning in (("live", "the process lives"), ("ready", "the database can be read too")):
+    for probe, meaning in (("live", "the process is alive"), ("ready", "the database can be read too")):
         schema = {"type": "object", "properties": {"status": {"const": probe}}, "required": ["status"]}
         operation = _operation(probe, f"Tell that {meaning}", _json(schema, {"status": probe}), tag="operations")
         paths[f"/health/{probe}"] = _path("test", get=operation)

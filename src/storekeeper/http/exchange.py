@@ -118,7 +118,7 @@ class Exchange:
         self._write(data)
 
     def end(self) -> None:
-        """Finish the response and let the connection continue; abort if the body is shorter than was said."""
+        """Finish the response and continue the connection; abort if the body is shorter than its Content-Length."""
         self.ended = True
         if self.request.method != "HEAD":
             if self._chunked:

@@ -137,7 +137,7 @@ _CHUNKED = b"transfer-encoding: chunked\r\n"
 
 
 def has_content(status: int) -> bool:
-    """Tell whether a response of this status has content, and says its length (RFC 9110, section 6.4.1)."""
+    """Tell whether a response of this status has content, and a Content-Length (RFC 9110, section 6.4.1)."""
     return status >= 200 and status not in (204, 304)
 
 

@@ -103,7 +103,7 @@ class PostgresCollection:
         return connection
 
     async def _prepare(self) -> str:
-        """Return the schema of the collection, which is found once: one that hides it later is not ours."""
+        """Return the schema of the collection; look for it once, because a later one that hides it is not ours."""
         if not self._schema:
             self._schema = await run_in_thread(lambda _stop: schema.prepare(self._conninfo))
         return self._schema
