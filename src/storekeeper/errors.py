@@ -40,7 +40,7 @@ class InvalidInput(StorekeeperError):
 class Unavailable(StorekeeperError):
     """The database is not available now; the same request may succeed later.
 
-    `outcome` says whether a write may have happened all the same.
+    `outcome` says whether a write may have happened nevertheless.
     """
 
     def __init__(self, reason: str, outcome: Outcome = Outcome.NONE) -> None:

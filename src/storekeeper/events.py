@@ -12,7 +12,7 @@ from typing import Any
 from storekeeper.log import Log
 
 BURST = 10
-"""Lines of one event that are logged at once; then it is one a second, with the number of suppressed ones."""
+"""Lines of one event that are logged at once; after that one a second, with the number of suppressed ones."""
 
 FLUSH_TIMEOUT = 0.5
 """Seconds that the end of a process waits for its log."""

@@ -26,7 +26,7 @@ class TargetNotEmpty(StorekeeperError):
 
 
 class VerificationFailed(StorekeeperError):
-    """The target is not identical to the source; nothing of it was kept."""
+    """The target is not identical to the source; it keeps none of the copied rows."""
 
 
 class Snapshot(Protocol):

@@ -31,11 +31,11 @@ MAX_RESPONSE_BYTES = 8 * 2**20
 """Bytes of one cached response: a list of 100,000 stores fits."""
 
 MAX_POLLED_CONNECTIONS = 900 if sys.platform == "linux" else 450
-"""With more of them libuv may poll again within a loop iteration: it takes 1024 events at a time, which elsewhere
-than on Linux are two for a connection that can be read and written."""
+"""Connections up to which libuv polls only once in a loop iteration: it takes 1024 events at a time, and except on
+Linux a connection that can be both read and written has two."""
 
 LARGE_READ = 64 * 1024
-"""After a read of this size or more libuv may read on within an iteration."""
+"""Bytes of a read after which libuv may read on within the iteration."""
 
 _NO_TOKEN = -1
 
@@ -58,7 +58,7 @@ class Recording:
 
 
 class ResponseCache:
-    """The cached responses of one process, by cache key: what follows the start of the head.
+    """The cached responses of one process, by cache key: the bytes that follow the start of the response's head.
 
     `change_token` is the collection's. `checked` is true from `revalidate` until the loop iteration ends.
     """

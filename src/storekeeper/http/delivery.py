@@ -1,4 +1,4 @@
-"""How much of the responses a client's kernel has acknowledged, if ours tells. Imports nothing of the project.
+"""How much a client's kernel has acknowledged, if our kernel reports it. Imports nothing of the project.
 
 A transport tells only what our kernel has taken. That may be megabytes, and our kernel takes more only when a third
 of its buffer is free again: a client that reads steadily, but slowly, would seem to read nothing for minutes.
@@ -25,7 +25,7 @@ class Delivery(NamedTuple):
 
 
 def delivery(transport: asyncio.BaseTransport) -> Delivery | None:
-    """Return what the client's kernel has acknowledged; None if ours does not tell."""
+    """Return what the client's kernel has acknowledged; None if our kernel does not report it."""
     if sys.platform != "linux":
         return None
     try:

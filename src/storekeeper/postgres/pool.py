@@ -119,7 +119,7 @@ class Pool:
                     return
                 if not connection.lost:
                     self._connections.add(connection)
-                    connection.on_lost = self._forget
+                    connection.on_lost = self._on_lost
                     self.release(connection)
         finally:
             self._connecting = None
@@ -158,7 +158,7 @@ class Pool:
             if not waiter.done():
                 waiter.set_exception(Unavailable(reason))
 
-    def _forget(self, connection: PipelineConnection) -> None:
+    def _on_lost(self, connection: PipelineConnection) -> None:
         self._connections.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)
