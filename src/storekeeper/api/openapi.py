@@ -123,7 +123,7 @@ def _path(route: Any, *, query: Any = (), segment: Any = (), **operations: Json)
     }
     for method, operation in operations.items():
         parameters = [*segment, *(query if method in ("get", "head") else ())]
-        if method == "options":  # any id will do
+        if method == "options":  # OPTIONS takes any id
             parameters = [parameter | {"schema": {"type": "string"}} for parameter in parameters]
         if parameters:
             operation["parameters"] = parameters
