@@ -28,7 +28,7 @@ PARTS = (
     ("Python", r"python"),
     ("C library", r""),
 )
-"""A part of the process and how to know the file that its code is from; the first that fits."""
+"""A part of the process, and the pattern of the files that its code is from; the first match counts."""
 
 Times = dict[str, float]
 
@@ -48,7 +48,7 @@ def main() -> int:
 
 
 def measure(case: Case, folder: Path) -> tuple[Times, Times]:
-    """Microseconds per request by thread, and by part (empty without perf)."""
+    """Return microseconds per request by thread, and by part (empty without perf)."""
     size = case.entries[0][1]
     with SYSTEMS["storekeeper"].serve(size, folder) as server, server.awake():
         load.wrk(server, case, WARM_UP)
@@ -65,7 +65,7 @@ def measure(case: Case, folder: Path) -> tuple[Times, Times]:
 
 
 def spent(pid: int) -> dict[str, int]:
-    """Clock ticks of the event loop's thread and of all others (the writer), by mode (fields as in proc(5))."""
+    """Return the clock ticks of the event loop's thread and of all others (the writer), by mode (see proc(5))."""
     found = Counter(dict.fromkeys(("loop, user", "loop, kernel", "writer, user", "writer, kernel"), 0))
     for task in Path(f"/proc/{pid}/task").iterdir():
         fields = (task / "stat").read_text().rpartition(")")[2].split()
@@ -76,7 +76,7 @@ def spent(pid: int) -> dict[str, int]:
 
 
 def sampled(server: Server, case: Case, data: Path) -> Times:
-    """The share of each part in perf's samples under the same load."""
+    """Return the share of each part in perf's samples under the same load."""
     command = ["perf", "record", "-F", "999", "-p", str(server.process.pid), "-o", str(data)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as perf:
         load.wrk(server, case, SECONDS // 2)

@@ -15,13 +15,13 @@ Entry = tuple[str, int]
 
 @dataclass(frozen=True)
 class Case:
-    """One table of the report: `mix` is what mixed.lua is told, `answer` gives the body to expect."""
+    """One table of the report: `mix` are the arguments of mixed.lua, `expected` returns the body to expect."""
 
     name: str
     title: str
     entries: tuple[Entry, ...]
     path: str = "/api/stores/7"
-    answer: Callable[[int], bytes] | None = None
+    expected: Callable[[int], bytes] | None = None
     mix: tuple[int | str, ...] = ()
     connections: int = 64
     least_seconds: int = 1
@@ -45,7 +45,7 @@ def everything(count: int) -> bytes:
     return compact(list(stores(count)))
 
 
-READ_ONE = Case("get-one", "GET one store", at(10, ALL), answer=one)
+READ_ONE = Case("get-one", "GET one store", at(10, ALL), expected=one)
 LISTS, BY_NAME = "/api/stores", "/api/stores?name=Store%20000007"
 NAME_ENTRIES = at(10, WHOLE) + at(100_000, WHOLE) + at(1_000_000, ("storekeeper", "fastify", "hapi"))
 MEMORY_ENTRIES = at(10, WHOLE) + at(100_000, WHOLE) + at(1_000_000, WHOLE)
@@ -54,15 +54,15 @@ CASES = (
     READ_ONE,
     Case("list-5", "GET the list of 5", at(5, FILE), LISTS, everything),
     Case("by-name", "GET by name, one match", NAME_ENTRIES, BY_NAME, named, least_seconds=3),
-    # 5 MB each: few connections, or a slow system would finish less than one answer per connection
+    # 5 MB each: few connections, or a slow system would finish less than one response per connection
     Case("list", UNCHANGED, at(100_000, FILE), LISTS, everything, (), 4, 8),
     Case("list-changed", CHANGED, at(100_000, WHOLE), LISTS, everything, kind="list-changed", metric="ms"),
     Case("post", "POST: create", at(10, WRITERS), mix=(0, 100, 0)),
-    # Names from all over the alphabet: each is a page of its own in an index, and so in the log before the answer.
+    # Names from all over the alphabet: each is a page of its own in an index, and so in the log before the response.
     Case("post-scattered", "POST: create, names in no order", at(10, WRITERS), mix=(0, 100, 0, "scattered")),
     Case("put", "PUT: replace", at(10, WRITERS), mix=(0, 0, 100)),
     Case("mix", "95 % GET one, 5 % POST", at(10, WHOLE), mix=(95, 5, 0)),
-    Case("start", "Start-up, process start to first answer", at(10, STARTERS), kind="start", metric="ms"),
+    Case("start", "Start-up, process start to first response", at(10, STARTERS), kind="start", metric="ms"),
     Case("memory", "Resident memory", MEMORY_ENTRIES, kind="memory", metric="mib"),
 )
 
@@ -87,8 +87,8 @@ GOALS = (
     Goal("GET one, of nginx `return 200`", "≥", 0.85, "get-one", OURS, NGINX),
     Goal("GET one, times Fastify", "≥", 1.6, "get-one", OURS, FASTIFY),
     Goal("GET one, times hapi", "≥", 2.4, "get-one", OURS, HAPI),
-    Goal("POST, on disk before the answer, times Fastify in memory", "≥", 1, "post", OURS, FASTIFY),
-    Goal("POST, on disk before the answer, times hapi in memory", "≥", 2, "post", OURS, HAPI),
+    Goal("POST, on disk before the response, times Fastify in memory", "≥", 1, "post", OURS, FASTIFY),
+    Goal("POST, on disk before the response, times hapi in memory", "≥", 2, "post", OURS, HAPI),
     Goal("POST of names in no order, times hapi", "≥", 2, "post-scattered", OURS, HAPI),
     Goal("POST without the fast lane, times hapi", "≥", 0.8, "post", "storekeeper-asgi@10", HAPI),
     Goal("GET one from PostgreSQL, times hapi in memory", "≥", 1, "get-one", "storekeeper-postgres@10", HAPI),

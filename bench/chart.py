@@ -15,7 +15,7 @@ STYLE = """
 
 
 def draw(panels: list[Panel]) -> str:
-    """Panels in two columns, each scaled to its own longest bar; the numbers are ratios."""
+    """Draw panels in two columns, each scaled to its own longest bar; the numbers are ratios."""
     heights = [0] * COLUMNS
     shapes = []
     for title, bars in panels:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import seeds
 from cases import Case
-from servers import PATIENCE, Server, UnavailableError, send
+from servers import TIMEOUT, Server, UnavailableError, send
 from systems import System
 
 SCRIPTS = Path(__file__).resolve().parent / "wrk"
@@ -19,19 +19,19 @@ Figures = dict[str, float]
 
 
 def wrk(server: Server, case: Case, seconds: int) -> Figures:
-    """Requests per second and latencies (ms) at full load; any error makes the run invalid."""
+    """Return requests per second and latencies (ms) at full load; any error makes the run invalid."""
     script = "mixed.lua" if case.mix else "report.lua"
     options = ["-t", "1", "-c", str(case.connections), "-d", f"{seconds}s", "--timeout", "60s", "--latency"]
     url = f"http://127.0.0.1:{server.port}{case.path}"
     words = ["wrk", *options, "-s", script, url, "--", *map(str, case.mix)]
     before = busy()
-    done = subprocess.run(words, cwd=SCRIPTS, capture_output=True, text=True, check=False, timeout=seconds + PATIENCE)
+    done = subprocess.run(words, cwd=SCRIPTS, capture_output=True, text=True, check=False, timeout=seconds + TIMEOUT)
     report = done.stdout.rpartition("@@")[2]
     if done.returncode or not report.startswith("{"):
         raise UnavailableError(f"wrk failed: {(done.stderr or done.stdout).splitlines()[-1:]}")
     figures = json.loads(report)
     if figures["errors"] or not figures["requests"]:
-        counts = f"{figures['requests']} answers within {seconds} s, {figures['errors']} errors"
+        counts = f"{figures['requests']} responses within {seconds} s, {figures['errors']} errors"
         raise UnavailableError(counts)
     percentiles = {key: figures[key] for key in ("p50", "p99", "p999")}
     rate = figures["requests"] / figures["seconds"]
@@ -44,13 +44,13 @@ def wrk(server: Server, case: Case, seconds: int) -> Figures:
 
 
 def busy() -> float:
-    """Processor seconds of all children that have ended: wrk's share of its core."""
+    """Return the processor seconds of all children that have ended: wrk's share of its core."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def list_after_write(server: Server, case: Case, seconds: int) -> Figures:
-    """The time (ms) of a whole list right after a store changed; the change must be in it."""
+    """Return the time (ms) of a whole list right after a store changed; the change must be in it."""
     times: list[float] = []
     end = time.monotonic() + seconds
     with server.connect() as connection:
@@ -69,10 +69,10 @@ def list_after_write(server: Server, case: Case, seconds: int) -> Figures:
 
 
 def exchange(connection: http.client.HTTPConnection, method: str, path: str, body: bytes | None = None) -> bytes:
-    response, answer = send(connection, method, path, body)
+    response, content = send(connection, method, path, body)
     if response.status != 200:
         raise UnavailableError(f"{method} {path}: {response.status}")
-    return answer
+    return content
 
 
 def start_up(system: System, count: int, data: Path) -> Figures:
@@ -81,7 +81,7 @@ def start_up(system: System, count: int, data: Path) -> Figures:
 
 
 def memory(system: System, count: int, data: Path, reads: Case) -> Figures:
-    """MiB after a second of reading single stores, then after the whole list was read once."""
+    """Return MiB after a second of reading single stores, then after the whole list was read once."""
     with system.serve(count, data) as server:
         wrk(server, reads, 1)
         at_work = server.memory()

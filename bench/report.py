@@ -21,12 +21,12 @@ def key(entry: Entry) -> str:
     return f"{entry[0]}@{entry[1]}"
 
 
-def spelled(versions: dict[str, str]) -> str:
+def version_text(versions: dict[str, str]) -> str:
     return ", ".join(f"{part} {version}" for part, version in versions.items())
 
 
 def ratios(rounds: Rounds, system: str, reference: str, metric: str) -> list[float]:
-    """Of each round that has both, so that what slows the machine for a while slows both."""
+    """Return the ratio of each round that has both, so that a slow phase of the machine slows both."""
     return [
         figures[system][metric] / figures[reference][metric]
         for figures in rounds
@@ -34,11 +34,11 @@ def ratios(rounds: Rounds, system: str, reference: str, metric: str) -> list[flo
     ]
 
 
-def plain(rounds: Rounds, system: str, metric: str) -> list[float]:
+def plain_values(rounds: Rounds, system: str, metric: str) -> list[float]:
     return [figures[system][metric] for figures in rounds if system in figures]
 
 
-def middle(values: list[float], form: str = ",.2f") -> str:
+def median_text(values: list[float], form: str = ",.2f") -> str:
     return format(statistics.median(values), form) if values else "-"
 
 
@@ -52,9 +52,9 @@ def case_lines(case: Case, outcome: Outcome) -> Iterator[str]:
     yield f"|---|{'---:|' * (len(titles) - 1)}"
     for name, size in case.entries:
         own = key((name, size))
-        cells = [SYSTEMS[name].title, f"{size:,}", middle(plain(rounds, own, case.metric), ",.0f")]
-        cells += [middle(plain(rounds, own, metric)) for metric in extra]
-        cells += [middle(ratios(rounds, own, f"{peer}@{size}", case.metric)) for peer in ("nginx", "hapi")]
+        cells = [SYSTEMS[name].title, f"{size:,}", median_text(plain_values(rounds, own, case.metric), ",.0f")]
+        cells += [median_text(plain_values(rounds, own, metric)) for metric in extra]
+        cells += [median_text(ratios(rounds, own, f"{peer}@{size}", case.metric)) for peer in ("nginx", "hapi")]
         yield f"| {' | '.join(cells)} |"
     yield ""
     for who, reason in {**outcome["missing"], **outcome["failures"]}.items():
@@ -63,7 +63,7 @@ def case_lines(case: Case, outcome: Outcome) -> Iterator[str]:
 
 
 def limit(rounds: Rounds) -> str:
-    """Names the systems for which wrk's core was as good as full: they may be faster than shown."""
+    """Name the systems for which wrk's core was nearly full: they may be faster than shown."""
     shares: dict[str, list[float]] = {}
     for figures in rounds:
         for name, measured in figures.items():
@@ -79,7 +79,7 @@ def goal_line(goal: Goal, results: dict[str, Any]) -> str:
     if goal.reference:
         values = ratios(rounds, goal.system, goal.reference, metric)
     else:
-        values = plain(rounds, goal.system, metric)
+        values = plain_values(rounds, goal.system, metric)
     wanted = f"| {goal.text} | {goal.sign} {goal.target:g} |"
     if not values:
         return f"{wanted} not measured | | |"
@@ -93,7 +93,7 @@ def machine_lines(results: dict[str, Any]) -> Iterator[str]:
     for what, value in results["machine"].items():
         yield f"- {what}: {value}"
     for name, versions in results["versions"].items():
-        yield f"- {SYSTEMS[name].title}: {spelled(versions)}"
+        yield f"- {SYSTEMS[name].title}: {version_text(versions)}"
 
 
 def lines(results: dict[str, Any]) -> Iterator[str]:
@@ -108,7 +108,7 @@ def lines(results: dict[str, Any]) -> Iterator[str]:
 
 
 def write(results: dict[str, Any], folder: Path) -> str:
-    """Replaces what stands between the two markers of benchmarks.md, draws the chart, gives the text."""
+    """Replace the text between the two markers of benchmarks.md, draw the chart, return the text."""
     folder.mkdir(exist_ok=True)
     text = "\n".join(lines(results)).replace("\n\n\n", "\n\n")
     page = folder / "benchmarks.md"
@@ -120,7 +120,7 @@ def write(results: dict[str, Any], folder: Path) -> str:
 
 
 def panels(results: dict[str, Any]) -> list[chart.Panel]:
-    """What is fast or slow, hapi = 1: rates, or times turned round."""
+    """Return the speed of each system, hapi = 1: ratios of rates, or inverse ratios of times."""
     found = []
     for case in CASES:
         if case.metric in {"rate", "ms"} and case.name in results["cases"] and case.name != "start":

@@ -21,7 +21,7 @@ from machine import describe
 from servers import CORES, Server, UnavailableError
 from systems import BENCH, DATA, ROOT, SYSTEMS, call
 
-TROUBLE = (UnavailableError, OSError, http.client.HTTPException, subprocess.SubprocessError)
+FAILURES = (UnavailableError, OSError, http.client.HTTPException, subprocess.SubprocessError)
 Measure = Callable[[Entry], load.Figures]
 
 
@@ -53,7 +53,7 @@ class Bench:
         self.missing: dict[str, str] = {}
 
     def admit(self) -> None:
-        """Installs each system and holds it to the contract."""
+        """Install each system and check that it fulfils the contract."""
         for name in self.chosen.systems:
             try:
                 self.versions[name] = SYSTEMS[name].install()
@@ -61,24 +61,24 @@ class Bench:
                     with SYSTEMS[name].serve(smoke.SEED, self.data) as server:
                         smoke.check_reads(server)
                         smoke.check_writes(server)
-                say(f"{name}: {report.spelled(self.versions[name])}")
-            except TROUBLE as error:
+                log(f"{name}: {report.version_text(self.versions[name])}")
+            except FAILURES as error:
                 self.versions.pop(name, None)
                 self.missing[name] = str(error)
-                say(f"{name}: left out: {error}")
+                log(f"{name}: left out: {error}")
 
     def measure(self, case: Case) -> report.Outcome:
-        say(f"\n{case.title}")
+        log(f"\n{case.title}")
         entries = [entry for entry in case.entries if entry[0] in self.versions]
         failures: dict[str, str] = {}
-        run = self.apart if case.kind in {"start", "memory"} else self.together
+        run = self.measure_separately if case.kind in {"start", "memory"} else self.measure_side_by_side
         rounds = run(case, entries, failures)
         seconds = max(self.chosen.seconds, case.least_seconds)
         settings = {"rounds": self.chosen.rounds, "seconds": seconds, "date": time.strftime("%Y-%m-%d")}
         return {**settings, "figures": rounds, "failures": failures, "missing": self.missing}
 
-    def apart(self, case: Case, entries: list[Entry], failures: dict[str, str]) -> report.Rounds:
-        """Each measurement starts its own server."""
+    def measure_separately(self, case: Case, entries: list[Entry], failures: dict[str, str]) -> report.Rounds:
+        """Start a server for each measurement."""
 
         def measure(entry: Entry) -> load.Figures:
             system, size = SYSTEMS[entry[0]], entry[1]
@@ -88,8 +88,8 @@ class Bench:
 
         return self.rounds(case, entries, measure, failures)
 
-    def together(self, case: Case, entries: list[Entry], failures: dict[str, str]) -> report.Rounds:
-        """All servers stay from the first round to the last, and stand still when it is not their turn."""
+    def measure_side_by_side(self, case: Case, entries: list[Entry], failures: dict[str, str]) -> report.Rounds:
+        """Keep all servers from the first round to the last; each is stopped while another one is measured."""
         load_with = load.list_after_write if case.kind == "list-changed" else load.wrk
         seconds = max(self.chosen.seconds, case.least_seconds)
         servers: dict[Entry, Server] = {}
@@ -102,18 +102,18 @@ class Bench:
             for entry in entries:
                 try:
                     server = stack.enter_context(SYSTEMS[entry[0]].serve(entry[1], self.data))
-                    if case.answer:
-                        smoke.expect(case.path, smoke.answer(server, "GET", case.path), case.answer(entry[1]))
+                    if case.expected:
+                        smoke.expect(case.path, smoke.request(server, "GET", case.path), case.expected(entry[1]))
                     servers[entry] = server
                     warm_up(measure, entry, 5 * seconds)
-                except TROUBLE as error:
+                except FAILURES as error:
                     servers.pop(entry, None)
                     failures[report.key(entry)] = str(error)
-                    say(f"  {report.key(entry)}: left out: {error}")
+                    log(f"  {report.key(entry)}: left out: {error}")
             return self.rounds(case, list(servers), measure, failures)
 
     def rounds(self, case: Case, entries: list[Entry], measure: Measure, failures: dict[str, str]) -> report.Rounds:
-        """One dictionary per round; each round begins with another system."""
+        """Return one dictionary per round; each round begins with another system."""
         rounds: report.Rounds = []
         for number in range(self.chosen.rounds):
             figures: dict[str, load.Figures] = {}
@@ -122,16 +122,16 @@ class Bench:
                 name = report.key(entry)
                 try:
                     figures[name] = measure(entry)
-                    say(f"  {number + 1} {name}: {figures[name][case.metric]:,.1f}")
-                except TROUBLE as error:
+                    log(f"  {number + 1} {name}: {figures[name][case.metric]:,.1f}")
+                except FAILURES as error:
                     failures[name] = f"round {number + 1} is invalid: {error}"
-                    say(f"  {name}: {failures[name]}")
+                    log(f"  {name}: {failures[name]}")
             rounds.append(figures)
         return rounds
 
 
 def warm_up(measure: Measure, entry: Entry, limit: int) -> None:
-    """Until it gets no faster: on one core, a just-in-time compiler can need 10 s for its best."""
+    """Measure until it gets no faster: on one core, a just-in-time compiler can need 10 s for its best."""
     best, unimproved, end = 0.0, 0, time.monotonic() + limit
     while unimproved < 2 and time.monotonic() < end:
         rate = measure(entry)["rate"]
@@ -139,12 +139,12 @@ def warm_up(measure: Measure, entry: Entry, limit: int) -> None:
         best = max(best, rate)
 
 
-def say(text: str) -> None:
+def log(text: str) -> None:
     print(text, flush=True)
 
 
 def run(chosen: argparse.Namespace, store: Path) -> None:
-    """Measures the chosen cases; those of earlier runs stay in the results until they are run again."""
+    """Measure the chosen cases; those of earlier runs stay in the results until they are run again."""
     generator = call("wrk", "-v", accept=1).split()[1]
     os.sched_setaffinity(0, {CORES[1]})
     results = json.loads(store.read_text()) if store.exists() else {"cases": {}}
@@ -162,16 +162,16 @@ def run(chosen: argparse.Namespace, store: Path) -> None:
 def main() -> int:
     chosen = options()
     if len(CORES) < 2:
-        say("The benchmark needs Linux and two cores: one for the server, one for the load.")
+        log("The benchmark needs Linux and two cores: one for the server, one for the load.")
         return 2
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     store = BENCH / ("results-quick.json" if chosen.quick else "results.json")
     try:
         if not chosen.report:
             run(chosen, store)
-        say("\n" + report.write(json.loads(store.read_text()), DATA if chosen.quick else ROOT / "docs"))
+        log("\n" + report.write(json.loads(store.read_text()), DATA if chosen.quick else ROOT / "docs"))
     except UnavailableError as error:
-        say(str(error))
+        log(str(error))
         return 2
     except KeyboardInterrupt:
         return 130

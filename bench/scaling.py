@@ -28,7 +28,7 @@ Rates = dict[str, list[tuple[float, float]]]
 
 
 def main() -> int:
-    """Interleaved rounds of one instance, two, and hapi in memory; prints and writes the table."""
+    """Measure one instance, two, and hapi in memory in interleaved rounds; print and write the table."""
     rates: dict[str, Rates] = {case: {"1": [], "2": [], "hapi": []} for case in MEASURED}
     try:
         with ExitStack() as stack:
@@ -56,19 +56,19 @@ def main() -> int:
 
 
 def instance(url: str) -> tuple[list[str], dict[str, str], Path, int]:
-    """Gives the command, environment, folder and port of one."""
+    """Return the command, environment, folder and port of one instance."""
     port = free_port()
     return [str(STOREKEEPER), "serve", "--port", str(port), "--database", url, "--no-examples"], {}, ROOT, port
 
 
 def measure(case: Case, servers: list[Server], database: postgres_server.Server) -> tuple[float, float]:
-    """Answers per second of all servers together, and transactions per second of the database."""
+    """Return responses per second of all servers together, and transactions per second of the database."""
     share = replace(case, connections=CONNECTIONS // len(servers))
     before, begin = transactions(database), time.monotonic()
     with ThreadPoolExecutor() as pool:
         rate = sum(pool.map(lambda server: load.wrk(server, share, SECONDS)["rate"], servers))
     seconds = time.monotonic() - begin
-    time.sleep(1.1)  # a backend tells its counts at most once a second
+    time.sleep(1.1)  # a backend reports its counts at most once a second
     return rate, (transactions(database) - before) / seconds
 
 

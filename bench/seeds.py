@@ -1,4 +1,4 @@
-"""The stores that every system starts with, and the bytes that every system must answer; imports nothing."""
+"""The stores that every system starts with, and the bytes that every system must respond with; imports nothing."""
 
 import json
 from collections.abc import Iterator

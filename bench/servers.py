@@ -1,4 +1,4 @@
-"""Starts, pins, watches and always stops one server process; knows nothing of what it serves."""
+"""Starts, pins, watches and always stops one server process, whatever it serves; imports nothing."""
 
 import contextlib
 import http.client
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-PATIENCE = 120.0
+TIMEOUT = 120.0
 
 
 class UnavailableError(Exception):
@@ -27,11 +27,11 @@ class Server:
     seconds_to_start: float = 0.0
 
     def connect(self) -> contextlib.closing[http.client.HTTPConnection]:
-        return contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE))
+        return contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=TIMEOUT))
 
     @contextlib.contextmanager
     def awake(self) -> Iterator[None]:
-        """Outside such blocks the server stands still, so that its housekeeping disturbs no other."""
+        """Let the server run in this block; outside it is stopped, so that its housekeeping disturbs no other."""
         os.killpg(self.process.pid, signal.SIGCONT)
         try:
             yield
@@ -39,7 +39,7 @@ class Server:
             os.killpg(self.process.pid, signal.SIGSTOP)
 
     def memory(self) -> float:
-        """Resident memory of the process and its workers, in MiB."""
+        """Return the resident memory of the process and its workers, in MiB."""
         return sum(family(self.process.pid).values()) / 2**20
 
 
@@ -53,7 +53,7 @@ def free_port() -> int:
 def running(
     command: list[str], env: dict[str, str], cwd: Path, port: int, log: Path, core: int = 0
 ) -> Iterator[Server]:
-    """Runs the command on that core of ours until the block ends; its output goes to `log`."""
+    """Run the command on one core until the block ends; its output goes to `log`."""
     begin = time.perf_counter()
     with log.open("wb") as out:
         process = subprocess.Popen(
@@ -62,16 +62,16 @@ def running(
         )  # fmt: skip
     try:
         server = Server(process, port)
-        wait_for_answer(server, log)
+        wait_for_response(server, log)
         server.seconds_to_start = time.perf_counter() - begin
         yield server
     finally:
         stop(process)
 
 
-def wait_for_answer(server: Server, log: Path) -> None:
-    """Returns after the first 200 to GET /test."""
-    deadline = time.monotonic() + PATIENCE
+def wait_for_response(server: Server, log: Path) -> None:
+    """Return after the first 200 to GET /test."""
+    deadline = time.monotonic() + TIMEOUT
     while time.monotonic() < deadline:
         if server.process.poll() is not None:
             raise UnavailableError(f"ended at the start: {last_line(log)}")
@@ -79,7 +79,7 @@ def wait_for_answer(server: Server, log: Path) -> None:
             if send(connection, "GET", "/test")[0].status == 200:
                 return
         time.sleep(0.001)
-    raise UnavailableError(f"no answer within {PATIENCE:.0f} s: {last_line(log)}")
+    raise UnavailableError(f"no response within {TIMEOUT:.0f} s: {last_line(log)}")
 
 
 def send(
@@ -96,7 +96,7 @@ def last_line(log: Path) -> str:
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """The process leads a session of its own, so its group is it and its workers, nothing else."""
+    """Stop the process and its workers; its group has nothing else, because it leads a session of its own."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
@@ -108,7 +108,7 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def family(root: int) -> dict[int, int]:
-    """The resident bytes of each living process in the session that `root` leads (fields as in proc(5))."""
+    """Return the resident bytes of each running process in the session of `root` (fields as in proc(5))."""
     found = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):

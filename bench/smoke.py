@@ -7,7 +7,7 @@ from seeds import compact, store, stores
 from servers import Server, UnavailableError, send
 
 SEED = 5
-BAD_PAYLOADS: list[tuple[bytes, str, list[str] | None]] = [
+INVALID_PAYLOADS: list[tuple[bytes, str, list[str] | None]] = [
     (b'{"name":5}', '"name" must be a string', ["name"]),
     (b"{}", '"name" is required', ["name"]),
     (b'{"name":""}', '"name" is required', ["name"]),
@@ -27,42 +27,42 @@ def expect(what: str, got: object, wanted: object) -> None:
         raise UnavailableError(f"not the contract: {what}: {got!r:.150} instead of {wanted!r:.150}")
 
 
-def answer(server: Server, method: str, path: str, payload: object = None, status: int = 200) -> bytes:
-    """The body, after its status and the contract's two headers have been checked."""
+def request(server: Server, method: str, path: str, payload: object = None, status: int = 200) -> bytes:
+    """Return the body of a response, after checking its status and the contract's two headers."""
     body = payload if isinstance(payload, bytes) else compact(payload) if payload else None
     with server.connect() as connection:
-        response, answered = send(connection, method, path, body)
+        response, content = send(connection, method, path, body)
     what = f"{method} {path} {body.decode() if body else ''}"
     expect(what, response.status, status)
     kind = "text/plain" if path == "/test" else "application/json"
     expect(what, response.headers["content-type"], f"{kind}; charset=utf-8")
     expect(what, response.headers["cache-control"], "no-cache")
-    return answered
+    return content
 
 
 def check_reads(server: Server) -> None:
-    expect("GET /test", answer(server, "GET", "/test"), b"OK")
-    expect("the list", answer(server, "GET", "/api/stores"), compact(list(stores(SEED))))
-    expect("one store", answer(server, "GET", "/api/stores/3"), compact(store(3)))
-    expect("by name", answer(server, "GET", "/api/stores?name=Store%20000003"), compact([store(3)]))
-    expect("no such name", answer(server, "GET", "/api/stores?name=store%20000003"), b"[]")
-    expect("empty name", answer(server, "GET", "/api/stores?name="), compact(list(stores(SEED))))
+    expect("GET /test", request(server, "GET", "/test"), b"OK")
+    expect("the list", request(server, "GET", "/api/stores"), compact(list(stores(SEED))))
+    expect("one store", request(server, "GET", "/api/stores/3"), compact(store(3)))
+    expect("by name", request(server, "GET", "/api/stores?name=Store%20000003"), compact([store(3)]))
+    expect("no such name", request(server, "GET", "/api/stores?name=store%20000003"), b"[]")
+    expect("empty name", request(server, "GET", "/api/stores?name="), compact(list(stores(SEED))))
 
 
 def check_writes(server: Server) -> None:
     new = {"id": SEED + 1, "name": "Ünïted", "address": None}
-    created = answer(server, "POST", "/api/stores", {"name": "Ünïted", "id": 99})
+    created = request(server, "POST", "/api/stores", {"name": "Ünïted", "id": 99})
     expect("create", created, compact(new))
     new.update(name=" ", address="")
     path = f"/api/stores/{SEED + 1}"
-    expect("replace", answer(server, "PUT", path, {"name": " ", "address": ""}), compact(new))
-    expect("read after replace", answer(server, "GET", path), compact(new))
+    expect("replace", request(server, "PUT", path, {"name": " ", "address": ""}), compact(new))
+    expect("read after replace", request(server, "GET", path), compact(new))
     new["address"] = None
-    expect("replace without address", answer(server, "PUT", path, {"name": " "}), compact(new))
-    for payload, message, keys in BAD_PAYLOADS:
+    expect("replace without address", request(server, "PUT", path, {"name": " "}), compact(new))
+    for payload, message, keys in INVALID_PAYLOADS:
         for method, target in ("POST", "/api/stores"), ("PUT", path):
             body: dict[str, Any] = {"statusCode": 400, "error": "Bad Request", "message": message}
             if keys is not None:
                 body["validation"] = {"source": "payload", "keys": keys}
-            expect(f"{method} {payload!r}", json.loads(answer(server, method, target, payload, 400)), body)
-    expect("nothing changed", answer(server, "GET", path), compact(new))
+            expect(f"{method} {payload!r}", json.loads(request(server, method, target, payload, 400)), body)
+    expect("nothing changed", request(server, "GET", path), compact(new))

@@ -18,7 +18,7 @@ from servers import CORES, Server, UnavailableError, free_port, running
 
 BENCH = Path(__file__).resolve().parent
 DATA = BENCH / ".data"
-"""Where what a run needs for a while is kept; not in git."""
+"""The temporary files of a run; not in git."""
 DATA.mkdir(exist_ok=True)
 ROOT = BENCH.parent
 PEERS = BENCH / "peers"
@@ -28,7 +28,7 @@ HINTS = {"nginx": "apt-get install nginx", "wrk": "apt-get install wrk", "npm": 
 
 
 def call(*command: str | Path, cwd: Path = ROOT, accept: int = 0, **env: str) -> str:
-    """What the command prints; its failure is the reason why a system is left out."""
+    """Return what the command prints; its failure is the reason why a system is left out."""
     words = [str(word) for word in command]
     if not shutil.which(words[0]):
         name = Path(words[0]).name
@@ -45,7 +45,7 @@ def is_older(done: Path, lock: Path) -> bool:
 
 
 class System:
-    """One thing to measure. A word of `command` may hold {port} and {folder}, its temporary folder."""
+    """One thing to measure. A word of `command` may contain {port} and {folder}, its temporary folder."""
 
     name: str
     title: str
@@ -54,11 +54,11 @@ class System:
     checked = True  # whether it implements the whole contract and so must pass the smoke test
 
     def install(self) -> dict[str, str]:
-        """Makes it ready to start and gives its versions."""
+        """Make it ready to start; return its versions."""
         raise NotImplementedError
 
     def prepare(self, count: int, folder: Path, port: int) -> dict[str, str]:
-        """Lays out `count` stores and gives the environment that makes the system start with them."""
+        """Store `count` stores; return the environment that makes the system start with them."""
         memory_peer = {"PORT": str(port), "SEED": str(count), "NODE_ENV": "production"}
         return {**memory_peer, "TMPDIR": str(folder)}
 
@@ -73,7 +73,7 @@ class System:
 
 
 class DatabaseSystem(System):
-    """Each size's database is made once per run and copied for each start."""
+    """A system whose database is made once per size and run, and copied for each start."""
 
     def make(self, count: int, database: Path) -> None:
         raise NotImplementedError
@@ -109,7 +109,7 @@ class Storekeeper(DatabaseSystem):
 
 
 class StorekeeperPostgres(System):
-    """Over a PostgreSQL that has the load's core: what another machine would do, does not count."""
+    """Over a PostgreSQL on the core of the load: work that another machine would do does not count."""
 
     name, title = "storekeeper-postgres", "Storekeeper on PostgreSQL, durable"
 
@@ -126,7 +126,7 @@ class StorekeeperPostgres(System):
             raise UnavailableError(str(error)) from error
 
     def fill(self, database: postgres_server.Server, count: int, data: Path) -> str:
-        """Gives the URL of a database with so many stores."""
+        """Return the URL of a database with so many stores."""
         url = database.new_database()
         rows = data / f"postgres-{count}.csv"
         seeds.write_csv(rows, count)
@@ -142,7 +142,7 @@ class StorekeeperPostgres(System):
 
 
 def pin(database: postgres_server.Server) -> None:
-    """Keeps a server, and every process that it starts from now on, off the core that is measured."""
+    """Keep a server, and every process that it starts from now on, off the core that is measured."""
     assert database.process is not None
     if len(CORES) > 1:
         call("taskset", "--all-tasks", "--cpu-list", "--pid", str(CORES[1]), str(database.process.pid))

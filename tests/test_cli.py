@@ -148,7 +148,7 @@ def test_a_bug_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     def raises() -> bytes:
         raise RuntimeError("something\nunforeseen")
 
-    monkeypatch.setattr("storekeeper.api.docs.encoded", raises)
+    monkeypatch.setattr("storekeeper.api.docs.encoded_document", raises)
     monkeypatch.setattr(sys, "argv", ["storekeeper", "openapi"])
     with pytest.raises(SystemExit) as ended:
         cli.main()
@@ -290,7 +290,7 @@ def test_a_strange_header_is_shown_in_a_line_that_can_be_printed(
     file = io.StringIO(header.decode() + "\n", newline="")
     with pytest.raises(csvfile.BadFile) as error:
         list(csvfile.read(file, lambda *_: None, lambda _: None))
-    cli._refuse(str(error.value))
+    cli._report_failure(str(error.value))
     assert capsys.readouterr().err == f"storekeeper: line 1 has to be the header name,address; it is {shown}\n"
 
 

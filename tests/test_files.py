@@ -26,13 +26,13 @@ from databases import Change, Sqlite, handle
 from storekeeper import atomicfile, csvfile, databases, transfer
 from storekeeper.errors import CannotStart, StorekeeperError
 from storekeeper.sqlite import schema
-from storekeeper.sqlite.snapshot import Filled, SqliteSnapshot
+from storekeeper.sqlite.snapshot import SqliteSnapshot, TargetSnapshot
 from storekeeper.stores import Payload
 from test_cli import refused
 from test_disk import SYNCS, injected
 
 LONG = "x" * 3000
-finish = Filled.finish
+finish = TargetSnapshot.finish
 
 
 def filled(folder: Path, count: int, address: str = LONG) -> Sqlite:
@@ -128,12 +128,12 @@ def test_a_copy_that_reads_otherwise_from_the_disk_is_found_and_not_kept(
     tmp_path: Path, source: Sqlite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
-    def finish_spoilt(self: Filled) -> None:
+    def finish_spoilt(self: TargetSnapshot) -> None:
         finish(self)
         spoilt(self.path)
 
-    monkeypatch.setattr(Filled, "finish", finish_spoilt)
-    with pytest.raises(transfer.NotTheSame):
+    monkeypatch.setattr(TargetSnapshot, "finish", finish_spoilt)
+    with pytest.raises(transfer.VerificationFailed):
         databases.copy(source.url, f"sqlite:///{tmp_path}/backup.db", nothing)
     assert names(tmp_path) == []
 
@@ -143,15 +143,15 @@ def test_a_copy_that_was_read_back_through_the_writers_cache_would_be_seen(
 ) -> None:
     """The control: it says that all is well."""
 
-    def through_the_cache(self: Filled) -> None:
-        self._writing.pragma("cache_size", -16 * 1024)
+    def through_the_cache(self: TargetSnapshot) -> None:
+        self._writer.pragma("cache_size", -16 * 1024)
         assert SqliteSnapshot.count(self)[0]
         list(SqliteSnapshot.rows(self, "stores"))
         list(SqliteSnapshot.rows(self, "changes"))
-        self._writing.execute("COMMIT")
+        self._writer.execute("COMMIT")
         spoilt(self.path)
 
-    monkeypatch.setattr(Filled, "finish", through_the_cache)
+    monkeypatch.setattr(TargetSnapshot, "finish", through_the_cache)
     databases.copy(source.url, f"sqlite:///{tmp_path}/backup.db", nothing)
     assert b"Stose" in (tmp_path / "backup.db").read_bytes()
 
@@ -197,7 +197,7 @@ def test_a_file_that_appears_during_a_copy_is_left_as_it_is(
     tmp_path: Path, source: Sqlite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = tmp_path / "backup.db"
-    monkeypatch.setattr(Filled, "finish", lambda self: (finish(self), target.write_text("mine")))
+    monkeypatch.setattr(TargetSnapshot, "finish", lambda self: (finish(self), target.write_text("mine")))
     with pytest.raises(CannotStart, match="exists"):
         databases.copy(source.url, f"sqlite:///{target}", nothing)
     assert target.read_text() == "mine"
@@ -212,11 +212,11 @@ def test_a_finished_file_takes_no_name_from_another(
         monkeypatch.setattr(os, "link", _no_links)
     new, path = tmp_path / "new", tmp_path / "path"
     new.write_text("new")
-    atomicfile.give_name(new, path)
+    atomicfile.publish(new, path)
     assert path.read_text() == "new"
     new.write_text("newer")
     with pytest.raises(FileExistsError):
-        atomicfile.give_name(new, path)
+        atomicfile.publish(new, path)
 
 
 def _no_links(*_args: object, **_options: object) -> None:
@@ -362,8 +362,8 @@ def test_an_export_onto_its_own_database_is_refused(tmp_path: Path) -> None:
     [line] = refused(run("export", "--database", database.url, str(last)))
     assert line == f"storekeeper: {last} is the database itself, or its log: name another file"
     for file in others:
-        assert databases.is_part(database.url, file)
-    assert not databases.is_part(database.url, tmp_path / "all.csv")
+        assert databases.is_database_file(database.url, file)
+    assert not databases.is_database_file(database.url, tmp_path / "all.csv")
     assert len(database.changes()) == 3
 
 
@@ -406,7 +406,7 @@ def both(url: str, folder: Path) -> tuple[list[Change], int]:
 
 def exported(url: str) -> str:
     async def main() -> str:
-        async with databases.listed(url) as listing:
+        async with databases.open_listing(url) as listing:
             file = io.StringIO()
             await csvfile.write(file, listing, lambda _: None)
             return file.getvalue()

@@ -153,23 +153,23 @@ def test_an_event_that_repeats_is_limited_and_what_was_held_back_is_counted(monk
     monkeypatch.setattr(events, "_write", lines.append)
     monkeypatch.setattr(events, "monotonic", lambda: now)
     monkeypatch.setattr(events, "_due", {})
-    events.held_back.clear()
+    events.suppressed.clear()
     for number in range(432):
         emit(Event.DATABASE_REFUSED, number=number)
-    emit(Event.DATABASE_AWAY)
+    emit(Event.DATABASE_UNREACHABLE)
     assert [f"number={number}".encode() in line for number, line in enumerate(lines[:10])] == [True] * 10
     assert len(lines) == 11
     now += 1
     emit(Event.DATABASE_REFUSED, number=432)
     emit(Event.DATABASE_REFUSED, number=433)
     assert len(lines) == 12
-    assert b"number=432 held_back=422" in lines[-1]
+    assert b"number=432 suppressed=422" in lines[-1]
     now += 60
     for _ in range(20):
         emit(Event.DATABASE_REFUSED)
     assert len(lines) == 22
-    assert b"held_back=1" in lines[12]
-    assert b"held_back" not in lines[13]
-    events.say_held_back()
-    assert b'event="database refused a statement" held_back=10' in lines[-1]
-    events.held_back.clear()
+    assert b"suppressed=1" in lines[12]
+    assert b"suppressed" not in lines[13]
+    events.log_suppressed()
+    assert b'event="database refused a statement" suppressed=10' in lines[-1]
+    events.suppressed.clear()

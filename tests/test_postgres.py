@@ -511,7 +511,7 @@ def test_commits_are_made_durable_where_the_server_would_not(database: Postgres,
         assert connection.execute("SHOW synchronous_commit").fetchone() == (ours,)
     with psycopg.connect(database.url, autocommit=True) as connection:
         assert connection.execute("SHOW synchronous_commit").fetchone() == (configured,)
-        for statement in session.conversation(session.SERVING):
+        for statement in session.setup_statements(session.SERVING):
             connection.execute(statement.encode())
         assert connection.execute("SHOW synchronous_commit").fetchone() == (ours,)
 

@@ -162,5 +162,5 @@ def test_tables_of_another_encoding_or_program_are_never_touched_twice(database:
     """A database that is ready needs no right to create anything, and no lock."""
     postgres_schema.prepare(postgres_schema.parameters(database.url))
     with psycopg.connect(database.url) as connection:
-        connection.execute("SELECT pg_advisory_xact_lock(%s)", (postgres_schema.LOCK,))
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (postgres_schema.MIGRATION_LOCK,))
         postgres_schema.prepare(postgres_schema.parameters(database.url))

@@ -25,7 +25,7 @@ from storekeeper.errors import CannotStart, Outcome, Unavailable
 from storekeeper.postgres import PostgresCollection
 from storekeeper.postgres.pipeline import StatementError
 from storekeeper.stores import Payload
-from storekeeper.transfer import NotTheSame
+from storekeeper.transfer import VerificationFailed
 
 USER = "inheriting"
 
@@ -292,7 +292,7 @@ def test_every_setting_that_a_role_may_have_changes_nothing(database: Postgres, 
 def test_a_service_that_pins_nothing_would_be_seen(
     database: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("storekeeper.postgres.session.conversation", lambda *_: ("BEGIN", "COMMIT"))
+    monkeypatch.setattr("storekeeper.postgres.session.setup_statements", lambda *_: ("BEGIN", "COMMIT"))
     inherit(array_nulls="off")
     with pytest.raises(AssertionError):
         run(keep_the_promises(database, tmp_path))
@@ -412,7 +412,7 @@ def test_a_copy_that_the_database_swallows_is_refused(database: Postgres, tmp_pa
     run(main())
     databases.prepare(database.url)
     administer(database, SWALLOWED[what])
-    with pytest.raises((CannotStart, NotTheSame)):
+    with pytest.raises((CannotStart, VerificationFailed)):
         databases.copy(source, database.url, _silent)
     assert database.changes() == []
 

@@ -21,7 +21,7 @@ def test_what_has_waited_too_long_leaves_nobody_behind_it_without_an_answer(monk
             for request in batch:
                 request.settle(request.key)
 
-        turns: Batcher[int, int] = Batcher(serve, size=lambda _: MIB, maximum_size=4 * MIB)
+        turns: Batcher[int, int] = Batcher(serve, size=lambda _: MIB, max_batch_bytes=4 * MIB)
         first = turns.add(0)
         await asyncio.sleep(0.01)
         late = [turns.add(number) for number in range(1, 11)]

@@ -7,7 +7,7 @@ import pytest
 
 from storekeeper.errors import Outcome
 from storekeeper.sqlite import errors
-from storekeeper.sqlite.errors import Failure, failure, lost, temporary
+from storekeeper.sqlite.errors import Failure, failure, is_fatal, temporary
 from weakened import vars_of
 
 
@@ -34,25 +34,25 @@ def test_after_some_errors_nothing_has_changed_and_it_goes_on(error: apsw.Error,
     found = temporary(error, Outcome.UNKNOWN)
     assert found is not None
     assert (str(found), found.outcome) == (reason, Outcome.NONE)
-    assert not lost(error)
+    assert not is_fatal(error)
 
 
 def test_without_space_for_the_index_of_the_log_a_commit_may_be_in_it() -> None:
     found = temporary(no_space_for_the_index(), Outcome.UNKNOWN)
     assert found is not None
     assert (str(found), found.outcome) == ("The disk is full", Outcome.UNKNOWN)
-    assert not lost(no_space_for_the_index())
+    assert not is_fatal(no_space_for_the_index())
 
 
 @pytest.mark.parametrize("error", [apsw.IOError(), apsw.CorruptError(), apsw.NotADBError()])
 def test_after_others_the_file_cannot_be_trusted(error: apsw.Error) -> None:
     assert temporary(error, Outcome.NONE) is None
-    assert lost(error)
+    assert is_fatal(error)
 
 
 @pytest.mark.parametrize("error", [apsw.ConstraintError(), ValueError(), KeyError()])
 def test_all_else_is_a_bug(error: Exception) -> None:
-    assert not lost(error)
+    assert not is_fatal(error)
 
 
 def test_a_page_is_damaged_only_if_the_disk_can_be_read(tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ def test_a_copy_that_is_not_the_same_is_not_kept(
             yield Falsified(whole, falsify)
 
     opening: Callable[[], AbstractContextManager[transfer.Snapshot]] = falsified
-    with pytest.raises(transfer.NotTheSame):
+    with pytest.raises(transfer.VerificationFailed):
         transfer.copy(databases._snapshot(source.url, fill=False), opening, lambda *_: None)
     if kind == "sqlite":
         assert not databases.exists(target.url)

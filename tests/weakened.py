@@ -77,7 +77,7 @@ def acknowledges_before_commit() -> None:
 
         def acknowledge_first(sql: str, *args: Any) -> Any:
             if sql == "COMMIT":
-                thread._tell(thread._settle, batch, list(results))
+                thread._call_on_loop(thread._settle, batch, list(results))
                 time.sleep(0.01)
             return execute(sql, *args)
 

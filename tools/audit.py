@@ -1,10 +1,10 @@
-"""Asks for known vulnerabilities of what runs (`make audit`), and believes no auditor that knows nothing.
+"""Audits the run-time packages for known vulnerabilities (`make audit`); fails if the auditor skipped any of them.
 
     python tools/audit.py COMMAND...
 
 runs an auditor that prints pip-audit's JSON. Status 0: an advisory source was asked about every package of the lock
-that this platform needs, and knew of nothing. 1: it knew of something, one line each. 2: it was not asked about all,
-or the auditor failed.
+that this platform needs, and knows no vulnerability. 1: it knows some, one line each. 2: it was not asked about all
+packages, or the auditor failed.
 """
 
 import json
@@ -17,12 +17,12 @@ from packaging.markers import Marker
 
 
 def needed() -> dict[str, str]:
-    """Give the packages of the lock that this platform needs, with their versions."""
+    """Return the packages of the lock that this platform needs, with their versions."""
     return {each.name: each.version for each in lock.read() if not each.marker or Marker(each.marker).evaluate()}
 
 
 def asked(report: str) -> dict[tuple[str, str], list[dict[str, Any]]]:
-    """Give what a report says of each package that an advisory source was asked about."""
+    """Return the vulnerabilities in a report, for each package that an advisory source was asked about."""
     try:
         packages = json.loads(report)["dependencies"]
         return {(each["name"], each["version"]): each["vulns"] for each in packages if "skip_reason" not in each}
@@ -31,7 +31,7 @@ def asked(report: str) -> dict[tuple[str, str], list[dict[str, Any]]]:
 
 
 def judge(done: "subprocess.CompletedProcess[str]") -> tuple[int, list[str]]:
-    """Give the status and what to print."""
+    """Return the status and the lines to print."""
     known = asked(done.stdout)
     found = [f"{name} {version}: {each['id']}" for (name, version), vulns in known.items() for each in vulns]
     wanted = needed().items()

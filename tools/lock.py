@@ -24,7 +24,7 @@ class Pinned:
 
 
 def read(path: Path = RUN) -> list[Pinned]:
-    """Give the packages of a lock file; raises ValueError for a line that pins none."""
+    """Return the packages of a lock file; raises ValueError for a line that pins none."""
     lines = re.sub(r"\\\n\s*", "", path.read_text()).splitlines()
     return [_pinned(line) for line in lines if line and not line.startswith("#")]
 

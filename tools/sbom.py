@@ -1,9 +1,9 @@
-"""Writes the bill of materials of what runs, as CycloneDX 1.6 JSON (`make sbom`): the same lock, the same bytes.
+"""Writes the bill of materials of the run-time packages as CycloneDX 1.6 JSON (`make sbom`), reproducibly.
 
     python tools/sbom.py FILE
 
-It is made of the run-time lock. Licences are what the installed packages say of themselves; one that this platform
-does not need, and so has not installed, goes without.
+It is made from the run-time lock. Licences come from the metadata of the installed packages; a package that this
+platform does not need, and that is not installed, has none.
 """
 
 import json
@@ -17,22 +17,22 @@ import lock
 
 import storekeeper
 
-_LONGEST = 60
-"""A longer `License` field is no name but the whole text."""
+_MAX_NAME_LENGTH = 60
+"""Characters of a `License` field with a name; a longer one contains the whole text."""
 
 
 def licences(name: str) -> list[dict[str, Any]]:
-    """Give what a package says of its licence, in CycloneDX's words; nothing if it says nothing, or is not here."""
+    """Return the licences of a package in CycloneDX's form; none if it names none, or is not installed."""
     try:
-        told = metadata.metadata(name)
+        fields = metadata.metadata(name)
     except metadata.PackageNotFoundError:
         return []
-    if expression := told.get("License-Expression"):
+    if expression := fields.get("License-Expression"):
         return [{"expression": expression}]
-    names = [each.rpartition(" :: ")[2] for each in told.get_all("Classifier", []) if each.startswith("License ::")]
-    said = told.get("License", "")
-    if not names and said and "\n" not in said and len(said) <= _LONGEST:
-        names = [said]
+    names = [each.rpartition(" :: ")[2] for each in fields.get_all("Classifier", []) if each.startswith("License ::")]
+    licence = fields.get("License", "")
+    if not names and licence and "\n" not in licence and len(licence) <= _MAX_NAME_LENGTH:
+        names = [licence]
     return [{"license": {"name": each}} for each in sorted(set(names))]
 
 
@@ -51,7 +51,7 @@ def component(pinned: lock.Pinned) -> dict[str, Any]:
 
 
 def bill() -> dict[str, Any]:
-    """Give the whole document."""
+    """Return the whole document."""
     version = storekeeper.__version__
     project = re.search(r'^license = "(.+)"$', (lock.ROOT / "pyproject.toml").read_text(), re.MULTILINE)
     assert project

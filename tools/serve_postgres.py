@@ -11,11 +11,11 @@ STOREKEEPER = Path(sys.executable).with_name("storekeeper")
 
 
 def main() -> int:
-    """Run both; give the service's exit status."""
+    """Run both; return the service's exit status."""
     try:
         with running() as server:
             url = server.new_database()
-            print(f"PostgreSQL answers on {url}, for as long as this runs", file=sys.stderr)
+            print(f"PostgreSQL listens on {url} as long as this runs", file=sys.stderr)
             return serve("--database", url, *sys.argv[1:])
     except Missing as error:
         print(error, file=sys.stderr)

@@ -6,11 +6,11 @@ import sys
 
 def main() -> None:
     """Run the command line."""
-    # What a start imports stays: to look through it for garbage again and again is a fifth of the time it takes.
+    # What a start imports stays: to search it for garbage again and again would take a fifth of the time.
     gc.set_threshold(50_000, 20, 50)
     try:
         from storekeeper.cli import main  # noqa: PLC0415 - the reason for the line above
-    except (OSError, ImportError) as error:  # it may not even open the files of its own program
+    except (OSError, ImportError) as error:  # the process may not be able to open the files of its own program
         print(f"storekeeper: cannot start: {error}", file=sys.stderr)  # noqa: T201
         sys.exit(2)
     main()

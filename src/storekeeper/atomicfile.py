@@ -1,4 +1,4 @@
-"""Files that get their name only when they are whole and on the disk. Imports nothing of the project."""
+"""Files that get their name only when they are complete and on the disk. Imports nothing of the project."""
 
 import os
 import stat
@@ -11,12 +11,12 @@ from typing import IO
 
 @contextmanager
 def replacing(file: Path) -> Iterator[IO[str]]:
-    """Open a text file that takes the place of `file`, or of what that links to, if there is no exception.
+    """Open a text file that replaces `file`, or the target of that link, unless there is an exception.
 
-    Until then only its owner can read it; then it has the mode of the file that it replaces.
+    Until then only its owner can read it; then it gets the mode of the file that it replaces.
     """
     file = Path(os.path.realpath(file))
-    descriptor, part = tempfile.mkstemp(prefix=prefix(file), dir=file.parent)
+    descriptor, part = tempfile.mkstemp(prefix=temporary_prefix(file), dir=file.parent)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as opened:
             yield opened
@@ -30,24 +30,24 @@ def replacing(file: Path) -> Iterator[IO[str]]:
     sync_folder(file.parent)
 
 
-def prefix(path: Path) -> str:
-    """Return how the name of what is not finished begins: it says what it was to become."""
+def temporary_prefix(path: Path) -> str:
+    """Return the beginning of the name of an unfinished file, which contains the final name."""
     return f".{path.name[:40]}.unfinished-"
 
 
-def give_name(new: Path, path: Path) -> None:
-    """Return a finished file its name. Raises FileExistsError if another one has got it meanwhile."""
+def publish(new: Path, path: Path) -> None:
+    """Publish a finished file under its name. Raises FileExistsError if another file has got the name meanwhile."""
     try:
         path.hardlink_to(new)
     except FileExistsError:
         raise
-    except OSError:  # there are no links on this file system: take the name first, then the place
+    except OSError:  # this file system has no hard links: create the name first, then replace it
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         new.replace(path)
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder last."""
+    """Write the names in a folder to the disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -64,6 +64,6 @@ def _mode(file: Path, descriptor: int) -> int:
         return 0o666 & ~mask
     with suppress(OSError):
         os.fchown(descriptor, old.st_uid, old.st_gid)
-    # What its group might read, another group may not.
+    # Another group must not get the permissions of the old one.
     same_group = os.fstat(descriptor).st_gid == old.st_gid
     return stat.S_IMODE(old.st_mode) & (0o777 if same_group else 0o707)

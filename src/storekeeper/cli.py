@@ -18,14 +18,14 @@ from storekeeper.collection import Collection
 from storekeeper.errors import StorekeeperError
 from storekeeper.settings import Settings, make, option, refuse_unknown, variable, without_service_links
 
-BAD_INPUT = 2
-BUG = 70
+EXIT_USAGE = 2
+EXIT_BUG = 70
 """As EX_SOFTWARE of sysexits.h."""
 
 MIN_TIMEOUT = 0.1
 MAX_TIMEOUT = 60.0
-STANDARD = Path("-")
-"""Standard input, or output."""
+STANDARD_STREAM = Path("-")
+"""Standard input or output."""
 
 app = typer.Typer(
     name="storekeeper",
@@ -36,11 +36,11 @@ app = typer.Typer(
 
 
 class UsageError(Exception):
-    """One line for the user: what is wrong and what to do."""
+    """A command cannot be carried out; the message, one line, says what is wrong and what to do."""
 
 
 def main() -> None:
-    """Run a command; end with status 2 and one line on stderr if it cannot be done."""
+    """Run a command; end with status 2 and one line on stderr if it cannot be carried out."""
     _open_standard_streams()
     for name in os.environ.keys() - without_service_links():
         del os.environ[name]
@@ -48,40 +48,40 @@ def main() -> None:
         status = app(standalone_mode=False)
         sys.stdout.flush()
     except TyperException as error:
-        status = _refuse(error.format_message())
+        status = _report_failure(error.format_message())
     except (UsageError, StorekeeperError) as error:
-        status = _refuse(str(error))
+        status = _report_failure(str(error))
     except (KeyboardInterrupt, typer.Abort):
         status = 130
     except OSError as error:
-        # What is still to be written would fail once more when Python ends.
+        # Python would write the rest of its output when it ends, and fail once more.
         with suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        status = _refuse(f"cannot go on: {error.strerror}")
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is said in a line
-        status = _refuse(f"a bug, please report it: {type(error).__name__}: {error}", BUG)
+        status = _report_failure(f"cannot go on: {error.strerror}")
+    except Exception as error:  # noqa: BLE001 - every bug is reported in one line
+        status = _report_failure(f"a bug, please report it: {type(error).__name__}: {error}", EXIT_BUG)
     sys.exit(status)
 
 
-def _refuse(message: str, status: int = BAD_INPUT) -> int:
+def _report_failure(message: str, status: int = EXIT_USAGE) -> int:
     if message:
-        _say(f"storekeeper: {message}")
+        _print_line(f"storekeeper: {message}")
     return status
 
 
-def _say(message: str) -> None:
-    # One line, whatever names are in it, and no control character that a terminal would obey.
+def _print_line(message: str) -> None:
+    # One line, even if a name in it has line breaks, and no control character that a terminal would obey.
     line = " ".join(message.split())
     printable = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
-    # What is done is done: that nobody can be told must not make it look as if it were not.
+    # The work is done: a message that cannot be printed must not make it look failed.
     with suppress(OSError):
         print(printable, file=sys.stderr)  # noqa: T201
 
 
 def _open_standard_streams() -> None:
-    """Give a process that was started without them others, so that no file it opens takes their place.
+    """Open replacements for standard streams that are closed, so that no other file gets their numbers.
 
-    What is written to standard output fails then; what there is to say on standard error is lost.
+    Writing to such a standard output fails; what is written to such a standard error is lost.
     """
     for number, name, mode in ((0, "stdin", os.O_RDONLY), (1, "stdout", os.O_RDONLY), (2, "stderr", os.O_WRONLY)):
         if getattr(sys, name) is None:
@@ -91,7 +91,7 @@ def _open_standard_streams() -> None:
 
 
 def _options(*names: str) -> list[inspect.Parameter]:
-    """Make Typer's parameters of settings."""
+    """Return Typer's parameters for settings."""
     hints = typing.get_type_hints(Settings, include_extras=True)
     defaults = dict(zip(Settings.__struct_fields__, Settings.__struct_defaults__, strict=True))
     parameters = []
@@ -109,7 +109,7 @@ def _options(*names: str) -> list[inspect.Parameter]:
 
 
 def _with_settings(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a command the options of these settings; they arrive as its argument `settings`."""
+    """Add the options of these settings to a command, which gets them as its argument `settings`."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         own = [p for p in inspect.signature(command).parameters.values() if p.name != "settings"]
@@ -138,7 +138,7 @@ def _root(
         raise typer.Exit
     if context.invoked_subcommand is None:
         print(context.get_help())  # noqa: T201
-        raise typer.Exit(BAD_INPUT)
+        raise typer.Exit(EXIT_USAGE)
 
 
 @app.command()
@@ -165,15 +165,15 @@ def import_(
     from storekeeper import csvfile  # noqa: PLC0415
 
     def report(line: int, message: str) -> None:
-        _say(f"{file}:{line}: {message}")
+        _print_line(f"{file}:{line}: {message}")
 
     async def load(collection: Collection) -> int:
         with _progress("Importing") as progress:
             return await collection.load(csvfile.read(opened, report, progress))
 
     try:
-        # Never closed: after Ctrl-C a thread may still wait for it, and closing would wait for that.
-        opened = csvfile.open_to_read(sys.stdin.fileno() if file == STANDARD else file)
+        # Never closed: after Ctrl-C a thread may still read from it, and closing would wait for that thread.
+        opened = csvfile.open_to_read(sys.stdin.fileno() if file == STANDARD_STREAM else file)
         count = _with_collection(settings, load)
     except csvfile.BadFile as error:
         raise UsageError(f"{file}: {error}; nothing was imported") from None
@@ -181,14 +181,14 @@ def import_(
         raise UsageError(f"{file}: {error}; nothing was imported, mend them and import again") from None
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}") from None
-    _say(f"{count} stores imported")
+    _print_line(f"{count} stores imported")
 
 
 @app.command()
 @_with_settings("database")
 def export(
     settings: Settings,
-    file: Annotated[Path, typer.Argument(help="The CSV file to write; - is standard output.")] = STANDARD,
+    file: Annotated[Path, typer.Argument(help="The CSV file to write; - is standard output.")] = STANDARD_STREAM,
 ) -> None:
     """Write all stores as CSV.
 
@@ -197,21 +197,21 @@ def export(
     from storekeeper import csvfile, databases  # noqa: PLC0415
 
     async def save() -> int:
-        async with databases.listed(settings.database) as listing:
+        async with databases.open_listing(settings.database) as listing:
             with _progress("Exporting") as progress, _output(file) as opened:
                 return await csvfile.write(opened, listing, progress)
 
-    if databases.is_part(settings.database, Path("/dev/stdout") if file == STANDARD else file):
+    if databases.is_database_file(settings.database, Path("/dev/stdout") if file == STANDARD_STREAM else file):
         raise UsageError(f"{file} is the database itself, or its log: name another file")
     try:
         count = asyncio.run(save())
     except BrokenPipeError:
-        return  # the reader of our output has enough
+        return  # the reader of the output has closed it
     except OSError as error:
         raise UsageError(
-            f"{'standard output' if file == STANDARD else file} cannot be written: {error.strerror}"
+            f"{'standard output' if file == STANDARD_STREAM else file} cannot be written: {error.strerror}"
         ) from None
-    _say(f"{count} stores exported")
+    _print_line(f"{count} stores exported")
 
 
 @app.command()
@@ -229,7 +229,7 @@ def check(
     """
     from storekeeper import conformance  # noqa: PLC0415
 
-    if not MIN_TIMEOUT <= timeout <= MAX_TIMEOUT:  # the parser takes nan for a number within
+    if not MIN_TIMEOUT <= timeout <= MAX_TIMEOUT:  # the parser accepts nan
         raise UsageError(f"--timeout: from {MIN_TIMEOUT} to {MAX_TIMEOUT} seconds")
     return conformance.run(url, read_only=read_only, json=json, junit=junit, timeout=timeout)
 
@@ -248,15 +248,15 @@ def copy(
 
     with _progress("Copying", "rows") as progress:
         stores, changes = databases.copy(source, target, progress)
-    _say(f"{stores} stores and {changes} changes copied and verified")
+    _print_line(f"{stores} stores and {changes} changes copied and verified")
 
 
 @app.command()
 def openapi() -> None:
     """Print the contract as an OpenAPI document."""
-    from storekeeper.api.docs import encoded  # noqa: PLC0415
+    from storekeeper.api.docs import encoded_document  # noqa: PLC0415
 
-    print(encoded().decode())  # noqa: T201
+    print(encoded_document().decode())  # noqa: T201
 
 
 def _with_collection(settings: Settings, action: Callable[[Collection], Awaitable[int]]) -> int:
@@ -276,8 +276,8 @@ def _with_collection(settings: Settings, action: Callable[[Collection], Awaitabl
 
 @contextmanager
 def _output(file: Path) -> Iterator[typing.IO[str]]:
-    """Return what to write to. A file appears under its name only when it is whole, with the rights that it had."""
-    if file == STANDARD:
+    """Open the output for writing. A file gets its name, and its old permissions, only when it is complete."""
+    if file == STANDARD_STREAM:
         stream = open(sys.stdout.fileno(), "w", encoding="utf-8", newline="", closefd=False)  # noqa: SIM115
         with stream:
             yield stream
@@ -292,7 +292,7 @@ def _output(file: Path) -> Iterator[typing.IO[str]]:
 
 @contextmanager
 def _progress(title: str, unit: str = "stores") -> Iterator[Callable[..., None]]:
-    """Show how many rows are done, and of how many if that is known, on a terminal."""
+    """Show on a terminal how many rows are done, and of how many if that is known."""
     if not sys.stderr.isatty():
         yield lambda *_: None
         return

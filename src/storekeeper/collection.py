@@ -13,7 +13,7 @@ from storekeeper.stores import Payload, Store
 
 T = TypeVar("T")
 Eventual: TypeAlias = T | asyncio.Future[T]
-"""A value that is there now, or a future of it: an embedded database completes reads at once."""
+"""A value, or a future of it: an embedded database completes reads at once."""
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -22,7 +22,7 @@ class Pending(Awaitable[T_co], Protocol[T_co]):
     """A result or an exception that comes later, on the event loop; every `asyncio.Future` is one."""
 
     def done(self) -> bool:
-        """Tell whether it is there."""
+        """Tell whether the result or exception is there."""
         ...
 
     def result(self) -> T_co:
@@ -30,7 +30,7 @@ class Pending(Awaitable[T_co], Protocol[T_co]):
         ...
 
     def exception(self) -> BaseException | None:
-        """Return the exception, if it is one."""
+        """Return the exception, or None if there is a result."""
         ...
 
     def add_done_callback(self, callback: Callable[[Any], object], /) -> None:
@@ -90,7 +90,7 @@ class Collection(Protocol):
     async def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False) -> int:
         """Create all of `payloads` in their order in one transaction, all or none; return how many.
 
-        Reads them once and holds none of them. With `only_if_empty`, a collection that has stores is left
+        Reads them once and keeps none in memory. With `only_if_empty`, a collection that has stores is left
         as it is and the result is 0.
         """
         ...

@@ -1,6 +1,6 @@
-"""Domain: what a client may ask to have written, and the one pure function that decides what a batch writes.
+"""Domain: the commands that write, and the one pure function that decides what a batch of them writes.
 
-Both databases carry out what `apply` says; no rule of a write stands anywhere else. Imports only the domain.
+Both databases carry out what `apply` returns; no other code contains a rule of a write. Imports only the domain.
 """
 
 from collections.abc import Iterable
@@ -33,13 +33,13 @@ class Batch(msgspec.Struct, frozen=True):
     count: int
     version: int
     results: list[Store | None]
-    """For each command its store as it left it; None if a replace found none."""
+    """For each command the store as it left it; None if a replace found no store."""
 
     created: list[Store]
     """New stores, each as the batch leaves it."""
 
     replaced: list[Store]
-    """Stores from before, each once, as the batch leaves it."""
+    """Stores that existed before, each once, as the batch leaves it."""
 
     changes: list[Store]
     """One for each command that found its store, in the order of their versions."""
@@ -66,6 +66,10 @@ def apply(commands: Iterable[Command], count: int, version: int) -> Batch:
         store = latest[id] = Store(id, command.payload.name, command.payload.address, version)
         changes.append(store)
         results.append(store)
-    created = [store for store in latest.values() if store.id > before]
-    replaced = [store for store in latest.values() if store.id <= before]
+    if len(latest) == len(changes) and count - before in (0, len(changes)):
+        # No store twice, and only creates or only replaces: nearly every batch.
+        created, replaced = (changes, []) if count > before else ([], changes)
+    else:
+        created = [store for store in latest.values() if store.id > before]
+        replaced = [store for store in latest.values() if store.id <= before]
     return Batch(count, version, results, created, replaced, changes)

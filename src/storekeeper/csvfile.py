@@ -15,14 +15,14 @@ from storekeeper.errors import InvalidInput, StorekeeperError, Violation
 from storekeeper.stores import Payload, check_payload
 
 COLUMNS = ("id", "name", "address")
-"""What an export has. An import needs the last two; it takes no notice of ids, which are the collection's."""
+"""The columns of an export. An import needs the last two; it ignores ids, which the collection assigns."""
 
-_MAX_CELL_BYTES = 2**20
-_MAX_LINE_BYTES = 4 * 2**20
+_MAX_CELL_LENGTH = 2**20
+_MAX_LINE_LENGTH = 4 * 2**20
 """Characters of a line: more than any that can be imported has, quotes and all."""
 
-_MAX_SHOWN = 80
-"""Characters of a header that a message shows."""
+_MAX_SHOWN_LENGTH = 80
+"""Characters of a header that an error message shows."""
 
 
 class BadFile(StorekeeperError):
@@ -48,9 +48,9 @@ def read(file: IO[str], report: Callable[[int, str], None], progress: Callable[[
     """Return the payloads of a CSV file that was opened by `open_to_read`, or is standard input.
 
     Reads to the end even when rows are bad, calling `report` with line number and message for each, then
-    raises BadRows. Raises BadFile. `progress` is told the number of rows so far, now and then.
+    raises BadRows. Raises BadFile. `progress` is called now and then with the number of rows so far.
     """
-    csv.field_size_limit(_MAX_CELL_BYTES)
+    csv.field_size_limit(_MAX_CELL_LENGTH)
     reader = csv.reader(_lines(file), strict=True)
     bad = rows = 0
     line = 1
@@ -76,10 +76,10 @@ def read(file: IO[str], report: Callable[[int, str], None], progress: Callable[[
 
 def _lines(file: IO[str]) -> Iterator[str]:
     number = 0
-    while line := file.readline(_MAX_LINE_BYTES):
+    while line := file.readline(_MAX_LINE_LENGTH):
         number += 1
-        if len(line) == _MAX_LINE_BYTES:
-            raise BadFile(f"line {number}: longer than {_MAX_LINE_BYTES:,} characters")
+        if len(line) == _MAX_LINE_LENGTH:
+            raise BadFile(f"line {number}: longer than {_MAX_LINE_LENGTH:,} characters")
         if not line.isascii():
             try:
                 line.encode()
@@ -93,8 +93,8 @@ def _columns(header: list[str]) -> tuple[int, int, int]:
     unknown = [name for name in names if name not in COLUMNS]
     if unknown or "name" not in names or "address" not in names or len(set(names)) != len(names):
         shown = ",".join(header) or "empty"
-        cut = "…" if len(shown) > _MAX_SHOWN else ""
-        raise BadFile(f"line 1 has to be the header name,address; it is {shown[:_MAX_SHOWN]}{cut}")
+        cut = "…" if len(shown) > _MAX_SHOWN_LENGTH else ""
+        raise BadFile(f"line 1 has to be the header name,address; it is {shown[:_MAX_SHOWN_LENGTH]}{cut}")
     return names.index("name"), names.index("address"), len(names)
 
 
@@ -129,6 +129,6 @@ async def _parts(listing: Listing) -> AsyncIterator[bytes]:
 
 
 def open_to_read(file: Path | int) -> IO[str]:
-    """Open a file for `read`, or what is open under a number and stays so: UTF-8 that may begin with a BOM."""
-    # A decoder reads ahead: on its own it would say too early that something is wrong, and not in which line.
+    """Open a file, or a file descriptor that stays open, for `read`: UTF-8 that may begin with a BOM."""
+    # A strict decoder reads ahead: it would report an error too early, and not its line.
     return open(file, encoding="utf-8-sig", errors="surrogateescape", newline="", closefd=isinstance(file, Path))

@@ -20,8 +20,8 @@ DATABASES = "sqlite:///relative.db, sqlite:////absolute.db or postgresql://..."
 def open_collection(database: str, fail: Callable[[str], None], *, create: bool = True) -> Collection:
     """Open the collection of a URL; needs a running event loop. Raises CannotStart.
 
-    A file is made if there is none, unless `create` is false: then there was one when this service started. `fail` is
-    told, once, why the database can be trusted no more.
+    A missing file is created, unless `create` is false: then it existed when this service started. `fail` is called
+    once, with the reason, when the database cannot be trusted any more.
     """
     if _is_postgres(database):
         collection: Collection = _postgres().PostgresCollection(database, fail)
@@ -42,29 +42,29 @@ def prepare(database: str) -> None:
 
 
 def exists(database: str) -> bool:
-    """Tell whether there is a collection at a URL; nothing is created. Raises CannotStart, Unavailable."""
+    """Tell whether there is a collection at a URL; create nothing. Raises CannotStart, Unavailable."""
     if _is_postgres(database):
-        there: bool = _postgres().exists(database)
-        return there
+        found: bool = _postgres().exists(database)
+        return found
     return sqlite_path(database).exists()
 
 
 def copy(source: str, target: str, progress: Callable[[int, int], None]) -> tuple[int, int]:
-    """Copy a whole collection from one URL to another; see `transfer.copy`. Raises CannotStart too."""
+    """Copy a collection from one URL to another, as `transfer.copy` does. Raises CannotStart too."""
     if not exists(source):
         raise CannotStart("the source is no collection: there is no such database, or it is empty")
-    if not _is_postgres(target) and is_part(source, sqlite_path(target)):
+    if not _is_postgres(target) and is_database_file(source, sqlite_path(target)):
         raise CannotStart("the target is the source itself, or its log: name another file")
     return transfer.copy(_snapshot(source, fill=False), _snapshot(target, fill=True), progress)
 
 
 @asynccontextmanager
-async def listed(database: str) -> AsyncIterator[Listing]:
-    """Open a collection to read all its stores, even where nothing can be written; see `exists`."""
+async def open_listing(database: str) -> AsyncIterator[Listing]:
+    """Open a listing of all stores of a URL, even where nothing can be written. Raises CannotStart, Unavailable."""
     if not exists(database):
         raise CannotStart("--database: there is no such database")
     if not _is_postgres(database):
-        with sqlite.listed(sqlite_path(database)) as listing:
+        with sqlite.open_listing(sqlite_path(database)) as listing:
             yield listing
         return
     prepare(database)
@@ -76,18 +76,18 @@ async def listed(database: str) -> AsyncIterator[Listing]:
         await collection.close()
 
 
-def is_part(database: str, file: Path) -> bool:
-    """Tell whether a file is that of a collection, or its log, under any name."""
+def is_database_file(database: str, file: Path) -> bool:
+    """Tell whether a file, under any name, is the file of a database or its log."""
     if _is_postgres(database):
         return False
     parts = sqlite.files(sqlite_path(database))
-    return Path(os.path.realpath(file)) in parts or any(_same(file, part) for part in parts)
+    return Path(os.path.realpath(file)) in parts or any(_is_same_file(file, part) for part in parts)
 
 
-def _same(one: Path, other: Path) -> bool:
+def _is_same_file(one: Path, other: Path) -> bool:
     try:
         return one.samefile(other)
-    except OSError:  # one of them is not there
+    except OSError:  # one of them does not exist
         return False
 
 
@@ -102,7 +102,7 @@ def sqlite_path(database: str) -> Path:
     """Return the file that a database URL names; raise CannotStart if it names none."""
     scheme, separator, rest = database.partition("://")
     if not separator or scheme != "sqlite":
-        # Without the URL: it may have a password, wherever something is missing.
+        # Without the URL: in an invalid one, the password may stand anywhere.
         kind = f" {scheme!r}" if separator and scheme.isalnum() else ""
         raise CannotStart(f"--database: unknown kind of database{kind}; use {DATABASES}")
     name = unquote(rest[1:])
@@ -120,7 +120,7 @@ def _is_postgres(database: str) -> bool:
 
 
 def _postgres() -> ModuleType:
-    # Only now: the driver is an extra, and takes a while to load.
+    # Imported only if it is needed: the driver is an extra, and takes a while to load.
     try:
         return importlib.import_module("storekeeper.postgres")
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Domain: what can go wrong; what is no StorekeeperError is a bug. Imports nothing of the project."""
+"""Domain: what can go wrong. Any error that is no StorekeeperError is a bug. Imports nothing of the project."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,7 +12,7 @@ class Outcome(StrEnum):
 
 
 class StorekeeperError(Exception):
-    """The base of every error that is not a bug; `str` of it may be shown to the client."""
+    """The base of every error that is not a bug; its text may be shown to the client."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class InvalidInput(StorekeeperError):
 class Unavailable(StorekeeperError):
     """The database is not available now; the same request may succeed later.
 
-    `outcome` says whether a write may have happened all the same.
+    `outcome` says whether a write may have happened nevertheless.
     """
 
     def __init__(self, reason: str, outcome: Outcome = Outcome.NONE) -> None:
@@ -49,4 +49,4 @@ class Unavailable(StorekeeperError):
 
 
 class CannotStart(StorekeeperError):
-    """The operator has to change something first: one line that says what is wrong and what to do."""
+    """The operator has to change something first; the message, one line, says what is wrong and what to do."""

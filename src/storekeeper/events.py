@@ -1,4 +1,4 @@
-"""The closed list of what may be logged, and how often. Imports `log`; structlog only once something is said."""
+"""The closed list of what may be logged, and how often. Imports `log`; structlog only at the first line."""
 
 import atexit
 import os
@@ -12,22 +12,22 @@ from typing import Any
 from storekeeper.log import Log
 
 BURST = 10
-"""Lines of one event that are written at once; then it is one a second, which says how many were held back."""
+"""Lines of one event that are logged at once; after that one a second, with the number of suppressed ones."""
 
 FLUSH_TIMEOUT = 0.5
 """Seconds that the end of a process waits for its log."""
 
 
 class Event(StrEnum):
-    """Everything that the service says while it runs; the value is what stands in the log."""
+    """Every event that the service logs; the value is its text in the log."""
 
     OPEN_TO_ALL = "open to everybody who can reach this address"
     TOO_MANY_CONNECTIONS = "connection limit reached, closing idle connections"
     SLOW_READERS = "send budget used up, dropping the slowest readers"
     DATABASE_FAILED = "database failed, ending this process"
     DATABASE_DAMAGED = "database is damaged, taking no more writes: restore it from a backup"
-    DATABASE_AWAY = "database cannot be reached, trying again and again"
-    DATABASE_BACK = "database can be reached again"
+    DATABASE_UNREACHABLE = "database cannot be reached, trying again and again"
+    DATABASE_REACHABLE = "database can be reached again"
     DATABASE_REFUSED = "database refused a statement"
     WORKER_LOST = "worker lost, starting another"
     WORKER_CANNOT_START = "worker cannot start"
@@ -43,7 +43,7 @@ _LEVELS = {
     Event.WORKER_LOST: "warning",
     Event.DATABASE_FAILED: "critical",
     Event.DATABASE_DAMAGED: "critical",
-    Event.DATABASE_AWAY: "error",
+    Event.DATABASE_UNREACHABLE: "error",
     Event.DATABASE_REFUSED: "error",
     Event.WORKER_CANNOT_START: "critical",
     Event.BUG: "error",
@@ -51,43 +51,43 @@ _LEVELS = {
     Event.DROPPED: "warning",
 }
 
-held_back: Counter[Event] = Counter()
+suppressed: Counter[Event] = Counter()
 _due: dict[Event, float] = {}
-"""The second from which an event's next line may be written; it may be `BURST` seconds ahead of the clock."""
+"""When an event's next line may be logged, on the monotonic clock; it may be `BURST` seconds ahead."""
 
 
 def emit(event: Event, **fields: Any) -> None:
-    """Log an event, one line on stderr. An exception under way, passed as `error`, brings its traceback.
+    """Log an event, one line on stderr. An exception that is passed as `error` adds its traceback.
 
-    Nobody waits for it. A log that cannot be written, because its reader has gone, does not read, or its disk is
-    full, is no reason to do anything else.
+    Nothing waits for the log. If it cannot be written, because its reader is gone or does not read, or its disk is
+    full, the service continues.
     """
     if not _allowed(event):
-        held_back[event] += 1
+        suppressed[event] += 1
         return
-    if held := held_back.pop(event, 0):
-        fields["held_back"] = held
+    if count := suppressed.pop(event, 0):
+        fields["suppressed"] = count
     error = fields.pop("error", None)
     if error is not None:
         fields["exc_info"] = error
     _write(_line(event, fields))
 
 
-def say(line: str) -> None:
+def write_line(line: str) -> None:
     """Write a line that is no event."""
     _write(f"{line}\n".encode(errors="backslashreplace"))
 
 
-def say_held_back() -> None:
-    """Log, for each event, how many of it were not, as nobody may come who says it."""
-    for event, count in list(held_back.items()):
-        _write(_line(event, {"held_back": count}))
-    held_back.clear()
+def log_suppressed() -> None:
+    """Log for each event how many lines were suppressed, because no further line may come that says so."""
+    for event, count in list(suppressed.items()):
+        _write(_line(event, {"suppressed": count}))
+    suppressed.clear()
 
 
 def flush(timeout: float = FLUSH_TIMEOUT) -> None:
-    """Wait until all is written that was logged, but not for long."""
-    say_held_back()
+    """Wait until all logged lines are written, at most `timeout` seconds."""
+    log_suppressed()
     if log := _log():
         log.flush(timeout)
 
@@ -110,7 +110,7 @@ def _line(event: Event, fields: dict[str, Any]) -> bytes:
     level = _LEVELS.get(event, "info")
     try:
         text: str = getattr(_logger(), level)(event.value, **fields)
-    except (OSError, ImportError, MemoryError):  # no file can be opened for what that imports
+    except (OSError, ImportError, MemoryError):  # no file can be opened to import structlog
         text = " ".join([f'level={level} event="{event}"', *(f"{name}={value!r}" for name, value in fields.items())])
     return f"{text}\n".encode(errors="backslashreplace")
 
@@ -119,7 +119,7 @@ def _line(event: Event, fields: dict[str, Any]) -> bytes:
 def _log() -> Log | None:
     try:
         file = sys.stderr.fileno()
-    except (AttributeError, OSError, ValueError):  # there is none: another file may have its number
+    except (AttributeError, OSError, ValueError):  # there is no stderr: another file may have its number
         return None
     os.register_at_fork(after_in_child=_log.cache_clear)
     atexit.register(flush)
@@ -128,7 +128,7 @@ def _log() -> Log | None:
 
 @cache
 def _logger() -> Any:
-    # Importing structlog takes long; a service that has nothing to say does not pay for it.
+    # Importing structlog takes long; a service that logs nothing does not pay for it.
     import structlog  # noqa: PLC0415
 
     return structlog.wrap_logger(

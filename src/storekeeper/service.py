@@ -26,7 +26,7 @@ from storekeeper.api.runtime import Runtime
 from storekeeper.collection import Collection
 from storekeeper.databases import open_collection, prepare
 from storekeeper.errors import CannotStart, Unavailable
-from storekeeper.events import Event, emit, flush, say
+from storekeeper.events import Event, emit, flush, write_line
 from storekeeper.http.connection import Connection
 from storekeeper.http.delivery import bound_unsent
 from storekeeper.http.limits import Limits, capacity
@@ -36,17 +36,17 @@ from storekeeper.stores import EXAMPLES
 from storekeeper.supervisor import Supervisor, ignore_signals
 
 GRACEFUL_TIMEOUT = 8
-"""Seconds that a stop waits for the requests under way; it ends within 10."""
+"""Seconds that a stop waits for the requests under way; the whole stop takes at most 10."""
 
 EXAMPLES_TIMEOUT = 5.0
-"""Seconds that a start waits for the examples to be there; if the database is away, they follow it."""
+"""Seconds that a start waits until the examples are stored; without a database, they are stored later."""
 
 _ACCEPTS_PER_ITERATION = 16
 """Connections that are accepted in one loop iteration: a thousand clients at full speed are connected after 2 s."""
 
 FILES_NEEDED = 60
 FILES_PER_WORKER = 4
-"""Files that a process opens before any client connects, and how many more a supervisor opens for each worker."""
+"""Files that a process opens before any client connects, and further ones that a supervisor opens per worker."""
 
 _SWEEP_INTERVAL = 0.5
 _DATABASE_FAILED = 74
@@ -54,21 +54,21 @@ _DATABASE_FAILED = 74
 
 
 class Service:
-    """The ASGI application with its life: opens the collection at start-up, closes it at the end."""
+    """The ASGI application with its lifespan: opens the collection at start-up, closes it at the end."""
 
     def __init__(self, settings: Settings, *, create: bool = True) -> None:
         self.settings = settings
         self._create = create
-        self.refused = False
+        self.cannot_start = False
         self.runtime: Runtime
         self._examples: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Respond to one request, or live one life."""
+        """Respond to one request, or handle the lifespan."""
         if scope["type"] == "http":
             await self.runtime.application(scope, receive, send)
         elif scope["type"] == "lifespan":
-            await self._live(receive, send)
+            await self._run_lifespan(receive, send)
 
     def connect(self, *args: Any, **kwargs: Any) -> Connection:
         """Return the protocol object of a new connection, as uvicorn asks for it."""
@@ -76,17 +76,17 @@ class Service:
             return FastLane(self.runtime, *args, **kwargs)
         return Connection(self.runtime.limits, *args, **kwargs)
 
-    async def _live(self, receive: Any, send: Any) -> None:
+    async def _run_lifespan(self, receive: Any, send: Any) -> None:
         await receive()
         try:
             collection = await self._open()
         except (CannotStart, OSError, RuntimeError, MemoryError) as error:
-            # The latter for want of files, threads or memory: that may pass, so a supervisor tries again.
-            self.refused = isinstance(error, CannotStart)
+            # All but CannotStart are a lack of files, threads or memory, which may pass: a supervisor tries again.
+            self.cannot_start = isinstance(error, CannotStart)
             emit(Event.WORKER_CANNOT_START, reason=str(error))
             await send({"type": "lifespan.startup.failed", "message": ""})
             return
-        # The objects of now live as long as the process: the collector need not look at them again.
+        # All present objects live as long as the process: the garbage collector need not visit them again.
         gc.collect()
         gc.freeze()
         gc.set_threshold(20_000, 20, 50)
@@ -121,7 +121,7 @@ class Service:
             await asyncio.sleep(_SWEEP_INTERVAL)
             await self.runtime.limits.connections.sweep(loop.time())
             if parent is not None and os.getppid() != parent.pid:
-                # Nobody is left who could stop this process, and it would keep the port.
+                # The supervisor is gone: nothing else would stop this process, and it would keep the port.
                 signal.raise_signal(signal.SIGTERM)
 
 
@@ -130,7 +130,7 @@ async def _add_examples(collection: Collection) -> None:
         try:
             await collection.load(EXAMPLES, only_if_empty=True)
         except Unavailable:
-            # A start does not wait for its database, nor do the examples prevent it.
+            # The start goes on meanwhile, without the examples.
             await asyncio.sleep(1)
         except CannotStart as error:
             emit(Event.DATABASE_REFUSED, reason=str(error))
@@ -140,7 +140,7 @@ async def _add_examples(collection: Collection) -> None:
 
 
 def application() -> Service:
-    """Return the application for another ASGI server, with the settings that the environment holds.
+    """Return the application for another ASGI server, with the settings from the environment.
 
     If a setting is wrong, print one line and exit with status 2, as the command does.
     """
@@ -153,12 +153,13 @@ def application() -> Service:
 
 def serve(settings: Settings) -> int:
     """Run the service until it is told to stop; return the exit status. Raises CannotStart."""
-    _check_limit(settings.workers)
-    with suppress(Unavailable):  # it may come later
+    _check_open_files_limit(settings.workers)
+    with suppress(Unavailable):  # the database may become reachable later
         prepare(settings.database)
     listener = _listen(settings.host, settings.port)
-    # All are the same socket: libuv accepts one connection from each in a loop iteration, and with one of them new
-    # clients of a service at its limit would wait for seconds. Several workers share clients more evenly over one.
+    # All are the same socket: libuv accepts one connection from each in a loop iteration, and with only one of them
+    # new clients of a service at its connection limit would wait for seconds. Several workers share clients more
+    # evenly if each has only one.
     listeners = [listener]
     if settings.workers == 1:
         listeners += [listener.dup() for _ in range(_ACCEPTS_PER_ITERATION - 1)]
@@ -181,7 +182,7 @@ def serve(settings: Settings) -> int:
     announce = functools.partial(_announce, settings, address)
     if settings.workers == 1:
         return _run(_Server(config, announce), listeners)
-    return Supervisor(settings.workers, functools.partial(_work, config, listeners), listener, announce).run()
+    return Supervisor(settings.workers, functools.partial(_run_worker, config, listeners), listener, announce).run()
 
 
 class _Server(uvicorn.Server):
@@ -208,20 +209,20 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def _work(config: uvicorn.Config, listeners: list[socket.socket], supervisor: Heartbeat) -> None:
-    """Run in a worker."""
+def _run_worker(config: uvicorn.Config, listeners: list[socket.socket], heartbeat: Heartbeat) -> None:
+    """Run the server in a worker process."""
     try:
-        supervisor.live()
+        heartbeat.start()
     except RuntimeError as error:  # no thread can be made
         emit(Event.WORKER_CANNOT_START, reason=str(error))
         sys.exit(1)
-    sys.exit(_run(_Server(config, supervisor.ready, supervisor.closed), listeners, CANNOT_START))
+    sys.exit(_run(_Server(config, heartbeat.ready, heartbeat.closed), listeners, CANNOT_START))
 
 
-def _run(server: uvicorn.Server, listeners: list[socket.socket], refused: int = 1) -> int:
-    # uvicorn raises the signal again after a graceful stop; the status of a stop that was asked for is 0.
-    # One that comes before uvicorn listens to signals stops the server all the same, once it has started.
-    # A terminal that closes stops it too.
+def _run(server: uvicorn.Server, listeners: list[socket.socket], status_if_refused: int = 1) -> int:
+    # uvicorn raises the signal again after a graceful stop; the exit status of a requested stop is 0.
+    # A signal that comes before uvicorn handles signals stops the server too, once it has started.
+    # So does a terminal that closes.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, server.handle_exit)
     _bridge_log()
@@ -229,7 +230,7 @@ def _run(server: uvicorn.Server, listeners: list[socket.socket], refused: int = 
         server.run(listeners)
     except SystemExit:
         service = server.config.app
-        return refused if isinstance(service, Service) and service.refused else 1
+        return status_if_refused if isinstance(service, Service) and service.cannot_start else 1
     except (OSError, RuntimeError, MemoryError) as error:
         if server.started:
             raise
@@ -240,8 +241,8 @@ def _run(server: uvicorn.Server, listeners: list[socket.socket], refused: int = 
     return 0
 
 
-def _check_limit(workers: int) -> None:
-    capacity()  # it raises the limit as far as it may
+def _check_open_files_limit(workers: int) -> None:
+    capacity()  # raises the limit as far as permitted
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     needed = FILES_NEEDED + FILES_PER_WORKER * workers
     if limit != resource.RLIM_INFINITY and limit < needed:
@@ -257,7 +258,7 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
         bound_unsent(listener)
-        # Now, so that a port in use is found here and not in a worker.
+        # Listen now, so that a port in use is found here and not in a worker.
         listener.listen(2048)
         listener.setblocking(False)
         listener.set_inheritable(True)
@@ -275,26 +276,26 @@ def _address(host: str, listener: socket.socket) -> str:
 
 
 def _announce(settings: Settings, address: str) -> None:
-    say(f"Storekeeper answers on {address} (Ctrl-C stops it)")
+    write_line(f"Storekeeper answers on {address} (Ctrl-C stops it)")
     if not settings.host.startswith("127.") and settings.host not in ("::1", "localhost"):
         emit(Event.OPEN_TO_ALL, address=address)
 
 
 def _fail(reason: str) -> None:
-    """End this process soon: what is under way gets its 503 first, and the supervisor starts create."""
+    """End this process soon: requests under way get their 503 first, and the supervisor starts another process."""
     try:
         emit(Event.DATABASE_FAILED, reason=reason)
     finally:  # and not before: the first log line takes a while, and the responses are sent after it
-        asyncio.get_running_loop().call_later(0.3, _end)
+        asyncio.get_running_loop().call_later(0.3, _exit)
 
 
-def _end() -> None:
+def _exit() -> None:
     flush()
     os._exit(_DATABASE_FAILED)
 
 
 def _bridge_log() -> None:
-    """Send the warnings and errors of uvicorn, asyncio and other libraries through our one log."""
+    """Send the warnings and errors of uvicorn, asyncio and other libraries to the log of the service."""
 
     class Bridge(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:

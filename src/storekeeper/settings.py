@@ -12,14 +12,14 @@ from storekeeper.errors import CannotStart
 
 PREFIX = "STOREKEEPER_"
 _NOT_SETTINGS = {"STOREKEEPER_REQUIRE"}
-"""Variables of ours that are no settings: this one is the test suite's."""
+"""Variables with this prefix that are no settings: this one is the test suite's."""
 
 _SERVICE_LINK = re.compile(
     r"STOREKEEPER_(\w+_)?(SERVICE_(HOST|PORT)\w*=.*|PORT_\d+_\w+=.*|PORT=[a-z]+://.*)", re.DOTALL
 )
 _YES = {"yes": "true", "on": "true", "y": "true", "t": "true"}
 _NO = {"no": "false", "off": "false", "n": "false", "f": "false"}
-"""What the command line takes for a boolean besides true, false, 1 and 0."""
+"""What the command line accepts as a boolean besides true, false, 1 and 0."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -60,7 +60,7 @@ def option(name: str) -> str:
 
 
 def make(values: Mapping[str, Any]) -> Settings:
-    """Check values, given as typed or as text; raise CannotStart with the option that is wrong."""
+    """Return checked settings from typed or textual values; raise CannotStart with the option that is wrong."""
     try:
         return msgspec.convert(values, Settings, strict=False)
     except msgspec.ValidationError as error:
@@ -70,7 +70,7 @@ def make(values: Mapping[str, Any]) -> Settings:
 
 
 def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
-    """Return the settings that the environment holds. Raises CannotStart."""
+    """Return the settings from the environment. Raises CannotStart."""
     environ = without_service_links(environ)
     refuse_unknown(environ)
     hints = get_type_hints(Settings)
@@ -82,12 +82,12 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
 
 
 def without_service_links(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Leave out what Kubernetes adds in every container, for a Service whose name begins with `storekeeper`."""
+    """Return all but the variables that Kubernetes adds for a Service whose name begins with `storekeeper`."""
     return {name: value for name, value in environ.items() if not _SERVICE_LINK.fullmatch(f"{name}={value}")}
 
 
 def refuse_unknown(environ: Mapping[str, str] = os.environ) -> None:
-    """Raise CannotStart if a variable looks like a setting but is none: a typing error would go unseen."""
+    """Raise CannotStart if a variable looks like a setting but is none: else a typing error would go unnoticed."""
     known = {variable(name) for name in Settings.__struct_fields__} | _NOT_SETTINGS
     for name in sorted(environ):
         if name.startswith(PREFIX) and name not in known:

@@ -14,7 +14,7 @@ Name = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME_LENGTH)]
 
 
 class Payload(msgspec.Struct, frozen=True):
-    """What a client may say of a store: the whole content of a create or an update."""
+    """The content of a store as a client sends it, complete, to create or replace the store."""
 
     name: Name
     address: str | None = None
@@ -26,7 +26,7 @@ class Payload(msgspec.Struct, frozen=True):
 
 
 class Store(msgspec.Struct, frozen=True):
-    """A store as the collection holds it. Clients see `id`, `name` and `address`.
+    """A store of the collection. Clients see `id`, `name` and `address`.
 
     `version` is the number of the collection's change that wrote it last.
     """
@@ -42,11 +42,11 @@ EXAMPLES = (
     Payload("Harbour", "20 Quay Road, Portsmouth"),
     Payload("Airport Kiosk"),
 )
-"""What an empty collection starts with."""
+"""The example stores of an empty collection."""
 
 
 def check_payload(value: object, *, reject_unknown: bool = False) -> Payload:
-    """Return the payload that `value`, a decoded JSON value, holds; raise InvalidInput with every violation.
+    """Return the payload in `value`, a decoded JSON value; raise InvalidInput with every violation.
 
     Keys other than `name` and `address` are ignored, or violations if `reject_unknown` (decision 4).
     """

@@ -1,6 +1,6 @@
 """Keeps worker processes running: starts, watches, replaces and stops them. Imports `process` and events.
 
-One loop looks at everything, and never waits for anything longer than a moment, so that a stop works at any time.
+One loop checks everything, and never blocks for longer than a moment, so that a stop works at any time.
 """
 
 import os
@@ -19,14 +19,14 @@ STOP_TIMEOUT = 9.0
 """Seconds after which a worker that was told to stop is killed."""
 
 CLOSE_TIMEOUT = 1.0
-"""Seconds that the workers have to take no more connections, before the socket is shut down for all of them."""
+"""Seconds in which the workers have to close their listeners, before the socket is shut down for all of them."""
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _WATCH_INTERVAL = 0.5
 _KILL_TIMEOUT = 0.5
 MIN_RETRY_PAUSE = 0.5
 MAX_RETRY_PAUSE = 8.0
-"""Seconds between two attempts to replace a worker, the second and the most as they double."""
+"""Seconds between two attempts to replace a worker: the first pause, and the longest, as each is twice the last."""
 
 
 class Supervisor:
@@ -40,24 +40,24 @@ class Supervisor:
         self._listener = listener
         self._announce: Callable[[], None] | None = announce
         self._workers: list[Worker] = []
-        self._asked: set[int] = set()
+        self._signals: set[int] = set()
         self._stopping: float | None = None
         self._status = 0
-        self._pause = 0.0
+        self._retry_pause = 0.0
         self._next_start = 0.0
-        self._looked = time.monotonic()
+        self._last_watch = time.monotonic()
 
     def run(self) -> int:
-        """Return the exit status once it was told to stop and all workers have ended."""
-        self._woken, wake = os.pipe()
-        for end in (self._woken, wake):
+        """Run until a signal asks to stop and all workers have ended; return the exit status."""
+        self._wakeup, wake = os.pipe()
+        for end in (self._wakeup, wake):
             os.set_blocking(end, False)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         for number in (*STOP_SIGNALS, signal.SIGHUP):
-            signal.signal(number, self._ask)
+            signal.signal(number, self._on_signal)
         try:
             while not self._is_over():
-                self._look()
+                self._step()
                 self._sleep()
         except OSError as error:
             emit(Event.BUG, error=error)
@@ -68,13 +68,12 @@ class Supervisor:
                 worker.process.kill()
         if any(worker.status is None for worker in self._workers):
             flush()
-            os._exit(
-                self._status
-            )  # nothing ends a process that waits for a broken disk, and Python would wait for it
+            # Nothing ends a process that waits for a broken disk, and Python would wait for it.
+            os._exit(self._status)
         return self._status
 
-    def _ask(self, number: int, _frame: FrameType | None) -> None:
-        self._asked.add(number)  # the loop is woken by what the signal writes into the pipe
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        self._signals.add(number)  # the signal also writes into the pipe, which wakes the loop
 
     def _is_over(self) -> bool:
         if self._stopping is None:
@@ -83,17 +82,17 @@ class Supervisor:
 
     def _sleep(self) -> None:
         pipes = [worker.pipe for worker in self._workers]
-        wait([self._woken, *pipes, *(worker.process.sentinel for worker in self._workers)], _WATCH_INTERVAL)
+        wait([self._wakeup, *pipes, *(worker.process.sentinel for worker in self._workers)], _WATCH_INTERVAL)
         with suppress(BlockingIOError):
-            os.read(self._woken, 65536)
+            os.read(self._wakeup, 65536)
 
-    def _look(self) -> None:
-        asked, self._asked = self._asked, set()
-        if signal.SIGHUP in asked:
+    def _step(self) -> None:
+        signals, self._signals = self._signals, set()
+        if signal.SIGHUP in signals:
             for worker in self._workers:
                 worker.outdated = True
         self._watch()
-        if asked.intersection(STOP_SIGNALS):
+        if signals.intersection(STOP_SIGNALS):
             self._stop()
         if self._stopping is None:
             self._replace()
@@ -101,36 +100,36 @@ class Supervisor:
             self._refuse_clients(self._stopping)
 
     def _watch(self) -> None:
-        stood_still, self._looked = time.monotonic() - self._looked > HEARTBEAT_TIMEOUT / 2, time.monotonic()
+        was_paused, self._last_watch = time.monotonic() - self._last_watch > HEARTBEAT_TIMEOUT / 2, time.monotonic()
         for worker in list(self._workers):
-            worker.listen()
-            if stood_still:
-                worker.spare()
+            worker.read_reports()
+            if was_paused:
+                worker.extend_deadline()
             if worker.status is not None:
-                self._lose(worker)
-            elif worker.is_late():
+                self._on_exit(worker)
+            elif worker.is_overdue():
                 worker.process.kill()
         if self._announce and sum(worker.ready for worker in self._workers) >= self._count:
             self._announce()
             self._announce = None
 
-    def _lose(self, worker: Worker) -> None:
+    def _on_exit(self, worker: Worker) -> None:
         self._workers.remove(worker)
-        if worker.end is None:
+        if worker.stop_deadline is None:
             emit(Event.WORKER_LOST, pid=worker.process.pid, status=worker.status)
             if worker.status == CANNOT_START:
                 self._status = 1
                 self._stop()
             elif not worker.ready:
                 self._delay_next_start()
-        worker.forget()
+        worker.release()
 
     def _replace(self) -> None:
-        serving = [worker for worker in self._workers if worker.end is None]
+        serving = [worker for worker in self._workers if worker.stop_deadline is None]
         outdated = [worker for worker in serving if worker.outdated]
         if all(worker.ready for worker in serving):
             if len(serving) >= self._count:
-                self._pause = 0.0
+                self._retry_pause = 0.0
             if outdated and len(serving) > self._count:
                 outdated[0].stop(STOP_TIMEOUT)
         for _ in range(len(serving), self._count + bool(outdated)):
@@ -140,7 +139,7 @@ class Supervisor:
     def _start(self) -> None:
         try:
             self._workers.append(Worker(self._work))
-        except (OSError, ImportError, MemoryError) as error:  # that too may be for want of a file
+        except (OSError, ImportError, MemoryError) as error:  # an import can fail for lack of a file
             emit(Event.WORKER_CANNOT_START, reason=str(error))
             self._delay_next_start()
             if self._announce and not self._workers:
@@ -148,8 +147,8 @@ class Supervisor:
                 self._stop()
 
     def _delay_next_start(self) -> None:
-        self._pause = min(2 * self._pause or MIN_RETRY_PAUSE, MAX_RETRY_PAUSE)
-        self._next_start = time.monotonic() + self._pause
+        self._retry_pause = min(2 * self._retry_pause or MIN_RETRY_PAUSE, MAX_RETRY_PAUSE)
+        self._next_start = time.monotonic() + self._retry_pause
 
     def _stop(self) -> None:
         if self._stopping is None:
@@ -158,7 +157,7 @@ class Supervisor:
             worker.stop(STOP_TIMEOUT)
 
     def _refuse_clients(self, since: float) -> None:
-        # Not before the workers have closed theirs: to them it would look like a fault of the socket.
+        # Not before the workers have closed their listeners: they would see an error of the socket.
         if all(worker.closed for worker in self._workers) or time.monotonic() > since + CLOSE_TIMEOUT:
             with suppress(OSError):
                 self._listener.shutdown(socket.SHUT_RDWR)
@@ -166,6 +165,6 @@ class Supervisor:
 
 
 def ignore_signals() -> None:
-    """Have what comes after the end of a stop change nothing, least of all the exit status."""
+    """Ignore further signals, so that none changes the exit status after the end of a stop."""
     for number in (*STOP_SIGNALS, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)

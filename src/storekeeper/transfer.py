@@ -1,4 +1,4 @@
-"""A collection as a whole, from one database to another, verified, all or nothing. Imports the domain's errors."""
+"""Copies a collection from one database to another, verified, all or nothing. Imports the domain's errors."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
@@ -15,18 +15,18 @@ TABLES = {
     "stores": ("id", "name", "address", "version"),
     "changes": ("seq", "store_id", "name", "address", "at"),
 }
-"""All that a collection consists of: its tables in the order in which they can be filled, their columns. The
-first column is the key."""
+"""All tables of a collection, in the order in which they can be filled, with their columns. The first column is the
+key."""
 
 _PROGRESS_INTERVAL = 10_000
 
 
-class NotEmpty(StorekeeperError):
+class TargetNotEmpty(StorekeeperError):
     """The target has stores already."""
 
 
-class NotTheSame(StorekeeperError):
-    """The target is not identical to the source; nothing of it was kept."""
+class VerificationFailed(StorekeeperError):
+    """The target is not identical to the source; it keeps none of the copied rows."""
 
 
 class Snapshot(Protocol):
@@ -45,56 +45,58 @@ class Snapshot(Protocol):
         ...
 
     def finish(self) -> None:
-        """Write all that was filled to where it will be kept; rows are read from there then."""
+        """Write all rows that were added to where they will stay; from then on, rows are read from there."""
         ...
 
 
 Opening = Callable[[], AbstractContextManager[Snapshot]]
-"""Opens a collection; what was filled is kept at the end, or nothing of it if there was an exception."""
+"""Opens a collection; at the end it keeps the rows that were added, or none of them if there was an exception."""
 
 
 def copy(source: Opening, target: Opening, progress: Callable[[int, int], None]) -> tuple[int, int]:
     """Copy everything; return how many stores and changes. `progress` is called now and then: rows done, rows in all.
 
-    Raises NotEmpty, NotTheSame, Unavailable.
+    Raises TargetNotEmpty, VerificationFailed, Unavailable.
     """
-    with source() as one, target() as other:
-        count = one.count()
-        if other.count() != (0, 0):
-            raise NotEmpty("the target has stores already: name an empty database")
-        sums = _Sums(lambda done: progress(done, 2 * sum(count)))
+    with source() as source_snapshot, target() as target_snapshot:
+        count = source_snapshot.count()
+        if target_snapshot.count() != (0, 0):
+            raise TargetNotEmpty("the target has stores already: name an empty database")
+        checksums = _Checksums(lambda done: progress(done, 2 * sum(count)))
         sent = {}
         for table in TABLES:
-            sent[table] = sums.begin(table)
-            other.fill(table, sums.through(one.rows(table)))
-        other.finish()
+            sent[table] = checksums.begin(table)
+            target_snapshot.fill(table, checksums.through(source_snapshot.rows(table)))
+        target_snapshot.finish()
         for table in TABLES:
-            arrived = sums.begin(table)
-            for _ in sums.through(other.rows(table)):
+            arrived = checksums.begin(table)
+            for _ in checksums.through(target_snapshot.rows(table)):
                 pass
             if arrived.digest() != sent[table].digest():
-                raise NotTheSame(f"the {table} that arrived are not those that were sent; nothing was kept of them")
-        if other.count() != count:
-            raise NotTheSame("the numbers of stores and changes differ; nothing was kept of them")
+                raise VerificationFailed(
+                    f"the {table} that arrived are not those that were sent; nothing was kept of them"
+                )
+        if target_snapshot.count() != count:
+            raise VerificationFailed("the numbers of stores and changes differ; nothing was kept of them")
         return count
 
 
-class _Sums:
-    """Counts rows and sums them up, one table after another, on their way."""
+class _Checksums:
+    """Counts rows, and computes a checksum of each table, while they pass."""
 
     def __init__(self, progress: Callable[[int], None]) -> None:
         self._progress = progress
         self._encode = msgspec.json.Encoder().encode
         self._done = 0
-        self._sum = hashlib.sha256()
+        self._checksum = hashlib.sha256()
 
     def begin(self, table: str) -> "hashlib._Hash":
-        self._sum = hashlib.sha256(table.encode())
-        return self._sum
+        self._checksum = hashlib.sha256(table.encode())
+        return self._checksum
 
     def through(self, rows: Iterable[Row]) -> Iterator[Row]:
         for row in rows:
-            self._sum.update(self._encode(row))
+            self._checksum.update(self._encode(row))
             yield row
             self._done += 1
             if self._done % _PROGRESS_INTERVAL == 0:

@@ -1,4 +1,4 @@
-"""The complete ASGI application: the contract, and around it what Starlette routes. Imports Starlette and `api`.
+"""The complete ASGI application: the contract's routes, and Starlette's for all else. Imports Starlette and `api`.
 
 It runs on any ASGI server. Its caller opens the collection and closes it.
 """
@@ -37,16 +37,16 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class Application:
-    """Responds to every HTTP request: the contract's by the resource, all others by Starlette's routes."""
+    """Responds to every HTTP request: on the contract's routes by the resource, on all others by Starlette."""
 
     def __init__(self, resource: Resource, gate: Gate, collection: Collection) -> None:
         self._resource = resource
         self._gate = gate
-        self._others = Starlette(
+        self._starlette = Starlette(
             routes=[*operations.routes(collection), *docs.routes()],
             exception_handlers={HTTPException: _http_error, Exception: _bug},
         )
-        self._others.router.redirect_slashes = False
+        self._starlette.router.redirect_slashes = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Respond to one request."""
@@ -54,11 +54,11 @@ class Application:
         if refusal := self._gate.admit(scope["headers"], plan.scope if plan else None):
             await _send(refusal, scope, send)
         elif plan is not None:
-            await self._contract(plan, scope, receive, send)
+            await self._carry_out(plan, scope, receive, send)
         else:
-            await self._others(scope, receive, send)
+            await self._starlette(scope, receive, send)
 
-    async def _contract(self, plan: Plan, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _carry_out(self, plan: Plan, scope: Scope, receive: Receive, send: Send) -> None:
         body = await _body(scope, receive)
         if body is None:
             return
@@ -69,7 +69,7 @@ class Application:
         try:
             response = self._resource.respond(plan, body)
             if type(response) is Deferred:
-                with suppress(StorekeeperError):  # `response` makes a response of it
+                with suppress(StorekeeperError):  # `response()` turns it into a response
                     await response.future
                 return response.response()
         except Exception as error:  # noqa: BLE001 - the last resort of the contract's routes
@@ -112,23 +112,23 @@ async def _send(response: Response, scope: Scope, send: Send) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-def _for_starlette(response: Response) -> StarletteResponse:
+def _to_starlette(response: Response) -> StarletteResponse:
     converted = StarletteResponse(response.body, response.status)
     converted.raw_headers = framed_headers(response)
     return converted
 
 
 def _http_error(request: Request, error: Exception) -> StarletteResponse:
-    """Return the framework's own errors the contract's body (decision 22)."""
+    """Return the response to one of Starlette's own errors, with the contract's body (decision 22)."""
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
-        return _for_starlette(not_found())
+        return _to_starlette(not_found())
     if error.status_code == 405:
         allowed = (error.headers or {}).get("Allow", "").split(", ")
-        return _for_starlette(not_allowed(request.method, (*sorted(allowed), "OPTIONS")))
-    return _for_starlette(error_response(error.status_code, phrase(error.status_code)))
+        return _to_starlette(not_allowed(request.method, (*sorted(allowed), "OPTIONS")))
+    return _to_starlette(error_response(error.status_code, phrase(error.status_code)))
 
 
 def _bug(_request: Request, _error: Exception) -> StarletteResponse:
-    # Starlette raises it again after this response, so that the server logs it.
-    return _for_starlette(internal_error())
+    # Starlette raises the error again after this response, so that the server logs it.
+    return _to_starlette(internal_error())

@@ -31,11 +31,11 @@ MAX_RESPONSE_BYTES = 8 * 2**20
 """Bytes of one cached response: a list of 100,000 stores fits."""
 
 MAX_POLLED_CONNECTIONS = 900 if sys.platform == "linux" else 450
-"""With more of them libuv may poll again within a loop iteration: it takes 1024 events at a time, which elsewhere
-than on Linux are two for a connection that can be read and written."""
+"""Connections up to which libuv polls only once in a loop iteration: it takes 1024 events at a time, and except on
+Linux a connection that can be both read and written has two."""
 
 LARGE_READ = 64 * 1024
-"""After a read of this size or more libuv may read on within an iteration."""
+"""Bytes of a read after which libuv may read on within the iteration."""
 
 _NO_TOKEN = -1
 
@@ -58,7 +58,7 @@ class Recording:
 
 
 class ResponseCache:
-    """The cached responses of one process, by cache key: what follows the start of the head.
+    """The cached responses of one process, by cache key: the bytes that follow the start of the response's head.
 
     `change_token` is the collection's. `checked` is true from `revalidate` until the loop iteration ends.
     """
@@ -74,7 +74,7 @@ class ResponseCache:
         self._recording = False
         self.checked = False
         self.get = self._responses.get
-        """Return the response of a key, or None; only while `checked`, or right after `revalidate`."""
+        """Return the response of a key, or None. Call it only while `checked`, or right after `revalidate`."""
 
     def revalidate(self, connections: int) -> None:
         """Drop everything if the collection may have changed.
@@ -85,7 +85,7 @@ class ResponseCache:
         try:
             token = self._change_token()
         except StorekeeperError:
-            token = None  # the request itself will meet the error, and respond with it
+            token = None  # the request itself meets the error, and responds with it
         if token is None or token != self._token:
             self.drop()
             self._token = _NO_TOKEN if token is None else token
@@ -105,7 +105,7 @@ class ResponseCache:
         self._responses[key] = response
 
     def record(self) -> Recording | None:
-        """Begin to record a streamed response that was begun after the latest `revalidate`; None: not now.
+        """Begin to record a streamed response that began after the latest `revalidate`. Return None if it cannot.
 
         One at a time, so that many clients of a long list do not each hold a copy.
         """

@@ -1,4 +1,4 @@
-"""The document at /openapi.json and the page at /docs, which asks no other host. Imports Starlette and `api`.
+"""The routes /openapi.json and /docs, a page that loads nothing from other hosts. Imports Starlette and `api`.
 
 Swagger UI's files come from an installed package; nothing of that package runs here.
 """
@@ -20,7 +20,8 @@ _PAGES = Path(__file__).with_name("pages")
 _OWN = ("docs.js",)
 _INSTALLED = ("swagger-ui.css", "swagger-ui-bundle.js", "favicon-32x32.png")
 
-# Swagger UI sets styles on elements and has its icons as data; scripts, and whom they may ask, are ours alone.
+# Swagger UI sets styles on elements and has its icons as data URLs; scripts come from this service
+# alone, and may connect to no other.
 _POLICY = (
     "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self' 'unsafe-inline';"
     " img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -39,16 +40,16 @@ def routes() -> Sequence[BaseRoute]:
 
 
 @cache
-def encoded() -> bytes:
-    """Return the document as indented JSON."""
-    # Made when it is first asked for: a start does not pay for it.
+def encoded_document() -> bytes:
+    """Return the OpenAPI document as indented JSON."""
+    # Imported at the first call, so that a start does not pay for it.
     from storekeeper.api.openapi import document  # noqa: PLC0415
 
     return msgspec.json.format(msgspec.json.encode(document()))
 
 
 async def _openapi(_request: Request) -> Response:
-    return Response(encoded(), headers={name.decode(): value.decode() for name, value in JSON})
+    return Response(encoded_document(), headers={name.decode(): value.decode() for name, value in JSON})
 
 
 async def _page(_request: Request) -> Response:

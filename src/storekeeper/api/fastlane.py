@@ -1,8 +1,8 @@
 """The fast adapter: responds to the contract's routes straight from the parser's callbacks. Imports `http` and `api`.
 
-It owns no rule: it calls the same resource as the ASGI application, which gets all other routes. No task, no scope
-and no `receive` or `send` stand between a request and its response; and a GET that was served before, with the
-database unchanged since, is not even parsed.
+It contains no rule: it calls the same resource as the ASGI application, which serves all other routes. A request
+needs no task, no ASGI scope and no `receive` or `send`; and a GET that was served before, with the database unchanged
+since, is not even parsed.
 """
 
 from collections.abc import Coroutine
@@ -21,7 +21,7 @@ from storekeeper.http.request import Request
 from storekeeper.http.response import Deferred, Response, encode, encode_content, encode_start, internal_error
 
 MAX_COPIED_BYTES = 16 * 1024
-"""Up to here one copy of a cached response is cheaper than a second write."""
+"""Bytes of a cached response up to which one copy of it is cheaper than a second write."""
 
 
 _IDLE = Phase.IDLE
@@ -91,7 +91,7 @@ class FastLane(Connection):
         super()._accept(request, size)
 
     def begin(self, request: Request) -> None:
-        """Have a request responded to; all before it are."""
+        """Respond to a request; all earlier requests have their responses."""
         plan: Plan | None = request.plan
         if plan is None:
             plan = request.plan = self.resource.plan(request.method, request.target, request.headers)
@@ -131,7 +131,7 @@ class FastLane(Connection):
                 self.cache.put(cache_key, content)
             self._write_ok(content, began)
             return
-        data = encode(response, self.date, head_only=request.method == "HEAD", close=close)
+        data = encode(response, self.common_headers, head_only=request.method == "HEAD", close=close)
         self.write(data)
         self.sent(response.status, len(data), began, close)
 
@@ -168,7 +168,7 @@ class FastLane(Connection):
 
     def _send_deferred(self, exchange: Exchange, deferred: Deferred, _future: object) -> None:
         if exchange.gone:
-            # Looked at, so that asyncio does not report an error as never retrieved.
+            # Retrieved, because asyncio would report an exception that nobody retrieves.
             deferred.future.exception()
             return
         try:

@@ -1,7 +1,7 @@
-"""The head cache: what the bytes of a request's head were parsed and planned to. Imports `http` and `api`.
+"""The head cache: from the bytes of a request's head to the parsed request and its plan. Imports `http`.
 
 Clients send the same few heads again and again; those are looked up instead of parsed. A plan is a function of the
-head alone, so it is remembered with it.
+head alone, so it is cached with it.
 """
 
 from typing import NamedTuple
@@ -9,12 +9,12 @@ from typing import NamedTuple
 from storekeeper.http.request import Request
 
 MAX_CACHED_BYTES = 8 * 2**20
-"""Bytes that all remembered heads may take, with what they mean."""
+"""Bytes that all cached heads may take, with their parsed requests."""
 
 MAX_CACHED_HEAD_BYTES = 1024
-"""Bytes of a head that is remembered."""
+"""Bytes of one cached head."""
 
-_UNCOMMON = (b"transfer-encoding", b"expect", b"upgrade", b"connection")
+_UNCACHED_FIELDS = (b"transfer-encoding", b"expect", b"upgrade", b"connection")
 
 
 class CachedHead(NamedTuple):
@@ -34,14 +34,14 @@ class HeadCache:
         self.requests: dict[bytes, Request] = {}
         self._bytes = 0
         self.get = self._heads.get
-        """Return what a head means, or None."""
+        """Return the cached head of these bytes, or None."""
 
     def put(self, data: bytes, request: Request, length: int) -> None:
-        """Remember the head of these bytes, if they are just this request with a body of that `length`."""
+        """Cache the head of `data`, if that is exactly this request with a body of `length` bytes."""
         end = data.find(b"\r\n\r\n") + 4
         if len(data) != end + length or end > MAX_CACHED_HEAD_BYTES:
             return
-        if any(name in _UNCOMMON for name, _ in request.headers):
+        if any(name in _UNCACHED_FIELDS for name, _ in request.headers):
             return
         size = end + request.size
         if self._bytes + size > MAX_CACHED_BYTES:

@@ -1,7 +1,7 @@
 """The contract as an OpenAPI 3.1 document. Imports `api` and the domain, whose types its schemas are made from.
 
-`tests/test_openapi.py` holds it to the service: every route, method, status and header that one has, the
-other has.
+`tests/test_openapi.py` compares it with the service: every route, method, status and header that one has, the other
+has too.
 """
 
 from typing import Any
@@ -21,10 +21,10 @@ ANY_ROUTE = (400, 408, 413, 414, 431, 500, 503, 505)
 _MEANINGS = {
     400: "The request is not valid; nothing was changed.",
     404: "No store has that id.",
-    408: "The request was not whole within 10 seconds of its first byte.",
+    408: "The request was not complete within 10 seconds of its first byte.",
     413: f"The body is over {MAX_BODY_BYTES} bytes.",
     414: "The target is over 8192 bytes.",
-    415: "The body is said to be something else than JSON in UTF-8.",
+    415: "The Content-Type or Content-Encoding is not that of JSON in UTF-8.",
     431: "The headers are over 16384 bytes or 100 fields.",
     500: "A bug; or, with `--missing-store 500`, no store has that id.",
     503: "The database is not available now; `outcome` says whether a write may have happened.",
@@ -63,7 +63,7 @@ def _contract() -> Json:
     name = {
         "name": "name",
         "in": "query",
-        "description": "Only the stores of exactly this name; empty is as if it were not given.",
+        "description": "Only the stores with exactly this name; an empty value means all stores.",
         "schema": {"type": "string"},
         "examples": {"one name": {"value": "Harbour"}, "all stores": {"value": ""}},
     }
@@ -99,7 +99,7 @@ def _contract() -> Json:
 
 def _operations() -> Json:
     paths = {}
-    for probe, meaning in (("live", "the process lives"), ("ready", "the database can be read too")):
+    for probe, meaning in (("live", "the process is alive"), ("ready", "the database can be read too")):
         schema = {"type": "object", "properties": {"status": {"const": probe}}, "required": ["status"]}
         operation = _operation(probe, f"Tell that {meaning}", _json(schema, {"status": probe}), tag="operations")
         paths[f"/health/{probe}"] = _path("test", get=operation)
@@ -111,26 +111,26 @@ def _operations() -> Json:
 
 
 def _path(route: Any, *, query: Any = (), segment: Any = (), **operations: Json) -> Json:
-    """Complete a path with what goes with every GET: HEAD, and OPTIONS; `query` is for the first two alone."""
+    """Complete a path with HEAD and OPTIONS, which every GET has; GET and HEAD alone have the `query` parameters."""
     assert {method.upper() for method in operations} | {"HEAD", "OPTIONS"} == set(ALLOWED[route])
     get = operations["get"]
-    operations["head"] = _headless(get)
+    operations["head"] = _head_operation(get)
     operations["options"] = {
         "operationId": get["operationId"] + "Options",
-        "summary": "Tell which methods there are",
+        "summary": "List the methods of this path",
         "tags": get["tags"],
         "responses": {"204": _ref("responses", "Allowed")} | _errors(),
     }
     for method, operation in operations.items():
         parameters = [*segment, *(query if method in ("get", "head") else ())]
-        if method == "options":  # which methods there are is told for any id
+        if method == "options":  # OPTIONS takes any id
             parameters = [parameter | {"schema": {"type": "string"}} for parameter in parameters]
         if parameters:
             operation["parameters"] = parameters
     return operations
 
 
-def _headless(get: Json) -> Json:
+def _head_operation(get: Json) -> Json:
     responses = {
         status: {"description": "As GET, without the body."} if "$ref" in response else response | {"content": {}}
         for status, response in get["responses"].items()
@@ -207,7 +207,7 @@ def _schemas() -> Json:
     )
     for schema in schemas.values():
         schema["description"] = schema["description"].partition("\n")[0]
-    # What the collection knows beside the contract's three properties.
+    # The contract has three properties; the version is the collection's own.
     del schemas["Store"]["properties"]["version"]
     schemas["Store"]["required"].remove("version")
     schemas["Store"]["additionalProperties"] = False
@@ -218,9 +218,9 @@ def _schemas() -> Json:
 
 
 def _text(schema: Json) -> Json:
-    """Leave of a field's schema what a client may send: a string, but not null, and no U+0000."""
-    kept = {key: value for key, value in schema.items() if key not in ("anyOf", "default")}
-    return kept | {"type": "string", "pattern": "^[^\\u0000]*$"}
+    """Restrict the schema of a field to what a client may send: a string, not null, and without U+0000."""
+    rest = {key: value for key, value in schema.items() if key not in ("anyOf", "default")}
+    return rest | {"type": "string", "pattern": "^[^\\u0000]*$"}
 
 
 def _key(status: int) -> str:

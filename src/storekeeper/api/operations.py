@@ -1,4 +1,4 @@
-"""Routes for those who run the service: health. Imports Starlette, `api` and the domain."""
+"""The operator's routes: health. Imports Starlette, `api` and the domain."""
 
 from collections.abc import Sequence
 

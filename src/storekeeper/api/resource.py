@@ -56,23 +56,23 @@ _encode = msgspec.json.Encoder().encode
 class Plan(NamedTuple):
     """What a request's head asks for.
 
-    A pure function of the head, so that it may be remembered with it: who asks, the time and the state of the
-    database are no part of it.
+    A pure function of the head, so that it may be cached with it: the client's identity, the time and the state of
+    the database have no influence on it.
     """
 
     run: Callable[[bytes], Response | Deferred]
-    """Carry it out, given the whole body; raises StorekeeperError."""
+    """Carry out the request, given its complete body; raises StorekeeperError."""
 
     scope: Scope | None
-    """What the gate has to grant."""
+    """The permission that the gate has to grant; None: no permission is needed."""
 
     cache_key: bytes | None
-    """Under which a 200 may be cached; None: never."""
+    """The key under which a 200 may be cached; None: never."""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What an operator may choose where the contract leaves it open."""
+    """The choices of the operator where the contract leaves them open."""
 
     error_detail: Literal["detailed", "generic"] = "detailed"
     missing_store: Literal[404, 500] = 404
@@ -96,43 +96,43 @@ class Resource:
         planned as its GET, whose content the adapter leaves out.
         """
         path, _, query = target.partition(b"?")
-        route, text = _route(path)
+        route, id_text = _match_route(path)
         if route is None:
             return None
         if method in ("GET", "HEAD"):
-            return self._plan_read(route, text, query, target if method == "GET" else None)
+            return self._plan_read(route, id_text, query, target if method == "GET" else None)
         if refusal := _check_method_and_type(route, method, headers):
-            return Plan(partial(_fixed, refusal), None, None)
-        return Plan(self._create if route == "stores" else partial(self._replace, text), "write", None)
+            return Plan(partial(_constant, refusal), None, None)
+        return Plan(self._create if route == "stores" else partial(self._replace, id_text), "write", None)
 
     def respond(self, plan: Plan, body: bytes) -> Response | Deferred:
-        """Return the response to a planned request with this body, which is whole."""
+        """Return the response to a planned request with this complete body."""
         try:
             return plan.run(body)
         except StorekeeperError as error:
             return self._fail(error)
 
-    def _plan_read(self, route: Route, text: bytes, query: bytes, cache_key: bytes | None) -> Plan:
+    def _plan_read(self, route: Route, id_text: bytes, query: bytes, cache_key: bytes | None) -> Plan:
         if route == "store":
-            return Plan(partial(self._get, text), "read", cache_key)
+            return Plan(partial(self._get, id_text), "read", cache_key)
         if route == "stores":
             return Plan(partial(self._list, query), "read", cache_key)
-        return Plan(partial(_fixed, Response(b"OK", TEXT) if route == "test" else not_found()), None, cache_key)
+        return Plan(partial(_constant, Response(b"OK", TEXT) if route == "test" else not_found()), None, cache_key)
 
-    def _get(self, text: bytes, _body: bytes) -> Response | Deferred:
-        id = _id(text)
+    def _get(self, id_text: bytes, _body: bytes) -> Response | Deferred:
+        id = _parse_id(id_text)
         if id is None:
-            return self._missing(text)
+            return self._missing(id_text)
         store = self._collection.get(id)
         if isinstance(store, Future):
-            return self._deferred(store, partial(self._found, text))
-        return self._found(text, store)
+            return self._deferred(store, partial(self._found, id_text))
+        return self._found(id_text, store)
 
     def _list(self, query: bytes, _body: bytes) -> Response | Deferred:
         try:
-            name = _name(query)
+            name = _parse_name(query)
         except UnicodeDecodeError:
-            return Response(b"[]")  # no name is equal to what is not text (decision 19)
+            return Response(b"[]")  # no name equals bytes that are not UTF-8 (decision 19)
         listing = self._collection.list(Query(name))
         if isinstance(listing, Future):
             return self._deferred(listing, _list_response)
@@ -141,12 +141,12 @@ class Resource:
     def _create(self, body: bytes) -> Deferred:
         return self._deferred(self._collection.write(Create(self._payload(body))), self._created)
 
-    def _replace(self, text: bytes, body: bytes) -> Response | Deferred:
-        payload = self._payload(body)  # before the id is looked at (decision 3)
-        id = _id(text)
+    def _replace(self, id_text: bytes, body: bytes) -> Response | Deferred:
+        payload = self._payload(body)  # checked before the id (decision 3)
+        id = _parse_id(id_text)
         if id is None:
-            return self._missing(text)
-        return self._deferred(self._collection.write(Replace(id, payload)), partial(self._found, text))
+            return self._missing(id_text)
+        return self._deferred(self._collection.write(Replace(id, payload)), partial(self._found, id_text))
 
     def _deferred(self, pending: Pending[T], render: Callable[[T], Response]) -> Deferred:
         def response() -> Response:
@@ -159,46 +159,46 @@ class Resource:
 
     def _payload(self, body: bytes) -> Payload:
         if not body:
-            return check_payload(None)  # no body at all is no object (decision 11)
+            return check_payload(None)  # a missing body is not an object (decision 11)
         try:
-            value = _parse(body)
+            value = _parse_json(body)
         except (ValueError, RecursionError):
-            # Not a violation of a field, so it is said in generic mode too (decision 12).
-            raise _NotJson from None
+            # Not a violation of a field, so generic mode names it too (decision 12).
+            raise _InvalidJson from None
         return check_payload(value, reject_unknown=self._reject_unknown)
 
-    def _found(self, text: bytes, store: Store | None) -> Response:
-        return self._missing(text) if store is None else _store_response(store)
+    def _found(self, id_text: bytes, store: Store | None) -> Response:
+        return self._missing(id_text) if store is None else _store_response(store)
 
-    def _missing(self, text: bytes) -> Response:
+    def _missing(self, id_text: bytes) -> Response:
         if self._hide_missing:
             return internal_error()
-        return error_response(404, f"Store {text.decode(errors='replace')} not found")
+        return error_response(404, f"Store {id_text.decode(errors='replace')} not found")
 
     def _fail(self, error: StorekeeperError) -> Response:
-        if isinstance(error, _NotJson):
+        if isinstance(error, _InvalidJson):
             return error_response(400, "Invalid request payload JSON format")
         return to_response(error, generic=self._generic)
 
 
-class _NotJson(StorekeeperError):
+class _InvalidJson(StorekeeperError):
     """The body is not JSON text in UTF-8."""
 
 
-def _fixed(response: Response, _body: bytes) -> Response:
+def _constant(response: Response, _body: bytes) -> Response:
     return response
 
 
-def _route(path: bytes) -> tuple[Route | None, bytes]:
-    """Return the route's name and the id's text. Percent-encoding is undone after the path is split."""
+def _match_route(path: bytes) -> tuple[Route | None, bytes]:
+    """Return the route of a path, or None, and the text of its id. The path is split before it is percent-decoded."""
     if b"%" in path:
         segments = [unquote_to_bytes(segment) for segment in path.split(b"/")]
         if segments[:3] == [b"", b"api", b"stores"] and len(segments) == 4 and segments[3]:
             return "store", segments[3]
         path = b"/".join(segments) if not any(b"/" in segment for segment in segments) else b""
     if path.startswith(_STORE):
-        text = path[len(_STORE) :]
-        return ("store", text) if text and b"/" not in text else (None, b"")
+        id_text = path[len(_STORE) :]
+        return ("store", id_text) if id_text and b"/" not in id_text else (None, b"")
     if path == _STORES:
         return "stores", b""
     if path == b"/test":
@@ -206,16 +206,16 @@ def _route(path: bytes) -> tuple[Route | None, bytes]:
     return ("server", b"") if path == b"*" else (None, b"")
 
 
-def _id(text: bytes) -> int | None:
-    """Return the number that the text is, None if it is none or beyond every store's (decision 2)."""
-    if not text.isdigit():  # of bytes: ASCII digits alone
+def _parse_id(id_text: bytes) -> int | None:
+    """Return the id that a text stands for; None if it is no number, or one that no store can have (decision 2)."""
+    if not id_text.isdigit():  # of bytes: ASCII digits alone
         return None
-    digits = text.lstrip(b"0") or b"0"
+    digits = id_text.lstrip(b"0") or b"0"
     return int(digits) if len(digits) <= _MAX_DIGITS else None
 
 
-def _name(query: bytes) -> str | None:
-    """Return the name to filter by, None for all. Raises InvalidInput, UnicodeDecodeError (decisions 18, 19)."""
+def _parse_name(query: bytes) -> str | None:
+    """Return the name to filter by; None: all stores. Raises InvalidInput, UnicodeDecodeError (decisions 18, 19)."""
     if not query:
         return None
     names = []
@@ -232,22 +232,22 @@ def _check_method_and_type(route: Route, method: str, headers: Iterable[tuple[by
     allowed = ALLOWED[route]
     if method not in allowed or method == "OPTIONS":
         return not_allowed(method, allowed)
-    typed = of_a_page = False
+    has_type = has_origin = False
     for name, value in headers:
         if name == b"content-type":
-            typed = True
+            has_type = True
             if value != b"application/json" and not _is_json(value):
                 return error_response(415, "Unsupported Media Type")
         elif name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
             return error_response(415, "Unsupported Media Type")
         elif name == b"origin":
-            of_a_page = True
-    # A page of another site may send a body without a type, and the browser does not ask first (decision 14).
-    return error_response(415, "Unsupported Media Type") if of_a_page and not typed else None
+            has_origin = True
+    # A page of another site may send a body without a type, for which browsers make no preflight (decision 14).
+    return error_response(415, "Unsupported Media Type") if has_origin and not has_type else None
 
 
 def _is_json(content_type: bytes) -> bool:
-    """Tell whether a Content-Type is JSON in UTF-8 (decision 14: any other keeps foreign forms from writing)."""
+    """Tell whether a Content-Type is JSON in UTF-8 (decision 14, so that forms of other sites cannot write)."""
     kind, *parameters = content_type.lower().split(b";")
     for parameter in parameters:
         key, _, value = parameter.partition(b"=")
@@ -256,13 +256,13 @@ def _is_json(content_type: bytes) -> bool:
     return _JSON_TYPE.fullmatch(kind.strip()) is not None
 
 
-def _parse(body: bytes) -> object:
+def _parse_json(body: bytes) -> object:
     """Decode JSON strictly; raises ValueError or RecursionError."""
     try:
         return _decode(body)
     except msgspec.ValidationError:
-        # Good JSON with a number that msgspec cannot hold, in a field that decides nothing or is refused
-        # for being a number. The standard library can; but it lets surrogates through, so encode it again.
+        # Valid JSON with a number that msgspec cannot represent, in a field that is ignored or is refused for
+        # being a number. The standard library can; but it accepts lone surrogates, so encode the value again.
         value = json.loads(body.decode(), parse_int=lambda _: 0, parse_float=lambda _: 0, parse_constant=_no_constant)
         _encode(value)
         return value

@@ -1,4 +1,4 @@
-"""What serves requests, joined: one object, made when the collection is open. Imports `http` and `api`."""
+"""The objects that serve requests, joined in one when the collection is open. Imports `http` and `api`."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +12,7 @@ from storekeeper.http.limits import Limits
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """All that connections of one process share."""
+    """The objects that all connections of one process share."""
 
     resource: Resource
     gate: Gate
@@ -20,4 +20,4 @@ class Runtime:
     heads: HeadCache
     limits: Limits
     application: Any
-    """The ASGI application: it responds to what the fast lane does not."""
+    """The ASGI application, which responds to the requests that the fast lane does not serve."""

@@ -1,1 +1,1 @@
-"""How many may wait, and work on threads. Imports nothing of the project."""
+"""Queue limits, and blocking work on threads. Imports nothing of the project."""

@@ -1,4 +1,4 @@
-"""How many may wait in a queue, from how long the latest batches took. Imports nothing of the project."""
+"""How many requests may wait in a queue, by how long the latest batches took. Imports nothing of the project."""
 
 MAX_WAIT = 2.0
 """Seconds that an admitted request may have to wait, by the estimate; decision 30 allows 5."""
@@ -8,7 +8,7 @@ MIN_QUEUE = 64
 
 
 class QueueLimit:
-    """Back-pressure: `limit` requests may wait; it is better to refuse the next at once than to respond too late.
+    """Back-pressure: `limit` requests may wait. To refuse the next at once is better than to respond too late.
 
     The queue is served in batches of up to `batch` requests, `workers` batches at once. Before the first
     measurement `limit` is `maximum`; it is never more.
@@ -23,7 +23,7 @@ class QueueLimit:
         self.limit = maximum
 
     def record(self, seconds: float) -> None:
-        """Take in how long a batch took. The latest counts half, the one before a quarter, and so on."""
+        """Record how long a batch took. The latest counts half, the one before a quarter, and so on."""
         self._seconds = (self._seconds + seconds) / 2
         # A new request waits for the batch under way, for those before its own, and for its own.
         batches = MAX_WAIT / max(self._seconds, 1e-6) - 1

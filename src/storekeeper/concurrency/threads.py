@@ -33,7 +33,7 @@ async def run_in_thread(work: Callable[[threading.Event], T]) -> T:
             result = work(stop)
         except BaseException as raised:  # noqa: BLE001 - the caller raises it
             error = raised
-        with suppress(RuntimeError):  # the loop is closed, and nobody waits
+        with suppress(RuntimeError):  # the loop is closed, and nothing waits
             loop.call_soon_threadsafe(settle, result, error)
 
     threading.Thread(target=run, name="storekeeper-work", daemon=True).start()

@@ -1,4 +1,4 @@
-"""What the connections of a process may hold in memory together: a send budget, a receive budget. Imports events.
+"""The send budget and the receive budget: the memory that all connections of a process may take. Imports events.
 
 Nothing is done for a response that the kernel takes at once, nor for a request that comes whole and gets its response
 at once. All else counts, from the first byte or in advance.
@@ -21,22 +21,22 @@ MAX_RESERVATIONS = 896
 that, so that small ones of a loop iteration are sent together; all other connections count from the first byte."""
 
 MAX_RECEIVED_BYTES = 64 * 2**20
-"""Bytes of requests that are unfinished, wait, or have no response yet, of all connections together."""
+"""Bytes of requests that are incomplete, waiting or without a response, of all connections together."""
 
 SMALL_BYTES = 4096
-"""Bytes that a connection may hold of the reserve: more than a request takes that has any usual store."""
+"""Bytes up to which a connection may use the reserve: more than a request with a usual store takes."""
 
 RESERVED_BYTES = 64 * 2**20
-"""Bytes on top of that for connections that hold little: large requests cannot keep small ones out."""
+"""Bytes of the reserve, beyond MAX_RECEIVED_BYTES: large requests cannot keep small ones out."""
 
 OVERHEAD = 512
-"""Bytes that Python, uvloop and libuv take for a response that waits, beside its own."""
+"""Bytes that Python, uvloop and libuv take for an unsent response, in addition to its own."""
 
 LOG_INTERVAL = 60.0
-"""Seconds after which the log says again that the send budget was used up."""
+"""Seconds after which the log repeats that the send budget was used up."""
 
 
-class Reader(Protocol):
+class Sender(Protocol):
     """What the send budget needs of a connection."""
 
     transport: asyncio.Transport
@@ -44,33 +44,33 @@ class Reader(Protocol):
 
 
 class SendBudget:
-    """The connections whose kernel has not taken all, oldest first; `size` is what they hold, in bytes."""
+    """The connections with unsent bytes, oldest first; `size` is what these take in memory, in bytes."""
 
     def __init__(self) -> None:
         self.size = 0
-        self._leases: dict[Reader, int] = {}
-        self._reserved: set[Reader] = set()
-        self._shared: dict[Reader, bytes] = {}
-        self._readers_of: Counter[int] = Counter()
+        self._leases: dict[Sender, int] = {}
+        self._reserved: set[Sender] = set()
+        self._shared: dict[Sender, bytes] = {}
+        self._share_counts: Counter[int] = Counter()
         self._logged = -LOG_INTERVAL
 
-    def reserve(self, connection: Reader) -> bool:
+    def reserve(self, connection: Sender) -> bool:
         """Reserve HIGH_WATER bytes for a new connection; False if its transport has to say that any byte waits."""
         if len(self._reserved) >= MAX_RESERVATIONS:
             return False
         self._reserved.add(connection)
         return True
 
-    def forget(self, connection: Reader) -> None:
+    def forget(self, connection: Sender) -> None:
         """Release all that a connection held, and its reservation."""
         self._reserved.discard(connection)
         self.release(connection)
 
-    def lease(self, connection: Reader, size: int, shared: bytes | None = None) -> None:
+    def lease(self, connection: Sender, size: int, shared: bytes | None = None) -> None:
         """Count a response that waits: its whole size, because its bytes are kept until the last is sent.
 
-        A `shared` part of it, a cached response, counts once for all connections. If the budget is used up, the
-        connections that have been reading for longest are closed.
+        A `shared` part of it, a cached response, is charged once for all connections. If the budget is used up, the
+        connections that have had unsent bytes for longest are aborted.
         """
         if connection not in self._leases:
             size += OVERHEAD
@@ -82,24 +82,24 @@ class SendBudget:
         while self.size > MAX_UNSENT_BYTES and len(self._leases) > 1:
             self._drop(next(iter(self._leases)), connection.loop.time())
 
-    def release(self, connection: Reader) -> None:
-        """Count no longer what a connection held: it was sent, or the client is gone."""
+    def release(self, connection: Sender) -> None:
+        """Release the charge of a connection: its bytes were sent, or the client is gone."""
         self.size -= self._leases.pop(connection, 0)
         shared = self._shared.pop(connection, None)
         if shared is not None:
-            self._readers_of[id(shared)] -= 1
-            if not self._readers_of[id(shared)]:
-                del self._readers_of[id(shared)]
+            self._share_counts[id(shared)] -= 1
+            if not self._share_counts[id(shared)]:
+                del self._share_counts[id(shared)]
                 self.size -= len(shared)
 
-    def _share(self, connection: Reader, shared: bytes) -> None:
-        # As long as a connection holds it, no other object has its id.
+    def _share(self, connection: Sender, shared: bytes) -> None:
+        # While a connection refers to the response, no other object has its id.
         self._shared[connection] = shared
-        if not self._readers_of[id(shared)]:
+        if not self._share_counts[id(shared)]:
             self.size += len(shared)
-        self._readers_of[id(shared)] += 1
+        self._share_counts[id(shared)] += 1
 
-    def _drop(self, connection: Reader, now: float) -> None:
+    def _drop(self, connection: Sender, now: float) -> None:
         self.release(connection)
         connection.transport.abort()
         if now - self._logged > LOG_INTERVAL:
@@ -108,13 +108,13 @@ class SendBudget:
 
 
 class ReceiveBudget:
-    """What all connections hold of requests that are unfinished, wait, or have no response yet: `size`, in bytes."""
+    """Counts the bytes of requests that are incomplete, waiting or without a response, in `size`."""
 
     def __init__(self) -> None:
         self.size = 0
 
     def allows(self, size: int) -> bool:
-        """Tell whether a connection may hold so many bytes, counted already or about to be."""
+        """Tell whether one connection may take so many bytes, which may be counted already."""
         return self.size <= MAX_RECEIVED_BYTES or (
             size <= SMALL_BYTES and self.size <= MAX_RECEIVED_BYTES + RESERVED_BYTES
         )

@@ -1,9 +1,9 @@
 """One client's connection: the order of responses, back-pressure, timeouts; for both adapters. Imports uvicorn.
 
-Decisions 15, 16 and 27 to 30. The connection takes each request whole (a body is at most 1 MiB), has them
-responded to one after another in their order, and refuses what is not HTTP/1.x with the contract's error body.
-uvicorn keeps sockets and the event loop; its protocol class is no documented extension
-point, so it is pinned exactly and `tests/test_connection.py` holds what is relied upon.
+Decisions 15, 16 and 27 to 30. The connection reads each request to its end (a body is at most 1 MiB), responds to
+the requests in their order, and refuses what is not HTTP/1.x with the contract's error body. uvicorn manages sockets
+and the event loop. Its protocol class is no documented extension point: so uvicorn is pinned exactly, and
+`tests/test_connection.py` tests what this module relies on.
 """
 
 import asyncio
@@ -22,18 +22,18 @@ from storekeeper.http.request import Request
 from storekeeper.http.response import MAX_BODY_BYTES, Response, encode, error_response, unavailable
 
 MAX_PIPELINED = 64
-"""Requests that wait behind another before the connection is not read any further."""
+"""Requests that may wait behind another one; with so many the connection stops reading."""
 
 
 class Refusal(NamedTuple):
-    """The response to what could not be read as a request: the connection's last."""
+    """The response to bytes that are no acceptable request: the connection's last."""
 
     response: Response
     head_only: bool
 
 
 class Connection(HttpToolsProtocol):
-    """Keeps the order of one client's requests, and has the ASGI application respond to each."""
+    """Responds to one client's requests in their order, through the ASGI application."""
 
     def __init__(self, limits: Limits, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -50,37 +50,37 @@ class Connection(HttpToolsProtocol):
         self._accepted = limits.received.lease()  # for those that wait, or are responded to
 
     @property
-    def date(self) -> list[tuple[bytes, bytes]]:
-        """Return the header fields of every response, which are renewed once a second."""
+    def common_headers(self) -> list[tuple[bytes, bytes]]:
+        """Return the header fields that every response has; uvicorn renews them once a second."""
         return self.server_state.default_headers
 
     @property
     def busy(self) -> bool:
-        """Whether an earlier response is under way: the next request has to wait."""
+        """Whether the next request has to wait, because an earlier response is not complete or not sent."""
         return self.exchange is not None or bool(self.waiting) or self.flow.write_paused
 
     def is_idle(self) -> bool:
-        """Tell whether no request was begun that has no response yet."""
+        """Tell whether every request that the client began has its response."""
         return self.reader.phase is Phase.IDLE and self.exchange is None and not self.waiting
 
-    # Reading: what asyncio calls.
+    # Reading; called by asyncio.
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
-        """Begin."""
+        """Register the connection; if there are too many, refuse or abort it."""
         super().connection_made(transport)
         if not self.limits.sent.reserve(self):
             transport.set_write_buffer_limits(high=0)  # so that it says so as soon as the kernel does not take all
         if self.limits.connections.enter(self):
             return
-        if self.limits.connections.overrun:
+        if self.limits.connections.exhausted:
             transport.abort()
         else:
             self.reader.refuse(unavailable("Too many connections"))
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes from the client."""
+        """Feed bytes from the client to the reader."""
         self.reader.feed(data)
-        if self.reader.continues and self.exchange is None and not self.waiting:
+        if self.reader.expects_continue and self.exchange is None and not self.waiting:
             self._continue()
         unfinished = self.reader.unfinished_bytes
         if unfinished != self._unfinished.size:
@@ -89,12 +89,12 @@ class Connection(HttpToolsProtocol):
                 self.reader.refuse(unavailable("Too many large requests"))
 
     def eof_received(self) -> bool:  # type: ignore[override]  # asyncio takes a true value to keep it open
-        """Let a client that closed its sending side have the responses to its requests."""
+        """Keep the connection of a client that closed its sending side until its requests have responses."""
         self.half_closed = True
         return self.exchange is not None or bool(self.waiting)
 
     def connection_lost(self, _exc: Exception | None) -> None:
-        """Forget the client; the requests under way are finished without it."""
+        """Release all that the connection took; requests under way are finished without their client."""
         self.connections.discard(self)
         self.limits.connections.leave(self)
         self.limits.sent.forget(self)
@@ -104,7 +104,7 @@ class Connection(HttpToolsProtocol):
             lease.add(-lease.size)
         if self.exchange is not None:
             self.exchange.charged = 0
-            self.exchange.leave()
+            self.exchange.disconnect()
         self.flow.resume_writing()
 
     # Requests, in their order.
@@ -119,11 +119,11 @@ class Connection(HttpToolsProtocol):
             self.begin(request)
 
     def begin(self, request: Request) -> None:
-        """Have a request responded to; all before it are."""
+        """Respond to a request; all earlier requests have their responses."""
         self.spawn(self.begin_exchange(request).run(self.app))
 
     def begin_exchange(self, request: Request) -> Exchange:
-        """Make a request the one that is responded to, and charge it until its response is complete."""
+        """Begin the exchange of a request, which is charged until its response is complete."""
         self.exchange = exchange = Exchange(self, request, self.loop.time())
         # Not on the request: one whose head is remembered belongs to many connections.
         exchange.charged = request.size + len(request.body)
@@ -131,19 +131,19 @@ class Connection(HttpToolsProtocol):
         return exchange
 
     def end_exchange(self, exchange: Exchange) -> None:
-        """Forget the request that was responded to."""
+        """End the current exchange; release its charge and its body."""
         self.exchange = None
         self._accepted.add(-exchange.charged)
         exchange.request.body = b""
 
-    def spawn(self, responding: Any) -> None:
-        """Run a coroutine that a graceful stop waits for."""
-        task = self.loop.create_task(responding)
+    def spawn(self, coroutine: Any) -> None:
+        """Run a coroutine as a task that a graceful stop waits for."""
+        task = self.loop.create_task(coroutine)
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
     def finish(self, exchange: Exchange) -> None:
-        """Go on after the response of the exchange is complete."""
+        """Continue after the response of an exchange is complete."""
         self.end_exchange(exchange)
         self.sent(exchange.status, exchange.size, exchange.began, exchange.close)
         self.advance()
@@ -151,8 +151,8 @@ class Connection(HttpToolsProtocol):
     def sent(self, status: int, size: int, began: float | None, close: bool = False) -> None:  # noqa: ARG002
         """Count a response; close the connection if it was the last.
 
-        Every response passes here when its last byte was written: its status, its size in bytes, and when it began,
-        on the loop's clock (None: in this loop iteration). Counters and an access log belong here.
+        Every response passes here after its last byte was written. `size` is in bytes; `began` is on the loop's
+        clock, or None if the response began in this loop iteration. Counters and an access log belong here.
         """
         self.responses_sent += 1
         if close:
@@ -161,13 +161,13 @@ class Connection(HttpToolsProtocol):
             self.transport.close()
 
     def is_last(self, request: Request) -> bool:
-        """Tell whether the connection ends with this request's response."""
+        """Tell whether the connection closes after this request's response."""
         if not request.keep_alive:
             return True
         return (self.draining or self.half_closed) and not self.waiting and self.reader.phase is Phase.IDLE
 
     def advance(self) -> None:
-        """Begin the requests that wait, as far as they can begin now."""
+        """Begin waiting requests until one of them has to wait for its response; if none is left, read on."""
         while self.waiting and self.exchange is None and not self.flow.write_paused:
             request = self.waiting.popleft()
             if isinstance(request, Refusal):
@@ -178,7 +178,7 @@ class Connection(HttpToolsProtocol):
         if self.exchange is not None or self.waiting or self.transport.is_closing():
             return
         self.flow.resume_reading()
-        if self.reader.continues:
+        if self.reader.expects_continue:
             self._continue()
         if self.half_closed or (self.draining and self.reader.phase is Phase.IDLE):
             self.transport.close()
@@ -191,13 +191,13 @@ class Connection(HttpToolsProtocol):
             return
         self.waiting.append(request)
         if self.flow.read_paused:
-            return  # counting all their bodies for each of those thousands would take the square of that
+            return  # else the sum below would take quadratic time in the number of requests
         bodies = sum(len(waiting.body) for waiting in self.waiting if isinstance(waiting, Request))
         if len(self.waiting) >= MAX_PIPELINED or bodies >= MAX_BODY_BYTES:
             self.flow.pause_reading()
 
     def _continue(self) -> None:
-        self.reader.continues = False
+        self.reader.expects_continue = False
         self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     # The receive budget.
@@ -227,32 +227,35 @@ class Connection(HttpToolsProtocol):
     def _send_refusal(self, refusal: Refusal) -> None:
         if self.transport.is_closing():
             return
-        data = encode(refusal.response, self.date, head_only=refusal.head_only, close=True)
+        data = encode(refusal.response, self.common_headers, head_only=refusal.head_only, close=True)
         self.write(data)
         self.sent(refusal.response.status, len(data), None)
         # Closing now would reset the connection while the client still sends, and the reset can overtake
-        # the response: what arrives is read and dropped for a while.
+        # the response. So the connection reads and drops what arrives for a while.
         self.flow.resume_reading()
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self.loop.call_later(deadlines.DISCARD_TIMEOUT, self._end_discard, -1, self.loop.time())
 
     def _end_discard(self, acked: int, since: float) -> None:
-        """Close, unless the client is still reading: a reset would also drop what our kernel has not sent yet."""
-        known, now = delivery(self.transport), self.loop.time()
-        if known is not None and known.acked != acked:
+        """Abort, unless the client is still reading: a reset would also drop what our kernel has not sent yet.
+
+        `acked` is what the client had acknowledged at the previous call, in bytes; `since` is when that last grew.
+        """
+        progress, now = delivery(self.transport), self.loop.time()
+        if progress is not None and progress.acked != acked:
             since = now
-        if known is None or known.complete or now - since > deadlines.STALL_TIMEOUT:
+        if progress is None or progress.complete or now - since > deadlines.STALL_TIMEOUT:
             self.transport.abort()
         else:
-            self.loop.call_later(deadlines.DISCARD_TIMEOUT, self._end_discard, known.acked, since)
+            self.loop.call_later(deadlines.DISCARD_TIMEOUT, self._end_discard, progress.acked, since)
 
     # Writing.
 
     def write(self, *parts: bytes, shared: bytes | None = None) -> None:
-        """Send parts of a response, unless the client is gone: the transport knows before `connection_lost`.
+        """Send parts of a response, unless the transport is closing: it knows so before `connection_lost`.
 
-        One of them may be `shared`, a cached response.
+        If one of the parts is a cached response, it is `shared` too.
         """
         if not self.transport.is_closing():
             self.transport.writelines(parts)
@@ -260,12 +263,12 @@ class Connection(HttpToolsProtocol):
                 self.limits.sent.lease(self, sum(map(len, parts)), shared)
 
     def pause_writing(self) -> None:
-        """Take no more requests from a client that does not read its responses."""
+        """Stop reading requests from a client that does not read its responses."""
         super().pause_writing()
         self.flow.pause_reading()
 
     def resume_writing(self) -> None:
-        """Go on: the client has read."""
+        """Continue: the kernel has taken all that was unsent."""
         super().resume_writing()
         self.limits.sent.release(self)
         if self.reader.phase is not Phase.DISCARDING or self.waiting:
@@ -273,7 +276,7 @@ class Connection(HttpToolsProtocol):
         else:
             self.flow.resume_reading()
 
-    # Time, and the end.
+    # Timeouts and shutdown.
 
     def sweep(self, now: float) -> None:
         """Enforce the timeouts; called for every connection twice a second."""
@@ -282,19 +285,19 @@ class Connection(HttpToolsProtocol):
         if self.deadlines.stalled(self.transport, now):
             self.transport.abort()
         elif phase is Phase.HEAD or phase is Phase.BODY:
-            if self.flow.read_paused or self.reader.continues:
-                self.reader.began = now  # it is the service that makes the client wait
+            if self.flow.read_paused or self.reader.expects_continue:
+                self.reader.began = now  # the service makes the client wait
             if now - self.reader.began > deadlines.REQUEST_TIMEOUT:
                 self.reader.refuse(error_response(408, "The request was not whole within 10 seconds"))
         elif self.is_idle() and self.deadlines.idle_for_too_long(now):
             self.transport.close()
 
     def idle_since(self, now: float) -> float:
-        """Return since when an idle connection is idle, on the loop's clock."""
+        """Return since when an idle connection has been idle, on the loop's clock."""
         return self.deadlines.idle_since(now, self.responses_sent)
 
     def shutdown(self) -> None:
-        """Finish what the client has begun, then close; called once when the service stops."""
+        """Finish the requests that the client has begun, then close; uvicorn calls this once, at a stop."""
         self.draining = True
         self.loop.call_later(deadlines.DRAIN_TIMEOUT, self._close_if_idle)
 

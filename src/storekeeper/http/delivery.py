@@ -1,7 +1,7 @@
-"""What a client's kernel has acknowledged, as far as ours says so. Imports nothing of the project.
+"""How much a client's kernel has acknowledged, if our kernel reports it. Imports nothing of the project.
 
-A transport tells only what our kernel has taken. That may be megabytes, and it takes more only when a third of them
-is free again: a client that reads steadily, but slowly, would seem to read nothing for minutes.
+A transport tells only what our kernel has taken. That may be megabytes, and our kernel takes more only when a third
+of its buffer is free again: a client that reads steadily, but slowly, would seem to read nothing for minutes.
 """
 
 import asyncio
@@ -11,21 +11,21 @@ import sys
 from typing import NamedTuple
 
 MAX_UNSENT_IN_KERNEL = 128 * 1024
-"""Bytes that the kernel takes beyond what it could send: more would only be memory."""
+"""Unsent bytes that the kernel takes for one connection: more would only cost memory."""
 
 _FIELDS = struct.Struct("@24xI92xQ16xI")
 """Of Linux's `struct tcp_info`: tcpi_unacked, tcpi_bytes_acked (since 4.1), tcpi_notsent_bytes (since 4.6)."""
 
 
 class Delivery(NamedTuple):
-    """How far the client has what was sent to it; `acked` only grows."""
+    """How many bytes the client has acknowledged, which only grows, and whether these are all that was sent."""
 
     acked: int
     complete: bool
 
 
 def delivery(transport: asyncio.BaseTransport) -> Delivery | None:
-    """Return what the client's kernel acknowledged; None where ours does not say."""
+    """Return what the client's kernel has acknowledged; None if our kernel does not report it."""
     if sys.platform != "linux":
         return None
     try:
@@ -39,7 +39,7 @@ def delivery(transport: asyncio.BaseTransport) -> Delivery | None:
 
 
 def bound_unsent(listener: socket.socket) -> None:
-    """Bound what the kernel holds of responses that it cannot send, for each connection of a listener."""
+    """Bound the unsent bytes in the kernel of each connection that a listener accepts."""
     option = getattr(socket, "TCP_NOTSENT_LOWAT", None)
     if option is not None:
         listener.setsockopt(socket.IPPROTO_TCP, option, MAX_UNSENT_IN_KERNEL)

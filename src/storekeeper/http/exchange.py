@@ -1,4 +1,4 @@
-"""One request and its response when that takes a while: streams, and the ASGI interface. Imports events."""
+"""One request and a response that is not complete at once: streams, and the ASGI interface. Imports events."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -29,8 +29,8 @@ class Channel(Protocol):
     transport: asyncio.Transport
 
     @property
-    def date(self) -> list[tuple[bytes, bytes]]:
-        """Return the fields of every response."""
+    def common_headers(self) -> list[tuple[bytes, bytes]]:
+        """Return the header fields that every response has."""
         ...
 
     def write(self, *parts: bytes) -> None:
@@ -38,16 +38,16 @@ class Channel(Protocol):
         ...
 
     def is_last(self, request: Request) -> bool:
-        """Tell whether the connection ends with this request's response."""
+        """Tell whether the connection closes after this request's response."""
         ...
 
     def finish(self, exchange: "Exchange") -> None:
-        """Go on with the next request."""
+        """Continue with the next request."""
         ...
 
 
 class Exchange:
-    """Responds to one request, part by part. It belongs to the connection whose turn it is.
+    """Responds to one request, part by part, as the current exchange of its connection.
 
     `charged` is what it costs in the receive budget, in bytes. `record`, if it is set, is given all bytes that follow
     the start of the response's head.
@@ -61,10 +61,10 @@ class Exchange:
     size = 0
     charged = 0
     record: Callable[[bytes], None] | None = None
-    _left: asyncio.Event | None = None
-    _body_given = False
+    _disconnected: asyncio.Event | None = None
+    _body_delivered = False
     _chunked = False
-    _missing: int | None = None
+    _remaining: int | None = None
     _head: tuple[bytes, ...] = ()
 
     def __init__(self, connection: Channel, request: Request, began: float) -> None:
@@ -72,16 +72,16 @@ class Exchange:
         self.request = request
         self.began = began
 
-    def leave(self) -> None:
+    def disconnect(self) -> None:
         """Note that the client is gone."""
         self.gone = True
-        if self._left is not None:
-            self._left.set()
+        if self._disconnected is not None:
+            self._disconnected.set()
 
     # The response.
 
     def start(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        """Begin with the head, which is sent with what follows.
+        """Begin the response; its head is sent together with the first part, or at the end.
 
         Content without a Content-Length is chunked, or to an HTTP/1.0 client ends with the connection.
         """
@@ -92,40 +92,40 @@ class Exchange:
         fields = []
         for name, value in headers:
             if name == b"content-length":
-                self._missing = int(value)
+                self._remaining = int(value)
             elif name == b"connection":
                 self.close = self.close or value.lower() == b"close"
             else:
                 fields.append((name, value))
-        length = self._missing
+        length = self._remaining
         if not has_content(status):
-            length, self._missing = None, 0
+            length, self._remaining = None, 0
         elif length is None:
             self._chunked = request.version == "1.1"
         rest = encode_rest(fields, length, close=self.close, chunked=self._chunked)
         if self.record is not None:
             self.record(rest)
-        self._head = encode_start(status, self.connection.date), rest
+        self._head = encode_start(status, self.connection.common_headers), rest
 
     def part(self, data: bytes) -> None:
         """Send a part of the body."""
         if not data or self.request.method == "HEAD":
             return
         if self._chunked:
-            # Not joined: while it waits for its reader, it would be there twice.
+            # Not joined: while it is unsent, it would be in memory twice.
             self._write(b"%x\r\n" % len(data), data, b"\r\n")
             return
-        if self._missing is not None:
-            self._missing -= len(data)
+        if self._remaining is not None:
+            self._remaining -= len(data)
         self._write(data)
 
     def end(self) -> None:
-        """Finish the response and let the connection go on."""
+        """Finish the response and continue the connection; abort if the body is shorter than its Content-Length."""
         self.ended = True
         if self.request.method != "HEAD":
             if self._chunked:
                 self._write(b"0\r\n\r\n")
-            elif self._missing:
+            elif self._remaining:
                 self.abort()
                 return
         if self._head:
@@ -142,7 +142,7 @@ class Exchange:
         self.connection.write(*written)
 
     def abort(self) -> None:
-        """Break off a response that cannot be completed, so that the client cannot take it for whole."""
+        """Abort a response that cannot be completed, so that the client cannot take it for complete."""
         self.ended = self.gone = True
         self.connection.transport.abort()
 
@@ -172,7 +172,7 @@ class Exchange:
     # ASGI.
 
     async def run(self, app: Any) -> None:
-        """Have an ASGI application respond."""
+        """Respond through an ASGI application."""
         try:
             await app(self._scope(), self._receive, self._send)
         except StreamAborted:
@@ -209,12 +209,12 @@ class Exchange:
         }
 
     async def _receive(self) -> dict[str, Any]:
-        if not self._body_given:
-            self._body_given = True
+        if not self._body_delivered:
+            self._body_delivered = True
             return {"type": "http.request", "body": self.request.body, "more_body": False}
         if not self.gone:
-            self._left = asyncio.Event()
-            await self._left.wait()
+            self._disconnected = asyncio.Event()
+            await self._disconnected.wait()
         return {"type": "http.disconnect"}
 
     async def _send(self, message: dict[str, Any]) -> None:

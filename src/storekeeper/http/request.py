@@ -15,19 +15,19 @@ MAX_HEAD_BYTES = 16 * 1024
 MAX_FIELDS = 100
 
 FIELD_BYTES = 150
-"""Bytes that Python takes for a field of a head, beside its own."""
+"""Bytes that Python takes for a header field, in addition to its own."""
 
 FRAMING = (b"content-length", b"transfer-encoding")
 
-_WRONG_VERSION = re.compile(rb" HTTP/(?!1\.[01]|0\.9|2\.0)(\d)")
-"""The first version that llhttp stops at. `check` sees the others."""
+_UNSUPPORTED_VERSION = re.compile(rb" HTTP/(?!1\.[01]|0\.9|2\.0)(\d)")
+"""A version at which llhttp stops. `check` refuses the others."""
 
 _HOST = re.compile(rb"(?:[A-Za-z0-9._~-]|%[0-9A-Fa-f]{2})+(?::\d*)?|\[[0-9A-Fa-f:.]+\](?::\d*)?")
 _ABSOLUTE = re.compile(rb"https?://[^/?#]+", re.IGNORECASE)
 
 
 class Request:
-    """A whole request. `target` is in origin form (or `*`); names of `headers` are in lower case.
+    """A complete request. `target` is in origin form (or `*`) once it was checked; header names are in lower case.
 
     `size` is what Python takes for it without its body, in bytes, roughly. `plan` is what the application planned
     for its head, once it has; `charged` is what it costs in the receive budget while it waits, in bytes.
@@ -58,7 +58,7 @@ class Request:
 
     @property
     def size(self) -> int:
-        """Return it; counted once."""
+        """Return roughly how many bytes Python takes for the request without its body."""
         if not self._size:
             fields = sum([FIELD_BYTES + len(name) + len(value) for name, value in self.headers])
             self._size = 400 + len(self.target) + fields
@@ -80,28 +80,28 @@ class Request:
 
 
 def check(request: Request) -> Response | None:
-    """Return the refusal of a whole head, None if it is good. A target in absolute form becomes its origin form."""
+    """Return the refusal of a complete head, or None if it is valid. An absolute-form target becomes origin-form."""
     return _check_version(request) or _check_fields(request) or _check_target(request)
 
 
 def check_size(request: Request) -> Response | None:
-    """Return the refusal of a head that is too large; only one that came in as many bytes need be asked."""
+    """Return the refusal of a head that is too large, or None. One that came in fewer bytes needs no check."""
     size = sum(len(name) + len(value) + 4 for name, value in request.headers)
     return _too_many_headers() if size > MAX_HEAD_BYTES else None
 
 
 def check_unfinished(target: bytes, size: int, fields: int) -> Response | None:
-    """Return the refusal of a head that is not whole yet: of `size` bytes, with its target and fields so far."""
+    """Return the refusal of an incomplete head, or None: `size` bytes, its target and number of fields so far."""
     if len(target) > MAX_TARGET_BYTES:
-        return _too_long()
+        return _target_too_long()
     if fields > MAX_FIELDS:
         return _too_many_headers()
     if size > MAX_TARGET_BYTES + MAX_HEAD_BYTES:
-        return _too_many_headers() if fields or target else _too_long()
+        return _too_many_headers() if fields or target else _target_too_long()
     return None
 
 
-def waits_for_continue(request: Request) -> bool:
+def expects_continue(request: Request) -> bool:
     """Tell whether the client sends the body only after a 100 (RFC 9110, section 10.1.1)."""
     for name, value in request.headers:
         if name == b"expect":
@@ -110,10 +110,10 @@ def waits_for_continue(request: Request) -> bool:
 
 
 def names_method(method: bytes, data: bytes, error: httptools.HttpParserError | None) -> bool:
-    """Tell whether a request line has this method and its blank, and no target yet.
+    """Tell whether a request line consists of this method and a blank, and has no target yet.
 
-    The parser found the method last, in this request or the one before. It stopped at the end of `data`, or with an
-    error.
+    The parser found the method last, in this request or in the previous one. It stopped at the end of `data`, or with
+    an error.
     """
     if error is not None:
         return isinstance(error, httptools.HttpParserInvalidURLError)
@@ -121,20 +121,20 @@ def names_method(method: bytes, data: bytes, error: httptools.HttpParserError | 
 
 
 def malformed(error: httptools.HttpParserError, data: bytes) -> Response:
-    """Return the refusal of what the parser stopped at, in `data`."""
+    """Return the refusal of `data`, in which the parser stopped with an error."""
     reason = str(error)
     if reason == "Content-Length overflow":
         return too_large()
-    other = reason == "Invalid HTTP version" and (found := _WRONG_VERSION.search(data)) and found[1] != b"1"
+    other = reason == "Invalid HTTP version" and (found := _UNSUPPORTED_VERSION.search(data)) and found[1] != b"1"
     if other or reason == "Pause on PRI/Upgrade":  # the latter is HTTP/2's preface
-        return _wrong_version()
-    return _bad(f"Not valid HTTP/1.1: {error}")
+        return _unsupported_version()
+    return _bad_request(f"Not valid HTTP/1.1: {error}")
 
 
 def _check_version(request: Request) -> Response | None:
     if request.version == "0.9":
-        return _bad("Not valid HTTP/1.1: no version")
-    return None if request.version in ("1.1", "1.0") else _wrong_version()
+        return _bad_request("Not valid HTTP/1.1: no version")
+    return None if request.version in ("1.1", "1.0") else _unsupported_version()
 
 
 def _check_fields(request: Request) -> Response | None:
@@ -147,24 +147,24 @@ def _check_fields(request: Request) -> Response | None:
         elif name in FRAMING and (refusal := _check_framing(request, name, value)):
             return refusal
     if request.version == "1.1" and not (len(hosts) == 1 and _HOST.fullmatch(hosts[0])):
-        return _bad("The request needs one valid Host header")
+        return _bad_request("The request needs one valid Host header")
     return None
 
 
 def _check_framing(request: Request, name: bytes, value: bytes) -> Response | None:
     if name == b"content-length":
-        # llhttp holds that it is digits, once, and without a Transfer-Encoding.
+        # llhttp ensures that it is digits, that there is one, and that there is no Transfer-Encoding.
         return too_large() if len(value.lstrip(b"0")) > 10 or int(value) > MAX_BODY_BYTES else None
     if request.version == "1.0" or value.lower() != b"chunked":
-        return _bad("The only Transfer-Encoding is chunked, and of HTTP/1.1")
+        return _bad_request("The only Transfer-Encoding is chunked, and of HTTP/1.1")
     return None
 
 
 def _check_target(request: Request) -> Response | None:
     if len(request.target) > MAX_TARGET_BYTES:
-        return _too_long()
+        return _target_too_long()
     if request.method == "CONNECT":
-        return _bad("CONNECT is not served")
+        return _bad_request("CONNECT is not served")
     if request.target[:1] != b"/" and (absolute := _ABSOLUTE.match(request.target)):
         request.target = request.target[absolute.end() :]
         if request.target[:1] != b"/":
@@ -173,20 +173,20 @@ def _check_target(request: Request) -> Response | None:
         return None
     if request.target == b"*" and request.method == "OPTIONS":
         return None
-    return _bad("The request target is not valid")
+    return _bad_request("The request target is not valid")
 
 
 def _too_many_headers() -> Response:
     return error_response(431, f"More than {MAX_HEAD_BYTES} bytes or {MAX_FIELDS} fields of headers")
 
 
-def _too_long() -> Response:
+def _target_too_long() -> Response:
     return error_response(414, f"The request target is longer than {MAX_TARGET_BYTES} bytes")
 
 
-def _wrong_version() -> Response:
+def _unsupported_version() -> Response:
     return error_response(505, "This service speaks HTTP/1.1")
 
 
-def _bad(message: str) -> Response:
+def _bad_request(message: str) -> Response:
     return error_response(400, message)

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 Headers = tuple[tuple[bytes, bytes], ...]
-"""Header fields as ASGI has them: names in lower case."""
+"""Header fields as in ASGI: names in lower case."""
 
 JSON: Headers = (
     (b"content-type", b"application/json; charset=utf-8"),
@@ -40,7 +40,7 @@ def phrase(status: int) -> str:
 
 
 class Response:
-    """A whole response, or with `stream` one whose body arrives in parts (its length is unknown then)."""
+    """A complete response, or with `stream` one whose body comes in parts and has no known length."""
 
     __slots__ = ("body", "headers", "status", "stream")
 
@@ -58,7 +58,7 @@ class Response:
 
 
 class StreamAborted(Exception):
-    """A stream cannot be completed, for a reason that is no bug and was logged where it occurred."""
+    """A stream cannot be completed, for a reason that is no bug and that its origin logs if it is worth a line."""
 
 
 class _Future(Awaitable[Any], Protocol):
@@ -68,7 +68,7 @@ class _Future(Awaitable[Any], Protocol):
 
 
 class Deferred:
-    """A response that comes later: once `future` is done, `response()` makes it. That raises only bugs."""
+    """A response that comes later: once `future` is done, `response()` returns it. An exception from it is a bug."""
 
     __slots__ = ("future", "response")
 
@@ -115,7 +115,7 @@ def error_response(
 
 
 def internal_error() -> Response:
-    """Return the response to a bug: it says nothing (the contract's 500)."""
+    """Return the response to a bug, without details (the contract's 500)."""
     return error_response(500, INTERNAL_ERROR)
 
 
@@ -137,7 +137,7 @@ _CHUNKED = b"transfer-encoding: chunked\r\n"
 
 
 def has_content(status: int) -> bool:
-    """Tell whether a response of this status has content, and says its length (RFC 9110, section 6.4.1)."""
+    """Tell whether a response of this status has content, and a Content-Length (RFC 9110, section 6.4.1)."""
     return status >= 200 and status not in (204, 304)
 
 
@@ -161,7 +161,7 @@ _ok = _OkStart()
 
 
 def encode_start(status: int, common: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Encode the status line and the fields that every response has; `common` is renewed by another object."""
+    """Encode the status line and the fields that every response has. A renewed `common` is always a new object."""
     if status != 200:
         return _STATUS_LINE[status] + _fields(common)
     if common is not _ok.common:
@@ -171,7 +171,7 @@ def encode_start(status: int, common: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 
 def encode_rest(headers: Iterable[tuple[bytes, bytes]], length: int | None, *, close: bool, chunked: bool) -> bytes:
-    """Encode a response's own fields and its framing, to the empty line. `length` None: no Content-Length."""
+    """Encode a response's own fields and its framing, up to the empty line. `length` None: no Content-Length."""
     fields = _JSON_FIELDS if headers is JSON else _fields(headers)
     if length is not None:
         fields += b"content-length: %d\r\n" % length

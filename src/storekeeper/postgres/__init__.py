@@ -18,8 +18,8 @@ from storekeeper.stores import Payload, Store
 
 __all__ = ["PostgresCollection", "exists", "prepare", "snapshot"]
 
-CONNECTIONS = 5
-"""The most that one process has: two for reads by id, one each for lists, pages of long lists, and writes."""
+POOL_SIZE = 5
+"""Connections that one process opens at most: two for reads by id, one each for lists, pages of lists, and writes."""
 
 _STATEMENTS = reads.STATEMENTS | writes.STATEMENTS
 
@@ -42,15 +42,15 @@ def exists(url: str) -> bool:
 class PostgresCollection:
     """A Collection in the database of a URL. Needs a running event loop.
 
-    The database need not be there yet: until it is, every read and write raises Unavailable. `fail` is called once,
-    on the loop, if this version cannot use the database. Raises CannotStart for an invalid URL.
+    The database need not be reachable yet: until it is, every read and write raises Unavailable. `fail` is called
+    once, on the loop, if this version cannot use the database. Raises CannotStart for an invalid URL.
     """
 
     def __init__(self, url: str, fail: Callable[[str], None]) -> None:
         self._conninfo = schema.parameters(url)
         self._schema = ""
         self._closed = False
-        self._pool = Pool(self._connect, CONNECTIONS, fail)
+        self._pool = Pool(self._connect, POOL_SIZE, fail)
         self._reader = reads.Reader(self._pool)
         self._writer = writes.Writer(self._pool)
 
@@ -63,7 +63,7 @@ class PostgresCollection:
         return self._reader.list_stores(query)
 
     def write(self, command: Command) -> asyncio.Future[Store | None]:
-        """Carry out a command."""
+        """Queue a command; its result is the store, None if there is no such store, or the error."""
         return self._writer.submit(command)
 
     async def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False) -> int:
@@ -77,7 +77,7 @@ class PostgresCollection:
         """Return None: asking would cost a round trip, which is what a read costs."""
 
     async def check(self) -> None:
-        """Return if the database can be read."""
+        """Return if the database can be read; raise Unavailable if not."""
         deadline = asyncio.get_running_loop().time() + RESPONSE_TIMEOUT
         await self._pool.execute((b"check", ()), deadline=deadline)
 
@@ -88,22 +88,22 @@ class PostgresCollection:
         await self._pool.close()
 
     async def _connect(self) -> PipelineConnection:
-        """Open a connection that has all it needs; raises Unavailable, CannotStart."""
-        conversation = session.conversation(session.SERVING, await self._prepare())
+        """Open a connection and prepare its session; raises Unavailable, CannotStart."""
+        setup = session.setup_statements(session.SERVING, await self._prepare())
         try:
             connection = PipelineConnection(await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True))
             try:
                 deadline = asyncio.get_running_loop().time() + RESPONSE_TIMEOUT
-                await connection.prepare(conversation, _STATEMENTS, deadline)
+                await connection.prepare(setup, _STATEMENTS, deadline)
             except BaseException:
                 connection.drop("it could not be prepared")
                 raise
         except (psycopg.Error, ConnectionLost, StatementError) as error:
-            raise schema.no_session(error, self._conninfo) from None
+            raise schema.session_error(error, self._conninfo) from None
         return connection
 
     async def _prepare(self) -> str:
-        """Return the schema of the collection: found once, since another that appears before it later is not ours."""
+        """Return the schema of the collection; look for it once, because a later one that hides it is not ours."""
         if not self._schema:
             self._schema = await run_in_thread(lambda _stop: schema.prepare(self._conninfo))
         return self._schema

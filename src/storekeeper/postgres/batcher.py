@@ -1,4 +1,4 @@
-"""Requests of one loop iteration, gathered and served together. Imports the domain."""
+"""Gathers requests into batches, each of which is served together. Imports the domain."""
 
 import asyncio
 from collections import deque
@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from storekeeper.concurrency.queue_limit import QueueLimit
 from storekeeper.errors import StorekeeperError, Unavailable
-from storekeeper.postgres.pool import CLOSED, RESPONSE_TIMEOUT, SLOW
+from storekeeper.postgres.pool import CLOSED, NO_RESPONSE, RESPONSE_TIMEOUT
 
 K = TypeVar("K")
 R = TypeVar("R")
@@ -17,13 +17,13 @@ MAX_QUEUED = 10_000
 """Requests that may wait, fewer if the database is slow; the next ones are refused at once."""
 
 MAX_QUEUED_BYTES = 64 * 2**20
-"""Bytes that they may take in all, by their `size`."""
+"""Bytes that all waiting requests may take, by their `size`."""
 
 QUEUE_TIMEOUT = 4.0
-"""Seconds after which a request that still waits is given up: the rest of its time would hardly do."""
+"""Seconds after which a request that still waits is refused: its remaining time would hardly suffice."""
 
-MAX_GATHERING = 0.001
-"""Seconds that a batch is held up at most so that it grows, and never more than an eighth of the one before."""
+MAX_GATHER_DELAY = 0.001
+"""Seconds that a batch is delayed at most so that it grows, and never more than an eighth of the previous one."""
 
 
 @dataclass(slots=True, eq=False)
@@ -35,7 +35,7 @@ class Queued(Generic[K, R]):
     future: asyncio.Future[R]
 
     def settle(self, result: R | Exception) -> None:
-        """Set the result, unless the client has gone."""
+        """Set the result, unless the request has one or was cancelled."""
         if self.future.done():
             return
         if isinstance(result, Exception):
@@ -48,11 +48,11 @@ Batch = list[Queued[K, R]]
 
 
 class Batcher(Generic[K, R]):
-    """Gathers requests and has `serve` settle them, at most `maximum` at a time, by `workers` batches at once.
+    """Gathers requests and lets `serve` settle them, at most `max_batch` at a time, in `workers` batches at once.
 
-    While all workers are busy the next batch grows. `serve` is given its deadline; the requests that it does not
-    settle because it raises are settled here. With `gather`, a worker waits up to 1 ms so that clients with a new
-    response join the next batch; otherwise they split into two alternating groups.
+    While all workers are busy the next batch grows. `serve` gets a batch and its deadline; if it raises, the error
+    settles the requests of the batch that have no result yet. With `gather`, a worker waits up to 1 ms so that
+    clients with a new response join the next batch; otherwise they split into two alternating groups.
     """
 
     def __init__(
@@ -60,22 +60,22 @@ class Batcher(Generic[K, R]):
         serve: Callable[[Batch[K, R], float], Awaitable[None]],
         *,
         workers: int = 1,
-        maximum: int = 500,
+        max_batch: int = 500,
         size: Callable[[K], int] = lambda _: 0,
-        maximum_size: int = 1,
+        max_batch_bytes: int = 1,
         gather: bool = False,
     ) -> None:
         self._serve = serve
         self._free = workers
-        self._maximum = maximum
+        self._max_batch = max_batch
         self._size = size
-        self._maximum_size = maximum_size
+        self._max_batch_bytes = max_batch_bytes
         self._gather = gather
         self._loop = asyncio.get_running_loop()
         self._queue: deque[Queued[K, R]] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._queued_bytes = 0
-        self._limit = QueueLimit(MAX_QUEUED, maximum, workers)
+        self._limit = QueueLimit(MAX_QUEUED, max_batch, workers)
         self._refusal = ""
 
     def add(self, key: K) -> asyncio.Future[R]:
@@ -112,7 +112,7 @@ class Batcher(Generic[K, R]):
                 await self._settle(batch)
                 self._limit.record(self._loop.time() - began)
                 if self._gather and len(batch) > 1:
-                    await asyncio.sleep(min((self._loop.time() - began) / 8, MAX_GATHERING))
+                    await asyncio.sleep(min((self._loop.time() - began) / 8, MAX_GATHER_DELAY))
                 batch = self._take()
         finally:
             self._free += 1
@@ -130,15 +130,15 @@ class Batcher(Generic[K, R]):
     def _take(self) -> Batch[K, R]:
         batch: Batch[K, R] = []
         size = 0
-        latest = self._loop.time() - QUEUE_TIMEOUT
-        while self._queue and len(batch) < self._maximum and size < self._maximum_size:
+        oldest = self._loop.time() - QUEUE_TIMEOUT
+        while self._queue and len(batch) < self._max_batch and size < self._max_batch_bytes:
             request = self._queue.popleft()
-            taken = self._size(request.key)
-            self._queued_bytes -= taken
-            if request.since < latest:
-                request.settle(Unavailable(SLOW))
+            request_size = self._size(request.key)
+            self._queued_bytes -= request_size
+            if request.since < oldest:
+                request.settle(Unavailable(NO_RESPONSE))
             elif not request.future.done():
-                # Only these: an empty batch says that nothing waits, and ends the worker.
+                # Cancelled requests are left out: an empty batch says that nothing waits, and ends the worker.
                 batch.append(request)
-                size += taken
+                size += request_size
         return batch

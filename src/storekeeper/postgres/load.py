@@ -10,16 +10,16 @@ from psycopg.errors import Diagnostic
 
 from storekeeper.errors import CannotStart, Outcome, Unavailable
 from storekeeper.postgres import schema
-from storekeeper.postgres.pool import only
+from storekeeper.postgres.pool import single_row
 from storekeeper.postgres.schema import Connection
 from storekeeper.stores import Payload
 
 # Reading the source may be slow, or fail; until it is read, no other writer waits. (An engine
-# without temporary tables cannot load; everything else goes.)
+# without temporary tables cannot load; everything else works there.)
 _STAGE = "CREATE TEMPORARY TABLE staged (place bigint, name text, address text) ON COMMIT DROP"
 _LOCK_TIMEOUT = "SET LOCAL lock_timeout = '60s'"
 _EMPTY = "SELECT count = 0 FROM collection"
-LOCK = "SELECT count, version FROM collection WHERE one = 1 FOR UPDATE"
+LOCK_COLLECTION = "SELECT count, version FROM collection WHERE one = 1 FOR UPDATE"
 _STORES = "INSERT INTO stores SELECT place + %s, name, address, place + %s FROM pg_temp.staged ORDER BY place"
 _CHANGES = """INSERT INTO changes (seq, store_id, name, address, at)
   SELECT place + %s, place + %s, name, address, %s FROM pg_temp.staged ORDER BY place"""
@@ -33,7 +33,7 @@ def load(conninfo: str, payloads: Iterable[Payload], stop: threading.Event, *, o
     """
     with schema.connect(conninfo) as connection:
         try:
-            # Without the lock, which somebody may hold for long.
+            # Checked without the lock, which another writer may hold for long.
             if only_if_empty and connection.execute(_EMPTY).fetchone() != (True,):
                 return 0
             connection.execute(_STAGE)
@@ -54,11 +54,11 @@ def load(conninfo: str, payloads: Iterable[Payload], stop: threading.Event, *, o
 
 
 def commit(connection: Connection) -> None:
-    """Commit; raises Unavailable, outcome unknown, whenever that is not certain."""
+    """Commit; raise Unavailable, with outcome unknown, if it is not certain that everything is committed."""
     warnings: list[str] = []
 
     def take(notice: Diagnostic) -> None:
-        # Read here and now: afterwards libpq has freed it.
+        # Read it now: libpq frees it afterwards.
         if notice.severity_nonlocalized == "WARNING":
             warnings.append(notice.message_primary or "")
 
@@ -72,22 +72,22 @@ def commit(connection: Connection) -> None:
 
 
 def write(connection: Connection, rows: int, statement: LiteralString, parameters: Sequence[int] = ()) -> None:
-    """Carry out a statement that writes so many rows; raise Unavailable if it wrote others."""
+    """Execute a statement that has to write so many rows; raise Unavailable if it wrote fewer or more."""
     if connection.execute(statement, parameters).rowcount != rows:
         raise Unavailable("The database kept rows out, by a trigger or a rule")
 
 
 def _stage(connection: Connection, payloads: Iterable[Payload]) -> int:
-    place = 0
+    count = 0
     with connection.cursor() as cursor, cursor.copy("COPY pg_temp.staged FROM STDIN") as copy:
-        for place, payload in enumerate(payloads, 1):
-            copy.write_row((place, payload.name, payload.address))
-    return place
+        for count, payload in enumerate(payloads, 1):
+            copy.write_row((count, payload.name, payload.address))
+    return count
 
 
 def _move(connection: Connection, staged: int, *, only_if_empty: bool) -> int:
     connection.execute(_LOCK_TIMEOUT)
-    count, version = only(connection.execute(LOCK).fetchall())
+    count, version = single_row(connection.execute(LOCK_COLLECTION).fetchall())
     if count and only_if_empty:
         return 0
     write(connection, staged, _STORES, (count, version))

@@ -1,7 +1,7 @@
 """A connection in pipeline mode: statements in, results out, one round trip for each call. Imports psycopg's libpq.
 
-psycopg opens it; then libpq carries the statements, several in one round trip. It says exactly which of them were
-sent, completed or lost, and that decides the outcome that a client is told.
+psycopg opens it; then libpq carries the statements, several in one round trip. libpq tells exactly which of them
+were sent, completed or lost, and that decides the outcome that a client is told.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ _OK = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 
 
 class ConnectionLost(Exception):
-    """The connection is gone, or was given up at the deadline. `sent`: the statements may have been carried out."""
+    """The connection is gone, or was dropped at the deadline. `sent`: the statements may have been carried out."""
 
     def __init__(self, reason: str, *, sent: bool) -> None:
         self.sent = sent
@@ -45,12 +45,12 @@ class Result:
 
     @property
     def command(self) -> bytes:
-        """What the server says that it did."""
+        """The command tag that the server returned."""
         return self._result.command_status or b""
 
     @property
     def affected(self) -> int:
-        """How many rows it wrote."""
+        """How many rows the statement wrote."""
         return self._result.command_tuples or 0
 
     def rows(self) -> list[tuple[Any, ...]]:
@@ -61,13 +61,13 @@ class Result:
 
 
 class PipelineConnection:
-    """An open connection, for one round trip at a time; `lost` says why it was closed."""
+    """An open connection, for one round trip at a time; `lost` is why it was closed, or empty."""
 
     def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
         self.connection = connection
         self.lost = ""
         self.warning = ""
-        """What the server warned of last."""
+        """The latest warning from the server."""
         self._loop = asyncio.get_running_loop()
         self.since = self._loop.time()
         self.on_lost: Callable[[PipelineConnection], None] = lambda _: None
@@ -78,14 +78,14 @@ class PipelineConnection:
         self._pg.enter_pipeline_mode()
         self._results: list[PGresult] = []
         self._pending: asyncio.Future[None] | None = None
-        # Also while no statement is under way: so the end of the server is noticed.
+        # Also while no statement is under way, so that the end of the server is noticed.
         self._loop.add_reader(self._socket, self._readable)
 
-    async def prepare(self, conversation: Sequence[str], statements: Mapping[bytes, str], deadline: float) -> None:
-        """Pin the session's settings, and have the server prepare statements by name."""
+    async def prepare(self, setup: Sequence[str], statements: Mapping[bytes, str], deadline: float) -> None:
+        """Set the session up, and let the server prepare statements by name."""
 
         def send() -> None:
-            for text in conversation:
+            for text in setup:
                 self._pg.send_query_params(text.encode(), None)
             for name, text in statements.items():
                 self._pg.send_prepare(name, text.encode())
@@ -95,7 +95,7 @@ class PipelineConnection:
     async def execute(self, *statements: Statement, deadline: float) -> list[Result]:
         """Carry out statements in one round trip; raise ConnectionLost, or StatementError for the first that fails.
 
-        `deadline` is on the loop's clock. Raises ValueError, nothing sent, for text that cannot be.
+        `deadline` is on the loop's clock. Raises ValueError, and sends nothing, for a text with U+0000.
         """
         if self.lost:
             raise ConnectionLost(self.lost, sent=False)
@@ -158,13 +158,13 @@ class PipelineConnection:
     def _readable(self) -> None:
         try:
             self._pg.consume_input()
-            between = False
+            after_none = False
             while not self._pg.is_busy():
                 result = self._pg.get_result()
-                if result is None and between:
+                if result is None and after_none:
                     break
-                # libpq gives one None between the results of two statements.
-                between = result is None
+                # libpq returns one None between the results of two statements.
+                after_none = result is None
                 if result is not None:
                     self._take(result)
         except psycopg.Error as error:
@@ -191,7 +191,7 @@ def _text(parameter: str | int) -> bytes:
 
 
 def array(values: Iterable[str | int | None]) -> str:
-    """Return an array as a parameter."""
+    """Return an array as the text of a parameter."""
     return "{" + ",".join([_element(value) for value in values]) + "}"
 
 

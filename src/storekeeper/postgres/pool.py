@@ -1,4 +1,4 @@
-"""A few connections, shared; lost ones are replaced, and while none is open all are refused. Imports the domain."""
+"""The connection pool: replaces lost connections, and refuses requests while none is open. Imports the domain."""
 
 import asyncio
 from collections import deque
@@ -14,24 +14,24 @@ RESPONSE_TIMEOUT = 4.5
 """Seconds after which a request gets its response in any case (decision 30: at most 5 s)."""
 
 MAX_CONNECTION_AGE = 600.0
-"""Seconds after which a connection is replaced: after a move or a change of plans nothing old stays for ever."""
+"""Seconds after which a connection is replaced, so that it does not keep an old server or old plans for ever."""
 
 MIN_RETRY_PAUSE = 0.1
 MAX_RETRY_PAUSE = 1.0
-"""Seconds between two attempts to connect: the first, and the most as they double."""
+"""Seconds between two attempts to connect: the first pause, and the longest, as each is twice the one before."""
 
 LOG_INTERVAL = 60.0
-"""Seconds after which the log says again that the database is away."""
+"""Seconds after which the log repeats that the database cannot be reached."""
 
-OLD = "old"
-AWAY = "The database cannot be reached"
-SLOW = "The database does not answer"
-NOT_ONE = "The table collection does not have its one row"
+EXPIRED = "old"
+UNREACHABLE = "The database cannot be reached"
+NO_RESPONSE = "The database does not answer"
+NO_SINGLE_ROW = "The table collection does not have its one row"
 CLOSED = "The service is shutting down"
 
 
 class Pool:
-    """At most `size` connections. `connect` opens one; `fail` is told why that can never succeed."""
+    """At most `size` connections. `connect` opens one; `fail` is called with the reason if it never can."""
 
     def __init__(
         self, connect: Callable[[], Awaitable[PipelineConnection]], size: int, fail: Callable[[str], None]
@@ -49,7 +49,7 @@ class Pool:
         self._connect_more()
 
     async def execute(self, *statements: Statement, deadline: float) -> list[Result]:
-        """Ask what changes nothing; if the connection is lost, once more on another one. Raises Unavailable."""
+        """Execute statements that change nothing, once more if the connection is lost. Raises Unavailable."""
         for _ in range(2):
             connection = await self.acquire(deadline)
             try:
@@ -57,13 +57,13 @@ class Pool:
             except ConnectionLost:
                 continue
             except StatementError as error:
-                raise unavailable(error) from None
+                raise to_unavailable(error) from None
             finally:
                 self.release(connection)
-        raise Unavailable(SLOW)
+        raise Unavailable(NO_RESPONSE)
 
     async def acquire(self, deadline: float) -> PipelineConnection:
-        """Return a connection, which has to be given back; raises Unavailable."""
+        """Return a connection, which the caller has to release; raises Unavailable."""
         if self._refusal:
             raise Unavailable(self._refusal)
         if self._idle:
@@ -78,7 +78,7 @@ class Pool:
             if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
                 self.release(waiter.result())
             if isinstance(error, TimeoutError):
-                raise Unavailable(SLOW) from None
+                raise Unavailable(NO_RESPONSE) from None
             raise
 
     def release(self, connection: PipelineConnection) -> None:
@@ -86,7 +86,7 @@ class Pool:
         if connection.lost:
             return
         if self._closed or self._loop.time() - connection.since > MAX_CONNECTION_AGE:
-            connection.drop(CLOSED if self._closed else OLD)
+            connection.drop(CLOSED if self._closed else EXPIRED)
             return
         while self._waiting:
             waiter = self._waiting.popleft()
@@ -111,7 +111,7 @@ class Pool:
             self._connecting = asyncio.create_task(self._keep_connecting())
 
     async def _keep_connecting(self) -> None:
-        """Open what is wanted, at least one connection; try until that is done."""
+        """Open connections while requests wait for them, at least one; retry until that is done."""
         try:
             while not self._connections or (self._wanted() and len(self._connections) < self._size):
                 connection = await self._retry_connecting()
@@ -119,7 +119,7 @@ class Pool:
                     return
                 if not connection.lost:
                     self._connections.add(connection)
-                    connection.on_lost = self._forget
+                    connection.on_lost = self._on_lost
                     self.release(connection)
         finally:
             self._connecting = None
@@ -133,20 +133,20 @@ class Pool:
             try:
                 connection = await self._connect()
             except CannotStart as error:
-                self._refuse(AWAY)
+                self._refuse(UNREACHABLE)
                 self._fail(str(error))
                 return None
             except Unavailable as error:
-                if self._connections:  # those will do, though the server lets in no more
+                if self._connections:  # these suffice, although the server accepts no more
                     return None
-                self._refuse(AWAY)
+                self._refuse(UNREACHABLE)
                 if self._loop.time() - logged > LOG_INTERVAL:
                     logged = self._loop.time()
-                    emit(Event.DATABASE_AWAY, reason=str(error))
+                    emit(Event.DATABASE_UNREACHABLE, reason=str(error))
             else:
                 if self._refusal:
                     self._refusal = ""
-                    emit(Event.DATABASE_BACK, seconds=round(self._loop.time() - since, 1))
+                    emit(Event.DATABASE_REACHABLE, seconds=round(self._loop.time() - since, 1))
                 return connection
             await asyncio.sleep(pause)
             pause = min(2 * pause, MAX_RETRY_PAUSE)
@@ -158,40 +158,40 @@ class Pool:
             if not waiter.done():
                 waiter.set_exception(Unavailable(reason))
 
-    def _forget(self, connection: PipelineConnection) -> None:
+    def _on_lost(self, connection: PipelineConnection) -> None:
         self._connections.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)
         if self._closed:
             return
-        if connection.lost != OLD:
-            # What ended one has probably ended all, and a dead host does not say so.
+        if connection.lost != EXPIRED:
+            # What ended one connection has probably ended all, and a dead host does not close them.
             for other in list(self._idle):
                 other.drop(connection.lost)
         self._connect_more()
 
 
-def only(rows: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
-    """Return the row of the table that has one; raise Unavailable if a restore left it otherwise."""
+def single_row(rows: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """Return the only row of a table; raise Unavailable if a restore left none, or several."""
     if len(rows) != 1:
-        emit(Event.DATABASE_REFUSED, sqlstate="00000", reason=NOT_ONE)
-        raise Unavailable(NOT_ONE)
+        emit(Event.DATABASE_REFUSED, sqlstate="00000", reason=NO_SINGLE_ROW)
+        raise Unavailable(NO_SINGLE_ROW)
     return rows[0]
 
 
-def unavailable(error: StatementError) -> Unavailable:
-    """Return what a client is told when the server refused a statement. What is out of the ordinary is logged."""
-    kind = error.sqlstate[:2]
-    if kind not in _EXPECTED:
+def to_unavailable(error: StatementError) -> Unavailable:
+    """Return the Unavailable for a statement that the server refused; log what is out of the ordinary."""
+    sqlstate_class = error.sqlstate[:2]
+    if sqlstate_class not in _EXPECTED:
         emit(Event.DATABASE_REFUSED, sqlstate=error.sqlstate, reason=str(error))
-    return Unavailable(_EXPECTED.get(kind, "The database failed"))
+    return Unavailable(_EXPECTED.get(sqlstate_class, "The database failed"))
 
 
-# By class (appendix A of PostgreSQL's manual). Some engines that speak its protocol end a transaction with 40.
+# By class of SQLSTATE (appendix A of PostgreSQL's manual). Some engines with its protocol abort with class 40.
 _EXPECTED = {
     "25": "The database is read-only",
     "40": "The database is busy",
     "53": "The database is out of space, memory or connections",
     "55": "The database is locked",
-    "57": SLOW,
+    "57": NO_RESPONSE,
 }

@@ -1,4 +1,4 @@
-"""The database: its URL, what every connection is told, its tables and migrations. Imports psycopg and the domain."""
+"""The database: its URL, its connections, its tables and migrations. Imports psycopg and the domain."""
 
 import os
 from collections.abc import Mapping
@@ -45,9 +45,9 @@ MIGRATIONS = (
     """,
 )
 
-# Not to_regclass: what it remembers of a moment ago can outlive the wait for the lock of migrations.
+# Not to_regclass, whose cached result may be older than the wait for the lock of migrations.
 _TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()"
-# A rule may keep rows from being written without an error, and a view has one.
+# A rule can keep rows from being written without an error, and every view has a rule.
 _FOREIGN = """SELECT relname FROM pg_catalog.pg_class WHERE relnamespace = (
   SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = current_schema())
   AND relname IN ('storekeeper', 'stores', 'changes', 'collection')
@@ -59,24 +59,24 @@ _SCHEMAS = """SELECT nspname
   FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace AS space ON space.oid = relnamespace
   WHERE relname = 'storekeeper' AND relkind IN ('r', 'p', 'v', 'm', 'f')
   AND nspname = ANY (pg_catalog.current_schemas(false)) ORDER BY nspname"""
-"""Every schema of the search path in which there is a collection."""
+"""Selects every schema of the search path that has a collection."""
 
-LOCK = 0x53544F52
-"""The advisory lock of all migrations. The only statement that is PostgreSQL's own: two CREATE TABLE IF NOT EXISTS
-at once can fail in it. On a database without advisory locks, start the first instance alone."""
+MIGRATION_LOCK = 0x53544F52
+"""The advisory lock of all migrations: without it, migrations at the same time can fail. On an engine without
+advisory locks, start the first instance alone."""
 
 _LOCK_TIMEOUT = "SET LOCAL lock_timeout = '4s'"
 
 _DEFAULTS = {
     "application_name": "storekeeper",
     "connect_timeout": "3",
-    # A host that vanished without a word is noticed within about 10 s, even on an idle connection.
+    # A host that vanished silently is noticed within about 10 s, even on an idle connection.
     "keepalives_idle": "5",
     "keepalives_interval": "2",
     "keepalives_count": "3",
     "tcp_user_timeout": "5000",
-    # Reads too: a standby may be behind, and a read must see every write acknowledged before.
-    # `primary` and not `read-write`: while a full disk keeps it from writing, reads go on.
+    # For reads too: a standby may be behind, and a read must see every write that was acknowledged before.
+    # `primary` and not `read-write`: while a full disk keeps the server from writing, reads continue.
     "target_session_attrs": "primary",
 }
 _PRIMARY = ("read-write", "primary")
@@ -101,44 +101,44 @@ def parameters(url: str) -> str:
 
 
 def connect(conninfo: str) -> Connection:
-    """Connect for what runs on a thread, without a time limit on statements; raises Unavailable, CannotStart."""
+    """Open a blocking connection, for a thread, whose statements may take long; raises Unavailable, CannotStart."""
     try:
         connection = psycopg.connect(conninfo, autocommit=True)
         try:
-            connection.execute("; ".join(session.conversation(session.BULK)).encode())
-            connection.execute(session.look_in(_home(connection)).encode())
+            connection.execute("; ".join(session.setup_statements(session.BULK)).encode())
+            connection.execute(session.set_search_path(_collection_schema(connection)).encode())
             connection.autocommit = False
         except BaseException:
             connection.close()
             raise
     except psycopg.Error as error:
-        raise no_session(error, conninfo) from None
+        raise session_error(error, conninfo) from None
     return connection
 
 
-def no_session(error: Exception, conninfo: str) -> StorekeeperError:
-    """Return why a connection is not to be used."""
-    if getattr(error, "sqlstate", "") == session.SHARED:
+def session_error(error: Exception, conninfo: str) -> StorekeeperError:
+    """Return the error for a session that cannot be used."""
+    if getattr(error, "sqlstate", "") == session.SHARED_SESSION:
         return CannotStart("--database: a pooler gives each session to many clients: use session pooling")
     return Unavailable(one_line(error, conninfo))
 
 
 def prepare(conninfo: str) -> str:
-    """Bring the database to the present version; return the schema in which the collection lies.
+    """Create or upgrade the database; return the schema that contains the collection.
 
-    Raises Unavailable, CannotStart. Safe when many do it at once.
-    Unavailable too if somebody else's lock, or another instance's migration, takes longer than a few seconds.
+    Several instances may do this at once. Raises CannotStart. Raises Unavailable, also if another lock or another
+    instance's migration takes longer than a few seconds.
     """
     with connect(conninfo) as connection:
         try:
             connection.execute(_LOCK_TIMEOUT)
             if version(connection) == len(MIGRATIONS):
-                return _home(connection)
+                return _collection_schema(connection)
             if connection.execute("SHOW server_encoding").fetchone() != ("UTF8",):
                 raise CannotStart("--database: its encoding has to be UTF8: CREATE DATABASE ... ENCODING 'UTF8'")
-            connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
             _migrate(connection)
-            return _home(connection)
+            return _collection_schema(connection)
         except (psycopg.errors.DuplicateTable, psycopg.errors.DuplicateObject) as error:
             raise CannotStart(
                 f"--database has tables of another program ({one_line(error, conninfo)}): name another database"
@@ -170,27 +170,27 @@ def version(connection: Connection) -> int:
             f"--database was written by a newer Storekeeper (its schema is {number}, this one knows"
             f" {len(MIGRATIONS)}): install that version or a later one"
         )
-    _whole(connection, tables)
+    _check_tables(connection, tables)
     return int(number)
 
 
-def _whole(connection: Connection, tables: set[str]) -> None:
-    """Raise CannotStart unless the tables are those that were made."""
+def _check_tables(connection: Connection, tables: set[str]) -> None:
+    """Raise CannotStart unless the tables are those that the migrations create."""
     if not tables >= _COMPLETE:
         missing = ", ".join(sorted(_COMPLETE - tables))
         raise CannotStart(
             f"--database is not complete, it lacks (or this user may not see) the table {missing}: restore it"
         )
-    if strange := ", ".join(name for (name,) in connection.execute(_FOREIGN)):
+    if foreign := ", ".join(name for (name,) in connection.execute(_FOREIGN)):
         raise CannotStart(
-            f"--database: {strange} is no ordinary table that outlives a crash (but a view, UNLOGGED, or with rules)"
+            f"--database: {foreign} is no ordinary table that outlives a crash (but a view, UNLOGGED, or with rules)"
         )
     if connection.execute("SELECT count(*) FROM collection").fetchone() != (1,):
         raise CannotStart("--database is not complete, the table collection does not have its one row: restore it")
 
 
 def one_line(error: Exception, conninfo: str) -> str:
-    """Return what libpq says, without the password wherever that may stand."""
+    """Return an error of libpq as one line, without any password."""
     text = " ".join(str(error).split())
     secrets: Mapping[str, Any] = conninfo_to_dict(conninfo)
     for name in ("password", "sslpassword"):
@@ -199,8 +199,8 @@ def one_line(error: Exception, conninfo: str) -> str:
     return text
 
 
-def _home(connection: Connection) -> str:
-    """Return the schema where the collection lies, or where a new one belongs."""
+def _collection_schema(connection: Connection) -> str:
+    """Return the schema that contains the collection, or that is to contain a new one."""
     found = [name for (name,) in connection.execute(_SCHEMAS)]
     if len(found) > 1:
         raise CannotStart(
@@ -224,6 +224,6 @@ def _migrate(connection: Connection) -> None:
 
 
 def _from_environment() -> dict[str, str]:
-    # libpq's variables come before our defaults, as they come before its own.
+    # libpq's environment variables override our defaults, as they override its own.
     timeout = os.environ.get("PGCONNECT_TIMEOUT")
     return {"connect_timeout": timeout} if timeout else {}

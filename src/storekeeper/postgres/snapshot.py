@@ -7,7 +7,7 @@ import psycopg
 
 from storekeeper.errors import Unavailable
 from storekeeper.postgres import schema
-from storekeeper.postgres.load import LOCK, commit, write
+from storekeeper.postgres.load import LOCK_COLLECTION, commit, write
 from storekeeper.postgres.schema import Connection
 from storekeeper.transfer import TABLES, Row, Snapshot
 
@@ -18,19 +18,19 @@ _UPDATE = """UPDATE collection SET count = (SELECT count(*) FROM stores), versio
 
 
 class PostgresSnapshot:
-    """See Snapshot; in a transaction of `connection`. COPY brings the rows, in both directions."""
+    """A Snapshot in a transaction of `connection`. COPY transfers the rows, in both directions."""
 
     def __init__(self, conninfo: str, connection: Connection) -> None:
         self._conninfo = conninfo
         self._connection = connection
 
     def count(self) -> tuple[int, int]:
-        """See Snapshot."""
+        """Return how many stores and how many changes there are."""
         ((stores, changes),) = self._connection.execute(_COUNTS).fetchall()
         return stores, changes
 
     def rows(self, table: str) -> Iterator[Row]:
-        """See Snapshot."""
+        """Return a table's rows by its key."""
         columns = TABLES[table]
         query = f"COPY (SELECT {', '.join(columns)} FROM {table} ORDER BY {columns[0]}) TO STDOUT (FORMAT binary)"
         try:
@@ -41,23 +41,23 @@ class PostgresSnapshot:
             raise Unavailable(schema.one_line(error, self._conninfo)) from None
 
     def fill(self, table: str, rows: Iterable[Row]) -> None:
-        """See Snapshot."""
+        """Add rows to an empty table."""
         query = f"COPY {table} ({', '.join(TABLES[table])}) FROM STDIN"
         with self._connection.cursor() as cursor, cursor.copy(query.encode()) as copy:
             for row in rows:
                 copy.write_row(row)
 
     def finish(self) -> None:
-        """See Whole: what is read in this transaction is what will be there."""
+        """Do nothing: rows that are read in this transaction are those that its commit keeps."""
 
 
 @contextmanager
 def snapshot(url: str, *, fill: bool) -> Iterator[Snapshot]:
-    """Open a prepared database; with `fill`, to write in it. Raises Unavailable."""
+    """Open a prepared database, to read it or, with `fill`, to fill it. Raises Unavailable."""
     conninfo = schema.parameters(url)
     with schema.connect(conninfo) as connection:
         try:
-            connection.execute(LOCK if fill else _SNAPSHOT)
+            connection.execute(LOCK_COLLECTION if fill else _SNAPSHOT)
             yield PostgresSnapshot(conninfo, connection)
             if fill:
                 write(connection, 1, _UPDATE)

@@ -1,7 +1,7 @@
-"""Writes of the shared collection: all that wait in one transaction, under one lock. Imports the domain.
+"""Writes of the shared collection: a batch of them is one transaction, under one lock. Imports the domain.
 
-One row of the database is the lock of all writers on all machines and holds the numbers that it guards. A batch
-takes two round trips: the lock with the numbers, then everything that is written with its COMMIT.
+One row of the database is the lock of all writers on all machines, and contains the numbers that it guards. A batch
+takes two round trips: the lock with the numbers, then everything that is written, with its COMMIT.
 """
 
 import asyncio
@@ -14,15 +14,15 @@ from storekeeper.errors import Outcome, Unavailable
 from storekeeper.events import Event, emit
 from storekeeper.postgres.batcher import Batch, Batcher
 from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, Statement, StatementError, array
-from storekeeper.postgres.pool import SLOW, Pool, only, unavailable
+from storekeeper.postgres.pool import NO_RESPONSE, Pool, single_row, to_unavailable
 from storekeeper.stores import Store
 
 _MAX_BATCH_BYTES = 4 * 2**20
 
 STATEMENTS = {
     b"begin": "BEGIN ISOLATION LEVEL READ COMMITTED",
-    # The lock and the numbers may be one statement because they are one row: whoever waited for it is given the
-    # row as the one before left it, not as the statement's snapshot has it.
+    # The lock and the numbers may be one statement because they are one row: a transaction that waited for the lock
+    # gets the row as the previous one left it, not as the statement's snapshot has it.
     b"lock": "SELECT count, version FROM collection WHERE one = 1 FOR UPDATE",
     b"create": """INSERT INTO stores (id, name, address, version)
       SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[])""",
@@ -35,20 +35,22 @@ STATEMENTS = {
     b"commit": "COMMIT",
     b"rollback": "ROLLBACK",
 }
-"""What a connection has to have prepared for writes."""
+"""The statements that a connection has to prepare for writes."""
 
 Writes = Batch[Command, Store | None]
 
 
 class Writer:
-    """Carries out writes; its futures raise Unavailable, or what is wrong with a write that no client can send."""
+    """Carries out writes; its futures raise Unavailable, or the error of a write that no client can send."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._batcher = Batcher(self._commit, maximum=1000, size=_size, maximum_size=_MAX_BATCH_BYTES, gather=True)
+        self._batcher = Batcher(
+            self._commit, max_batch=1000, size=_size, max_batch_bytes=_MAX_BATCH_BYTES, gather=True
+        )
 
     def submit(self, command: Command) -> asyncio.Future[Store | None]:
-        """Queue a command. Its future gets the store, None if there is none, or the error."""
+        """Queue a command; its result is the store, None if there is no such store, or the error."""
         return self._batcher.add(command)
 
     async def close(self) -> None:
@@ -58,11 +60,11 @@ class Writer:
     async def _commit(self, batch: Writes, deadline: float) -> None:
         try:
             stores = await self._transact(batch, deadline)
-        except _Bad as bad:
+        except _InvalidWrite as invalid:
             if len(batch) == 1:
-                batch[0].settle(bad.error)
+                batch[0].settle(invalid.error)
                 return
-            # One of them is bad. Each in a transaction of its own, so that only that one fails.
+            # One write is invalid. Each gets a transaction of its own, so that only that one fails.
             for request in batch:
                 await self._commit([request], deadline)
         else:
@@ -80,8 +82,8 @@ class Writer:
             self._pool.release(connection)
 
 
-class _Bad(Exception):
-    """Something is wrong with a write of the batch; nothing was written."""
+class _InvalidWrite(Exception):
+    """A write of the batch is invalid; nothing was written."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
@@ -108,10 +110,10 @@ async def _transaction(connection: PipelineConnection, batch: Writes, deadline: 
     try:
         _, lock = await connection.execute((b"begin", ()), (b"lock", ()), deadline=deadline)
     except ConnectionLost:
-        raise Unavailable(SLOW) from None
+        raise Unavailable(NO_RESPONSE) from None
     except StatementError as error:
-        raise unavailable(error) from None
-    count, version = only(lock.rows())
+        raise to_unavailable(error) from None
+    count, version = single_row(lock.rows())
     applied = commands.apply([request.key for request in batch], count, version)
     written, expected = await _finish(connection, list(_statements(applied)), deadline), _rows(applied)
     if written != expected:
@@ -122,25 +124,25 @@ async def _transaction(connection: PipelineConnection, batch: Writes, deadline: 
 
 
 async def _finish(connection: PipelineConnection, statements: list[Statement], deadline: float) -> int:
-    """Write and commit; return how many rows. From here on it matters what exactly was sent and confirmed."""
+    """Write and commit; return how many rows. From here on, the outcome depends on what was sent and confirmed."""
     try:
         *written, commit = await connection.execute(*statements, (b"commit", ()), deadline=deadline)
     except ConnectionLost as error:
-        raise Unavailable(SLOW, Outcome.UNKNOWN if error.sent else Outcome.NONE) from None
+        raise Unavailable(NO_RESPONSE, Outcome.UNKNOWN if error.sent else Outcome.NONE) from None
     except ValueError as error:
-        raise _Bad(error) from None
+        raise _InvalidWrite(error) from None
     except StatementError as error:
-        if error.index < len(statements) and error.sqlstate.startswith(_BAD):
-            raise _Bad(error) from None
-        refusal = unavailable(error)
+        if error.index < len(statements) and error.sqlstate.startswith(_INVALID_DATA):
+            raise _InvalidWrite(error) from None
+        refusal = to_unavailable(error)
         if error.index == len(statements) and not error.sqlstate.startswith(_ROLLED_BACK):
             refusal.outcome = Outcome.UNKNOWN
         raise refusal from None
     if commit.command != b"COMMIT":
         raise Unavailable("The database rolled the write back")
     if connection.warning:
-        # Of a wait for a synchronous standby that was ended: committed here, but perhaps nowhere else. The server
-        # calls that a success; it is none, for a failover would lose it.
+        # The wait for a synchronous standby was cancelled: the writes are committed here, but perhaps nowhere else.
+        # The server calls that a success; it is none, because a failover would lose them.
         raise Unavailable("The standby does not answer", Outcome.UNKNOWN)
     return sum([result.affected for result in written])
 
@@ -154,11 +156,11 @@ async def _roll_back(connection: PipelineConnection, deadline: float) -> None:
         connection.drop("it could not be rolled back")
 
 
-_BAD = ("22", "23")
-"""Classes of what is wrong with data."""
+_INVALID_DATA = ("22", "23")
+"""Classes of SQLSTATE for invalid data."""
 
 _ROLLED_BACK = ("23", "40000", "40001", "40002", "40P01")
-"""What a refused COMMIT says when nothing is committed. 40003 is `statement completion unknown`."""
+"""SQLSTATEs of a refused COMMIT after which nothing is committed. 40003 is `statement completion unknown`."""
 
 
 def _columns(stores: Iterable[Store]) -> tuple[str, str, str, str]:

@@ -16,22 +16,22 @@ from storekeeper.sqlite.committer import Committer
 from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.sqlite.load import load
 from storekeeper.sqlite.reads import Reader
-from storekeeper.sqlite.snapshot import listed, snapshot
+from storekeeper.sqlite.snapshot import open_listing, snapshot
 from storekeeper.sqlite.write_queue import CLOSED, WriteQueue
 from storekeeper.stores import Payload, Store
 
 prepare = schema.prepare
 files = schema.files
 
-__all__ = ["SqliteCollection", "files", "listed", "prepare", "snapshot"]
+__all__ = ["SqliteCollection", "files", "open_listing", "prepare", "snapshot"]
 
 
 class SqliteCollection:
-    """A Collection in one SQLite file. Needs a running event loop; `prepare` has to have seen the file.
+    """A Collection in one SQLite file. Needs a running event loop, and a file that `prepare` was called for.
 
     `fail` is called once, on the loop, when the file cannot be trusted any more: from then on no write is
-    acknowledged, and the process should end so that its successor opens the file anew. It is not called for a
-    damaged file, which the successor would find as damaged: reads go on where they can, and nothing is written.
+    acknowledged, and the process should end so that the next one opens the file anew. It is not called for a damaged
+    file, which the next process would find as damaged: reads continue where they can, and nothing is written.
     """
 
     def __init__(self, path: Path, fail: Callable[[str], None]) -> None:
@@ -41,11 +41,11 @@ class SqliteCollection:
         self._closed = False
         self._connection = schema.connect(path, reader=True)
         self._reader = Reader(self._connection)
-        self._queue = WriteQueue(Committer(schema.connect(path), FileIdentity(path)), self._broken)
+        self._queue = WriteQueue(Committer(schema.connect(path), FileIdentity(path)), self._on_failure)
 
     def get(self, id: int) -> Store | None:
         """Return the store of that id, or None."""
-        try:  # not the context manager: this is the hottest of all, and it costs as much as the read
+        try:  # the context manager costs as much as this read, the most frequent of all
             return self._reader.get(id)
         except apsw.Error as error:
             raise self._translated(error) from error
@@ -64,7 +64,7 @@ class SqliteCollection:
                 yield part
 
     def write(self, command: Command) -> Pending[Store | None]:
-        """Carry out a command."""
+        """Queue a command; its result is the store, None if there is no such store, or the error."""
         return self._queue.submit(command)
 
     async def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False) -> int:
@@ -75,14 +75,14 @@ class SqliteCollection:
             return await run_in_thread(lambda stop: load(self._path, payloads, stop, only_if_empty=only_if_empty))
 
     def change_token(self) -> int:
-        """Return SQLite's number of the file's latest commit."""
+        """Return SQLite's data version, which differs after every commit."""
         try:
             return self._reader.change_token()
         except apsw.Error as error:
             raise self._translated(error) from error
 
     async def check(self) -> None:
-        """Return if the file can be read."""
+        """Return if the file can be read; raise Unavailable if not."""
         if self._failure:
             raise Unavailable(self._failure)
         with self._translating():
@@ -105,13 +105,13 @@ class SqliteCollection:
     def _translated(self, error: apsw.Error, outcome: Outcome = Outcome.NONE) -> Exception:
         if unavailable := errors.temporary(error, outcome):
             return unavailable
-        if not errors.lost(error):
+        if not errors.is_fatal(error):
             return error
         failure = errors.failure(error, self._connection)
-        self._broken(failure)
+        self._on_failure(failure)
         return Unavailable(failure.reason, outcome)
 
-    def _broken(self, failure: errors.Failure) -> None:
+    def _on_failure(self, failure: errors.Failure) -> None:
         if self._failure:
             return
         self._failure = failure.reason

@@ -11,10 +11,10 @@ import msgspec
 from storekeeper.stores import Store
 
 STORE = ("id", "name", "address", "version")
-"""Of `stores`; the order of a row's array too."""
+"""The columns of `stores`, in the order of a row's array."""
 
 CHANGE = {"seq": "version", "store_id": "id", "name": "name", "address": "address"}
-"""Of `changes`, and which of a store's columns goes there. `at`, the time, is the batch's."""
+"""The columns of `changes`, and the column of a store that goes into each; `at`, the time, is the batch's."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -34,4 +34,4 @@ UPDATE = f"""UPDATE stores SET {", ".join(f"{column} = {_value(column)}" for col
 ADD_CHANGES = f"""INSERT INTO changes ({", ".join(CHANGE)}, at)
   SELECT {", ".join(map(_value, CHANGE.values()))}, ?2 FROM json_each(?1)"""
 STATE = "SELECT ifnull((SELECT max(id) FROM stores), 0), ifnull((SELECT max(seq) FROM changes), 0)"
-"""How many stores there are, and the collection's version."""
+"""Selects how many stores there are, and the collection's version."""

@@ -15,36 +15,36 @@ from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.stores import MAX_NAME_LENGTH, Store
 
 Result = Store | None | Exception
-"""What became of a command; None: no such store."""
+"""The result of a command: the store, None if there is no such store, or the error."""
 
 
 class Committer:
-    """Owns the connection that writes. `identity` is the database's when it was opened."""
+    """Owns the connection that writes. `identity` is that of the file when it was opened."""
 
     def __init__(self, connection: apsw.Connection, identity: FileIdentity) -> None:
         self.connection = connection
         self.identity = identity
         self._execute = connection.execute
-        self._give_up = 0.0
+        self._lock_deadline = 0.0
         connection.set_busy_handler(self._wait_for_lock)
 
-    def commit(self, commands: Sequence[Command], give_up: float) -> list[Result]:
-        """Carry out commands in one transaction; return what became of each, in their order.
+    def commit(self, commands: Sequence[Command], deadline: float) -> list[Result]:
+        """Carry out commands in one transaction; return their results in the same order.
 
-        If the file is locked until `give_up`, on the monotonic clock, nothing is done. Raises apsw's errors and
-        FileReplaced after which nothing may be acknowledged any more.
+        If the file is locked until `deadline`, on the monotonic clock, nothing is written. Raises FileReplaced, and
+        those of apsw's errors after which nothing may be acknowledged any more.
         """
-        self._give_up = give_up
+        self._lock_deadline = deadline
         try:
             return self._transact(commands)
         except (apsw.ConstraintError, UnicodeError, OverflowError) as error:
             if len(commands) == 1:
                 return [error]
-            # One of them is bad. Each in a transaction of its own, so that only that one fails.
-            return [result for command in commands for result in self.commit([command], give_up)]
+            # One command is invalid. Each gets a transaction of its own, so that only that one fails.
+            return [result for command in commands for result in self.commit([command], deadline)]
         except apsw.Error as error:
-            named = errors.named(error, self.connection)
-            results = [errors.temporary(named, Outcome.UNKNOWN) for _ in commands]
+            classified = errors.classified(error, self.connection)
+            results = [errors.temporary(classified, Outcome.UNKNOWN) for _ in commands]
             if None in results:
                 raise
             return list(results)
@@ -58,13 +58,7 @@ class Committer:
         try:
             batch = apply(commands, *self._execute(columns.STATE).get)
             _check_overwritten(batch)
-            if batch.created:
-                self._execute(columns.INSERT, (columns.as_json(batch.created),))
-            if batch.replaced:
-                self._execute(columns.UPDATE, (columns.as_json(batch.replaced),))
-            if batch.changes:
-                now = time.time_ns() // 1_000_000
-                self._execute(columns.ADD_CHANGES, (columns.as_json(batch.changes), now))
+            self._carry_out(batch)
             self._execute("COMMIT")
         finally:
             if self.connection.in_transaction:
@@ -72,9 +66,18 @@ class Committer:
         self.identity.check()
         return list(batch.results)
 
+    def _carry_out(self, batch: Batch) -> None:
+        if not batch.changes:
+            return
+        changes = columns.as_json(batch.changes)
+        for statement, stores in ((columns.INSERT, batch.created), (columns.UPDATE, batch.replaced)):
+            if stores:
+                self._execute(statement, (changes if stores is batch.changes else columns.as_json(stores),))
+        self._execute(columns.ADD_CHANGES, (changes, time.time_ns() // 1_000_000))
+
     def _wait_for_lock(self, _calls: int) -> bool:
         # SQLite's own handler sleeps up to 100 ms at a time; other processes' commits take far less.
-        if time.monotonic() > self._give_up:
+        if time.monotonic() > self._lock_deadline:
             return False
         time.sleep(0.0005)
         return True

@@ -1,4 +1,4 @@
-"""What SQLite's errors mean: the one table of them. Imports apsw and the domain."""
+"""The one table of SQLite's errors, and what each of them means. Imports apsw and the domain."""
 
 import errno
 from dataclasses import dataclass
@@ -13,25 +13,25 @@ DAMAGED = "The database is damaged"
 
 @dataclass(frozen=True)
 class Failure:
-    """Why the file cannot be trusted any more. If a part of it is `damaged`, nothing is won by opening it anew."""
+    """Why the file cannot be trusted any more. If it is `damaged`, it does not help to open it anew."""
 
     reason: str
     damaged: bool = False
 
 
-def named(error: apsw.Error, connection: apsw.Connection) -> apsw.Error:
-    """Return the error that a connection raised, under its right name: to SQLite, a quota is an error of the disk.
+def classified(error: apsw.Error, connection: apsw.Connection) -> apsw.Error:
+    """Return the error that a connection raised, in its right class: SQLite calls an exceeded quota an I/O error.
 
-    One that fails a sync is one to us too: what the system has taken may be lost.
+    A quota that makes a sync fail stays an I/O error: data that the system had taken may be lost.
     """
     quota = getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_WRITE and connection.system_errno == errno.EDQUOT
     return apsw.FullError("quota exceeded") if quota else error
 
 
 def temporary(error: apsw.Error, outcome: Outcome) -> Unavailable | None:
-    """Return the error to respond with if SQLite can go on after this one; None if it cannot, or if it is a bug.
+    """Return the Unavailable for an error after which SQLite can continue; None if it cannot, or for a bug.
 
-    Each error has undone its transaction. `outcome` is what to say where only a log may still have it.
+    Each error has rolled its transaction back. `outcome` is that of a transaction which only the log may contain.
     """
     match error:
         case apsw.BusyError() | apsw.LockedError() | apsw.ProtocolError():
@@ -39,8 +39,8 @@ def temporary(error: apsw.Error, outcome: Outcome) -> Unavailable | None:
         case apsw.FullError():
             return Unavailable("The disk is full")
         case apsw.IOError() if _no_space_for_the_index(error):
-            # The disk is full too, but for the index of the log. A commit is in the log by then: it is undone
-            # for all who are there, and done should all of them crash before the next commit overwrites it.
+            # The disk has no space for the index of the log. The commit is in the log by then: no running process
+            # sees it, but it takes effect if all of them crash before the next commit overwrites it.
             return Unavailable("The disk is full", outcome)
         case apsw.ReadOnlyError() | apsw.PermissionsError():
             return Unavailable("The database cannot be written")
@@ -51,18 +51,18 @@ def temporary(error: apsw.Error, outcome: Outcome) -> Unavailable | None:
     return None
 
 
-def lost(error: BaseException) -> bool:
-    """Tell whether the file cannot be trusted any more."""
+def is_fatal(error: BaseException) -> bool:
+    """Tell whether the file cannot be trusted any more after this error."""
     if isinstance(error, apsw.IOError):
         return not _no_space_for_the_index(error)
     return isinstance(error, _CORRUPT)
 
 
 def failure(error: BaseException, connection: apsw.Connection) -> Failure:
-    """Tell what an error means after which the file cannot be trusted any more."""
+    """Return the failure that a fatal error means."""
     damaged = isinstance(error, _CORRUPT)
     if damaged:
-        try:  # SQLite calls a page corrupt too that the disk cannot read, and perhaps it can read nothing any more
+        try:  # SQLite also calls a page corrupt that the disk cannot read; if it can read nothing, the disk failed
             connection.read("main", 0, 0, 100)
         except apsw.Error:
             damaged = False

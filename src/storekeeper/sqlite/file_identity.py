@@ -1,6 +1,7 @@
 """Whether an open database is still the file that its path names. Imports nothing of the project.
 
-SQLite does not notice when its file or its log is deleted or replaced: it goes on with files that nobody will find.
+SQLite does not notice when its file or its log is deleted or replaced: it continues with files that have no name any
+more.
 """
 
 import os
@@ -8,7 +9,7 @@ import time
 from pathlib import Path
 
 CHECK_INTERVAL = 0.01
-"""Seconds between two checks: short beside the time in which anybody deletes a file, long beside that of a commit."""
+"""Seconds between two checks: much less than anybody takes to delete a file, much more than a commit takes."""
 
 
 class FileReplaced(Exception):
@@ -16,16 +17,16 @@ class FileReplaced(Exception):
 
 
 class FileIdentity:
-    """Device and inode of a database and its log; make it while a connection is open, so that the log is there."""
+    """Device and inode of a database and its log; create it while a connection is open, so that the log exists."""
 
     def __init__(self, path: Path) -> None:
-        real = os.path.realpath(path)  # the log stands beside the file itself, not beside a link to it
+        real = os.path.realpath(path)  # the log is beside the file itself, not beside a link to it
         self._paths = (str(path), f"{real}-wal")
         self._files = self._read()
         self._next_check = 0.0
 
     def check(self) -> None:
-        """Return if the files were still the same a moment ago; raise FileReplaced if not. On any thread."""
+        """Raise FileReplaced if the files were not the same at the latest check. Any thread may call this."""
         now = time.monotonic()
         if now < self._next_check:
             return
@@ -38,5 +39,5 @@ class FileIdentity:
             raise FileReplaced(f"{self._paths[0]} or its log was replaced")
 
     def _read(self) -> list[tuple[int, int]]:
-        # Never opened: closing it would drop the locks that SQLite has on it.
+        # By path, because closing an opened file would drop the locks that SQLite has on it.
         return [(found.st_dev, found.st_ino) for found in map(os.stat, self._paths)]

@@ -13,10 +13,10 @@ from storekeeper.sqlite import errors, schema
 from storekeeper.stores import Payload
 
 LOCK_TIMEOUT = 60.0
-"""Seconds that a bulk load waits for the writers beside it."""
+"""Seconds that a bulk load waits for other writers."""
 
-_STEPS = 10_000
-"""Steps of SQLite's machine, some per row, between two looks whether to stop."""
+_PROGRESS_STEPS = 10_000
+"""Steps of SQLite's virtual machine, several for each row, between two checks whether to stop."""
 
 _COUNTS = """SELECT ifnull((SELECT max(id) FROM stores), 0), ifnull((SELECT max(seq) FROM changes), 0),
   (SELECT count(*) FROM temp.staged)"""
@@ -29,20 +29,20 @@ _INDEXES = "SELECT name, sql FROM sqlite_schema WHERE type = 'index' AND sql IS 
 def load(path: Path, payloads: Iterable[Payload], stop: threading.Event, *, only_if_empty: bool) -> int:
     """Create all of `payloads`, or none if reading them raises; return how many. Raises apsw's errors, Unavailable.
 
-    Once `stop` is set, it gives up soon; nothing is created then.
+    Once `stop` is set, it ends soon and creates nothing.
     """
     connection = schema.connect(path)
     try:
         if only_if_empty and not connection.execute(_EMPTY).get:
             return 0
-        connection.set_progress_handler(stop.is_set, _STEPS)
-        # The references hold by construction, and checking each of them is a quarter of the time.
+        connection.set_progress_handler(stop.is_set, _PROGRESS_STEPS)
+        # The foreign keys hold by construction, and checking each of them takes a quarter of the time.
         connection.pragma("foreign_keys", False)
         connection.pragma("cache_size", -64 * 1024)
-        # What is staged may be more than memory holds.
+        # The staged rows may need more space than there is memory.
         connection.pragma("temp_store", "file")
         _stage(connection, payloads)
-        _wait_fairly(connection, stop)
+        _set_busy_handler(connection, stop)
         connection.execute("BEGIN IMMEDIATE")
         try:
             loaded = _move(connection, only_if_empty=only_if_empty)
@@ -54,7 +54,7 @@ def load(path: Path, payloads: Iterable[Payload], stop: threading.Event, *, only
                 connection.execute("ROLLBACK")
         return loaded
     except apsw.Error as error:
-        raise errors.named(error, connection) from None
+        raise errors.classified(error, connection) from None
     finally:
         connection.close()
 
@@ -68,26 +68,26 @@ def _stage(connection: apsw.Connection, payloads: Iterable[Payload]) -> None:
         connection.executemany("INSERT INTO temp.staged VALUES (?, ?)", rows)
         connection.execute("COMMIT")
     except apsw.Error as error:
-        if not isinstance(errors.named(error, connection), apsw.FullError):
+        if not isinstance(errors.classified(error, connection), apsw.FullError):
             raise
-        raise Unavailable(f"The disk is full that has the folder of temporary files, {_temporary()}") from None
+        raise Unavailable(f"The disk is full that has the folder of temporary files, {_temporary_folder()}") from None
 
 
-def _temporary() -> str:
-    # As SQLite chooses it.
+def _temporary_folder() -> str:
+    # The folder that SQLite chooses.
     chosen = [os.environ.get(name, "") for name in ("SQLITE_TMPDIR", "TMPDIR")]
     folders = [*chosen, "/var/tmp", "/usr/tmp", "/tmp"]  # noqa: S108
     return next((folder for folder in folders if folder and os.access(folder, os.W_OK | os.X_OK)), ".")
 
 
-def _wait_fairly(connection: apsw.Connection, stop: threading.Event) -> None:
-    # SQLite's own waiting looks ten times a second: beside busy writers, who look all the time, its turn
-    # might never come.
-    give_up = time.monotonic() + LOCK_TIMEOUT
+def _set_busy_handler(connection: apsw.Connection, stop: threading.Event) -> None:
+    # SQLite's own handler tries ten times a second: beside busy writers, which try all the time, it might never
+    # get the lock.
+    deadline = time.monotonic() + LOCK_TIMEOUT
 
     def wait(_calls: int) -> bool:
         time.sleep(0.0005)
-        return time.monotonic() < give_up and not stop.is_set()
+        return time.monotonic() < deadline and not stop.is_set()
 
     connection.set_busy_handler(wait)
 
@@ -96,7 +96,7 @@ def _move(connection: apsw.Connection, *, only_if_empty: bool) -> int:
     count, version, staged = connection.execute(_COUNTS).get
     if count and only_if_empty:
         return 0
-    # Building an index anew is faster than adding to it more than it holds.
+    # Building an index anew is faster than adding more entries to it than it has.
     indexes = list(connection.execute(_INDEXES)) if staged > count else []
     for name, _ in indexes:
         connection.execute(f'DROP INDEX "{name}"')

@@ -1,9 +1,9 @@
 """Reads of the SQLite collection, on the event loop's own connection. Imports apsw and the domain.
 
 A read by id or of a small list takes microseconds, so it is completed at once. A long list is read page by
-page, each page as of the first one's version, so that no slow client keeps a transaction, and with it the
-write-ahead log, from ending. Encoded pages of the list of all stores are cached until a store of theirs changes:
-after a write, a list costs one page.
+page, each page as of the first one's version, so that no slow client keeps a transaction open, which would keep the
+write-ahead log growing. Encoded pages of the list of all stores are cached until a store in them changes: after a
+write, a list costs one page.
 """
 
 import asyncio
@@ -19,38 +19,38 @@ from storekeeper.collection import Listing, Query
 from storekeeper.sqlite.columns import STATE
 from storekeeper.stores import Store
 
-PAGE = 1000
+PAGE_SIZE = 1000
 """Stores in one page of a list: about 0.2 ms of the event loop."""
 
-PAGE_BYTES = 8 * 2**20
-"""Bytes of one page: more than the longest store, and far less than `PAGE` of them."""
+MAX_PAGE_BYTES = 8 * 2**20
+"""Bytes of one page: more than the longest store takes, and far less than `PAGE_SIZE` of them."""
 
 MAX_CACHED_BYTES = 8 * 2**20
 """Bytes of all cached pages: those of some 100,000 stores."""
 
 MAX_CHANGES = 10_000
-"""After more changes than this, finding out which pages they touched costs more than encoding them."""
+"""Changes after which finding the pages that they touched costs more than encoding all pages again."""
 
 MAX_ID = 2**63 - 1
 """The greatest integer of SQLite."""
 
 _GET = "SELECT name, address, version FROM stores WHERE id = ?"
-_TOUCHED = f"SELECT DISTINCT (store_id - 1) / {PAGE} FROM changes WHERE seq > ? AND seq <= ?"
+_TOUCHED = f"SELECT DISTINCT (store_id - 1) / {PAGE_SIZE} FROM changes WHERE seq > ? AND seq <= ?"
 
-# Encoded by the database, 4 times as fast as rows through Python. The cast gives bytes without a detour through str.
+# The database encodes the stores, 4 times as fast as Python would encode rows. The cast returns bytes, not str.
 _JSON = "CAST(group_concat(json_object('id', id, 'name', name, 'address', address), ',') AS BLOB)"
 
-# A scan of the table by its own key is in that key's order; a sub-query that orders takes a third longer.
+# A scan of the table by its key is in the order of the key; a sub-query with ORDER BY takes a third longer.
 _PAGE = f"SELECT {_JSON}, max(version) FROM stores NOT INDEXED WHERE id BETWEEN ? AND ?"
-# Elsewhere a sub-query orders what the aggregate sees.
+# In the other statements, a sub-query orders the rows that the aggregate sees.
 _NAMED = f"""SELECT {_JSON}, count(*), ifnull((SELECT max(seq) FROM changes), 0)
-  FROM (SELECT * FROM stores WHERE name = ? ORDER BY id LIMIT {PAGE})"""
-# As one value: row by row they would take three times as long, all of it on the event loop.
+  FROM (SELECT * FROM stores WHERE name = ? ORDER BY id LIMIT {PAGE_SIZE})"""
+# The ids as one value: row by row they would take three times as long, all of it on the event loop.
 _NAMED_IDS = """SELECT CAST(group_concat(id) AS BLOB) FROM
   (SELECT id FROM stores WHERE name = ? AND id > ? ORDER BY id LIMIT 100000)"""
 _PICKED = f"""SELECT {_JSON}, max(version) FROM (
   SELECT stores.* FROM json_each(?) AS pick JOIN stores ON stores.id = pick.value ORDER BY stores.id)"""
-# The slow way, for a page in which something changed since: each store as the last change up to then left it.
+# The slow way, for a page that changed after the version: each store as its last change up to there left it.
 _AS_OF = f"""SELECT {_JSON} FROM (
   SELECT stores.id, changes.name, changes.address FROM json_each(?) AS pick
   JOIN stores ON stores.id = pick.value
@@ -68,7 +68,7 @@ class Reader:
         self._pages_version = 0
         self._pages_bytes = 0
         self._latest_named: tuple[str, int, list[bytes]] = ("", 0, [])  # a long one: its name, version, ids
-        connection.limit(apsw.SQLITE_LIMIT_LENGTH, PAGE_BYTES)
+        connection.limit(apsw.SQLITE_LIMIT_LENGTH, MAX_PAGE_BYTES)
 
     def get(self, id: int) -> Store | None:
         """Return the store of that id, or None."""
@@ -90,7 +90,7 @@ class Reader:
     def _named(self, name: str) -> Listing:
         with suppress(apsw.TooBigError):
             first, count, version = self._execute(_NAMED, (name,)).get
-            if count < PAGE:
+            if count < PAGE_SIZE:
                 return Listing(version, first or b"")
         with self._connection:  # one snapshot for both statements
             version = self._execute(STATE).get[1]
@@ -106,7 +106,7 @@ class Reader:
             last = int(ids[ids.rfind(b",") + 1 :])
 
     def change_token(self) -> int:
-        """Return SQLite's number of the file's latest commit, as this connection sees it."""
+        """Return SQLite's data version, which differs after every commit of another connection."""
         token: int = self._execute("PRAGMA data_version").get
         return token
 
@@ -130,12 +130,12 @@ class Reader:
         for page in pages:
             pieces = [page]
             while pieces:
-                # A fast client must not keep the others waiting for a snapshot list.
+                # A fast client must not keep the others waiting until its list ends.
                 await asyncio.sleep(0)
                 piece = pieces.pop()
                 try:
                     part = b"," + self._page(piece, version)
-                except apsw.TooBigError:  # their addresses are long
+                except apsw.TooBigError:  # the addresses are long
                     half = len(piece) // 2
                     if not half:
                         raise
@@ -146,12 +146,12 @@ class Reader:
     def _page(self, ids: Sequence[int], version: int) -> bytes:
         if not isinstance(ids, range):
             return self._read(_PICKED, (_json(ids),), ids, version)
-        number, offset = divmod(ids[0] - 1, PAGE)
-        caches = not offset and self._pages_version == version
-        if caches and (cached := self._pages.get(number)) and cached[0] == ids[-1]:
+        number, offset = divmod(ids[0] - 1, PAGE_SIZE)
+        cacheable = not offset and self._pages_version == version
+        if cacheable and (cached := self._pages.get(number)) and cached[0] == ids[-1]:
             return cached[1]
         page = self._read(_PAGE, (ids[0], ids[-1]), ids, version)
-        if caches and self._pages_bytes + len(page) <= MAX_CACHED_BYTES:
+        if cacheable and self._pages_bytes + len(page) <= MAX_CACHED_BYTES:
             self._drop(number)
             self._pages[number] = (ids[-1], page)
             self._pages_bytes += len(page)
@@ -165,7 +165,7 @@ class Reader:
         return page
 
     def _drop_touched(self, version: int) -> None:
-        """Bring the cached pages to a version: drop those in which a store changed, or was added, since theirs."""
+        """Bring the cached pages to a version: drop those in which a store was changed or added since."""
         if version - self._pages_version > MAX_CHANGES:
             self._pages.clear()
             self._pages_bytes = 0
@@ -180,13 +180,13 @@ class Reader:
 
 
 def _pages_of_all(last: int) -> Iterator[range]:
-    for start in range(1, last + 1, PAGE):
-        yield range(start, min(start + PAGE, last + 1))
+    for start in range(1, last + 1, PAGE_SIZE):
+        yield range(start, min(start + PAGE_SIZE, last + 1))
 
 
 def _pages_of(ids: bytes) -> Iterator[list[int]]:
-    """Take a page after the other from the ids of many stores, which stand between commas."""
-    width = PAGE * len(b"123,")  # fewer where they have more digits
+    """Yield the ids of each page, from the ids of many stores with commas between them."""
+    width = PAGE_SIZE * len(b"123,")  # fewer ids if they have more digits
     start = 0
     while start < len(ids):
         end = ids.find(b",", start + width)

@@ -20,7 +20,7 @@ A = TypeVar("A")
 R = TypeVar("R")
 
 APPLICATION_ID = 0x53544F52
-"""`STOR` in the file's header: says that the file is ours."""
+"""`STOR` in the file's header, the mark of a database of this program."""
 
 MIGRATIONS = (
     # Migration n takes a database from version n-1 to n, in one transaction with its version number.
@@ -49,12 +49,12 @@ START_TIMEOUT = 10.0
 
 
 def prepare(path: Path) -> None:
-    """Make sure that `path` is a database of ours at the present version; create or upgrade it.
+    """Create the database at `path`, or upgrade it to the present version.
 
-    Raises CannotStart, the file untouched, if it is something else, newer, or cannot be written.
+    Raises CannotStart, and leaves the file untouched, if it is something else, newer, or cannot be written.
     """
-    path = Path(os.path.realpath(path))  # the log stands beside the file itself, not beside a link to it
-    with refusing(path):
+    path = Path(os.path.realpath(path))  # the log is beside the file itself, not beside a link to it
+    with raising_cannot_start(path):
         refuse_orphaned_log(path)
         if not path.exists():
             _create(path)
@@ -63,14 +63,14 @@ def prepare(path: Path) -> None:
             if not os.access(path, os.W_OK):
                 # SQLite would open it to read, and fail at the first write.
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-            _refuse_foreign(path, _to_read(path, immutable=not _wal(path).exists()))
+            _refuse_foreign(path, _open_read_only(path, immutable=not _wal(path).exists()))
         with closing(_retry_while_busy(connect, path)) as connection:
             _retry_while_busy(upgrade, connection)
 
 
 @contextmanager
-def refusing(path: Path, purpose: str = "writing") -> Iterator[None]:
-    """Say in a line what keeps a file from being opened: raise CannotStart for errors of SQLite and of the system."""
+def raising_cannot_start(path: Path, purpose: str = "writing") -> Iterator[None]:
+    """Raise CannotStart, with one line for the operator, for errors of SQLite and of the system."""
     try:
         yield
     except apsw.NotADBError:
@@ -80,7 +80,7 @@ def refusing(path: Path, purpose: str = "writing") -> Iterator[None]:
     except apsw.BusyError:
         raise CannotStart(f"{path} is locked by another program: stop that one first") from None
     except (apsw.Error, OSError) as error:
-        if isinstance(error, apsw.Error) and errors.lost(error):
+        if isinstance(error, apsw.Error) and errors.is_fatal(error):
             raise CannotStart(f"{path} cannot be read or written ({error}): check the disk") from None
         reason = error.strerror if isinstance(error, OSError) else errors.temporary(error, Outcome.NONE)
         if reason is None:
@@ -92,28 +92,28 @@ def refusing(path: Path, purpose: str = "writing") -> Iterator[None]:
 
 
 def open_source(path: Path) -> apsw.Connection:
-    """Open a database of ours to read it, perhaps where nothing may be written. Raises CannotStart."""
+    """Open a database of this program for reading, even if nothing can be written there. Raises CannotStart."""
     path = Path(os.path.realpath(path))
     if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
         prepare(path)
         return connect(path, reader=True)
-    with refusing(path, "reading"):
+    with raising_cannot_start(path, "reading"):
         refuse_orphaned_log(path)
-        if _refuse_foreign(path, _to_read_only(path)) != len(MIGRATIONS):
+        if _refuse_foreign(path, _open_unwritable(path)) != len(MIGRATIONS):
             raise CannotStart(f"{path} has an older schema: copy the file to where it may be written")
-        return _to_read_only(path)
+        return _open_unwritable(path)
 
 
 def files(path: Path) -> tuple[Path, ...]:
-    """Return the names of all that belongs to a database, whether it is there or not."""
+    """Return the paths of all files of a database, whether they exist or not."""
     path = Path(os.path.realpath(path))
     return tuple(path.with_name(path.name + end) for end in ("", "-wal", "-shm", "-journal"))
 
 
-def connect_alone(path: Path) -> apsw.Connection:
-    """Open a connection beside which there is no other, and without a log: a commit is in the file, or there is none.
+def connect_exclusively(path: Path) -> apsw.Connection:
+    """Open the only connection to a file, without a log: what is committed is in the file itself.
 
-    Raises apsw.BusyError if somebody else has it open.
+    Raises apsw.BusyError if another connection is open.
     """
     connection = apsw.Connection(str(path))
     try:
@@ -121,9 +121,9 @@ def connect_alone(path: Path) -> apsw.Connection:
         connection.pragma("journal_mode", "delete")
         connection.execute("BEGIN EXCLUSIVE; COMMIT")
     except apsw.Error as error:
-        named = errors.named(error, connection)
+        classified = errors.classified(error, connection)
         connection.close()
-        raise named from None
+        raise classified from None
     connection.pragma("synchronous", "full")
     connection.pragma("foreign_keys", True)
     connection.pragma("temp_store", "memory")
@@ -131,8 +131,8 @@ def connect_alone(path: Path) -> apsw.Connection:
 
 
 def connect_to_file(path: Path) -> apsw.Connection:
-    """Open a connection that reads the file itself, and takes no notice of a log or of locks."""
-    return _to_read(path, immutable=True)
+    """Open a connection that reads the file itself and ignores its log and all locks."""
+    return _open_read_only(path, immutable=True)
 
 
 def connect(path: Path, *, reader: bool = False) -> apsw.Connection:
@@ -146,11 +146,11 @@ def connect(path: Path, *, reader: bool = False) -> apsw.Connection:
     # FULL: COMMIT returns after fsync. WAL's usual NORMAL would lose acknowledged writes with the power.
     connection.pragma("synchronous", "full")
     connection.pragma("foreign_keys", True)
-    # A statement of many rows keeps what undoes it in memory, not in a file that is written for every page.
+    # A statement of many rows has its rollback data in memory, not in a file that is written for every page.
     connection.pragma("temp_store", "memory")
     # After an import the WAL file shrinks back to this; else it would keep its greatest size for ever.
     connection.pragma("journal_size_limit", 64 * 2**20)
-    # Four times the usual: pages of the name index change again and again, and are copied less often.
+    # Four times the default: pages of the name index change again and again, and are copied less often.
     connection.wal_autocheckpoint(4000)
     if reader:
         connection.pragma("query_only", True)
@@ -160,53 +160,54 @@ def connect(path: Path, *, reader: bool = False) -> apsw.Connection:
 
 
 def refuse_orphaned_log(path: Path) -> None:
-    """Raise CannotStart if there is something at `path` beside which, or in whose place, no database may begin."""
+    """Raise CannotStart if `path` has a log but no database, is an empty file, or is no regular file."""
     # SQLite takes an empty or missing file for a new database and deletes the log beside it: ids would
     # start at 1 again, and the acknowledged writes in that log would be gone.
     if path.exists() and not path.is_file():
         raise CannotStart(f"{path} is not a file: name another one with --database")
-    # In this order, and once each: another first start may be making them, a log last.
+    # In this order, and once each: another first start may be creating them, the log last.
     journal = _size(_journal(path))
     log = _size(_wal(path))
     size = _size(path)
     if size:
         return
     if log or (journal and size is None):
-        left = _wal(path) if log else _journal(path)
-        raise CannotStart(f"{path} is gone but its log {left.name} is there: restore the file from a backup")
-    if size == 0 and not _journal(path).exists():  # else a first start was cut off
+        orphan = _wal(path) if log else _journal(path)
+        raise CannotStart(f"{path} is gone but its log {orphan.name} is there: restore the file from a backup")
+    if size == 0 and not _journal(path).exists():  # else a first start was interrupted
         raise CannotStart(f"{path} is empty, so not a database: restore it, or delete it to begin a new one")
 
 
 def _create(path: Path) -> None:
-    with unfinished(path) as new:
+    with temporary_path(path) as new:
         connection = connect(new)
         try:
             _migrate(connection)
-            # Closing would do so too, but say nothing of a full disk; and only the file itself gets the name.
+            # Closing would do so too, but not report a full disk; and only the file itself gets the name.
             connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         finally:
             connection.close()
-        # Somebody else was first; or there are no links on this file system, then it is made in its place.
+        # Another process was first; or this file system has no hard links, and `prepare` creates the file in place.
         with suppress(OSError):
             path.hardlink_to(new)
     atomicfile.sync_folder(path.parent)
 
 
 @contextmanager
-def unfinished(path: Path) -> Iterator[Path]:
-    """Return another name for a database to be made, in a folder that is removed at the end.
+def temporary_path(path: Path) -> Iterator[Path]:
+    """Yield a temporary path for a new database, in a folder that is removed at the end.
 
-    So nobody ever finds half a database: not another process at this moment, and no later one if this one is killed.
+    So no process ever finds half a database: no other one now, and no later one if this one is killed.
     """
-    with tempfile.TemporaryDirectory(prefix=atomicfile.prefix(path), dir=path.parent) as folder:
+    with tempfile.TemporaryDirectory(prefix=atomicfile.temporary_prefix(path), dir=path.parent) as folder:
         yield Path(folder) / path.name
 
 
 def _recover(path: Path) -> None:
     # A first start, or the first one on a restored copy, has a rollback journal until the file is in WAL mode.
-    # If it was cut off there, the file cannot be read until a connection that may write has undone it.
-    # A stranger's journal is not ours to undo. No connection of this process is open, whose locks this would drop.
+    # If it was interrupted there, the file cannot be read until a connection that can write rolls the journal back.
+    # The journal of another program is never rolled back. Reading the file is safe: this process has no connection
+    # whose locks that would drop.
     if not _journal(path).exists():
         return
     with path.open("rb") as file:
@@ -219,20 +220,20 @@ def _recover(path: Path) -> None:
         connection.close()
 
 
-def _to_read(path: Path, *, immutable: bool) -> apsw.Connection:
-    # Read-only, because closing the last writable connection would checkpoint a stranger's log. And without
-    # a log, as a file that nobody changes, because SQLite would begin a log beside it.
+def _open_read_only(path: Path, *, immutable: bool) -> apsw.Connection:
+    # Read-only, because closing the last writable connection would checkpoint another program's log. Without a
+    # log, it is opened as immutable, because SQLite would create a log beside it.
     uri = f"file:{quote(str(path))}" + "?immutable=1" * immutable
     connection = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
     connection.set_busy_timeout(int(START_TIMEOUT * 1000))
     return connection
 
 
-def _to_read_only(path: Path) -> apsw.Connection:
-    # Where nothing can be written, SQLite reads a log only if its index is there too, and undoes no journal.
+def _open_unwritable(path: Path) -> apsw.Connection:
+    # Where nothing can be written, SQLite reads a log only if its index exists too, and rolls no journal back.
     logs = [log for log in (_wal(path), _journal(path)) if _size(log)]
     if logs or _wal(path).exists():
-        connection = _to_read(path, immutable=False)
+        connection = _open_read_only(path, immutable=False)
         try:
             connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
             return connection
@@ -240,11 +241,11 @@ def _to_read_only(path: Path) -> apsw.Connection:
             connection.close()
     if logs:
         raise CannotStart(f"{path} is not whole without {logs[0].name}: copy both to where they may be written")
-    return _to_read(path, immutable=True)
+    return _open_read_only(path, immutable=True)
 
 
 def _refuse_foreign(path: Path, connection: apsw.Connection) -> int:
-    alone = not _wal(path).exists()
+    has_no_log = not _wal(path).exists()
     try:
         owner = connection.pragma("application_id")
         tables = set(connection.execute("SELECT name FROM sqlite_schema").fetchall())
@@ -261,7 +262,7 @@ def _refuse_foreign(path: Path, connection: apsw.Connection) -> int:
         )
     if version and not {("stores",), ("changes",)} <= tables:
         raise CannotStart(f"{path} is damaged (a table is missing): restore it from a backup")
-    if alone and path.stat().st_size < pages * page_size:
+    if has_no_log and path.stat().st_size < pages * page_size:
         raise CannotStart(f"{path} is damaged (its end is missing): restore it from a backup")
     return version
 
@@ -282,8 +283,8 @@ def _wal(path: Path) -> Path:
 
 
 def upgrade(connection: apsw.Connection) -> None:
-    """Bring a database to the present version."""
-    # Without a lock, which an import may hold for long.
+    """Apply the migrations that a database has not had yet."""
+    # Checked without the lock, which an import may hold for long.
     if connection.pragma("user_version") != len(MIGRATIONS):
         _migrate(connection)
 
@@ -303,13 +304,13 @@ def _migrate(connection: apsw.Connection) -> None:
 
 
 def _retry_while_busy(action: Callable[[A], R], argument: A) -> R:
-    # SQLite does not wait for a lock in all of what opening does, so several first starts at once
-    # would refuse each other.
-    give_up = time.monotonic() + START_TIMEOUT
+    # SQLite does not wait for a lock in every step of opening a file, so several first starts at once
+    # would fail.
+    deadline = time.monotonic() + START_TIMEOUT
     while True:
         try:
             return action(argument)
         except apsw.BusyError:
-            if time.monotonic() > give_up:
+            if time.monotonic() > deadline:
                 raise
             time.sleep(0.02)

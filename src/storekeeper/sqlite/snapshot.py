@@ -12,11 +12,11 @@ from storekeeper.collection import Listing, Query
 from storekeeper.errors import CannotStart, Outcome, Unavailable
 from storekeeper.sqlite import errors, schema
 from storekeeper.sqlite.reads import Reader
-from storekeeper.transfer import TABLES, NotTheSame, Row, Snapshot
+from storekeeper.transfer import TABLES, Row, Snapshot, VerificationFailed
 
 
 class SqliteSnapshot:
-    """See Snapshot; in a transaction of `connection`. `check` raises Unavailable if that was not one moment."""
+    """A Snapshot in a transaction of `connection`. `check` raises Unavailable if the file was changed meanwhile."""
 
     def __init__(self, path: Path, connection: apsw.Connection, check: Callable[[], None] = lambda: None) -> None:
         self.path = path
@@ -24,12 +24,12 @@ class SqliteSnapshot:
         self._check = check
 
     def count(self) -> tuple[int, int]:
-        """See Snapshot."""
+        """Return how many stores and how many changes there are."""
         stores, changes = (self._connection.execute(f"SELECT count(*) FROM {table}").get for table in TABLES)
         return stores, changes
 
     def rows(self, table: str) -> Iterator[Row]:
-        """See Snapshot."""
+        """Return a table's rows by its key."""
         columns = TABLES[table]
         try:
             yield from self._connection.execute(f"SELECT {', '.join(columns)} FROM {table} ORDER BY {columns[0]}")
@@ -39,84 +39,84 @@ class SqliteSnapshot:
             raise Unavailable(f"{self.path}: {error}") from None
 
     def fill(self, table: str, rows: Iterable[Row]) -> None:
-        """See Snapshot."""
+        """Add rows to an empty table."""
         columns = TABLES[table]
-        places = ", ".join("?" * len(columns))
-        self._connection.executemany(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places})", rows)
+        placeholders = ", ".join("?" * len(columns))
+        self._connection.executemany(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({placeholders})", rows)
 
     def finish(self) -> None:
-        """See Snapshot."""
+        """Do nothing: this snapshot was only read."""
 
 
-class Filled(SqliteSnapshot):
-    """A file that nobody else has open, and that has no log. `stack` closes its readers at the end."""
+class TargetSnapshot(SqliteSnapshot):
+    """A file to fill, which no other connection has open and which has no log. `stack` closes its readers."""
 
     def __init__(self, path: Path, connection: apsw.Connection, stack: ExitStack) -> None:
         super().__init__(path, connection)
-        self._writing = connection
+        self._writer = connection
         self._stack = stack
 
     def finish(self) -> None:
-        """Commit; from now on rows come from the file on the disk, not from a cache of this process."""
-        self._writing.execute("COMMIT")
-        # Were one of these closed earlier, the file's locks would be gone.
+        """Commit; from now on, read rows from the file on the disk, not from a cache of this process."""
+        self._writer.execute("COMMIT")
+        # Closing one of these earlier would drop the file's locks.
         file = self._stack.enter_context(self.path.open("rb"))
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         self._connection = self._stack.enter_context(closing(schema.connect_to_file(self.path)))
         if (found := self._connection.pragma("integrity_check")) != "ok":
-            raise NotTheSame(f"what was written is damaged ({found}): check the disk; nothing was kept of it")
+            raise VerificationFailed(f"what was written is damaged ({found}): check the disk; nothing was kept of it")
 
     def undo(self) -> None:
-        """Empty it again."""
-        if self._writing.in_transaction:
-            self._writing.execute("ROLLBACK")
-        elif self._connection is not self._writing:
-            self._writing.execute("BEGIN; DELETE FROM changes; DELETE FROM stores; COMMIT")
+        """Remove all rows again."""
+        if self._writer.in_transaction:
+            self._writer.execute("ROLLBACK")
+        elif self._connection is not self._writer:
+            self._writer.execute("BEGIN; DELETE FROM changes; DELETE FROM stores; COMMIT")
 
 
 @contextmanager
 def snapshot(path: Path, *, fill: bool) -> Iterator[Snapshot]:
-    """Open the collection of a file; with `fill`, an empty one or a new file. Raises CannotStart, Unavailable."""
+    """Open the collection of a file; with `fill`, an empty or a new one. Raises CannotStart, Unavailable."""
     path = Path(os.path.realpath(path))
     if not fill:
-        with _source(path) as (connection, check):
+        with _open_source(path) as (connection, check):
             connection.execute("BEGIN")
             yield SqliteSnapshot(path, connection, check)
         return
     try:
         if path.exists() or not path.parent.exists():
             schema.prepare(path)
-            with _filling(path, path) as filled:
-                yield filled
+            with _open_target(path, path) as target:
+                yield target
             return
         schema.refuse_orphaned_log(path)
-        with schema.unfinished(path) as new:
-            with _filling(new, path) as filled:
-                yield filled
-            atomicfile.give_name(new, path)
+        with schema.temporary_path(path) as new:
+            with _open_target(new, path) as target:
+                yield target
+            atomicfile.publish(new, path)
         atomicfile.sync_folder(path.parent)
     except OSError as error:
         raise CannotStart(f"{path} cannot be written: {error.strerror}") from None
 
 
 @contextmanager
-def listed(path: Path) -> Iterator[Listing]:
-    """Open a file to read all stores, at its end or not. Raises CannotStart, Unavailable."""
-    with _source(path) as (connection, check):
+def open_listing(path: Path) -> Iterator[Listing]:
+    """Open a file and list all its stores. Raises CannotStart, Unavailable."""
+    with _open_source(path) as (connection, check):
         yield Reader(connection).list(Query())
         check()
 
 
 @contextmanager
-def _source(path: Path) -> Iterator[tuple[apsw.Connection, Callable[[], None]]]:
-    # Where there is no log and none can be made, nothing is locked: should a service start that may write,
-    # its log goes into the file while that is read.
-    alone, before = not schema.files(path)[1].exists(), _written(path)
+def _open_source(path: Path) -> Iterator[tuple[apsw.Connection, Callable[[], None]]]:
+    # Where there is no log and none can be created, nothing is locked: a service that can write may start, and
+    # its checkpoints would change the file while it is read.
+    has_no_log, before = not schema.files(path)[1].exists(), _modified(path)
     with closing(schema.open_source(path)) as connection:
 
         def check() -> None:
-            if alone and connection.readonly("main") and _written(path) != before:
+            if has_no_log and connection.readonly("main") and _modified(path) != before:
                 raise Unavailable(f"{path} was written meanwhile: try again")
 
         try:
@@ -126,7 +126,7 @@ def _source(path: Path) -> Iterator[tuple[apsw.Connection, Callable[[], None]]]:
             raise Unavailable(f"{path}: {error}") from None
 
 
-def _written(path: Path) -> tuple[int, int] | None:
+def _modified(path: Path) -> tuple[int, int] | None:
     try:
         found = path.stat()
     except OSError:
@@ -135,19 +135,19 @@ def _written(path: Path) -> tuple[int, int] | None:
 
 
 @contextmanager
-def _filling(file: Path, path: Path) -> Iterator[Filled]:
+def _open_target(file: Path, path: Path) -> Iterator[TargetSnapshot]:
     with ExitStack() as stack:
-        with schema.refusing(path):
-            connection = stack.enter_context(closing(schema.connect_alone(file)))
-        filled = Filled(file, connection, stack)
+        with schema.raising_cannot_start(path):
+            connection = stack.enter_context(closing(schema.connect_exclusively(file)))
+        target = TargetSnapshot(file, connection, stack)
         try:
             schema.upgrade(connection)
             connection.execute("BEGIN EXCLUSIVE")
-            yield filled
+            yield target
         except BaseException as error:
             with suppress(apsw.Error):
-                filled.undo()
+                target.undo()
             if not isinstance(error, apsw.Error):
                 raise
-            reason = errors.temporary(errors.named(error, connection), Outcome.NONE) or error
+            reason = errors.temporary(errors.classified(error, connection), Outcome.NONE) or error
             raise Unavailable(f"{path}: {reason}") from None

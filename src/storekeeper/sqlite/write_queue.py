@@ -27,36 +27,36 @@ MAX_QUEUED = 10_000
 """Writes that may wait, fewer if the disk is slow; the next ones are refused at once."""
 
 MAX_QUEUED_BYTES = 64 * 2**20
-"""Bytes that the payloads of those that wait may take in all."""
+"""Bytes of memory that the payloads of all waiting writes may take."""
 
 MAX_BATCH = 1000
-"""Writes of one transaction, unless more come in one loop iteration."""
+"""Writes of one transaction; there are more only if they come in one loop iteration."""
 
 MAX_BATCH_BYTES = 4 * 2**20
-"""Bytes of payloads after which no more are added to a batch: to write them takes several times as much."""
+"""Bytes of payloads after which a batch is full: writing them takes several times as much memory."""
 
 LOCK_TIMEOUT = 3.5
-"""Seconds after which a write that found the file locked all the time is given up, nothing done."""
+"""Seconds after which a write that finds the file locked all the time is refused; nothing was written."""
 
 QUEUE_TIMEOUT = 4.0
-"""Seconds after which a write that still waits for its batch is given up, nothing done."""
+"""Seconds after which a write that still waits for its batch is refused; nothing was written."""
 
 WRITE_TIMEOUT = 4.5
-"""Seconds after which a write gets its response in any case, its outcome unknown (decision 30: at most 5 s)."""
+"""Seconds after which a write gets its response in any case, with outcome unknown (decision 30: at most 5 s)."""
 
 CLOSED = "The service is shutting down"
 QUEUE_FULL = "Too many writes are waiting"
 
 _JOIN_INTERVAL = 0.002
 _TICK = 0.25
-"""Seconds between two looks for what is overdue, and at the file."""
+"""Seconds between two checks for overdue writes and of the file's identity."""
 
 
 class Write:
-    """One write on its way, and what is Pending of it.
+    """One write from its submission to its result: a Pending.
 
-    Its callback runs at once when it is settled; an `asyncio.Future` takes a loop iteration for each.
-    `since` is seconds of the loop's clock, `size` bytes of memory.
+    Its callback runs at once when the write is settled; an `asyncio.Future` would take a loop iteration for each.
+    `since` is the submission in seconds of the loop's clock, `size` is bytes of memory.
     """
 
     __slots__ = ("_callback", "_loop", "_result", "_settled", "command", "since", "size")
@@ -71,13 +71,13 @@ class Write:
         self._callback: Callable[[Write], object] | None = None
 
     def settle(self, result: Result) -> None:
-        """Set the result, unless there is one."""
+        """Set the result, unless the write has one."""
         if self._settled:
             return
         self._settled = True
         self._result = result
         if (callback := self._callback) is not None:
-            # The callback refers to this write: without the cycle, nothing is left for the garbage collector.
+            # The callback refers to this write: the garbage collector would have to find the cycle.
             self._callback = None
             try:
                 callback(self)
@@ -85,21 +85,21 @@ class Write:
                 self._loop.call_exception_handler({"message": "a write's callback failed", "exception": error})
 
     def done(self) -> bool:
-        """Tell whether it is settled."""
+        """Tell whether the write has its result."""
         return self._settled
 
     def result(self) -> Store | None:
-        """Return the store, None if there is none of that id, or raise the error."""
+        """Return the store, or None if there is none of that id; raise the error if the write failed."""
         if isinstance(self._result, Exception):
             raise self._result
         return self._result
 
     def exception(self) -> Exception | None:
-        """Return the error, if it is one."""
+        """Return the error, or None if the write did not fail."""
         return self._result if isinstance(self._result, Exception) else None
 
     def add_done_callback(self, callback: Callable[[Any], object], /) -> None:
-        """Have one callback called when it is settled."""
+        """Call a callback, the only one, when the write is settled."""
         if self._settled:
             self._loop.call_soon(callback, self)
         else:
@@ -116,24 +116,24 @@ class Write:
 
 
 class WriteQueue:
-    """The event loop's half. `fail` is called on the loop when nothing more can be written."""
+    """The event loop's half of writing. `fail` is called on the loop when nothing more can be written."""
 
     def __init__(self, committer: Committer, fail: Callable[[errors.Failure], None]) -> None:
         self._committer = committer
         self._loop = asyncio.get_running_loop()
         self._fail = fail
         self._gathered: list[Write] = []
-        self._overdue: deque[Write] = deque()
+        self._unsettled: deque[Write] = deque()
         self._queued = 0
         self._queued_bytes = 0
         self._limit = QueueLimit(MAX_QUEUED, MAX_BATCH)
         self._refusal: str | None = None
         self._failure: str | None = None
-        self._thread = WriterThread(committer, self._limit, self._settle, self._break)
+        self._thread = WriterThread(committer, self._limit, self._settle, self._on_failure)
         self._timer = self._loop.call_later(_TICK, self._tick)
 
     def submit(self, command: Command) -> Write:
-        """Queue a command. Its result is the store, None if there is none, or the error."""
+        """Queue a command; its result is the store, None if there is no such store, or the error."""
         write = Write(command, self._loop.time(), self._loop)
         if self._refusal is not None:
             write.settle(Unavailable(self._refusal))
@@ -143,26 +143,26 @@ class WriteQueue:
             return write
         self._queued += 1
         self._queued_bytes += write.size
-        self._overdue.append(write)
-        # All of one loop iteration go to the thread together: one wake-up, one transaction.
+        self._unsettled.append(write)
+        # All writes of one loop iteration go to the thread together: one wake-up, one transaction.
         if not self._gathered:
             self._loop.call_soon(self._hand_over)
         self._gathered.append(write)
         return write
 
     def refuse(self, reason: str) -> None:
-        """Take no more writes."""
+        """Refuse all further writes."""
         if self._refusal is None:
             self._refusal = reason
 
     def fail(self, reason: str) -> None:
-        """Acknowledge nothing more, not even what is under way."""
+        """Acknowledge nothing more, not even writes under way."""
         self._refusal = self._failure = reason
 
     async def close(self) -> None:
         """Finish every write that was submitted, then end the thread and close its connection.
 
-        A disk that does not respond is not waited for longer than a write is.
+        If the disk does not respond, this takes no longer than a write may take.
         """
         self.refuse(CLOSED)
         self._hand_over()
@@ -183,10 +183,10 @@ class WriteQueue:
                 write.settle(result)
             else:
                 write.settle(Unavailable(self._failure, Outcome.UNKNOWN))
-        while self._overdue and self._overdue[0].done():
-            self._overdue.popleft()
+        while self._unsettled and self._unsettled[0].done():
+            self._unsettled.popleft()
 
-    def _break(self, batch: list[Write], failure: errors.Failure) -> None:
+    def _on_failure(self, batch: list[Write], failure: errors.Failure) -> None:
         self.fail(failure.reason)
         self._settle(batch, [Unavailable(failure.reason, Outcome.UNKNOWN) for _ in batch])
         self._fail(failure)
@@ -197,13 +197,13 @@ class WriteQueue:
         except FileReplaced as error:
             self._fail(errors.Failure(f"{errors.FAILED}: {error}"))
         now = self._loop.time()
-        while self._overdue and now - self._overdue[0].since > WRITE_TIMEOUT:
-            self._overdue.popleft().settle(Unavailable("The disk does not answer", Outcome.UNKNOWN))
+        while self._unsettled and now - self._unsettled[0].since > WRITE_TIMEOUT:
+            self._unsettled.popleft().settle(Unavailable("The disk does not answer", Outcome.UNKNOWN))
         self._timer = self._loop.call_later(_TICK, self._tick)
 
 
 class WriterThread:
-    """The thread's half: takes batches from `inbox`, commits them, and tells the loop through `settle` or `fail`."""
+    """The thread's half of writing: commits batches from `inbox`, and calls `settle` or `fail` on the loop."""
 
     def __init__(
         self,
@@ -221,11 +221,11 @@ class WriterThread:
         self._thread = threading.Thread(target=self._run, name="storekeeper-writer", daemon=True)
         self._thread.start()
 
-    async def end(self, give_up: float) -> bool:
-        """Finish the inbox, wait for it until then on the loop's clock, and tell whether the thread has ended."""
+    async def end(self, deadline: float) -> bool:
+        """Finish the inbox; return whether the thread ended before `deadline`, on the loop's clock."""
         self.inbox.put(None)
-        # Not by `join`, which would need one more thread, and there may be none.
-        while self._thread.is_alive() and self._loop.time() < give_up:  # noqa: ASYNC110
+        # `join` would need one more thread, and none may be available.
+        while self._thread.is_alive() and self._loop.time() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(_JOIN_INTERVAL)
         return not self._thread.is_alive()
 
@@ -237,27 +237,27 @@ class WriterThread:
                 results = self._commit(batch)
             except BaseException as error:  # noqa: BLE001 - no write may be left without a result
                 failure = errors.failure(error, self._committer.connection)
-                self._tell(self._fail, batch, failure)
+                self._call_on_loop(self._fail, batch, failure)
                 return self._refuse_rest(failure.reason)
             self._limit.record(time.monotonic() - began)
-            self._tell(self._settle, batch, results)
+            self._call_on_loop(self._settle, batch, results)
             if last:
                 return None
         return None
 
     def _commit(self, batch: list[Write]) -> list[Result]:
-        latest = time.monotonic() - QUEUE_TIMEOUT
-        late: list[Result] = []
-        # In the order of the queue: those that waited for too long come first.
-        while len(late) < len(batch) and batch[len(late)].since < latest:
-            late.append(Unavailable(QUEUE_FULL))
-        rest = batch[len(late) :]
+        oldest = time.monotonic() - QUEUE_TIMEOUT
+        expired: list[Result] = []
+        # The queue is in the order of submission: expired writes come first.
+        while len(expired) < len(batch) and batch[len(expired)].since < oldest:
+            expired.append(Unavailable(QUEUE_FULL))
+        rest = batch[len(expired) :]
         if not rest:
-            return late
-        return late + self._committer.commit([write.command for write in rest], rest[0].since + LOCK_TIMEOUT)
+            return expired
+        return expired + self._committer.commit([write.command for write in rest], rest[0].since + LOCK_TIMEOUT)
 
-    def _tell(self, receive: Callable[[list[Write], T], None], batch: list[Write], value: T) -> None:
-        # A closed loop has nobody who waits for the result.
+    def _call_on_loop(self, receive: Callable[[list[Write], T], None], batch: list[Write], value: T) -> None:
+        # If the loop is closed, nothing waits for the result.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(receive, batch, value)
 
@@ -277,4 +277,4 @@ class WriterThread:
     def _refuse_rest(self, reason: str) -> None:
         while (batch := self.inbox.get()) is not None:
             refused: list[Result] = [Unavailable(reason) for _ in batch]
-            self._tell(self._settle, batch, refused)
+            self._call_on_loop(self._settle, batch, refused)
