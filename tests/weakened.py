@@ -17,7 +17,7 @@ import apsw
 from storekeeper import cli, service, supervisor
 from storekeeper.api.cache import ResponseCache
 from storekeeper.api.resource import Resource
-from storekeeper.commands import Batch, Command
+from storekeeper.commands import Batch, Command, Present
 from storekeeper.concurrency.queue_limit import QueueLimit
 from storekeeper.http import budgets, connection, deadlines
 from storekeeper.http.limits import ConnectionLimit
@@ -97,9 +97,9 @@ def counts_ids_in_memory() -> None:
     apply = vars_of(committer).apply
     count = 0
 
-    def apply_counted(commands: Sequence[Command], found: int, version: int) -> Batch:
+    def apply_counted(commands: Sequence[Command], found: Present) -> Batch:
         nonlocal count
-        batch: Batch = apply(commands, count or found, version)
+        batch: Batch = apply(commands, Present(count or found.count, found.version))
         count = batch.count
         return batch
 

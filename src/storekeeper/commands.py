@@ -27,6 +27,13 @@ class Replace(msgspec.Struct, frozen=True):
 Command: TypeAlias = Create | Replace
 
 
+class Present(msgspec.Struct, frozen=True):
+    """What the database says of the collection before a batch: how many stores it has, and its version."""
+
+    count: int
+    version: int
+
+
 class Batch(msgspec.Struct, frozen=True):
     """What a batch of commands does, and the collection's `count` and `version` after it."""
 
@@ -45,12 +52,12 @@ class Batch(msgspec.Struct, frozen=True):
     """One for each command that found its store, in the order of their versions."""
 
 
-def apply(commands: Iterable[Command], count: int, version: int) -> Batch:
-    """Decide what commands do, one after another, to a collection of `count` stores at `version`.
+def apply(commands: Iterable[Command], present: Present) -> Batch:
+    """Decide what commands do, one after another, to the collection as it is at present.
 
     Ids are dense (decision 25), so that the count alone says which stores exist.
     """
-    before = count
+    before, count, version = present.count, present.count, present.version
     results: list[Store | None] = []
     changes: list[Store] = []
     latest: dict[int, Store] = {}

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from storekeeper.collection import Listing, Query
+from storekeeper.postgres import columns
 from storekeeper.postgres.batcher import Batch, Batcher
 from storekeeper.postgres.pipeline import Statement
 from storekeeper.postgres.pipeline import array as parameter
@@ -38,7 +39,7 @@ _JSON = f"""
   (SELECT max(id) FROM page WHERE before < {PAGE_BYTES}), (SELECT max(version) FROM page)"""
 
 STATEMENTS = {
-    b"get": "SELECT id, name, address, version FROM stores WHERE id = ANY($1::bigint[])",
+    b"get": columns.SELECT,
     b"check": "SELECT version FROM collection",
     b"first": f"""WITH page AS ({_PAGE} stores WHERE id <= {PAGE_SIZE})
       SELECT {_JSON}, count, version FROM collection""",

@@ -6,14 +6,15 @@ takes two round trips: the lock with the numbers, then everything that is writte
 
 import asyncio
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from storekeeper import commands
 from storekeeper.commands import Command
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.events import Event, emit
+from storekeeper.postgres import columns
 from storekeeper.postgres.batcher import Batch, Batcher
-from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, Statement, StatementError, array
+from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, Statement, StatementError
 from storekeeper.postgres.pool import NO_RESPONSE, Pool, single_row, to_unavailable
 from storekeeper.stores import Store
 
@@ -24,13 +25,9 @@ STATEMENTS = {
     # The lock and the numbers may be one statement because they are one row: a transaction that waited for the lock
     # gets the row as the previous one left it, not as the statement's snapshot has it.
     b"lock": "SELECT count, version FROM collection WHERE one = 1 FOR UPDATE",
-    b"create": """INSERT INTO stores (id, name, address, version)
-      SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[])""",
-    b"replace": """UPDATE stores SET name = new.name, address = new.address, version = new.version
-      FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[]) AS new (id, name, address, version)
-      WHERE stores.id = new.id""",
-    b"change": """INSERT INTO changes (store_id, name, address, seq, at)
-      SELECT *, $5::bigint FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[])""",
+    b"create": columns.INSERT,
+    b"replace": columns.UPDATE,
+    b"change": columns.ADD_CHANGES,
     b"count": "UPDATE collection SET count = $1::bigint, version = $2::bigint WHERE one = 1",
     b"commit": "COMMIT",
     b"rollback": "ROLLBACK",
@@ -92,11 +89,11 @@ class _InvalidWrite(Exception):
 
 def _statements(batch: commands.Batch) -> Iterator[Statement]:
     if batch.created:
-        yield b"create", _columns(batch.created)
+        yield b"create", columns.as_arrays(batch.created)
     if batch.replaced:
-        yield b"replace", _columns(batch.replaced)
+        yield b"replace", columns.as_arrays(batch.replaced)
     if batch.changes:
-        yield b"change", (*_columns(batch.changes), time.time_ns() // 1_000_000)
+        yield b"change", (*columns.as_arrays(batch.changes), time.time_ns() // 1_000_000)
         yield b"count", (batch.count, batch.version)
 
 
@@ -114,7 +111,8 @@ async def _transaction(connection: PipelineConnection, batch: Writes, deadline: 
     except StatementError as error:
         raise to_unavailable(error) from None
     count, version = single_row(lock.rows())
-    applied = commands.apply([request.key for request in batch], count, version)
+    present = commands.Present(count, version)
+    applied = commands.apply([request.key for request in batch], present)
     written, expected = await _finish(connection, list(_statements(applied)), deadline), _rows(applied)
     if written != expected:
         reason = f"{written} of {expected} rows were written: a trigger or a rule kept out the others"
@@ -161,13 +159,6 @@ _INVALID_DATA = ("22", "23")
 
 _ROLLED_BACK = ("23", "40000", "40001", "40002", "40P01")
 """SQLSTATEs of a refused COMMIT after which nothing is committed. 40003 is `statement completion unknown`."""
-
-
-def _columns(stores: Iterable[Store]) -> tuple[str, str, str, str]:
-    ids, names, addresses, versions = zip(
-        *((store.id, store.name, store.address, store.version) for store in stores), strict=True
-    )
-    return array(ids), array(names), array(addresses), array(versions)
 
 
 def _size(command: Command) -> int:

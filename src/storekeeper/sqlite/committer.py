@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import apsw
 
-from storekeeper.commands import Batch, Command, apply
+from storekeeper.commands import Batch, Command, Present, apply
 from storekeeper.errors import Outcome
 from storekeeper.sqlite import columns, errors
 from storekeeper.sqlite.file_identity import FileIdentity
@@ -56,7 +56,7 @@ class Committer:
     def _transact(self, commands: Sequence[Command]) -> list[Result]:
         self._execute("BEGIN IMMEDIATE")
         try:
-            batch = apply(commands, *self._execute(columns.STATE).get)
+            batch = apply(commands, Present(*self._execute(columns.STATE).get))
             _check_overwritten(batch)
             self._carry_out(batch)
             self._execute("COMMIT")
