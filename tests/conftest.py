@@ -34,12 +34,15 @@ COVERED = (
     "crowd",
     "damage",
     "disk",
+    "files",
     "docs_page",
     "limits",
     "place",
     "postgres",
     "postgres_failures",
+    "postgres_session",
     "service",
+    "supervisor",
     "transfer",
 )
 """Whose started processes are counted too. The lines of the others are among theirs, and counting makes them slow."""

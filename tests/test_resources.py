@@ -168,7 +168,7 @@ def test_clients_that_do_not_read_long_answers_take_little_together(fresh: Runni
         wire.answer()
     for client in clients:
         client.close()
-    assert "giving up the oldest" in fresh.log
+    assert "send budget used up" in fresh.log
     assert fresh.request("GET", "/test").body == b"OK"
 
 

@@ -23,7 +23,7 @@ class Event(StrEnum):
 
     OPEN_TO_ALL = "open to everybody who can reach this address"
     TOO_MANY_CONNECTIONS = "connection limit reached, closing idle connections"
-    SLOW_READERS = "send budget used up, dropping the slowest readers"
+    SLOW_READERS = "send budget used up, closing the connections that have been reading for longest"
     DATABASE_FAILED = "database failed, ending this process"
     DATABASE_DAMAGED = "database is damaged, taking no more writes: restore it from a backup"
     DATABASE_UNREACHABLE = "database cannot be reached, trying again and again"

@@ -300,7 +300,8 @@ def _bridge_log() -> None:
     class Bridge(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             error = record.exc_info[1] if record.exc_info else None
-            emit(Event.SERVER, message=record.getMessage(), error=error)
+            if not isinstance(error, asyncio.CancelledError):  # a second signal cancels what the first one ends
+                emit(Event.SERVER, message=record.getMessage(), error=error)
 
     logging.getLogger().handlers = [Bridge()]
     logging.getLogger().setLevel(logging.WARNING)
