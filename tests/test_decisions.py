@@ -298,3 +298,20 @@ def test_nobody_is_asked_who_he_is(service: Running) -> None:
     for authorization in ("Basic Og==", "Bearer x", ""):
         answer = service.request("POST", "/api/stores", {"name": "Open"}, {"authorization": authorization})
         assert_success(answer)
+
+
+# Decision 50: the root.
+
+
+@pytest.mark.parametrize("accept", ["text/html", "text/html,application/xhtml+xml,*/*;q=0.8", "TEXT/HTML"])
+def test_the_root_leads_people_to_the_page(service: Running, accept: str) -> None:
+    for method in ("GET", "HEAD"):
+        answer = service.request(method, "/", headers={"accept": accept})
+        assert (answer.status, answer.headers["location"], answer.body) == (302, "docs", b"")
+        assert answer.headers["cache-control"] == "no-cache"
+
+
+@pytest.mark.parametrize("headers", [{}, {"accept": "*/*"}, {"accept": "application/json"}])
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE", "OPTIONS"])
+def test_the_root_is_nothing_to_programs(service: Running, method: str, headers: dict[str, str]) -> None:
+    assert_error(service.request(method, "/", headers=headers), 404, "Not Found")

@@ -84,8 +84,8 @@ def test_every_route_and_method_that_there_is_is_documented() -> None:
     others = [route.path for route in (*operations.routes(None), *docs.routes())]  # type: ignore[arg-type, attr-defined]
     for path in others:
         there |= {(method, path) for method in ("get", "head", "options")}
-    # The files that belong to the page are part of it.
-    assert {pair for pair in there if pair[1] != "/docs/{name}"} == set(operations_of(document()["paths"]))
+    # The files that belong to the page are part of it, and `/` leads people there.
+    assert {pair for pair in there if pair[1] not in ("/", "/docs/{name}")} == set(operations_of(document()["paths"]))
 
 
 @pytest.mark.parametrize(

@@ -38,15 +38,15 @@ def test_a_variable_sets_its_setting(environ: Mapping[str, str], expected: Setti
 
 
 BAD = [
-    ("port", "65536", "expected `int` <= 65535"),
-    ("port", "-1", "expected `int` >= 0"),
-    ("port", "http", "expected `int`, got `str`"),
-    ("workers", "0", "expected `int` >= 1"),
-    ("workers", "65", "expected `int` <= 64"),
+    ("port", "65536", "expected `int` <= 65535, not '65536'"),
+    ("port", "-1", "expected `int` >= 0, not '-1'"),
+    ("port", "http", "expected `int`, got `str`, not 'http'"),
+    ("workers", "0", "expected `int` >= 1, not '0'"),
+    ("workers", "65", "expected `int` <= 64, not '65'"),
     ("error_detail", "some", "invalid enum value 'some'"),
     ("missing_store", "410", "invalid enum value '410'"),
     ("unknown_keys", "drop", "invalid enum value 'drop'"),
-    ("examples", "perhaps", "expected `bool`, got `str`"),
+    ("examples", "perhaps", "expected `bool`, got `str`, not 'perhaps'"),
 ]
 
 
@@ -98,7 +98,9 @@ def test_another_server_is_told_of_a_wrong_setting_in_one_line(
     with pytest.raises(SystemExit) as ended:
         application()
     assert ended.value.code == 2
-    assert capsys.readouterr().err == "storekeeper: --port (or STOREKEEPER_PORT): expected `int`, got `str`\n"
+    assert (
+        capsys.readouterr().err == "storekeeper: --port (or STOREKEEPER_PORT): expected `int`, got `str`, not 'x'\n"
+    )
 
 
 def test_every_setting_is_an_option_a_variable_and_described() -> None:
@@ -113,9 +115,9 @@ def test_every_setting_is_an_option_a_variable_and_described() -> None:
 @pytest.mark.parametrize(
     ("arguments", "environ", "message"),
     [
-        (["--port", "70000"], {}, "--port (or STOREKEEPER_PORT): expected `int` <= 65535"),
+        (["--port", "70000"], {}, "--port (or STOREKEEPER_PORT): expected `int` <= 65535, not 70000"),
         (["--port", "x"], {}, "Invalid value for '--port'"),
-        (["--workers", "0"], {}, "--workers (or STOREKEEPER_WORKERS): expected `int` >= 1"),
+        (["--workers", "0"], {}, "--workers (or STOREKEEPER_WORKERS): expected `int` >= 1, not 0"),
         (["--error-detail", "some"], {}, "'some' is not one of 'detailed', 'generic'"),
         (["--prot", "1"], {}, "No such option: --prot"),
         (["extra"], {}, "unexpected extra argument"),

@@ -66,7 +66,10 @@ def make(values: Mapping[str, Any]) -> Settings:
     except msgspec.ValidationError as error:
         reason, _, path = str(error).partition(" - at `$.")
         name = path.rstrip("`")
-        raise CannotStart(f"{option(name)} (or {variable(name)}): {reason.lower()}") from None
+        message = f"{option(name)} (or {variable(name)}): {reason.lower()}"
+        if name in values and (value := repr(values[name])) not in message:
+            message += f", not {value}"
+        raise CannotStart(message) from None
 
 
 def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:

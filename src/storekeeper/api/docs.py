@@ -17,6 +17,7 @@ from starlette.routing import BaseRoute, Route
 from storekeeper.http.response import JSON
 
 _PAGES = Path(__file__).with_name("pages")
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _OWN = ("docs.js",)
 _INSTALLED = ("swagger-ui.css", "swagger-ui-bundle.js", "favicon-32x32.png")
 
@@ -36,7 +37,12 @@ _HEADERS = {
 
 def routes() -> Sequence[BaseRoute]:
     """Return the routes."""
-    return [Route("/openapi.json", _openapi), Route("/docs", _page), Route("/docs/{name}", _asset)]
+    return [
+        Route("/", _root, methods=_METHODS),
+        Route("/openapi.json", _openapi),
+        Route("/docs", _page),
+        Route("/docs/{name}", _asset),
+    ]
 
 
 @cache
@@ -50,6 +56,14 @@ def encoded_document() -> bytes:
 
 async def _openapi(_request: Request) -> Response:
     return Response(encoded_document(), headers={name.decode(): value.decode() for name, value in JSON})
+
+
+async def _root(request: Request) -> Response:
+    """Lead a person to the page; to a program there is nothing here (decision 50)."""
+    if request.method not in ("GET", "HEAD") or "text/html" not in request.headers.get("accept", "").lower():
+        raise HTTPException(404)
+    # Relative, so that it holds below a proxy's prefix too.
+    return Response(status_code=302, headers={"location": "docs", "cache-control": "no-cache", "vary": "accept"})
 
 
 async def _page(_request: Request) -> Response:

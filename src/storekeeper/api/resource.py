@@ -237,13 +237,13 @@ def _check_method_and_type(route: Route, method: str, headers: Iterable[tuple[by
         if name == b"content-type":
             has_type = True
             if value != b"application/json" and not _is_json(value):
-                return error_response(415, "Unsupported Media Type")
+                return error_response(415, "Send the body as application/json")
         elif name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
-            return error_response(415, "Unsupported Media Type")
+            return error_response(415, "Send the body without a Content-Encoding")
         elif name == b"origin":
             has_origin = True
     # A page of another site may send a body without a type, for which browsers make no preflight (decision 14).
-    return error_response(415, "Unsupported Media Type") if has_origin and not has_type else None
+    return error_response(415, "Send the body as application/json") if has_origin and not has_type else None
 
 
 def _is_json(content_type: bytes) -> bool:
