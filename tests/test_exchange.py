@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 import uvicorn
+import uvloop
 from uvicorn.server import ServerState
 
 from inside import Line, inside, settled, until
 from storekeeper.api.fastlane import FastLane
 from storekeeper.errors import Unavailable
+from storekeeper.http import deadlines
 from storekeeper.http import request as heads
 from storekeeper.http.connection import Connection
 from storekeeper.http.limits import Limits
@@ -423,3 +425,27 @@ def test_the_head_of_a_write_is_remembered_too(tmp_path: Path) -> None:
             assert [answer.json["id"] for answer in answers_in(line.sent, "POST", "POST", "POST")] == [1, 2, 3]
 
     run(scenario())
+
+
+def test_a_refused_client_that_leaves_at_once_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over a socket of uvloop, which is asked for what its client acknowledged when it is closed already."""
+    monkeypatch.setattr(deadlines, "DISCARD_TIMEOUT", 0.05)
+    errors: list[dict[str, Any]] = []
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _loop, context: errors.append(context))
+        config = uvicorn.Config(NotImplemented, interface="asgi3", log_config=None, ws="none", proxy_headers=False)
+        config.load()
+        limits = Limits()
+        server = await loop.create_server(lambda: Connection(limits, config, ServerState(), {}, loop), "127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        writer.write(b"no HTTP\r\n\r\n")
+        assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
+        writer.close()
+        await until(lambda: not len(limits.connections))
+        await asyncio.sleep(0.1)
+        server.close()
+
+    uvloop.run(asyncio.wait_for(scenario(), 60))
+    assert not errors

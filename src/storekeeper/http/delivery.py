@@ -30,7 +30,7 @@ def delivery(transport: asyncio.BaseTransport) -> Delivery | None:
         return None
     try:
         info = transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _FIELDS.size)
-    except (OSError, AttributeError):  # no TCP, or closed
+    except (OSError, AttributeError, ValueError):  # no TCP, or closed: uvloop's closed socket has the number -1
         return None
     if len(info) < _FIELDS.size:  # an older kernel
         return None
