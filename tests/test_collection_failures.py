@@ -1,10 +1,13 @@
+import asyncio
 import inspect
 import json
 import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,11 @@ from conftest import fill, mounted, need
 from databases import Sqlite, handle
 from probe import LOAD, QUESTIONS
 from storekeeper.collection import Collection
+from storekeeper.commands import Command, Replace
+from storekeeper.databases import open_collection
+from storekeeper.errors import Unavailable
+from storekeeper.sqlite.committer import Committer, Result
+from storekeeper.stores import Payload
 
 METHODS = sorted(name for name, value in vars(Collection).items() if inspect.isfunction(value) and name[0] != "_")
 READS = ["get", "list", "change_token", "check"]
@@ -213,3 +221,35 @@ def _whole(path: Path, most: int) -> None:
     assert listed == [latest[id] for id in range(1, len(latest) + 1)]
     assert len(listed) in (MANY, MANY + 1, MANY + 2, MANY + LOAD, MANY + 2 * LOAD)
     assert len(listed) <= most
+
+
+def test_a_stop_does_not_wait_for_a_writer_whose_last_batch_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of the inbox is taken together with that batch."""
+    go_on = threading.Event()
+    failures: list[str] = []
+
+    def commit(_committer: Committer, commands: Sequence[Command], _deadline: float) -> list[Result]:
+        assert go_on.wait(30)
+        if len(commands) == 2:
+            raise apsw.CorruptError("a damaged page")
+        return [None]
+
+    async def main() -> float:
+        collection = open_collection(f"sqlite:///{tmp_path}/stores.db", failures.append)
+        await collection.check()
+        monkeypatch.setattr(Committer, "commit", commit)
+        first = collection.write(Replace(1, Payload("first")))
+        await asyncio.sleep(0.01)
+        last = [collection.write(Replace(1, Payload("last"))) for _ in range(2)]
+        began = time.monotonic()
+        asyncio.get_running_loop().call_later(0.1, go_on.set)
+        await collection.close()
+        assert await first is None
+        for write in last:
+            with pytest.raises(Unavailable):
+                await write
+        return time.monotonic() - began
+
+    assert run(main()) < 2

@@ -223,6 +223,24 @@ def test_a_client_that_reads_nothing_is_dropped_and_one_that_reads_slowly_is_not
     run(scenario())
 
 
+@pytest.mark.parametrize("asked", [create("Unread"), request("GET", "/test")], ids=["write", "read"])
+def test_nothing_more_is_read_of_a_client_while_the_answer_to_its_only_request_waits(
+    adapter: str, tmp_path: Path, asked: bytes
+) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            connection, line = service.connect(adapter)
+            line.stuck, line.high = True, 0
+            connection.data_received(asked)
+            await until(lambda: line.unread)
+            await settled(connection)
+            assert not line.reading
+            line.client_reads(line.unread)
+            assert line.reading
+
+    run(scenario())
+
+
 @pytest.mark.parametrize("count", [500, 2500], ids=["whole", "streamed"])
 def test_a_client_that_begins_to_read_gets_everything_in_order(adapter: str, tmp_path: Path, count: int) -> None:
     some_stores(tmp_path, count)

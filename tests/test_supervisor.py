@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import apsw
 import pytest
 
 import weakened
@@ -56,6 +57,29 @@ def test_a_worker_that_cannot_be_replaced_is_replaced_once_it_can_be(tmp_path: P
         assert "Too many open files" in service.log
         assert "Traceback" not in service.log
         assert service.stop() == 0
+
+
+def test_workers_that_serve_are_kept_if_their_successors_cannot_start_at_sighup(tmp_path: Path) -> None:
+    with serving(tmp_path, "--workers=2") as service:
+        store(service, "Before")
+        before = workers(service)
+        set_schema(tmp_path, 999)
+        service.process.send_signal(signal.SIGHUP)
+        until(lambda: "no worker is replaced at SIGHUP" in service.log)
+        assert workers(service) == before
+        assert store(service, "Meanwhile") == 2
+        set_schema(tmp_path, 1)
+        service.process.send_signal(signal.SIGHUP)
+        until(lambda: len(workers(service) - before) == 2)
+        assert store(service, "After") == 3
+        assert service.stop() == 0
+
+
+def set_schema(folder: Path, version: int) -> None:
+    """Say in the file of a running service which version of Storekeeper has written it."""
+    connection = apsw.Connection(str(folder / "stores.db"))
+    connection.pragma("user_version", version)
+    connection.close()
 
 
 def test_a_stop_works_while_no_process_can_be_made(tmp_path: Path) -> None:

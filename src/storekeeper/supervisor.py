@@ -116,13 +116,23 @@ class Supervisor:
     def _on_exit(self, worker: Worker) -> None:
         self._workers.remove(worker)
         if worker.stop_deadline is None:
-            emit(Event.WORKER_LOST, pid=worker.process.pid, status=worker.status)
-            if worker.status == CANNOT_START:
-                self._status = 1
-                self._stop()
-            elif not worker.ready:
-                self._delay_next_start()
+            self._on_loss(worker)
         worker.release()
+
+    def _on_loss(self, worker: Worker) -> None:
+        serving = [other for other in self._workers if other.stop_deadline is None]
+        if worker.status == CANNOT_START and len(serving) >= self._count:
+            # Only a SIGHUP asked for it. None of those that serve is given up for one that cannot.
+            emit(Event.WORKER_CANNOT_START, reason="no worker is replaced at SIGHUP, those before it continue")
+            for other in serving:
+                other.outdated = False
+            return
+        emit(Event.WORKER_LOST, pid=worker.process.pid, status=worker.status)
+        if worker.status == CANNOT_START:
+            self._status = 1
+            self._stop()
+        elif not worker.ready:
+            self._delay_next_start()
 
     def _replace(self) -> None:
         serving = [worker for worker in self._workers if worker.stop_deadline is None]

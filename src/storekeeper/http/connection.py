@@ -177,7 +177,8 @@ class Connection(HttpToolsProtocol):
             self.begin(request)
         if self.exchange is not None or self.waiting or self.transport.is_closing():
             return
-        self.flow.resume_reading()
+        if not self.flow.write_paused:
+            self.flow.resume_reading()
         if self.reader.expects_continue:
             self._continue()
         if self.half_closed or (self.draining and self.reader.phase is Phase.IDLE):

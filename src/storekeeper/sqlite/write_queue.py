@@ -238,7 +238,8 @@ class WriterThread:
             except BaseException as error:  # noqa: BLE001 - no write may be left without a result
                 failure = errors.failure(error, self._committer.connection)
                 self._call_on_loop(self._fail, batch, failure)
-                return self._refuse_rest(failure.reason)
+                # After the last batch nothing comes, not even the None that ends the inbox: it was taken with it.
+                return None if last else self._refuse_rest(failure.reason)
             self._limit.record(time.monotonic() - began)
             self._call_on_loop(self._settle, batch, results)
             if last:
