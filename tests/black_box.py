@@ -59,7 +59,14 @@ class Running:
 
     @property
     def log(self) -> str:
-        return self._log.read_text()
+        """What it has written; a thread of its writes it, a moment after the event."""
+        text = ""
+        for _ in range(20):
+            before, text = text, self._log.read_text()
+            if before and text == before:
+                break
+            time.sleep(0.05)
+        return text
 
     def request(
         self,
