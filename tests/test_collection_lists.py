@@ -1,8 +1,9 @@
 """The promises of `storekeeper.collection` on lists and filters, for every kind of database."""
 
 import asyncio
+import json
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import msgspec
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from asking import MANY, a_store, create, get, listing, numbered, replace, run, stores
 from databases import Database, handle
 from storekeeper.collection import Collection
+from storekeeper.sqlite import reads
 from storekeeper.stores import Payload
 
 TEXTS = [
@@ -84,6 +86,26 @@ class TestLists:
                 whole = b"[" + b"".join(parts) + b"]"
                 assert whole == msgspec.json.encode(expected)
                 assert await stores(two, name) != expected, "nothing was changed"
+
+        run(main())
+
+    def test_a_store_that_changed_often_since_a_list_began_is_listed_as_it_was(
+        self, database: Database, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The walk back to the list's version pauses; a list that is read meanwhile sees the present."""
+        monkeypatch.setattr(reads, "MAX_STEPS", 7)
+
+        async def main() -> None:
+            async with handle(database) as one, handle(database) as two:
+                await one.load(numbered(MANY))
+                expected = await stores(two)
+                found = await listing(two)
+                for number in range(40):
+                    await replace(one, 1500, Payload(f"Changed {number}"))
+                assert found.rest is not None
+                rest, present = await asyncio.gather(_joined(found.rest), stores(two))
+                assert json.loads(b"[" + found.first + rest + b"]") == expected
+                assert present[1499]["name"] == (await stores(two))[1499]["name"] == "Changed 39"
 
         run(main())
 
@@ -165,3 +187,7 @@ async def _disturb(collection: Collection, turn: int) -> None:
     await asyncio.gather(*(replace(collection, id, Payload("Other" if turn % 2 else "Same", "new")) for id in ids))
     await asyncio.gather(*(create(collection, Payload("Same")) for _ in range(3)))
     await replace(collection, MANY + 1, Payload("Same", "entered"))
+
+
+async def _joined(parts: AsyncIterator[bytes]) -> bytes:
+    return b"".join([part async for part in parts])

@@ -15,6 +15,7 @@ from black_box import COMMAND, PATIENCE, serving
 from history import Recorder
 from lincheck import Kind, Outcome
 from powerloss import calls
+from storekeeper.sqlite.schema import CHANGES
 
 TRACED = "trace=read,recvfrom,recvmsg,write,writev,sendto,sendmsg,fsync,fdatasync"
 
@@ -64,7 +65,7 @@ def test_that_check_would_see_what_is_missing(tmp_path: Path) -> None:
     assert judge(recorder.history, f"sqlite:///{place}/stores.db") == []
     connection = apsw.Connection(str(copy / "stores.db"))
     last = max(op.store for op in recorder.history if op.outcome is Outcome.OK)
-    connection.execute("DELETE FROM changes WHERE store_id >= ?", (last,))
+    connection.execute(f"DELETE FROM {CHANGES} WHERE store_id >= ?", (last,))
     connection.execute("DELETE FROM stores WHERE id >= ?", (last,))
     connection.close()
     assert "lost" in {violation.fault for violation in judge(recorder.history, f"sqlite:///{copy}/stores.db")}

@@ -10,6 +10,7 @@ from inside import Inside, inside, settled
 from storekeeper.api.cache import LARGE_READ, MAX_POLLED_CONNECTIONS
 from storekeeper.api.fastlane import FastLane
 from storekeeper.sqlite import SqliteCollection
+from storekeeper.sqlite.schema import CHANGES
 from storekeeper.stores import Payload
 
 ONE = b"GET /api/stores/1 HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -27,9 +28,11 @@ def rename(folder: Path, name: str) -> None:
     """Write as another process does, acknowledged when this returns."""
     connection = apsw.Connection(str(folder / "stores.db"))
     with connection:
-        version = connection.execute("SELECT max(seq) + 1 FROM changes").get
+        version, count = connection.execute("SELECT max(seq) + 1, max(count) FROM changes").get
+        before = connection.execute("SELECT version FROM stores WHERE id = 1").get
         connection.execute("UPDATE stores SET name = ?, version = ? WHERE id = 1", (name, version))
-        connection.execute("INSERT INTO changes VALUES (?, 1, ?, NULL, 0)", (version, name))
+        row = (version, 1, name, None, 0, before, count)
+        connection.execute(f"INSERT INTO {CHANGES} VALUES (?, ?, ?, ?, ?, ?, ?)", row)
     connection.close()
 
 

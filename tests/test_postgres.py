@@ -27,6 +27,7 @@ from storekeeper.collection import Collection
 from storekeeper.errors import CannotStart, Unavailable
 from storekeeper.postgres import schema, session
 from storekeeper.postgres.batcher import MAX_QUEUED
+from storekeeper.postgres.schema import COLLECTION
 from storekeeper.stores import EXAMPLES, Payload, Store
 
 SECRET = "s3cret-%41/?&"
@@ -104,7 +105,7 @@ def test_writes_of_one_turn_are_one_transaction(logged: Postgres) -> None:
             replaces = [replace(collection, id, Payload("other")) for id in range(1, 31)]
             await asyncio.gather(*writes, *replaces)
             done = statements(logged)[len(before) :]
-            assert done == ["begin", "lock", "create", "replace", "change", "count", "commit"]
+            assert done == ["begin", "lock", "versions", "create", "replace", "change", "count", "commit"]
 
     run(main())
 
@@ -338,6 +339,60 @@ def test_a_url_that_allows_a_standby_is_refused(attributes: str) -> None:
 
 # The schema.
 
+FIRST_SCHEMA = """
+INSERT INTO stores VALUES (1, 'A', NULL, 1), (2, 'D', 'x', 5), (3, 'C', NULL, 3);
+INSERT INTO changes VALUES (1, 1, 'A', NULL, 10), (2, 2, 'B', NULL, 30), (3, 3, 'C', NULL, 20), (4, 2, 'B', 'x', 40),
+  (5, 2, 'D', 'x', 50);
+UPDATE collection SET count = 3, version = 5"""
+
+
+@pytest.fixture
+def older(database: Postgres, monkeypatch: pytest.MonkeyPatch) -> Postgres:
+    """A database of the first schema with three stores, of which the second was replaced twice."""
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:1])
+        databases.prepare(database.url)
+    postgres().sql(FIRST_SCHEMA, database.url.rpartition("/")[2])
+    return database
+
+
+def test_a_database_of_the_first_schema_is_upgraded_with_its_history(older: Postgres) -> None:
+    databases.prepare(older.url)
+    with psycopg.connect(older.url) as connection:
+        rows = connection.execute("SELECT seq, at, previous, count FROM changes ORDER BY seq").fetchall()
+        assert rows == [(1, 10, 0, 1), (2, 30, 0, 2), (3, 30, 0, 3), (4, 40, 2, 3), (5, 50, 4, 3)]
+        assert connection.execute(f"SELECT count, version, at FROM {COLLECTION}".encode()).fetchall() == [(3, 5, 50)]
+
+
+def test_an_instance_of_an_older_version_reads_but_writes_nothing_more(older: Postgres) -> None:
+    """Its statements are prepared already; the lock is the first of each write."""
+    with psycopg.connect(older.url, prepare_threshold=0) as old:
+        lock = "SELECT count, version FROM collection WHERE one = 1 FOR UPDATE"
+        assert old.execute(lock).fetchall() == [(3, 5)]
+        old.rollback()
+        databases.prepare(older.url)
+        with pytest.raises(psycopg.errors.FeatureNotSupported):
+            old.execute(lock)
+        old.rollback()
+        assert old.execute("SELECT count, version FROM collection").fetchall() == [(3, 5)]
+    assert f"collection_{len(schema.MIGRATIONS)}" == COLLECTION, "each migration renames it"
+
+
+def test_only_the_service_upgrades_a_database(older: Postgres, tmp_path: Path) -> None:
+    file = tmp_path / "stores.csv"
+    file.write_text("name,address\nA,\n")
+    for command in (
+        ("import", "--database", older.url, str(file)),
+        ("export", "--database", older.url),
+        ("copy", older.url, f"sqlite:///{tmp_path}/copy.db"),
+    ):
+        done = run_command(*command)
+        assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
+        assert (
+            b"was written by an older Storekeeper: upgrade it first, by starting `storekeeper serve`" in done.stderr
+        )
+    assert len(older.changes()) == 5
+
 
 def test_ten_that_start_at_once_make_one_schema() -> None:
     for _ in range(3):
@@ -421,8 +476,11 @@ def test_what_was_not_restored_whole_is_refused_in_one_line(
 @pytest.mark.parametrize(
     "spoil",
     [
-        "TRUNCATE collection",
-        "ALTER TABLE collection DROP CONSTRAINT collection_pkey; INSERT INTO collection SELECT * FROM collection",
+        f"TRUNCATE {COLLECTION}",
+        (
+            f"ALTER TABLE {COLLECTION} DROP CONSTRAINT collection_pkey;"
+            f" INSERT INTO {COLLECTION} SELECT * FROM {COLLECTION}"
+        ),
     ],
 )
 def test_numbers_that_were_not_restored_whole_are_no_bug(database: Postgres, spoil: str) -> None:
@@ -476,7 +534,7 @@ def test_examples_ask_for_no_lock_where_there_are_stores(database: Postgres) -> 
         async with handle(database) as collection:
             await create(collection, Payload("First"))
             with psycopg.connect(database.url) as other:
-                other.execute("SELECT * FROM collection FOR UPDATE")
+                other.execute(f"SELECT * FROM {COLLECTION} FOR UPDATE".encode())
                 async with asyncio.timeout(10):
                     assert await collection.load(EXAMPLES, only_if_empty=True) == 0
 

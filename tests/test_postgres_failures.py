@@ -16,6 +16,7 @@ from black_box import Answer, Running, serving
 from conftest import postgres
 from postgres_server import Server, either, folder, replicated, running
 from promises import ANSWERED_WITHIN, Writers, assert_nothing_lost, until
+from storekeeper.postgres.schema import COLLECTION
 
 RECOVERY = 10.0
 """Seconds after the database is back in which everybody writes again."""
@@ -240,7 +241,7 @@ def test_a_held_lock_keeps_writes_waiting_and_then_refuses_them(server: Server, 
     with instances(database, tmp_path, 1) as (one,):
         assert create(one).status == 200
         with psycopg.connect(database) as other:
-            other.execute("SELECT * FROM collection FOR UPDATE")
+            other.execute(f"SELECT * FROM {COLLECTION} FOR UPDATE".encode())
             assert_refused(create(one, "B"))
             assert one.request("GET", "/api/stores/1").status == 200
         until(lambda: create(one, "C").status == 200)
@@ -282,8 +283,8 @@ def test_a_list_that_cannot_be_finished_breaks_off_and_is_no_bug(server: Server,
         with psycopg.connect(database) as connection:
             many = "FROM generate_series(1, 100000) AS n"
             connection.execute(f"INSERT INTO stores SELECT n, 'Store', repeat('x', 500), n {many}".encode())
-            connection.execute(f"INSERT INTO changes SELECT n, n, 'Store', '', 0 {many}".encode())
-            connection.execute("UPDATE collection SET count = 100000, version = 100000")
+            connection.execute(f"INSERT INTO changes SELECT n, n, 'Store', '', 0, 0, n {many}".encode())
+            connection.execute(f"UPDATE {COLLECTION} SET count = 100000, version = 100000".encode())
         for instance in both:
             with instance.socket() as client:
                 client.sendall(b"GET /api/stores HTTP/1.1\r\nHost: a\r\n\r\n")

@@ -12,6 +12,7 @@ from conftest import postgres
 from history import Recorder
 from postgres_server import either, replicated, running
 from promises import wait_until_ready
+from storekeeper.postgres.schema import COLLECTION
 
 OPERATIONS = 6_000
 
@@ -81,5 +82,5 @@ def test_a_write_that_the_database_forgets_is_found(tmp_path: Path) -> None:
         record(url, tmp_path, recorder)
         with psycopg.connect(url) as connection:
             connection.execute("DELETE FROM changes WHERE seq = (SELECT version FROM collection)")
-            connection.execute("UPDATE collection SET version = version - 1")
+            connection.execute(f"UPDATE {COLLECTION} SET version = version - 1".encode())
         assert {violation.fault for violation in judge(recorder.history, url)}

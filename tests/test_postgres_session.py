@@ -365,7 +365,7 @@ SWALLOWED = {
     "a rule for changes": "CREATE RULE swallow AS ON INSERT TO changes DO INSTEAD NOTHING",
     "a rule for stores": """CREATE RULE swallow AS ON INSERT TO stores DO INSTEAD NOTHING;
       CREATE RULE swallow_too AS ON UPDATE TO stores DO INSTEAD NOTHING""",
-    "a rule for the numbers": "CREATE RULE swallow AS ON UPDATE TO collection DO INSTEAD NOTHING",
+    "a rule for the numbers": "CREATE RULE swallow AS ON UPDATE TO collection_2 DO INSTEAD NOTHING",
     "a policy": f"""ALTER TABLE stores ENABLE ROW LEVEL SECURITY; ALTER TABLE stores FORCE ROW LEVEL SECURITY;
       CREATE POLICY hide ON stores TO {USER} USING (id > 1)""",
 }

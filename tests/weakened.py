@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import apsw
+import msgspec
 
 from storekeeper import cli, service, supervisor
 from storekeeper.api.cache import ResponseCache
@@ -24,7 +25,7 @@ from storekeeper.http.limits import ConnectionLimit
 from storekeeper.sqlite import columns, committer, schema, write_queue
 from storekeeper.sqlite.committer import Committer, Result
 from storekeeper.sqlite.file_identity import FileIdentity
-from storekeeper.sqlite.reads import Reader
+from storekeeper.sqlite.reads import Reader, Steps
 from storekeeper.sqlite.write_queue import Write, WriteQueue, WriterThread
 
 PROGRAM = (sys.executable, __file__)
@@ -97,9 +98,9 @@ def counts_ids_in_memory() -> None:
     apply = vars_of(committer).apply
     count = 0
 
-    def apply_counted(commands: Sequence[Command], found: Present) -> Batch:
+    def apply_counted(commands: Sequence[Command], found: Present, now: int) -> Batch:
         nonlocal count
-        batch: Batch = apply(commands, Present(count or found.count, found.version))
+        batch: Batch = apply(commands, msgspec.structs.replace(found, count=count or found.count), now)
         count = batch.count
         return batch
 
@@ -110,7 +111,7 @@ def reads_pages_as_they_are() -> None:
     """The later pages of a long list are not as of the first one."""
     page = Reader._page
 
-    def newest(reader: Reader, ids: Sequence[int], _version: int) -> bytes:
+    def newest(reader: Reader, ids: Sequence[int], _version: int) -> Steps[bytes]:
         return page(reader, ids, 2**62)
 
     vars_of(Reader)._page = newest

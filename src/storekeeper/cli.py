@@ -262,7 +262,7 @@ def openapi() -> None:
 def _with_collection(settings: Settings, action: Callable[[Collection], Awaitable[int]]) -> int:
     from storekeeper import databases  # noqa: PLC0415
 
-    databases.prepare(settings.database)
+    databases.prepare(settings.database, upgrade=False)
 
     async def run() -> int:
         collection = databases.open_collection(settings.database, lambda _: None)

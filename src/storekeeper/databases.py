@@ -33,12 +33,15 @@ def open_collection(database: str, fail: Callable[[str], None], *, create: bool 
     return sqlite.SqliteCollection(path, fail)
 
 
-def prepare(database: str) -> None:
-    """Create or upgrade the database of a URL. Raises CannotStart, and Unavailable if it cannot be reached now."""
+def prepare(database: str, *, upgrade: bool = True) -> None:
+    """Create or upgrade the database of a URL. Raises CannotStart, and Unavailable if it cannot be reached now.
+
+    Only the service upgrades a database; a command refuses an older one, which a service may be using.
+    """
     if _is_postgres(database):
-        _postgres().prepare(database)
+        _postgres().prepare(database, upgrade=upgrade)
     else:
-        sqlite.prepare(sqlite_path(database))
+        sqlite.prepare(sqlite_path(database), upgrade=upgrade)
 
 
 def exists(database: str) -> bool:
@@ -67,7 +70,7 @@ async def open_listing(database: str) -> AsyncIterator[Listing]:
         with sqlite.open_listing(sqlite_path(database)) as listing:
             yield listing
         return
-    prepare(database)
+    prepare(database, upgrade=False)
     collection = open_collection(database, lambda _: None)
     try:
         found = collection.list(Query())
@@ -93,7 +96,7 @@ def _is_same_file(one: Path, other: Path) -> bool:
 
 def _snapshot(database: str, *, fill: bool) -> transfer.Opening:
     if _is_postgres(database):
-        prepare(database)
+        prepare(database, upgrade=False)
         return functools.partial(_postgres().snapshot, database, fill=fill)
     return functools.partial(sqlite.snapshot, sqlite_path(database), fill=fill)
 

@@ -1,4 +1,4 @@
-"""Copies a collection from one database to another, verified, all or nothing. Imports the domain's errors."""
+"""Copies a collection from one database to another, verified, all or nothing. Imports the domain."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
@@ -8,15 +8,9 @@ from typing import Any, Protocol
 import msgspec
 
 from storekeeper.errors import StorekeeperError
+from storekeeper.tables import TABLES
 
 Row = tuple[Any, ...]
-
-TABLES = {
-    "stores": ("id", "name", "address", "version"),
-    "changes": ("seq", "store_id", "name", "address", "at"),
-}
-"""All tables of a collection, in the order in which they can be filled, with their columns. The first column is the
-key."""
 
 _PROGRESS_INTERVAL = 10_000
 

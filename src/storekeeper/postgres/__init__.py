@@ -24,9 +24,9 @@ POOL_SIZE = 5
 _STATEMENTS = reads.STATEMENTS | writes.STATEMENTS
 
 
-def prepare(url: str) -> None:
-    """Create or upgrade the database; raises CannotStart, Unavailable."""
-    schema.prepare(schema.parameters(url))
+def prepare(url: str, *, upgrade: bool = True) -> None:
+    """Create or upgrade the database; raises CannotStart, also if it may not be upgraded, and Unavailable."""
+    schema.prepare(schema.parameters(url), upgrade=upgrade)
 
 
 def exists(url: str) -> bool:

@@ -1,31 +1,29 @@
-"""The columns of PostgreSQL's tables, each named once, and the statements that follow. Imports the domain."""
+"""The statements that follow from the columns of the tables, for PostgreSQL. Imports the domain."""
 
 from collections.abc import Iterable
-from operator import attrgetter
 
+from storekeeper.commands import Change
 from storekeeper.postgres.pipeline import array
-from storekeeper.stores import Store
+from storekeeper.postgres.schema import COLLECTION
+from storekeeper.tables import CHANGES, STORES
 
-STORE = {"id": "bigint", "name": "text", "address": "text", "version": "bigint"}
-"""Of `stores`, with their types; in this order stores become parameters too."""
+TYPES = {int: "int8", str: "text"}
 
-CHANGE = {"seq": "version", "store_id": "id", "name": "name", "address": "address"}
-"""Of `changes`, and which of a store's columns goes there. `at`, the time, is the batch's."""
+_STORE = {"id": "store_id", "name": "name", "address": "address", "version": "seq"}
+"""The columns of `stores`, and the column of a change that goes into each."""
 
-_NAMES = ", ".join(STORE)
-_PARAMETERS = ", ".join(f"${number}::{kind}[]" for number, kind in enumerate(STORE.values(), start=1))
-_NEW = f"unnest({_PARAMETERS}) AS new ({_NAMES})"
+_PARAMETERS = ", ".join(f"${number}::{TYPES[kind]}[]" for number, kind in enumerate(CHANGES.values(), start=1))
+_NEW = f"unnest({_PARAMETERS}) AS new ({', '.join(CHANGES)})"
 
-INSERT = f"INSERT INTO stores ({_NAMES}) SELECT * FROM {_NEW}"
-UPDATE = f"""UPDATE stores SET {", ".join(f"{name} = new.{name}" for name in STORE if name != "id")}
-  FROM {_NEW} WHERE stores.id = new.id"""
-ADD_CHANGES = f"""INSERT INTO changes ({", ".join(CHANGE)}, at)
-  SELECT {", ".join(CHANGE.values())}, ${len(STORE) + 1}::bigint FROM {_NEW}"""
-SELECT = f"SELECT {_NAMES} FROM stores WHERE id = ANY($1::bigint[])"
-
-_values = attrgetter(*STORE)
+INSERT = f"INSERT INTO stores ({', '.join(STORES)}) SELECT {', '.join(_STORE[name] for name in STORES)} FROM {_NEW}"
+UPDATE = f"""UPDATE stores SET {", ".join(f"{name} = new.{_STORE[name]}" for name in STORES if name != "id")}
+  FROM {_NEW} WHERE stores.id = new.store_id"""
+ADD_CHANGES = f"INSERT INTO changes ({', '.join(CHANGES)}) SELECT * FROM {_NEW}"
+SELECT = f"SELECT {', '.join(STORES)} FROM stores WHERE id = ANY($1::int8[])"
+VERSIONS = "SELECT id, version FROM stores WHERE id = ANY($1::int8[])"
+LOCK = f"SELECT count, version, at FROM {COLLECTION} WHERE one = 1 FOR UPDATE"
 
 
-def as_arrays(stores: Iterable[Store]) -> tuple[str, ...]:
-    """Return stores as one parameter for each column."""
-    return tuple([array(column) for column in zip(*map(_values, stores), strict=True)])
+def as_arrays(changes: Iterable[Change]) -> tuple[str, ...]:
+    """Return changes as one parameter for each column."""
+    return tuple([array(column) for column in zip(*changes, strict=True)])

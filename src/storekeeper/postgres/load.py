@@ -10,20 +10,21 @@ from psycopg.errors import Diagnostic
 
 from storekeeper.errors import CannotStart, Outcome, Unavailable
 from storekeeper.postgres import schema
+from storekeeper.postgres.columns import LOCK
 from storekeeper.postgres.pool import single_row
 from storekeeper.postgres.schema import Connection
 from storekeeper.stores import Payload
+from storekeeper.tables import CHANGES
 
 # Reading the source may be slow, or fail; until it is read, no other writer waits. (An engine
 # without temporary tables cannot load; everything else works there.)
 _STAGE = "CREATE TEMPORARY TABLE staged (place bigint, name text, address text) ON COMMIT DROP"
 _LOCK_TIMEOUT = "SET LOCAL lock_timeout = '60s'"
-_EMPTY = "SELECT count = 0 FROM collection"
-LOCK_COLLECTION = "SELECT count, version FROM collection WHERE one = 1 FOR UPDATE"
+_EMPTY = f"SELECT count = 0 FROM {schema.COLLECTION}"
 _STORES = "INSERT INTO stores SELECT place + %s, name, address, place + %s FROM pg_temp.staged ORDER BY place"
-_CHANGES = """INSERT INTO changes (seq, store_id, name, address, at)
-  SELECT place + %s, place + %s, name, address, %s FROM pg_temp.staged ORDER BY place"""
-_COUNT = "UPDATE collection SET count = count + %s, version = version + %s WHERE one = 1"
+_CHANGES = f"""INSERT INTO changes ({", ".join(CHANGES)})
+  SELECT place + %s, place + %s, name, address, %s, 0, place + %s FROM pg_temp.staged ORDER BY place"""
+_COUNT = f"UPDATE {schema.COLLECTION} SET count = count + %s, version = version + %s, at = %s WHERE one = 1"
 
 
 def load(conninfo: str, payloads: Iterable[Payload], stop: threading.Event, *, only_if_empty: bool) -> int:
@@ -87,10 +88,11 @@ def _stage(connection: Connection, payloads: Iterable[Payload]) -> int:
 
 def _move(connection: Connection, staged: int, *, only_if_empty: bool) -> int:
     connection.execute(_LOCK_TIMEOUT)
-    count, version = single_row(connection.execute(LOCK_COLLECTION).fetchall())
+    count, version, at = single_row(connection.execute(LOCK.encode()).fetchall())
     if count and only_if_empty:
         return 0
     write(connection, staged, _STORES, (count, version))
-    write(connection, staged, _CHANGES, (version, count, time.time_ns() // 1_000_000))
-    write(connection, 1, _COUNT, (staged, staged))
+    at = max(at, time.time_ns() // 1_000_000)
+    write(connection, staged, _CHANGES, (version, count, at, count))
+    write(connection, 1, _COUNT, (staged, staged, at))
     return staged

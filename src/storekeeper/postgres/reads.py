@@ -17,6 +17,7 @@ from storekeeper.postgres.batcher import Batch, Batcher
 from storekeeper.postgres.pipeline import Statement
 from storekeeper.postgres.pipeline import array as parameter
 from storekeeper.postgres.pool import RESPONSE_TIMEOUT, Pool, single_row
+from storekeeper.postgres.schema import COLLECTION
 from storekeeper.stores import Store
 
 PAGE_SIZE = 1000
@@ -25,7 +26,8 @@ PAGE_SIZE = 1000
 PAGE_BYTES = 2**20
 """Bytes of addresses after which a page ends: a page of the longest ones would be a gigabyte."""
 
-_MAX_ID = 2**63 - 1
+MAX_ID = 2**63 - 1
+"""The greatest integer of PostgreSQL."""
 
 # The window ends a page by its bytes; it takes their number without loading a long address.
 _SIZE = "coalesce(octet_length(address), 0)"
@@ -40,16 +42,16 @@ _JSON = f"""
 
 STATEMENTS = {
     b"get": columns.SELECT,
-    b"check": "SELECT version FROM collection",
+    b"check": f"SELECT version FROM {COLLECTION}",
     b"first": f"""WITH page AS ({_PAGE} stores WHERE id <= {PAGE_SIZE})
-      SELECT {_JSON}, count, version FROM collection""",
+      SELECT {_JSON}, count, version FROM {COLLECTION}""",
     b"range": f"WITH page AS ({_PAGE} stores WHERE id BETWEEN $1::bigint AND $2::bigint) SELECT {_JSON}",
     b"picked": f"WITH page AS ({_PAGE} stores WHERE id = ANY($1::bigint[])) SELECT {_JSON}",
     b"named": f"""SELECT pick.name, found.*, version
-      FROM collection, unnest($1::text[]) AS pick (name), LATERAL (
+      FROM {COLLECTION}, unnest($1::text[]) AS pick (name), LATERAL (
         WITH page AS ({_PAGE} (SELECT * FROM stores WHERE name = pick.name ORDER BY id LIMIT {PAGE_SIZE}) AS same)
         SELECT {_JSON}, (SELECT max(id) FROM page), (SELECT count(*) FROM page)) AS found""",
-    b"ids": "SELECT version, ARRAY(SELECT id FROM stores WHERE name = $1::text ORDER BY id) FROM collection",
+    b"ids": f"SELECT version, ARRAY(SELECT id FROM stores WHERE name = $1::text ORDER BY id) FROM {COLLECTION}",
     # The slow way, for a page that changed after the version: each store as its last change up to there left it.
     b"as of": f"""WITH page AS ({_PAGE} (
         SELECT pick.id, was.* FROM unnest($1::bigint[]) AS pick (id), LATERAL (
@@ -83,7 +85,7 @@ class Reader:
         await asyncio.gather(self._by_id.close(), self._lists.close())
 
     async def _get(self, batch: Batch[int, Store | None], deadline: float) -> None:
-        ids = parameter({request.key for request in batch if request.key <= _MAX_ID})
+        ids = parameter({request.key for request in batch if request.key <= MAX_ID})
         found = {row[0]: Store(*row) for row in await self._rows((b"get", (ids,)), deadline)}
         for request in batch:
             request.settle(found.get(request.key))

@@ -14,7 +14,8 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 MIGRATIONS = (
     # Migration n takes a database from version n-1 to n, in one transaction with its version number.
-    # A released one is never edited: a change of the schema is a new migration at the end.
+    # A released one is never edited: a change of the schema is a new migration at the end. It renames the table that
+    # writers lock (`COLLECTION`), so that instances of older versions can write nothing more.
     """
     CREATE TABLE storekeeper (
       schema integer NOT NULL        -- one row: how many migrations this database has had
@@ -43,14 +44,33 @@ MIGRATIONS = (
     );
     INSERT INTO collection VALUES (1, 0, 0);
     """,
+    """
+    ALTER TABLE changes
+      ADD COLUMN previous bigint NOT NULL DEFAULT 0,  -- the seq of the store's change before; 0 for its first
+      ADD COLUMN count bigint NOT NULL DEFAULT 0;     -- how many stores there were after it
+    UPDATE changes SET at = new.at, previous = new.previous, count = new.count FROM (
+      SELECT seq, max(at) OVER (ORDER BY seq) AS at,
+        coalesce(lag(seq) OVER (PARTITION BY store_id ORDER BY seq), 0) AS previous,
+        max(store_id) OVER (ORDER BY seq) AS count FROM changes) AS new WHERE changes.seq = new.seq;
+    ALTER TABLE changes ALTER COLUMN previous DROP DEFAULT, ALTER COLUMN count DROP DEFAULT;
+    ALTER TABLE collection RENAME TO collection_2;
+    ALTER TABLE collection_2 ADD COLUMN at bigint NOT NULL DEFAULT 0;  -- of the latest change
+    UPDATE collection_2 SET at = (SELECT coalesce(max(at), 0) FROM changes);
+    -- Older versions can read this view, and cannot lock it, because it groups rows (each is a group of its own).
+    CREATE VIEW collection AS SELECT one, count, version FROM collection_2 GROUP BY ctid, one, count, version;
+    """,
 )
+
+COLLECTION = "collection_2"
+"""The table whose one row all writers lock. Its old name is a view: instances of older versions, and people, can read
+it."""
 
 # Not to_regclass, whose cached result may be older than the wait for the lock of migrations.
 _TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()"
 # A rule can keep rows from being written without an error, and every view has a rule.
-_FOREIGN = """SELECT relname FROM pg_catalog.pg_class WHERE relnamespace = (
+_FOREIGN = f"""SELECT relname FROM pg_catalog.pg_class WHERE relnamespace = (
   SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = current_schema())
-  AND relname IN ('storekeeper', 'stores', 'changes', 'collection')
+  AND relname IN ('storekeeper', 'stores', 'changes', '{COLLECTION}')
   AND (relkind NOT IN ('r', 'p') OR relpersistence <> 'p'
     OR EXISTS (SELECT FROM pg_catalog.pg_rewrite WHERE ev_class = pg_class.oid)) ORDER BY relname"""
 _COMPLETE = {"stores", "changes", "collection"}
@@ -123,17 +143,23 @@ def session_error(error: Exception, conninfo: str) -> StorekeeperError:
     return Unavailable(one_line(error, conninfo))
 
 
-def prepare(conninfo: str) -> str:
+def prepare(conninfo: str, *, upgrade: bool = True) -> str:
     """Create or upgrade the database; return the schema that contains the collection.
 
-    Several instances may do this at once. Raises CannotStart. Raises Unavailable, also if another lock or another
-    instance's migration takes longer than a few seconds.
+    Several instances may do this at once. Raises CannotStart, also if it is older and may not be upgraded. Raises
+    Unavailable, also if another lock or another instance's migration takes longer than a few seconds.
     """
     with connect(conninfo) as connection:
         try:
             connection.execute(_LOCK_TIMEOUT)
-            if version(connection) == len(MIGRATIONS):
+            done = version(connection)
+            if done == len(MIGRATIONS):
                 return _collection_schema(connection)
+            if done and not upgrade:
+                raise CannotStart(
+                    "--database was written by an older Storekeeper: upgrade it first, by starting"
+                    " `storekeeper serve` with it once"
+                )
             if connection.execute("SHOW server_encoding").fetchone() != ("UTF8",):
                 raise CannotStart("--database: its encoding has to be UTF8: CREATE DATABASE ... ENCODING 'UTF8'")
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))

@@ -7,14 +7,16 @@ import psycopg
 
 from storekeeper.errors import Unavailable
 from storekeeper.postgres import schema
-from storekeeper.postgres.load import LOCK_COLLECTION, commit, write
+from storekeeper.postgres.columns import LOCK, TYPES
+from storekeeper.postgres.load import commit, write
 from storekeeper.postgres.schema import Connection
-from storekeeper.transfer import TABLES, Row, Snapshot
+from storekeeper.tables import TABLES
+from storekeeper.transfer import Row, Snapshot
 
 _SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 _COUNTS = "SELECT (SELECT count(*) FROM stores), (SELECT count(*) FROM changes)"
-_UPDATE = """UPDATE collection SET count = (SELECT count(*) FROM stores), version = (SELECT count(*) FROM changes)
-  WHERE one = 1"""
+_UPDATE = f"""UPDATE {schema.COLLECTION} SET count = (SELECT count(*) FROM stores),
+  version = (SELECT count(*) FROM changes), at = (SELECT coalesce(max(at), 0) FROM changes) WHERE one = 1"""
 
 
 class PostgresSnapshot:
@@ -31,11 +33,11 @@ class PostgresSnapshot:
 
     def rows(self, table: str) -> Iterator[Row]:
         """Return a table's rows by its key."""
-        columns = TABLES[table]
-        query = f"COPY (SELECT {', '.join(columns)} FROM {table} ORDER BY {columns[0]}) TO STDOUT (FORMAT binary)"
+        columns, key = TABLES[table], next(iter(TABLES[table]))
+        query = f"COPY (SELECT {', '.join(columns)} FROM {table} ORDER BY {key}) TO STDOUT (FORMAT binary)"
         try:
             with self._connection.cursor() as cursor, cursor.copy(query.encode()) as copy:
-                copy.set_types(["text" if column in ("name", "address") else "int8" for column in columns])
+                copy.set_types([TYPES[kind] for kind in columns.values()])
                 yield from copy.rows()
         except psycopg.Error as error:  # translate here, or the handler of the target would blame the target
             raise Unavailable(schema.one_line(error, self._conninfo)) from None
@@ -57,7 +59,7 @@ def snapshot(url: str, *, fill: bool) -> Iterator[Snapshot]:
     conninfo = schema.parameters(url)
     with schema.connect(conninfo) as connection:
         try:
-            connection.execute(LOCK_COLLECTION if fill else _SNAPSHOT)
+            connection.execute(LOCK if fill else _SNAPSHOT)
             yield PostgresSnapshot(conninfo, connection)
             if fill:
                 write(connection, 1, _UPDATE)

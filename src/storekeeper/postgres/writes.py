@@ -14,8 +14,10 @@ from storekeeper.errors import Outcome, Unavailable
 from storekeeper.events import Event, emit
 from storekeeper.postgres import columns
 from storekeeper.postgres.batcher import Batch, Batcher
-from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, Statement, StatementError
+from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, Statement, StatementError, array
 from storekeeper.postgres.pool import NO_RESPONSE, Pool, single_row, to_unavailable
+from storekeeper.postgres.reads import MAX_ID
+from storekeeper.postgres.schema import COLLECTION
 from storekeeper.stores import Store
 
 _MAX_BATCH_BYTES = 4 * 2**20
@@ -24,11 +26,13 @@ STATEMENTS = {
     b"begin": "BEGIN ISOLATION LEVEL READ COMMITTED",
     # The lock and the numbers may be one statement because they are one row: a transaction that waited for the lock
     # gets the row as the previous one left it, not as the statement's snapshot has it.
-    b"lock": "SELECT count, version FROM collection WHERE one = 1 FOR UPDATE",
+    b"lock": columns.LOCK,
+    # Behind the lock, in the same round trip: each statement sees all that was committed before it.
+    b"versions": columns.VERSIONS,
     b"create": columns.INSERT,
     b"replace": columns.UPDATE,
     b"change": columns.ADD_CHANGES,
-    b"count": "UPDATE collection SET count = $1::bigint, version = $2::bigint WHERE one = 1",
+    b"count": f"UPDATE {COLLECTION} SET count = $1::int8, version = $2::int8, at = $3::int8 WHERE one = 1",
     b"commit": "COMMIT",
     b"rollback": "ROLLBACK",
 }
@@ -93,8 +97,8 @@ def _statements(batch: commands.Batch) -> Iterator[Statement]:
     if batch.replaced:
         yield b"replace", columns.as_arrays(batch.replaced)
     if batch.changes:
-        yield b"change", (*columns.as_arrays(batch.changes), time.time_ns() // 1_000_000)
-        yield b"count", (batch.count, batch.version)
+        yield b"change", columns.as_arrays(batch.changes)
+        yield b"count", (batch.count, batch.version, batch.at)
 
 
 def _rows(batch: commands.Batch) -> int:
@@ -104,21 +108,31 @@ def _rows(batch: commands.Batch) -> int:
 
 async def _transaction(connection: PipelineConnection, batch: Writes, deadline: float) -> list[Store | None]:
     connection.warning = ""
-    try:
-        _, lock = await connection.execute((b"begin", ()), (b"lock", ()), deadline=deadline)
-    except ConnectionLost:
-        raise Unavailable(NO_RESPONSE) from None
-    except StatementError as error:
-        raise to_unavailable(error) from None
-    count, version = single_row(lock.rows())
-    present = commands.Present(count, version)
-    applied = commands.apply([request.key for request in batch], present)
+    requested = [request.key for request in batch]
+    present = await _begin(connection, requested, deadline)
+    applied = commands.apply(requested, present, time.time_ns() // 1_000_000)
     written, expected = await _finish(connection, list(_statements(applied)), deadline), _rows(applied)
     if written != expected:
         reason = f"{written} of {expected} rows were written: a trigger or a rule kept out the others"
         emit(Event.DATABASE_REFUSED, sqlstate="00000", reason=reason)
         raise Unavailable("The database did not write everything", Outcome.UNKNOWN)
     return applied.results
+
+
+async def _begin(connection: PipelineConnection, requested: list[Command], deadline: float) -> commands.Present:
+    """Take the lock; return what the database says of the collection, and of the stores that the batch touches."""
+    ids = {id for id in commands.touched(requested) if id <= MAX_ID}
+    statements: list[Statement] = [(b"begin", ()), (b"lock", ())]
+    if ids:
+        statements.append((b"versions", (array(ids),)))
+    try:
+        _, lock, *found = await connection.execute(*statements, deadline=deadline)
+    except ConnectionLost:
+        raise Unavailable(NO_RESPONSE) from None
+    except StatementError as error:
+        raise to_unavailable(error) from None
+    count, version, at = single_row(lock.rows())
+    return commands.Present(count, version, at, {id: version for result in found for id, version in result.rows()})
 
 
 async def _finish(connection: PipelineConnection, statements: list[Statement], deadline: float) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import apsw
 
-from storekeeper.commands import Batch, Command, Present, apply
+from storekeeper.commands import Batch, Command, Present, apply, touched
 from storekeeper.errors import Outcome
 from storekeeper.sqlite import columns, errors
 from storekeeper.sqlite.file_identity import FileIdentity
@@ -56,7 +56,7 @@ class Committer:
     def _transact(self, commands: Sequence[Command]) -> list[Result]:
         self._execute("BEGIN IMMEDIATE")
         try:
-            batch = apply(commands, Present(*self._execute(columns.STATE).get))
+            batch = apply(commands, self._present(commands), time.time_ns() // 1_000_000)
             _check_overwritten(batch)
             self._carry_out(batch)
             self._execute("COMMIT")
@@ -66,14 +66,20 @@ class Committer:
         self.identity.check()
         return list(batch.results)
 
+    def _present(self, commands: Sequence[Command]) -> Present:
+        count, version, at = self._execute(columns.STATE).get
+        ids = touched(commands)
+        versions = dict(self._execute(columns.VERSIONS, (columns.as_json(ids),))) if ids else {}
+        return Present(count, version, at, versions)
+
     def _carry_out(self, batch: Batch) -> None:
         if not batch.changes:
             return
         changes = columns.as_json(batch.changes)
-        for statement, stores in ((columns.INSERT, batch.created), (columns.UPDATE, batch.replaced)):
-            if stores:
-                self._execute(statement, (changes if stores is batch.changes else columns.as_json(stores),))
-        self._execute(columns.ADD_CHANGES, (changes, time.time_ns() // 1_000_000))
+        for statement, rows in ((columns.INSERT, batch.created), (columns.UPDATE, batch.replaced)):
+            if rows:
+                self._execute(statement, (changes if rows is batch.changes else columns.as_json(rows),))
+        self._execute(columns.ADD_CHANGES, (changes,))
 
     def _wait_for_lock(self, _calls: int) -> bool:
         # SQLite's own handler sleeps up to 100 ms at a time; other processes' commits take far less.
@@ -86,6 +92,6 @@ class Committer:
 def _check_overwritten(batch: Batch) -> None:
     # The table checks what a store is in the end; what it was within the batch is in `changes` alone.
     if len(batch.changes) > len(batch.created) + len(batch.replaced):
-        for store in batch.changes:
-            if not 1 <= len(store.name) <= MAX_NAME_LENGTH:
+        for _, _, name, *_ in batch.changes:
+            if not 1 <= len(name) <= MAX_NAME_LENGTH:
                 raise apsw.ConstraintError("a name is too long or empty")

@@ -10,7 +10,9 @@ import apsw
 
 from storekeeper.errors import Unavailable
 from storekeeper.sqlite import errors, schema
+from storekeeper.sqlite.columns import STATE
 from storekeeper.stores import Payload
+from storekeeper.tables import CHANGES
 
 LOCK_TIMEOUT = 60.0
 """Seconds that a bulk load waits for other writers."""
@@ -18,10 +20,10 @@ LOCK_TIMEOUT = 60.0
 _PROGRESS_STEPS = 10_000
 """Steps of SQLite's virtual machine, several for each row, between two checks whether to stop."""
 
-_COUNTS = """SELECT ifnull((SELECT max(id) FROM stores), 0), ifnull((SELECT max(seq) FROM changes), 0),
-  (SELECT count(*) FROM temp.staged)"""
+_STAGED = "SELECT count(*) FROM temp.staged"
 _STORES = "INSERT INTO stores SELECT rowid + ?, name, address, rowid + ? FROM temp.staged ORDER BY rowid"
-_CHANGES = "INSERT INTO changes SELECT rowid + ?2, rowid + ?1, name, address, ?3 FROM temp.staged ORDER BY rowid"
+_CHANGES = f"""INSERT INTO {schema.CHANGES} ({", ".join(CHANGES)})
+  SELECT rowid + ?2, rowid + ?1, name, address, ?3, 0, rowid + ?1 FROM temp.staged ORDER BY rowid"""
 _EMPTY = "SELECT NOT EXISTS (SELECT 1 FROM stores)"
 _INDEXES = "SELECT name, sql FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL"
 
@@ -36,8 +38,6 @@ def load(path: Path, payloads: Iterable[Payload], stop: threading.Event, *, only
         if only_if_empty and not connection.execute(_EMPTY).get:
             return 0
         connection.set_progress_handler(stop.is_set, _PROGRESS_STEPS)
-        # The foreign keys hold by construction, and checking each of them takes a quarter of the time.
-        connection.pragma("foreign_keys", False)
         connection.pragma("cache_size", -64 * 1024)
         # The staged rows may need more space than there is memory.
         connection.pragma("temp_store", "file")
@@ -93,7 +93,8 @@ def _set_busy_handler(connection: apsw.Connection, stop: threading.Event) -> Non
 
 
 def _move(connection: apsw.Connection, *, only_if_empty: bool) -> int:
-    count, version, staged = connection.execute(_COUNTS).get
+    count, version, at = connection.execute(STATE).get
+    staged = connection.execute(_STAGED).get
     if count and only_if_empty:
         return 0
     # Building an index anew is faster than adding more entries to it than it has.
@@ -101,7 +102,7 @@ def _move(connection: apsw.Connection, *, only_if_empty: bool) -> int:
     for name, _ in indexes:
         connection.execute(f'DROP INDEX "{name}"')
     connection.execute(_STORES, (count, version))
-    connection.execute(_CHANGES, (count, version, time.time_ns() // 1_000_000))
+    connection.execute(_CHANGES, (count, version, max(at, time.time_ns() // 1_000_000)))
     for _, sql in indexes:
         connection.execute(str(sql))
     return int(staged)

@@ -7,16 +7,17 @@ write, a list costs one page.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Generator, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import apsw
 import msgspec
 
 from storekeeper.collection import Listing, Query
 from storekeeper.sqlite.columns import STATE
+from storekeeper.sqlite.schema import CHANGES
 from storekeeper.stores import Store
 
 PAGE_SIZE = 1000
@@ -31,11 +32,14 @@ MAX_CACHED_BYTES = 8 * 2**20
 MAX_CHANGES = 10_000
 """Changes after which finding the pages that they touched costs more than encoding all pages again."""
 
+MAX_STEPS = 20_000
+"""Changes that a walk back to a version passes before it lets other requests run: about 10 ms."""
+
 MAX_ID = 2**63 - 1
 """The greatest integer of SQLite."""
 
 _GET = "SELECT name, address, version FROM stores WHERE id = ?"
-_TOUCHED = f"SELECT DISTINCT (store_id - 1) / {PAGE_SIZE} FROM changes WHERE seq > ? AND seq <= ?"
+_TOUCHED = f"SELECT DISTINCT (store_id - 1) / {PAGE_SIZE} FROM {CHANGES} WHERE seq > ? AND seq <= ?"
 
 # The database encodes the stores, 4 times as fast as Python would encode rows. The cast returns bytes, not str.
 _JSON = "CAST(group_concat(json_object('id', id, 'name', name, 'address', address), ',') AS BLOB)"
@@ -43,7 +47,7 @@ _JSON = "CAST(group_concat(json_object('id', id, 'name', name, 'address', addres
 # A scan of the table by its key is in the order of the key; a sub-query with ORDER BY takes a third longer.
 _PAGE = f"SELECT {_JSON}, max(version) FROM stores NOT INDEXED WHERE id BETWEEN ? AND ?"
 # In the other statements, a sub-query orders the rows that the aggregate sees.
-_NAMED = f"""SELECT {_JSON}, count(*), ifnull((SELECT max(seq) FROM changes), 0)
+_NAMED = f"""SELECT {_JSON}, count(*), ifnull((SELECT max(seq) FROM {CHANGES}), 0)
   FROM (SELECT * FROM stores WHERE name = ? ORDER BY id LIMIT {PAGE_SIZE})"""
 # The ids as one value: row by row they would take three times as long, all of it on the event loop.
 _NAMED_IDS = """SELECT CAST(group_concat(id) AS BLOB) FROM
@@ -51,11 +55,19 @@ _NAMED_IDS = """SELECT CAST(group_concat(id) AS BLOB) FROM
 _PICKED = f"""SELECT {_JSON}, max(version) FROM (
   SELECT stores.* FROM json_each(?) AS pick JOIN stores ON stores.id = pick.value ORDER BY stores.id)"""
 # The slow way, for a page that changed after the version: each store as its last change up to there left it.
+_VERSIONS = """SELECT CAST(json_group_array(version) AS BLOB) FROM (
+  SELECT version FROM json_each(?) AS pick JOIN stores ON stores.id = pick.value)"""
+_WALK = f"""WITH RECURSIVE walk (place, seq, step) AS (
+    SELECT key, value, 0 FROM json_each(?1)
+    UNION ALL SELECT place, previous, step + 1 FROM walk JOIN {CHANGES} AS change ON change.seq = walk.seq
+      WHERE walk.seq > ?2 AND step < ?3)
+  SELECT CAST(json_group_array(seq) AS BLOB) FROM (SELECT min(seq) AS seq FROM walk GROUP BY place)"""
 _AS_OF = f"""SELECT {_JSON} FROM (
-  SELECT stores.id, changes.name, changes.address FROM json_each(?) AS pick
-  JOIN stores ON stores.id = pick.value
-  JOIN changes ON seq = (SELECT max(seq) FROM changes WHERE store_id = stores.id AND seq <= ?)
-  ORDER BY stores.id)"""
+  SELECT store_id AS id, name, address FROM json_each(?) AS pick JOIN {CHANGES} ON seq = pick.value ORDER BY id)"""
+
+R = TypeVar("R")
+Steps: TypeAlias = Generator[None, None, R]
+"""A computation that pauses now and then."""
 
 
 class Reader:
@@ -83,7 +95,7 @@ class Reader:
         return self._all() if query.name is None else self._named(query.name)
 
     def _all(self) -> Listing:
-        last, version = self._execute(STATE).get
+        last, version, _ = self._execute(STATE).get
         self._drop_touched(version)
         return self._listing(_pages_of_all(last), version)
 
@@ -119,9 +131,9 @@ class Reader:
         if not ids:
             return Listing(version, b"")
         try:
-            first = self._page(ids, version)
+            first = _at_once(self._page(ids, version))
         except apsw.TooBigError:
-            first = self._page(ids[:1], version)
+            first = _at_once(self._page(ids[:1], version))
             pages = chain([ids[1:]], pages)
         second = next(pages, ())
         return Listing(version, first, self._rest(chain([second], pages), version) if second else None)
@@ -134,7 +146,7 @@ class Reader:
                 await asyncio.sleep(0)
                 piece = pieces.pop()
                 try:
-                    part = b"," + self._page(piece, version)
+                    part = b"," + await _pausing(self._page(piece, version))
                 except apsw.TooBigError:  # the addresses are long
                     half = len(piece) // 2
                     if not half:
@@ -143,26 +155,42 @@ class Reader:
                 else:
                     yield part
 
-    def _page(self, ids: Sequence[int], version: int) -> bytes:
+    def _page(self, ids: Sequence[int], version: int) -> Steps[bytes]:
         if not isinstance(ids, range):
-            return self._read(_PICKED, (_json(ids),), ids, version)
+            return (yield from self._read(_PICKED, (_json(ids),), ids, version))
         number, offset = divmod(ids[0] - 1, PAGE_SIZE)
-        cacheable = not offset and self._pages_version == version
-        if cacheable and (cached := self._pages.get(number)) and cached[0] == ids[-1]:
+        if self._is_cacheable(offset, version) and (cached := self._pages.get(number)) and cached[0] == ids[-1]:
             return cached[1]
-        page = self._read(_PAGE, (ids[0], ids[-1]), ids, version)
-        if cacheable and self._pages_bytes + len(page) <= MAX_CACHED_BYTES:
+        page = yield from self._read(_PAGE, (ids[0], ids[-1]), ids, version)
+        # Asked again: while the read paused, another list may have brought the cached pages to a later version.
+        if self._is_cacheable(offset, version) and self._pages_bytes + len(page) <= MAX_CACHED_BYTES:
             self._drop(number)
             self._pages[number] = (ids[-1], page)
             self._pages_bytes += len(page)
         return page
 
-    def _read(self, statement: str, values: tuple[Any, ...], ids: Sequence[int], version: int) -> bytes:
+    def _is_cacheable(self, offset: int, version: int) -> bool:
+        return not offset and self._pages_version == version
+
+    def _read(self, statement: str, values: tuple[Any, ...], ids: Sequence[int], version: int) -> Steps[bytes]:
         page: bytes
         page, newest = self._execute(statement, values).get
         if newest > version:
-            page = self._execute(_AS_OF, (_json(ids), version)).get
+            seqs = yield from self._walk_back(ids, version)
+            page = self._execute(_AS_OF, (seqs,)).get
         return page
+
+    def _walk_back(self, ids: Sequence[int], version: int) -> Steps[str]:
+        """Return, for each store, the number of its latest change up to a version, as JSON."""
+        found: list[int] = []
+        left = _numbers(self._execute(_VERSIONS, (_json(ids),)).get)
+        while left:
+            found += [seq for seq in left if seq <= version]
+            left = [seq for seq in left if seq > version]
+            if left:
+                left = _numbers(self._execute(_WALK, (_json(left), version, MAX_STEPS // len(left))).get)
+                yield
+        return _json(found)
 
     def _drop_touched(self, version: int) -> None:
         """Bring the cached pages to a version: drop those in which a store was changed or added since."""
@@ -192,9 +220,32 @@ def _pages_of(ids: bytes) -> Iterator[list[int]]:
         end = ids.find(b",", start + width)
         if end < 0:
             end = len(ids)
-        yield msgspec.json.decode(b"[%b]" % ids[start:end], type=list[int])
+        yield _numbers(b"[%b]" % ids[start:end])
         start = end + 1
 
 
 def _json(ids: Sequence[int]) -> str:
     return str(list(ids))
+
+
+def _numbers(json: bytes) -> list[int]:
+    return msgspec.json.decode(json, type=list[int])
+
+
+def _at_once(steps: Steps[R]) -> R:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: R = end.value
+            return result
+
+
+async def _pausing(steps: Steps[R]) -> R:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: R = end.value
+            return result
+        await asyncio.sleep(0)

@@ -24,7 +24,8 @@ APPLICATION_ID = 0x53544F52
 
 MIGRATIONS = (
     # Migration n takes a database from version n-1 to n, in one transaction with its version number.
-    # A released one is never edited: a change of the schema is a new migration at the end.
+    # A released one is never edited: a change of the schema is a new migration at the end. It renames the table that
+    # every writer reads and writes (`CHANGES`), so that processes of older versions can write nothing more.
     """
     CREATE TABLE stores (
       id      INTEGER PRIMARY KEY,  -- 1..n without a hole
@@ -42,16 +43,39 @@ MIGRATIONS = (
     ) STRICT;
     CREATE INDEX changes_by_store ON changes (store_id);  -- and, as in every index, by seq
     """,
+    # The number of a store's previous change stands in each change: an index of them by store would cost every write
+    # one more page, far from the others.
+    """
+    CREATE TABLE changes_2 (
+      seq      INTEGER PRIMARY KEY, -- 1..n without a hole; the greatest is the collection's version
+      store_id INTEGER NOT NULL,
+      name     TEXT NOT NULL,       -- what the store became
+      address  TEXT,
+      at       INTEGER NOT NULL,    -- milliseconds since 1970, UTC; never falls
+      previous INTEGER NOT NULL,    -- the seq of the store's change before this one; 0 for its first
+      count    INTEGER NOT NULL     -- how many stores there were after it
+    ) STRICT;
+    INSERT INTO changes_2 SELECT seq, store_id, name, address, max(at) OVER (ORDER BY seq),
+      ifnull((SELECT max(seq) FROM changes AS old
+        WHERE old.store_id = changes.store_id AND old.seq < changes.seq), 0),
+      max(store_id) OVER (ORDER BY seq) FROM changes ORDER BY seq;
+    DROP TABLE changes;
+    CREATE VIEW changes AS SELECT * FROM changes_2;
+    """,
 )
+
+CHANGES = "changes_2"
+"""The table of changes. Its old name is a view: processes of older versions, and people, can read it."""
 
 START_TIMEOUT = 10.0
 """Seconds that a start waits for another process that opens or upgrades the same file."""
 
 
-def prepare(path: Path) -> None:
+def prepare(path: Path, *, upgrade: bool = True) -> None:
     """Create the database at `path`, or upgrade it to the present version.
 
-    Raises CannotStart, and leaves the file untouched, if it is something else, newer, or cannot be written.
+    Raises CannotStart, and leaves the file untouched, if it is something else, newer, or cannot be written; or if it
+    is older and may not be upgraded.
     """
     path = Path(os.path.realpath(path))  # the log is beside the file itself, not beside a link to it
     with raising_cannot_start(path):
@@ -63,9 +87,19 @@ def prepare(path: Path) -> None:
             if not os.access(path, os.W_OK):
                 # SQLite would open it to read, and fail at the first write.
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-            _refuse_foreign(path, _open_read_only(path, immutable=not _wal(path).exists()))
+            version = _refuse_foreign(path, _open_read_only(path, immutable=not _wal(path).exists()))
+            if 0 < version < len(MIGRATIONS) and not upgrade:
+                raise older(path)
         with closing(_retry_while_busy(connect, path)) as connection:
-            _retry_while_busy(upgrade, connection)
+            _retry_while_busy(upgrade_schema, connection)
+
+
+def older(path: Path) -> CannotStart:
+    """Return the error for a database of an older version; no command upgrades it under a running service."""
+    return CannotStart(
+        f"{path} was written by an older Storekeeper: upgrade it first, by starting `storekeeper serve --database"
+        f" sqlite:///{path}` once"
+    )
 
 
 @contextmanager
@@ -95,12 +129,12 @@ def open_source(path: Path) -> apsw.Connection:
     """Open a database of this program for reading, even if nothing can be written there. Raises CannotStart."""
     path = Path(os.path.realpath(path))
     if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
-        prepare(path)
+        prepare(path, upgrade=False)
         return connect(path, reader=True)
     with raising_cannot_start(path, "reading"):
         refuse_orphaned_log(path)
         if _refuse_foreign(path, _open_unwritable(path)) != len(MIGRATIONS):
-            raise CannotStart(f"{path} has an older schema: copy the file to where it may be written")
+            raise older(path)
         return _open_unwritable(path)
 
 
@@ -125,7 +159,6 @@ def connect_exclusively(path: Path) -> apsw.Connection:
         connection.close()
         raise classified from None
     connection.pragma("synchronous", "full")
-    connection.pragma("foreign_keys", True)
     connection.pragma("temp_store", "memory")
     return connection
 
@@ -145,7 +178,6 @@ def connect(path: Path, *, reader: bool = False) -> apsw.Connection:
         raise CannotStart(f"{path} is on a file system without shared memory: use a local disk")
     # FULL: COMMIT returns after fsync. WAL's usual NORMAL would lose acknowledged writes with the power.
     connection.pragma("synchronous", "full")
-    connection.pragma("foreign_keys", True)
     # A statement of many rows has its rollback data in memory, not in a file that is written for every page.
     connection.pragma("temp_store", "memory")
     # After an import the WAL file shrinks back to this; else it would keep its greatest size for ever.
@@ -282,7 +314,7 @@ def _wal(path: Path) -> Path:
     return path.with_name(path.name + "-wal")
 
 
-def upgrade(connection: apsw.Connection) -> None:
+def upgrade_schema(connection: apsw.Connection) -> None:
     """Apply the migrations that a database has not had yet."""
     # Checked without the lock, which an import may hold for long.
     if connection.pragma("user_version") != len(MIGRATIONS):

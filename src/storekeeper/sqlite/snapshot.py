@@ -12,7 +12,10 @@ from storekeeper.collection import Listing, Query
 from storekeeper.errors import CannotStart, Outcome, Unavailable
 from storekeeper.sqlite import errors, schema
 from storekeeper.sqlite.reads import Reader
-from storekeeper.transfer import TABLES, Row, Snapshot, VerificationFailed
+from storekeeper.tables import TABLES
+from storekeeper.transfer import Row, Snapshot, VerificationFailed
+
+_NAMES = {"stores": "stores", "changes": schema.CHANGES}
 
 
 class SqliteSnapshot:
@@ -25,27 +28,38 @@ class SqliteSnapshot:
 
     def count(self) -> tuple[int, int]:
         """Return how many stores and how many changes there are."""
-        stores, changes = (self._connection.execute(f"SELECT count(*) FROM {table}").get for table in TABLES)
+        with self._naming_the_file():
+            stores, changes = (
+                self._connection.execute(f"SELECT count(*) FROM {_NAMES[table]}").get for table in TABLES
+            )
         return stores, changes
 
     def rows(self, table: str) -> Iterator[Row]:
         """Return a table's rows by its key."""
-        columns = TABLES[table]
-        try:
-            yield from self._connection.execute(f"SELECT {', '.join(columns)} FROM {table} ORDER BY {columns[0]}")
+        columns = list(TABLES[table])
+        with self._naming_the_file():
+            yield from self._connection.execute(
+                f"SELECT {', '.join(columns)} FROM {_NAMES[table]} ORDER BY {columns[0]}"
+            )
             self._check()
-        except apsw.Error as error:  # translate here, or the handler of the target would blame the target
-            self._check()
-            raise Unavailable(f"{self.path}: {error}") from None
 
     def fill(self, table: str, rows: Iterable[Row]) -> None:
         """Add rows to an empty table."""
-        columns = TABLES[table]
+        columns = list(TABLES[table])
         placeholders = ", ".join("?" * len(columns))
-        self._connection.executemany(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({placeholders})", rows)
+        statement = f"INSERT INTO {_NAMES[table]} ({', '.join(columns)}) VALUES ({placeholders})"
+        self._connection.executemany(statement, rows)
 
     def finish(self) -> None:
         """Do nothing: this snapshot was only read."""
+
+    @contextmanager
+    def _naming_the_file(self) -> Iterator[None]:
+        try:
+            yield
+        except apsw.Error as error:  # translate here, or the handler of the target would blame the target
+            self._check()
+            raise Unavailable(f"{self.path}: {error}") from None
 
 
 class TargetSnapshot(SqliteSnapshot):
@@ -72,7 +86,7 @@ class TargetSnapshot(SqliteSnapshot):
         if self._writer.in_transaction:
             self._writer.execute("ROLLBACK")
         elif self._connection is not self._writer:
-            self._writer.execute("BEGIN; DELETE FROM changes; DELETE FROM stores; COMMIT")
+            self._writer.execute(f"BEGIN; DELETE FROM {schema.CHANGES}; DELETE FROM stores; COMMIT")
 
 
 @contextmanager
@@ -86,7 +100,7 @@ def snapshot(path: Path, *, fill: bool) -> Iterator[Snapshot]:
         return
     try:
         if path.exists() or not path.parent.exists():
-            schema.prepare(path)
+            schema.prepare(path, upgrade=False)
             with _open_target(path, path) as target:
                 yield target
             return
@@ -141,7 +155,7 @@ def _open_target(file: Path, path: Path) -> Iterator[TargetSnapshot]:
             connection = stack.enter_context(closing(schema.connect_exclusively(file)))
         target = TargetSnapshot(file, connection, stack)
         try:
-            schema.upgrade(connection)
+            schema.upgrade_schema(connection)
             connection.execute("BEGIN EXCLUSIVE")
             yield target
         except BaseException as error:

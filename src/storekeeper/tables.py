@@ -1,0 +1,14 @@
+"""Domain: the tables of a collection and their columns, the same in every database. Imports nothing.
+
+Both databases make their statements from these names, and a copy transfers just these tables.
+"""
+
+STORES = {"id": int, "name": str, "address": str, "version": int}
+"""A store as its latest change left it; `version` is the number of that change."""
+
+CHANGES = {"seq": int, "store_id": int, "name": str, "address": str, "at": int, "previous": int, "count": int}
+"""What a change made of its store. `at` is milliseconds since 1970 in UTC and never falls; `previous` is the seq of
+the store's change before, 0 for the one that created it; `count` is how many stores there were after it."""
+
+TABLES = {"stores": STORES, "changes": CHANGES}
+"""All tables, in the order in which they can be filled. The first column of each is its key."""
