@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+LOCKED = "The database is locked"
+DISK_STALLED = "The disk does not answer"
+
 
 class Outcome(StrEnum):
     """Whether a request that got a 503 may have changed something (decision 30)."""

@@ -18,7 +18,7 @@ from storekeeper.http.response import JSON
 
 _PAGES = Path(__file__).with_name("pages")
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-_OWN = ("docs.js",)
+_OWN = ("docs.css", "docs.js")
 _INSTALLED = ("swagger-ui.css", "swagger-ui-bundle.js", "favicon-32x32.png")
 
 # Swagger UI sets styles on elements and has its icons as data URLs; scripts come from this service

@@ -1,7 +1,7 @@
 """The contract as an OpenAPI 3.1 document. Imports `api` and the domain, whose types its schemas are made from.
 
-`tests/test_openapi.py` compares it with the service: every route, method, status and header that one has, the other
-has too.
+`tests/test_openapi.py` compares it with the service: every route, method, status, header and error message that one
+has, the other has too.
 """
 
 from typing import Any
@@ -9,36 +9,55 @@ from typing import Any
 import msgspec
 
 from storekeeper import __version__
+from storekeeper.api import examples
 from storekeeper.api.resource import ALLOWED
-from storekeeper.http.response import MAX_BODY_BYTES, ErrorBody, error_response, phrase
+from storekeeper.http.request import MAX_FIELDS, MAX_HEAD_BYTES, MAX_TARGET_BYTES
+from storekeeper.http.response import MAX_BODY_BYTES, ErrorBody
 from storekeeper.stores import EXAMPLES, Payload, Store
 
 Json = dict[str, Any]
 
-ANY_ROUTE = (400, 408, 413, 414, 431, 500, 503, 505)
-"""Statuses that every route may have: those of the HTTP layer, of a bug, and of a stop."""
-
-_MEANINGS = {
-    400: "The request is not valid; nothing was changed.",
-    404: "No store has that id.",
-    408: "The request was not complete within 10 seconds of its first byte.",
-    413: f"The body is over {MAX_BODY_BYTES} bytes.",
-    414: "The target is over 8192 bytes.",
-    415: "The Content-Type or Content-Encoding is not that of JSON in UTF-8.",
-    431: "The headers are over 16384 bytes or 100 fields.",
-    500: "A bug; or, with `--missing-store 500`, no store has that id.",
-    503: "The database is not available now; `outcome` says whether a write may have happened.",
-    505: "The request is not HTTP/1.x.",
+ANY_REQUEST = {
+    400: "It is not valid HTTP/1.1, or has not one valid `Host`.",
+    408: "It was not complete within 10 seconds of its first byte.",
+    413: f"Its body is over {MAX_BODY_BYTES:,} bytes.",
+    414: f"Its target is over {MAX_TARGET_BYTES:,} bytes.",
+    431: f"Its headers are over {MAX_HEAD_BYTES:,} bytes or {MAX_FIELDS} fields.",
+    500: "A bug of the service.",
+    503: "The database is not available now, or too much is waiting: try again after `retry-after` seconds. With"
+    " `outcome` `none` nothing was changed; with `unknown` the write may have happened.",
+    505: "It is not HTTP/1.x.",
 }
+"""When any request, on any route, gets which error."""
 
-_EXAMPLE_MESSAGES = {
-    404: "Store 99 not found",
-    500: "An internal server error occurred",
-    503: "The database is locked",
-}
+_DESCRIPTION = "\n".join(
+    (
+        "Every error has the body `ErrorBody`. A 4xx means that nothing was changed.",
+        "HEAD goes with every GET, OPTIONS names the methods of a path; another method is 405, another path 404.",
+        "",
+        "**Errors that any request can get.** They are listed here alone; at each operation they are `default`.",
+        "",
+        "| Status | When |",
+        "|---|---|",
+        *(f"| {status} | {when} |" for status, when in ANY_REQUEST.items()),
+    )
+)
 
-_STORE = {"id": 2, "name": EXAMPLES[1].name, "address": EXAMPLES[1].address}
+_CANNOT_BE_UNDONE = (
+    "The service assigns the id: one more than the number of stores before. **This cannot be undone:** there is no"
+    " DELETE, so a store stays for good. A PUT can still change its name and its address."
+)
+
+_REPLACES_BOTH = (
+    "Replaces the name and the address; the id stays. **Leaving `address` out erases the address**: send it again to"
+    " keep it. Null is refused. An id that no store has is 404: a PUT never adds a store."
+)
+
+_NAME = "Required, and not empty. Blanks are kept, a character is a Unicode code point."
+_ADDRESS = "Optional, a string. Null is refused: to have no address, leave it out. In a PUT, that erases the address."
+
 _PAYLOAD = {"name": EXAMPLES[1].name, "address": EXAMPLES[1].address}
+_STORE = {"id": 2} | _PAYLOAD
 
 
 def document() -> Json:
@@ -49,10 +68,11 @@ def document() -> Json:
             "title": "Store Resource API",
             "version": __version__,
             "summary": "One list of a company's stores.",
-            "description": "Every error has the body `ErrorBody`. A 4xx means that nothing was changed.",
+            "description": _DESCRIPTION,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
-        "servers": [{"url": "/"}],
+        # Relative to the document, so that it holds below a proxy's prefix too.
+        "servers": [{"url": "."}],
         "tags": [{"name": "stores"}, {"name": "operations"}],
         "paths": _contract() | _operations(),
         "components": {"schemas": _schemas(), "responses": _responses(), "headers": _headers()},
@@ -75,23 +95,31 @@ def _contract() -> Json:
         "schema": {"type": "integer", "minimum": 1},
         "example": 2,
     }
-    many = {"type": "array", "items": _ref("schemas", "Store")}
-    one = _ref("schemas", "Store")
+    one = _json(_ref("schemas", "Store"), _STORE)
+    many = _json({"type": "array", "items": _ref("schemas", "Store")}, [_STORE])
     text = {"text/plain; charset=utf-8": {"schema": {"type": "string", "const": "OK"}, "example": "OK"}}
+    body = {
+        "required": True,
+        "content": {"application/json": {"schema": _ref("schemas", "Payload"), "example": _PAYLOAD}},
+    }
     return {
         "/api/stores": _path(
             "stores",
-            get=_operation("listStores", "List all stores, or those of one name", _json(many, [_STORE])),
-            post=_operation("createStore", "Add a store", _json(one, _STORE), 415, body=True),
-            query=[name],
+            get=_operation("listStores", "List all stores, or those of one name", many, "InvalidQuery")
+            | {"parameters": [name]},
+            post=_operation("createStore", "Add a store", one, "InvalidPayload", "UnsupportedMediaType")
+            | {"description": _CANNOT_BE_UNDONE, "requestBody": body},
         ),
         "/api/stores/{id}": _path(
             "store",
-            get=_operation("getStore", "Read one store", _json(one, _STORE), 404),
+            get=_operation("getStore", "Read one store", one, "NotFound") | {"parameters": [id]},
             put=_operation(
-                "replaceStore", "Replace a store's name and address", _json(one, _STORE), 404, 415, body=True
-            ),
-            segment=[id],
+                "replaceStore",
+                "Replace a store's name and address",
+                one,
+                *("InvalidPayload", "NotFound", "UnsupportedMediaType"),
+            )
+            | {"description": _REPLACES_BOTH, "parameters": [id], "requestBody": body},
         ),
         "/test": _path("test", get=_operation("test", "Tell that the service is running", text)),
     }
@@ -110,57 +138,22 @@ def _operations() -> Json:
     return paths | {"/openapi.json": _path("test", get=own), "/docs": _path("test", get=docs)}
 
 
-def _path(route: Any, *, query: Any = (), segment: Any = (), **operations: Json) -> Json:
-    """Complete a path with HEAD and OPTIONS, which every GET has; GET and HEAD alone have the `query` parameters."""
+def _path(route: Any, **operations: Json) -> Json:
+    """Return the operations of a path: all that it has, but HEAD and OPTIONS, which the description tells of."""
     assert {method.upper() for method in operations} | {"HEAD", "OPTIONS"} == set(ALLOWED[route])
-    get = operations["get"]
-    operations["head"] = _head_operation(get)
-    operations["options"] = {
-        "operationId": get["operationId"] + "Options",
-        "summary": "List the methods of this path",
-        "tags": get["tags"],
-        "responses": {"204": _ref("responses", "Allowed")} | _errors(),
-    }
-    for method, operation in operations.items():
-        parameters = [*segment, *(query if method in ("get", "head") else ())]
-        if method == "options":  # OPTIONS takes any id
-            parameters = [parameter | {"schema": {"type": "string"}} for parameter in parameters]
-        if parameters:
-            operation["parameters"] = parameters
     return operations
 
 
-def _head_operation(get: Json) -> Json:
-    responses = {
-        status: {"description": "As GET, without the body."} if "$ref" in response else response | {"content": {}}
-        for status, response in get["responses"].items()
-    }
-    return get | {
-        "operationId": get["operationId"] + "Head",
-        "summary": get["summary"] + ": the headers alone",
-        "responses": responses,
-    }
-
-
-def _operation(id: str, summary: str, content: Json, *errors: int, body: bool = False, tag: str = "stores") -> Json:
+def _operation(id: str, summary: str, content: Json, *errors: str, tag: str = "stores") -> Json:
     headers = {name: _ref("headers", name) for name in ("cache-control", "date")}
-    operation: Json = {
+    responses = {"200": {"description": "Done.", "headers": headers, "content": content}}
+    responses |= {_STATUS[name]: _ref("responses", name) for name in errors}
+    return {
         "operationId": id,
         "summary": summary,
         "tags": [tag],
-        "responses": {"200": {"description": "Done.", "headers": headers, "content": content}} | _errors(*errors),
+        "responses": responses | {"default": _ref("responses", "AnyError")},
     }
-    if body:
-        schema = _ref("schemas", "Payload")
-        operation["requestBody"] = {
-            "required": True,
-            "content": {"application/json": {"schema": schema, "example": _PAYLOAD}},
-        }
-    return operation
-
-
-def _errors(*more: int) -> Json:
-    return {str(status): _ref("responses", _key(status)) for status in sorted({*ANY_ROUTE, *more})}
 
 
 def _json(schema: Json, example: object) -> Json:
@@ -170,34 +163,43 @@ def _json(schema: Json, example: object) -> Json:
     return {"application/json; charset=utf-8": media}
 
 
+_STATUS = {"InvalidPayload": "400", "InvalidQuery": "400", "NotFound": "404", "UnsupportedMediaType": "415"}
+"""The status of each error that only some operations have."""
+
+
 def _responses() -> Json:
-    allow = {name: _ref("headers", name) for name in ("allow", "cache-control", "date")}
-    statuses = sorted(_MEANINGS)
-    return {_key(status): _error(status) for status in statuses} | {
-        "Allowed": {"description": "The methods are in `allow`.", "headers": allow},
+    missing = "No store has that id. (With the setting `missing_store = 500`: the 500 of a bug.)"
+    media_type = "The `Content-Type` is not that of JSON in UTF-8, or there is a `Content-Encoding`."
+    any_error = "An error that any request can get; the description of the API lists them."
+    return {
+        "InvalidPayload": _error("The payload breaks a rule.", examples.bodies(examples.PAYLOAD)),
+        "InvalidQuery": _error("`name` is given twice.", examples.bodies(examples.QUERY)),
+        "NotFound": _error(missing, examples.bodies(examples.MISSING)),
+        "UnsupportedMediaType": _error(media_type, examples.bodies(examples.MEDIA_TYPE)),
+        "AnyError": _error(any_error, examples.of_any_request(), "retry-after"),
     }
 
 
-def _error(status: int) -> Json:
-    names = ["cache-control", "date"] + (["retry-after"] if status == 503 else [])
-    message = _EXAMPLE_MESSAGES.get(status, phrase(status))
-    example = msgspec.json.decode(error_response(status, message).body)
+def _error(description: str, bodies: Json, *headers: str) -> Json:
+    media = {
+        "schema": _ref("schemas", "ErrorBody"),
+        "examples": {name: {"value": body} for name, body in bodies.items()},
+    }
     return {
-        "description": _MEANINGS[status],
-        "headers": {name: _ref("headers", name) for name in names},
-        "content": _json(_ref("schemas", "ErrorBody"), example),
+        "description": description,
+        "headers": {name: _ref("headers", name) for name in ("cache-control", "date", *headers)},
+        "content": {"application/json; charset=utf-8": media},
     }
 
 
 def _headers() -> Json:
-    def header(description: str, schema: Json) -> Json:
-        return {"description": description, "schema": schema}
+    def header(description: str) -> Json:
+        return {"description": description, "schema": {"type": "string"}}
 
     return {
-        "allow": header("The methods of this path.", {"type": "string"}),
-        "cache-control": header("Caches must revalidate before reuse.", {"type": "string"}),
-        "date": header("When the response was made (RFC 9110, 6.6.1).", {"type": "string"}),
-        "retry-after": header("Seconds after which it is worth trying again.", {"type": "string"}),
+        "cache-control": header("Caches must revalidate before reuse."),
+        "date": header("When the response was made (RFC 9110, 6.6.1)."),
+        "retry-after": header("Only with 503: seconds after which it is worth trying again."),
     }
 
 
@@ -205,26 +207,33 @@ def _schemas() -> Json:
     _, schemas = msgspec.json.schema_components(
         (Store, Payload, ErrorBody), ref_template="#/components/schemas/{name}"
     )
-    for schema in schemas.values():
-        schema["description"] = schema["description"].partition("\n")[0]
+    for name, description in _DESCRIPTIONS.items():
+        schemas[name]["description"] = description
+    store, payload, error = (schemas[name]["properties"] for name in ("Store", "Payload", "ErrorBody"))
     # The contract has three properties; the version is the collection's own.
-    del schemas["Store"]["properties"]["version"]
+    del store["version"]
     schemas["Store"]["required"].remove("version")
     schemas["Store"]["additionalProperties"] = False
-    for field in ("name", "address"):
-        # Decision 10; JSON Schema has no keyword for it but a pattern.
-        schemas["Payload"]["properties"][field] = _text(schemas["Payload"]["properties"][field])
+    store["address"]["description"] = "Null if the store has none."
+    payload["name"] = _text(payload["name"]) | {"description": _NAME}
+    payload["address"] = _text(payload["address"]) | {"description": _ADDRESS}
+    error["outcome"]["description"] = "Only with 503: whether a write may have happened."
     return schemas
+
+
+_DESCRIPTIONS = {
+    "Store": "A store of the collection.",
+    "Payload": "The content of a store, complete: what a PUT leaves out, it erases. Other keys are ignored.",
+    "ErrorBody": "The body of every error. `validation` is there if a payload or a query breaks a rule.",
+    "Validation": "The part of the request that breaks a rule, and the names of the offending fields.",
+}
 
 
 def _text(schema: Json) -> Json:
     """Restrict the schema of a field to what a client may send: a string, not null, and without U+0000."""
     rest = {key: value for key, value in schema.items() if key not in ("anyOf", "default")}
+    # JSON Schema has no keyword for it but a pattern; PostgreSQL cannot store U+0000.
     return rest | {"type": "string", "pattern": "^[^\\u0000]*$"}
-
-
-def _key(status: int) -> str:
-    return phrase(status).replace(" ", "")
 
 
 def _ref(kind: str, name: str) -> Json:

@@ -19,7 +19,7 @@ from storekeeper.http.exchange import Exchange
 from storekeeper.http.limits import Limits
 from storekeeper.http.reader import Phase, RequestReader
 from storekeeper.http.request import Request
-from storekeeper.http.response import MAX_BODY_BYTES, Response, encode, error_response, unavailable
+from storekeeper.http.response import MAX_BODY_BYTES, Response, encode, timed_out, unavailable
 
 MAX_PIPELINED = 64
 """Requests that may wait behind another one; with so many the connection stops reading."""
@@ -289,7 +289,7 @@ class Connection(HttpToolsProtocol):
             if self.flow.read_paused or self.reader.expects_continue:
                 self.reader.began = now  # the service makes the client wait
             if now - self.reader.began > deadlines.REQUEST_TIMEOUT:
-                self.reader.refuse(error_response(408, "The request was not whole within 10 seconds"))
+                self.reader.refuse(timed_out())
         elif self.is_idle() and self.deadlines.idle_for_too_long(now):
             self.transport.close()
 

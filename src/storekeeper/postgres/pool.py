@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from storekeeper.errors import CannotStart, Unavailable
+from storekeeper.errors import LOCKED, CannotStart, Unavailable
 from storekeeper.events import Event, emit
 from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, Result, Statement, StatementError
 
@@ -192,6 +192,6 @@ _EXPECTED = {
     "25": "The database is read-only",
     "40": "The database is busy",
     "53": "The database is out of space, memory or connections",
-    "55": "The database is locked",
+    "55": LOCKED,
     "57": NO_RESPONSE,
 }

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import apsw
 
-from storekeeper.errors import Outcome, Unavailable
+from storekeeper.errors import LOCKED, Outcome, Unavailable
 
 FAILED = "The database failed"
 DAMAGED = "The database is damaged"
@@ -35,7 +35,7 @@ def temporary(error: apsw.Error, outcome: Outcome) -> Unavailable | None:
     """
     match error:
         case apsw.BusyError() | apsw.LockedError() | apsw.ProtocolError():
-            return Unavailable("The database is locked")
+            return Unavailable(LOCKED)
         case apsw.FullError():
             return Unavailable("The disk is full")
         case apsw.IOError() if _no_space_for_the_index(error):

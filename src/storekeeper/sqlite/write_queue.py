@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from storekeeper.commands import Command
 from storekeeper.concurrency.queue_limit import QueueLimit
-from storekeeper.errors import Outcome, Unavailable
+from storekeeper.errors import DISK_STALLED, Outcome, Unavailable
 from storekeeper.sqlite import errors
 from storekeeper.sqlite.committer import Committer, Result
 from storekeeper.sqlite.file_identity import FileReplaced
@@ -198,7 +198,7 @@ class WriteQueue:
             self._fail(errors.Failure(f"{errors.FAILED}: {error}"))
         now = self._loop.time()
         while self._unsettled and now - self._unsettled[0].since > WRITE_TIMEOUT:
-            self._unsettled.popleft().settle(Unavailable("The disk does not answer", Outcome.UNKNOWN))
+            self._unsettled.popleft().settle(Unavailable(DISK_STALLED, Outcome.UNKNOWN))
         self._timer = self._loop.call_later(_TICK, self._tick)
 
 

@@ -1,8 +1,9 @@
-// Shows the document of this very service. No validator badge: it would ask another host.
+// Shows the document of this very service. No validator badge: it would ask another host. Nothing can be executed
+// before "Try it out" was pressed: the stores are real, and none can be deleted.
 SwaggerUIBundle({
   url: "openapi.json",
   dom_id: "#reference",
   deepLinking: true,
-  tryItOutEnabled: true,
+  tryItOutEnabled: false,
   validatorUrl: null,
 });
