@@ -1,7 +1,7 @@
-"""A machine of a test's own, for pages that install: its own /etc, /opt, /var, network and processes, gone at its end.
+"""A machine of a test's own, for pages that install: own /etc, /opt, /var, network and processes, gone at its end.
 
-It is made of Linux's namespaces, so nothing that root does there changes the machine that it runs on. systemd cannot run
-in it: `systemctl` below does what the unit says instead.
+It is made of Linux's namespaces, so nothing that root does there changes the machine that it runs on. systemd cannot
+run in it: `systemctl.py` does what the unit says instead.
 """
 
 import os

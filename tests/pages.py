@@ -17,6 +17,9 @@ STEP_TIMEOUT = 10.0
 """Seconds that one command of a page may take."""
 
 
+_STEP = re.compile(r"^([$#]) (.*)\n((?:(?![$#] ).+\n)*)", re.MULTILINE)
+
+
 @dataclass(frozen=True)
 class Step:
     """A command of a page: who types it (`$` anybody, `#` root), and what the page says that it prints."""
@@ -28,7 +31,7 @@ class Step:
 
     def difference(self, status: int, output: str) -> str | None:
         """Return how a run differs from what the page says; a `…` there stands for anything."""
-        expected = ".*".join(re.escape(part) for part in self.printed.split("…"))
+        expected = ".*".join(re.escape(part) for part in self.printed.strip().split("…"))
         if self.printed and re.fullmatch(expected, output.strip(), re.DOTALL):
             return None
         if not self.printed and status == 0:
@@ -42,20 +45,19 @@ def blocks(page: Path) -> Iterator[tuple[int, str, list[str]]]:
     for number, line in enumerate(page.read_text().splitlines(), 1):
         if not line.startswith("```"):
             lines.append(line)
-        elif begin:
+            continue
+        if begin:
             yield begin, language, lines
-            begin = 0
-        else:
-            begin, language, lines = number, line[3:], []
+        begin, language, lines = (0 if begin else number), line[3:], []
 
 
 def steps(page: Path) -> list[Step]:
     """Return the commands of all `console` blocks of a page, in order."""
-    found = []
+    found: list[Step] = []
     for begin, language, lines in blocks(page):
         if language == "console":
-            for match in re.finditer(r"^([$#]) (.*)\n((?:(?![$#] ).+\n)*)", "\n".join(lines) + "\n", re.MULTILINE):
-                found.append(Step(f"{page.name}:{begin}", match[1], match[2], match[3].strip()))
+            text = "\n".join(lines) + "\n"
+            found += [Step(f"{page.name}:{begin}", *match) for match in _STEP.findall(text)]
     return found
 
 
@@ -78,7 +80,7 @@ class Shell:
         """Run one command; return its status and all that it printed. It fails after `timeout` seconds."""
         assert self.process.stdin
         end = secrets.token_hex(8)
-        self.process.stdin.write(f"{{ {command}\n}} </dev/null 2>&1; echo \"{end} $?\"\n".encode())
+        self.process.stdin.write(f'{{ {command}\n}} </dev/null 2>&1; echo "{end} $?"\n'.encode())
         self.process.stdin.flush()
         output = ""
         deadline = time.monotonic() + timeout

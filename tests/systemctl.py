@@ -47,8 +47,12 @@ def start(name: str) -> None:
     log = Path(f"/var/log/{name}.log")
     with log.open("wb") as opened:
         process = subprocess.Popen(
-            command(service), env=environment(Path(service["EnvironmentFile"])), stderr=opened, stdout=opened,
-            umask=int(service["UMask"], 8), cwd="/",
+            command(service),
+            env=environment(Path(service["EnvironmentFile"])),
+            stderr=opened,
+            stdout=opened,
+            umask=int(service["UMask"], 8),
+            cwd="/",
         )
     Path(f"/run/{name}.pid").write_text(str(process.pid))
     while b"answers on" not in log.read_bytes():

@@ -1,26 +1,38 @@
 import json
+import os
 import re
 import shlex
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from black_box import serving
-from conftest import need
+from conftest import need, postgres
 from machine import Machine, missing
-from pages import PAGES, ROOT, Shell, blocks, steps
+from pages import PAGES, ROOT, Shell, Step, blocks, steps
 from storekeeper.http.response import phrase
 
 OPERATING = ROOT / "docs/operating.md"
 README = ROOT / "README.md"
 
+SCALING = ROOT / "docs/scaling.md"
+CONFORMANCE = ROOT / "docs/conformance.md"
+BENCHMARKS = ROOT / "docs/benchmarks.md"
+
+SERVES = "serves until it is stopped; the test has a service that was started with the same options"
 NOT_RUN = {
-    "make serve": "serves until it is stopped; `serving` starts what it starts",
-    "make test": "this test is part of it",
+    "make serve": SERVES + "; `make thorough` runs it, in a clone",
+    "make test": "this test is a part of it",
+    ".venv/bin/storekeeper serve --database postgresql://keeper@db1,db2/stores": SERVES,
 }
-"""Commands of the pages that no test runs, with the reason."""
+"""Commands of the pages that no test runs as they are written, each with its reason."""
+
+PAGES_NOT_RUN = {
+    CONFORMANCE: "the kit's own tests run its commands and read its report; the long one is of port 3000",
+}
 
 INSTALLS = (
     "git ",
@@ -32,13 +44,28 @@ INSTALLS = (
 INSTALL_TIMEOUT = 120.0
 
 
-@pytest.fixture(scope="module")
-def machine() -> Iterator[Machine]:
-    """A machine on which the page on operating was followed, with this checkout for the software."""
+@pytest.fixture
+def empty_machine() -> Iterator[Machine]:
+    """A machine on which nothing is installed, and anybody may clone this checkout."""
     if reason := missing():
         need("machine", reason)
     made = Machine()
-    made.root(f"ln -s /mnt/source /opt/storekeeper/source; cd /opt/storekeeper; ln -s {ROOT}/.venv 0.1.0; ln -s 0.1.0 0.2.0")
+    try:
+        made.root("git config --system --add safe.directory '*'")
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture(scope="module")
+def machine() -> Iterator[Machine]:
+    """A machine that has this checkout where the page on operating would install it."""
+    if reason := missing():
+        need("machine", reason)
+    made = Machine()
+    made.root(
+        f"ln -s /mnt/source /opt/storekeeper/source; cd /opt/storekeeper; ln -s {ROOT}/.venv 0.1.0; ln -s 0.1.0 0.2.0"
+    )
     yield made
     made.close()
 
@@ -65,6 +92,26 @@ def follow(machine: Machine, *, install: bool = False) -> list[str]:
 
 def test_every_command_of_the_page_on_operating_prints_what_it_says(differences: list[str]) -> None:
     assert not differences, "\n\n".join(differences)
+
+
+@pytest.mark.thorough  # installs all dependencies twice, from a registry
+def test_the_page_on_operating_installs_and_upgrades_as_it_says(empty_machine: Machine) -> None:
+    found = follow(empty_machine, install=True)
+    assert not found, "\n\n".join(found)
+
+
+@pytest.mark.thorough  # installs all dependencies, from a registry
+def test_a_stranger_without_rights_clones_the_repository_and_serves(empty_machine: Machine) -> None:
+    clone = 'git clone --quiet "$REPOSITORY" storekeeper && make -C storekeeper setup'
+    found = empty_machine.run_outside(f"runuser -u visitor -- bash -c {shlex.quote('cd; ' + clone)}", INSTALL_TIMEOUT)
+    assert found[0] == 0, found[1]
+    start = (
+        "cd storekeeper; make serve > log 2>&1 & until curl -so /dev/null 127.0.0.1:8080/test; do sleep 0.05; done"
+    )
+    assert empty_machine.run("$", start)[0] == 0
+    first = steps(README)[2]
+    assert first.printed
+    assert first.difference(*empty_machine.run("$", first.command)) is None
 
 
 def test_every_page_shows_the_files_of_deploy_as_they_are() -> None:
@@ -125,7 +172,9 @@ def test_what_nginx_refuses_itself_has_the_error_body_of_the_contract(behind_ngi
     assert error.get("outcome") == {502: "unknown", 503: "none", 504: "unknown"}.get(status)
 
 
-@pytest.mark.parametrize("request_", ["stores/99", "stores/1 -T /dev/null", "stores -d {} -H content-type:application/json"])
+@pytest.mark.parametrize(
+    "request_", ["stores/99", "stores/1 -T /dev/null", "stores -d {} -H content-type:application/json"]
+)
 def test_what_the_service_refuses_comes_through_nginx_as_it_is(behind_nginx: Machine, request_: str) -> None:
     _, direct = behind_nginx.run("$", f"curl -s 127.0.0.1:8080/api/{request_}")
     _, through = behind_nginx.run("$", f"curl -s 127.0.0.1/api/{request_}")
@@ -162,3 +211,96 @@ def test_nginx_never_repeats_a_write_that_got_no_response(behind_nginx: Machine)
         assert machine.root("cat /tmp/requests").split() == ["0", "2"]
     finally:
         machine.root("kill $peer; systemctl start storekeeper")
+
+
+def command(step: Step) -> str:
+    """Return a command without the comment behind it."""
+    return step.command.partition("  #")[0].strip()
+
+
+@contextmanager
+def follower(folder: Path) -> Iterator[Shell]:
+    """A shell in a fresh folder that has this checkout's `.venv`."""
+    (folder / ".venv").symlink_to(ROOT / ".venv")
+    mine = {name: value for name, value in os.environ.items() if not name.startswith("STOREKEEPER_")}
+    shell = Shell(["bash"], folder, mine)
+    try:
+        yield shell
+    finally:
+        shell.close()
+
+
+def test_every_command_of_the_readme_prints_what_it_says(tmp_path: Path) -> None:
+    database = f"sqlite:///{tmp_path}/storekeeper.db"
+    with serving(tmp_path, "--examples", database=database) as service, follower(tmp_path) as shell:
+        taken = [step for step in steps(README) if command(step) not in NOT_RUN]
+        assert len(taken) >= 12, "the commands were not found"
+        for step in taken:
+            here = command(step).replace("127.0.0.1:8080", f"127.0.0.1:{service.port}")
+            assert step.difference(*shell.run(here)) is None
+
+
+def test_a_file_is_moved_to_postgresql_and_served_from_there_as_the_page_says(tmp_path: Path) -> None:
+    move, serve = steps(SCALING)
+    assert command(serve) in NOT_RUN
+    with (
+        postgres().database() as url,
+        serving(tmp_path, "--examples", database=f"sqlite:///{tmp_path}/storekeeper.db"),
+    ):
+        with follower(tmp_path) as shell:
+            here = move.command.replace("postgresql://keeper@db1,db2/stores", shlex.quote(url))
+            assert here != move.command
+            assert move.difference(*shell.run(here)) is None
+        with serving(tmp_path, database=url) as service:
+            assert service.request("GET", "/api/stores/2").json["name"] == "Harbour"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_fenced_command_of_a_page_is_one_that_a_test_runs(page: Path) -> None:
+    if page in PAGES_NOT_RUN:
+        return
+    assert {language for _, language, _ in blocks(page)} <= {"console", "mermaid", "ini", "nginx", "sh"}
+    assert not steps(page) or page in {README, OPERATING, SCALING}
+    shown = [
+        line
+        for _, language, lines in blocks(page)
+        for line in lines
+        if language == "console"
+        if line[:2] in {"$ ", "# "}
+    ]
+    assert [f"{step.prompt} {step.command}" for step in steps(page)] == shown
+
+
+def test_what_is_named_as_not_run_stands_on_a_page() -> None:
+    assert NOT_RUN.keys() <= {command(step) for page in PAGES for step in steps(page)}
+
+
+def test_every_make_target_that_a_page_names_is_one() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = {
+        name for page in PAGES for name in re.findall(r"(?:`|^[$] )make ([a-z-]+)", page.read_text(), re.MULTILINE)
+    }
+    assert named - targets == set()
+    assert {"serve", "test"} <= named
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.read_text().splitlines()) < 150
+
+
+def table(text: str) -> list[list[str]]:
+    """Return the rows of the first table in a text, its head first."""
+    found = re.search(r"^\|.*(?:\n\|.*)*", text, re.MULTILINE)
+    assert found
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in found[0].splitlines()]
+    return [row for row in rows if not set(row[-1]) <= set("-:")]
+
+
+def test_the_figures_of_the_readme_are_those_of_the_benchmarks() -> None:
+    (_, *systems), *rows = table(README.read_text().partition("## How fast")[2])
+    assert len(rows) >= 5
+    for case, *figures in rows:
+        measured = {
+            row[0]: row[-1] for row in table(BENCHMARKS.read_text().partition(f"### {case}\n")[2]) if row[1] == "10"
+        }
+        assert figures == [measured[system] for system in systems], case
