@@ -14,7 +14,7 @@ from pathlib import Path
 from pages import ROOT, STEP_TIMEOUT, Shell
 
 NAMESPACES = ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
-PROGRAMS = ["unshare", "nginx", "systemd-analyze", "runuser", "setpriv", "useradd", "curl"]
+PROGRAMS = ["unshare", "nginx", "systemd-analyze", "runuser", "setpriv", "useradd", "curl", "openssl"]
 FRESH = "/opt /srv /home /root /var/lib /var/log /var/backups /usr/local/sbin /run"
 """Folders that are empty on the machine; /etc is a copy, the rest is read as it is."""
 
