@@ -161,7 +161,7 @@ def behind_nginx(machine: Machine, differences: list[str]) -> Machine:
         "s/listen 443 .*/&listen 80 default_server;/",
         "/limit_except/,/}/d",
         "s/proxy_read_timeout .*/proxy_read_timeout 300ms;/",
-        "s,location / {,location = /busy { return 503; }\n&,",
+        r"s,location / {,location = /busy { return 503; }\n&,",
     ):
         machine.root(f"sed -i {shlex.quote(change)} /etc/nginx/conf.d/storekeeper.conf")
     machine.root("systemctl restart nginx")
