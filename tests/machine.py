@@ -18,6 +18,7 @@ PROGRAMS = ["unshare", "nginx", "systemd-analyze", "runuser", "setpriv", "userad
 FRESH = "/opt /srv /home /root /var/lib /var/log /var/backups /usr/local/sbin /run"
 """Folders that are empty on the machine; /etc is a copy, the rest is read as it is."""
 
+SYSTEMCTL = Path(__file__).with_name("systemctl.py")
 PREPARE = f"""
 set -e
 mount -t tmpfs -o mode=755 tmpfs /mnt
@@ -32,7 +33,7 @@ show() {{ test -e $2/. || {{ mkdir -p $2 && mount --bind $1 $2; }}; }}
 show /mnt/source {ROOT}
 show /mnt/python {sys.base_prefix}
 mkdir -p /var/log/nginx /var/lib/nginx /etc/nginx/conf.d /opt/storekeeper
-printf '#!/bin/sh\nexec {sys.executable} {ROOT}/tests/systemctl.py "$@"\n' > /usr/local/sbin/systemctl
+printf '#!/bin/sh\nexec {sys.executable} {SYSTEMCTL} "$@"\n' > /usr/local/sbin/systemctl
 chmod 755 /usr/local/sbin/systemctl
 {sys.executable} -c 'import fcntl, socket, struct
 fcntl.ioctl(socket.socket(), 0x8914, struct.pack("16sh", b"lo", 1))  # SIOCSIFFLAGS: the loopback interface is up'

@@ -2,6 +2,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -123,6 +124,35 @@ def test_every_page_shows_the_files_of_deploy_as_they_are() -> None:
             assert (ROOT / name[1]).read_text() == "\n".join(lines) + "\n", f"{name[1]}, shown as {language}"
             shown.append(name[1])
     assert len(shown) >= 4
+
+
+def test_a_backup_leaves_the_latest_14_and_what_is_named_otherwise(machine: Machine, differences: list[str]) -> None:
+    assert not differences
+    machine.root("cd /var/backups/storekeeper; touch stores-2020-01-{10..30}-000000.db; storekeeper-backup")
+    left = machine.root("ls").split()
+    copies = [name for name in left if name.startswith("stores-")]
+    assert len(copies) == 14
+    assert copies[0] >= "stores-2020-01-18"
+    assert copies[-1] > "stores-2026"
+    assert "before.db" in left
+
+
+ROTATE = "/var/log/stores.log { copytruncate\n rotate 3\n}"
+
+
+@pytest.mark.thorough  # a start with workers and a stop of them, for what the page says in a sentence
+def test_a_log_in_a_file_is_rotated_by_copytruncate(machine: Machine, differences: list[str]) -> None:
+    assert not differences
+    if shutil.which("logrotate") is None:
+        need("logrotate", "logrotate is not installed")
+    serve = "env -C /tmp /opt/storekeeper/current/bin/storekeeper serve --port 8090 --workers 2"
+    machine.root(f"cd /var/log; {serve} 2>> stores.log & until grep -q 8090 stores.log; do sleep 0.01; done")
+    first = machine.root("cat stores.log")
+    machine.root(f"echo {shlex.quote(ROTATE)} > /root/rotate; logrotate --force --state /root/state /root/rotate")
+    machine.root("kill -9 $(pgrep --newest --parent $!); until grep -q 'worker lost' stores.log; do sleep 0.01; done")
+    assert machine.root("cat stores.log.1") == first
+    assert not machine.root("head -c 20 stores.log | tr '\\0' X").startswith("X")
+    machine.root("kill %?8090; wait $!; cd")
 
 
 def test_who_may_not_write_is_told_how_to(machine: Machine, differences: list[str]) -> None:
