@@ -111,9 +111,12 @@ def test_a_stranger_without_rights_clones_the_repository_and_serves(empty_machin
         "cd storekeeper; make serve > log 2>&1 & until curl -so /dev/null 127.0.0.1:8080/test; do sleep 0.05; done"
     )
     assert empty_machine.run("$", start)[0] == 0
-    first = steps(README)[2]
-    assert first.printed
-    assert first.difference(*empty_machine.run("$", first.command)) is None
+    before = "cd storekeeper"
+    for step in steps(README):
+        if (here := command(step)) not in NOT_RUN:
+            assert step.difference(*empty_machine.run("$", f"{before}; {here}")) is None
+        if here.startswith("export "):
+            before += f"; {here}"
 
 
 def test_every_page_shows_the_files_of_deploy_as_they_are() -> None:
