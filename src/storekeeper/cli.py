@@ -169,7 +169,7 @@ def import_(
 
     async def load(collection: Collection) -> int:
         with _progress("Importing") as progress:
-            return await collection.load(csvfile.read(opened, report, progress))
+            return len(await collection.load(csvfile.read(opened, report, progress)))
 
     try:
         # Never closed: after Ctrl-C a thread may still read from it, and closing would wait for that thread.

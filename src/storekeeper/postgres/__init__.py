@@ -66,8 +66,8 @@ class PostgresCollection:
         """Queue a command; its result is the store, None if there is no such store, or the error."""
         return self._writer.submit(command)
 
-    async def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False) -> int:
-        """Create all of `payloads` or none; return how many."""
+    async def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False) -> range:
+        """Create all of `payloads` or none; return their ids."""
         if self._closed:
             raise Unavailable(CLOSED)
         await self._prepare()
