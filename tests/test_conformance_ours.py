@@ -11,7 +11,7 @@ def test_the_service_conforms_in_both_modes_and_through_both_adapters(
     detail: str, adapter: str, tmp_path: Path
 ) -> None:
     with serving(tmp_path, adapter, "--error-detail", detail) as service:
-        done = run("check", f"http://127.0.0.1:{service.port}", "--json")
+        done = run("check", f"http://127.0.0.1:{service.port}", "--json", "--yes")
     assert done.returncode == 0, done.stdout
     report = json.loads(done.stdout)
     assert report["mode"] == detail

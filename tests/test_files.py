@@ -113,7 +113,7 @@ def test_a_copy_is_whole_by_itself_or_refused_whatever_space_there_is(tmp_path: 
 def test_a_full_disk_refuses_a_copy_in_one_line(tmp_path: Path, source: Sqlite) -> None:
     with mounted(tmp_path / "disk", "size=2m") as disk:
         [line] = refused(run("copy", source.url, f"sqlite:///{disk}/backup.db"))
-        assert line == f"storekeeper: {disk}/backup.db: The disk is full"
+        assert line == f"storekeeper: target {disk}/backup.db: The disk is full"
         assert names(disk) == []
 
 

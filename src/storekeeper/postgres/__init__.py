@@ -16,7 +16,9 @@ from storekeeper.postgres.pool import CLOSED, RESPONSE_TIMEOUT, Pool
 from storekeeper.postgres.snapshot import snapshot
 from storekeeper.stores import Payload, Store
 
-__all__ = ["PostgresCollection", "exists", "prepare", "snapshot"]
+describe = schema.describe
+
+__all__ = ["PostgresCollection", "describe", "exists", "prepare", "snapshot"]
 
 POOL_SIZE = 5
 """Connections that one process opens at most: two for reads by id, one each for lists, pages of lists, and writes."""
