@@ -105,7 +105,16 @@ def test_it_is_a_module_too() -> None:
         (["nonsense"], "No such command 'nonsense'; see storekeeper --help"),
         (["--nonsense"], "No such option: --nonsense"),
         (["import"], "Missing argument"),
+        (["import"], "see storekeeper import --help"),
         (["export", "a.csv", "b.csv"], "unexpected extra argument"),
+        (["check", "--nonsense"], "No such option: --nonsense; see storekeeper check --help"),
+        (["check", "http://127.0.0.1:1", "--timeout", "nan"], "--timeout: from 0.1 to 60.0 seconds, not nan"),
+        (["copy", "stores.db", "sqlite:///x.db"], "source: unknown kind of database 'stores.db'; use"),
+        (["copy", "sqlite:///x.db", "sqlite:"], "target: unknown kind of database 'sqlite:'; use"),
+        (
+            ["copy", "postgresql://me:secret@127.0.0.1:1/x", "sqlite:///x.db"],
+            "source postgresql://me@127.0.0.1:1/x: ",
+        ),
         (["export", "--database", "postgres"], "--database: unknown kind of database 'postgres'; use"),
         (["export", "--database", "sqlite:////nowhere/at/all.db"], "there is no such database"),
     ],
@@ -114,6 +123,7 @@ def test_what_cannot_be_done_is_said_in_one_line(args: list[str], message: str) 
     lines = refused(run(*args))
     assert len(lines) == 1
     assert message in lines[0]
+    assert "secret" not in lines[0]
 
 
 @pytest.mark.parametrize("name", [["--version"], ["openapi"]])
@@ -386,6 +396,50 @@ def test_an_import_beside_a_busy_service_disturbs_nobody(tmp_path: Path) -> None
         assert done.stderr.decode() == told
 
 
+def test_an_export_is_not_imported_where_there_are_stores_unless_it_is_asked_for(database: Sqlite) -> None:
+    """It would double the list, and nothing deletes a store."""
+    fill_with(database, [Payload("A"), Payload("B")])
+    export = command("export", database).stdout
+    [line] = refused(command("import", database, "-", stdin=export))
+    assert line == (
+        f"storekeeper: -: line 2 has the id 1, as in an export: its rows would be added to {database.path} again, as"
+        " new stores that nobody can delete; nothing was imported, --add does that"
+    )
+    assert content(database) == [("A", None), ("B", None)]
+    done = command("import", database, "--add", "-", stdin=export)
+    added = f"2 stores imported as 3 and 4 into {database.path}; the ids in the file were others\n"
+    assert (done.returncode, done.stderr.decode()) == (0, added)
+    assert len(content(database)) == 4
+
+
+def test_one_row_with_an_id_makes_a_file_an_export(database: Sqlite) -> None:
+    """So does the last of many, and an id that is no number."""
+    fill_with(database, [Payload("A")])
+    for last in (b"1,A,\n", b"x,A,\n"):
+        lines = refused(command("import", database, "-", stdin=b"id,name,address\n,New,\n,,bad\n" + last))
+        assert f"line 4 has the id {last[:1].decode()}, as in an export" in lines[-1]
+    assert content(database) == [("A", None)]
+
+
+@pytest.mark.parametrize(("ids", "told"), [("12", ""), ("79", "; the ids in the file were others")])
+def test_an_export_is_imported_into_an_empty_database_and_other_ids_are_told(
+    database: Sqlite, ids: str, told: str
+) -> None:
+    fill_with(database, [])
+    data = f"id,name,address\n{ids[0]},A,\n{ids[1]},B,\n".encode()
+    done = command("import", database, "-", stdin=data)
+    assert done.stderr.decode() == f"2 stores imported as 1 and 2 into {database.path}{told}\n"
+    assert content(database) == [("A", None), ("B", None)]
+
+
+def test_a_header_that_is_wrong_makes_no_database_and_bad_rows_tell_of_the_one_they_made(database: Sqlite) -> None:
+    [line] = refused(command("import", database, "-", stdin=b"name\nA\n"))
+    assert not database.path.exists()
+    *_, line = refused(command("import", database, "-", stdin=b"name,address\n,1\n"))
+    told = f"nothing was imported into the new database {database.path}: mend them and import again"
+    assert line == f"storekeeper: -: 1 of 1 rows are bad; {told}"
+
+
 # Export.
 
 
@@ -430,6 +484,34 @@ def test_an_export_replaces_a_file_only_by_a_whole_one(tmp_path: Path) -> None:
     file.write_text(GOOD)
     assert command("export", database, str(file)).returncode == 0
     assert len(rows(file.read_bytes())) == 3001
+
+
+@pytest.mark.parametrize(
+    ("there", "overwritten"),
+    [
+        (b"", True),
+        (b"id,name,address\n", True),
+        (BOM + b"id,name,address\r\n1,A,\r\n", True),
+        (b"name,address\nA,\n", False),
+        (b"id,name,address,phone\n", False),
+        (b"my notes", False),
+    ],
+)
+def test_an_export_overwrites_only_an_export_unless_it_is_asked_for(
+    tmp_path: Path, database: Sqlite, there: bytes, *, overwritten: bool
+) -> None:
+    fill_with(database, [Payload("A")])
+    file = tmp_path / "stores.csv"
+    file.write_bytes(there)
+    done = command("export", database, str(file))
+    if not overwritten:
+        [line] = refused(done)
+        told = "is there, and not as an export: name another file, or overwrite it with --force"
+        assert line == f"storekeeper: {file} {told}"
+        assert file.read_bytes() == there
+        done = command("export", database, "--force", str(file))
+    assert done.returncode == 0
+    assert file.read_bytes() == b"id,name,address\r\n1,A,\r\n"
 
 
 @pytest.mark.parametrize(
