@@ -177,7 +177,7 @@ def test_a_copy_into_the_database_of_a_running_service_is_refused(tmp_path: Path
     target = Sqlite(tmp_path)
     with serving(tmp_path) as service:
         [line] = refused(run("copy", source.url, target.url))
-        assert line.startswith(f"storekeeper: {target.path} is locked by another program: stop")
+        assert line.startswith(f"storekeeper: target {target.path} is locked by another program: stop")
         assert service.request("POST", "/api/stores", {"name": "Goes on"}).json["id"] == 1
     assert len(target.changes()) == 1
 

@@ -12,7 +12,7 @@ from typer.exceptions import TyperException
 from storekeeper import __version__
 from storekeeper.cli import transfers
 from storekeeper.cli.options import with_settings
-from storekeeper.cli.terminal import UsageError, can_ask, open_standard_streams, print_line
+from storekeeper.cli.terminal import UsageError, ask, can_ask, open_standard_streams, print_line
 from storekeeper.errors import StorekeeperError
 from storekeeper.settings import Settings, without_service_links
 
@@ -124,7 +124,7 @@ def _ask_to_add(url: str, most: int) -> None:
         raise UsageError(
             f"to check {url} adds up to {most} stores that nobody can delete: say --yes if it may, or --read-only"
         )
-    if not typer.confirm(f"This adds up to {most} stores to {url} that nobody can delete. Go on?", err=True):
+    if not ask(f"This adds up to {most} stores to {url} that nobody can delete. Go on?"):
         raise UsageError("nothing was added; --read-only checks without adding")
 
 

@@ -24,6 +24,12 @@ def can_ask() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
+def ask(question: str) -> bool:
+    """Ask on stderr, and tell whether the response on standard input is yes; the end of the input is no."""
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
 def open_standard_streams() -> None:
     """Open replacements for standard streams that are closed, so that no other file gets their numbers.
 

@@ -44,7 +44,8 @@ def run(
     how many stores will be added, and one line when nothing could be checked. `timeout`, in seconds, is for one
     exchange. Without `permission` nobody is asked. 0: conforms, 1: violates, 2: could not check.
     """
-    url = url.rstrip("/").removesuffix("/api/stores")
+    if (path := url.rstrip("/")).endswith("/api/stores"):  # as people copy it
+        url = path.removesuffix("/api/stores")
 
     def announce(most: int) -> None:
         if permission and not _holds_only(url, permission.examples, timeout):
