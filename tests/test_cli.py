@@ -102,11 +102,20 @@ def test_it_is_a_module_too() -> None:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["nonsense"], "No such command 'nonsense'."),
+        (["nonsense"], "No such command 'nonsense'; see storekeeper --help"),
         (["--nonsense"], "No such option: --nonsense"),
         (["import"], "Missing argument"),
+        (["import"], "see storekeeper import --help"),
         (["export", "a.csv", "b.csv"], "unexpected extra argument"),
-        (["export", "--database", "postgres"], "--database: unknown kind of database; use"),
+        (["check", "--nonsense"], "No such option: --nonsense; see storekeeper check --help"),
+        (["check", "http://127.0.0.1:1", "--timeout", "nan"], "--timeout: from 0.1 to 60.0 seconds, not nan"),
+        (["copy", "stores.db", "sqlite:///x.db"], "source: unknown kind of database 'stores.db'; use"),
+        (["copy", "sqlite:///x.db", "sqlite:"], "target: unknown kind of database 'sqlite:'; use"),
+        (
+            ["copy", "postgresql://me:secret@127.0.0.1:1/x", "sqlite:///x.db"],
+            "source postgresql://me@127.0.0.1:1/x: ",
+        ),
+        (["export", "--database", "postgres"], "--database: unknown kind of database 'postgres'; use"),
         (["export", "--database", "sqlite:////nowhere/at/all.db"], "there is no such database"),
     ],
 )
@@ -114,6 +123,7 @@ def test_what_cannot_be_done_is_said_in_one_line(args: list[str], message: str) 
     lines = refused(run(*args))
     assert len(lines) == 1
     assert message in lines[0]
+    assert "secret" not in lines[0]
 
 
 @pytest.mark.parametrize("name", [["--version"], ["openapi"]])
@@ -163,8 +173,9 @@ IMPORTED: list[tuple[bytes, list[tuple[str, str | None]]]] = [
     (b"name,address\nA,1 Road\nB,\n", [("A", "1 Road"), ("B", None)]),
     (b"name,address\nA,1 Road", [("A", "1 Road")]),
     (b"address,name\n1 Road,A\n", [("A", "1 Road")]),
-    (b"id,name,address\n77,A,1 Road\n,B,\nx,C,\n", [("A", "1 Road"), ("B", None), ("C", None)]),
-    (b"address,id,name\r\n1 Road,9,A\r\n", [("A", "1 Road")]),
+    (b"name,address\nA,1 Road\nB,\nC,\n", [("A", "1 Road"), ("B", None), ("C", None)]),
+    (b"id,name,address\n,A,1 Road\n,B,\n", [("A", "1 Road"), ("B", None)]),
+    (b"address,id,name\r\n1 Road,,A\r\n", [("A", "1 Road")]),
     (BOM + b"name,address\r\nA,1 Road\r\n", [("A", "1 Road")]),
     (BOM + b'"name","address"\r\nA,1 Road\r\n', [("A", "1 Road")]),
     (b" Name , ADDRESS\nA,1 Road\n", [("A", "1 Road")]),
@@ -176,6 +187,16 @@ IMPORTED: list[tuple[bytes, list[tuple[str, str | None]]]] = [
 ]
 
 
+def imported(rows: list[tuple[str, str | None]]) -> str:
+    """Return how an import tells of so many rows behind one store."""
+    return {
+        0: "0 stores imported",
+        1: "1 store imported as 2",
+        2: "2 stores imported as 2 and 3",
+        3: "3 stores imported as 2 to 4",
+    }[len(rows)]
+
+
 @pytest.mark.parametrize(("data", "expected"), IMPORTED)
 def test_an_import_adds_every_row(
     tmp_path: Path, database: Sqlite, data: bytes, expected: list[tuple[str, str | None]]
@@ -184,7 +205,7 @@ def test_an_import_adds_every_row(
     (tmp_path / "stores.csv").write_bytes(data)
     done = command("import", database, str(tmp_path / "stores.csv"))
     assert (done.returncode, done.stdout) == (0, b"")
-    assert done.stderr.decode() == f"{len(expected)} stores imported\n"
+    assert done.stderr.decode() == f"{imported(expected)} into {database.path}\n"
     assert content(database) == [("There before", None), *expected]
 
 
@@ -216,7 +237,7 @@ REFUSED: list[tuple[bytes, list[str], str]] = [
             ':10: "name" must not contain null characters',
             ':11: "name" is required. "address" must not contain null characters',
         ],
-        "4 of 6 rows are bad; nothing was imported, mend them and import again",
+        "4 of 6 rows are bad; nothing was imported into {database}: mend them and import again",
     ),
     (b'name,address\nA,1\n"B\n\xff",2\n', [], "line 4: not UTF-8"),
     (b"name,address\r\nA,1\r\n,2\r\n", [':3: "name" is required'], "1 of 2 rows are bad"),
@@ -233,7 +254,7 @@ def test_a_file_with_faults_is_not_imported_and_all_are_listed(
     file.write_bytes(data)
     lines = refused(command("import", database, str(file)))
     assert lines[:-1] == [f"{file}{line}" for line in listed]
-    assert lines[-1].startswith(f"storekeeper: {file}: {message}")
+    assert lines[-1].startswith(f"storekeeper: {file}: {message.format(database=database.path)}")
     assert content(database) == [("There before", None)]
 
 
@@ -249,10 +270,11 @@ def test_a_file_that_cannot_be_read_is_named_and_makes_no_database(tmp_path: Pat
 
 def test_an_import_reads_from_a_pipe(database: Sqlite) -> None:
     done = command("import", database, "/dev/stdin", stdin=b"name,address\nA,1\n")
-    assert done.stderr == b"1 stores imported\n"
+    new = f"the new database {database.path}; a service has to be given the same --database"
+    assert done.stderr.decode() == f"1 store imported as 1 into {new}\n"
     assert content(database) == [("A", "1")]
     lines = refused(command("import", database, "/dev/stdin", stdin=b"name,address\nA,\xff\n"))
-    assert lines == ["storekeeper: /dev/stdin: line 2: not UTF-8; nothing was imported"]
+    assert lines == [f"storekeeper: /dev/stdin: line 2: not UTF-8; nothing was imported into {database.path}"]
 
 
 @pytest.mark.parametrize(("rows", "line"), [(0, 2), (1, 3), (9000, 9002)])
@@ -264,7 +286,7 @@ def test_what_is_not_utf8_is_found_in_a_pipe_where_it_stands(rows: int, line: in
         csvfile.open_to_read(ends[0]) as file,
         pytest.raises(csvfile.BadFile, match=f"^line {line}: not UTF-8$"),
     ):
-        list(csvfile.read(file, lambda *_: None, lambda _: None))
+        list(csvfile.Import(file, lambda *_: None).payloads(lambda _: None, refuse_ids=False))
     feeding.join()
     os.close(ends[0])
 
@@ -289,7 +311,7 @@ def test_a_strange_header_is_shown_in_a_line_that_can_be_printed(
 ) -> None:
     file = io.StringIO(header.decode() + "\n", newline="")
     with pytest.raises(csvfile.BadFile) as error:
-        list(csvfile.read(file, lambda *_: None, lambda _: None))
+        csvfile.Import(file, lambda *_: None)
     cli._report_failure(str(error.value))
     assert capsys.readouterr().err == f"storekeeper: line 1 has to be the header name,address; it is {shown}\n"
 
@@ -363,13 +385,59 @@ def test_an_import_beside_a_busy_service_disturbs_nobody(tmp_path: Path) -> None
         stop.set()
         for thread in clients:
             thread.join()
-        assert (done.returncode, done.stderr) == (0, b"20000 stores imported\n")
+        assert done.returncode == 0
         assert created, "the service was not busy"
         listed = service.request("GET", "/api/stores").json
         assert [store["id"] for store in listed] == list(range(1, 20_001 + len(created)))
         assert {store["id"] for store in listed if store["name"] == "Created"} == set(created)
         imported = [store["id"] for store in listed if store["name"] == "Imported"]
         assert imported == list(range(imported[0], imported[0] + 20_000)), "not together"
+        told = f"20000 stores imported as {imported[0]} to {imported[-1]} into {database.path}\n"
+        assert done.stderr.decode() == told
+
+
+def test_an_export_is_not_imported_where_there_are_stores_unless_it_is_asked_for(database: Sqlite) -> None:
+    """It would double the list, and nothing deletes a store."""
+    fill_with(database, [Payload("A"), Payload("B")])
+    export = command("export", database).stdout
+    [line] = refused(command("import", database, "-", stdin=export))
+    assert line == (
+        f"storekeeper: -: line 2 has the id 1, as in an export: its rows would be added to {database.path} again, as"
+        " new stores that nobody can delete; nothing was imported, --add does that"
+    )
+    assert content(database) == [("A", None), ("B", None)]
+    done = command("import", database, "--add", "-", stdin=export)
+    added = f"2 stores imported as 3 and 4 into {database.path}; the ids in the file were others\n"
+    assert (done.returncode, done.stderr.decode()) == (0, added)
+    assert len(content(database)) == 4
+
+
+def test_one_row_with_an_id_makes_a_file_an_export(database: Sqlite) -> None:
+    """So does the last of many, and an id that is no number."""
+    fill_with(database, [Payload("A")])
+    for last in (b"1,A,\n", b"x,A,\n"):
+        lines = refused(command("import", database, "-", stdin=b"id,name,address\n,New,\n,,bad\n" + last))
+        assert f"line 4 has the id {last[:1].decode()}, as in an export" in lines[-1]
+    assert content(database) == [("A", None)]
+
+
+@pytest.mark.parametrize(("ids", "told"), [("12", ""), ("79", "; the ids in the file were others")])
+def test_an_export_is_imported_into_an_empty_database_and_other_ids_are_told(
+    database: Sqlite, ids: str, told: str
+) -> None:
+    fill_with(database, [])
+    data = f"id,name,address\n{ids[0]},A,\n{ids[1]},B,\n".encode()
+    done = command("import", database, "-", stdin=data)
+    assert done.stderr.decode() == f"2 stores imported as 1 and 2 into {database.path}{told}\n"
+    assert content(database) == [("A", None), ("B", None)]
+
+
+def test_a_header_that_is_wrong_makes_no_database_and_bad_rows_tell_of_the_one_they_made(database: Sqlite) -> None:
+    [line] = refused(command("import", database, "-", stdin=b"name\nA\n"))
+    assert not database.path.exists()
+    *_, line = refused(command("import", database, "-", stdin=b"name,address\n,1\n"))
+    told = f"nothing was imported into the new database {database.path}: mend them and import again"
+    assert line == f"storekeeper: -: 1 of 1 rows are bad; {told}"
 
 
 # Export.
@@ -390,7 +458,7 @@ def test_an_export_can_be_imported_again_and_is_the_same(tmp_path: Path, payload
     two.path.parent.mkdir()
     fill_with(one, payloads)
     done = command("export", one)
-    assert (done.returncode, done.stderr.decode()) == (0, f"{len(payloads)} stores exported\n")
+    assert (done.returncode, done.stderr.decode()) == (0, f"{len(payloads)} stores exported from {one.path}\n")
     assert rows(done.stdout) == expected_rows(payloads)
     file = tmp_path / "stores.csv"
     assert command("export", one, str(file)).stdout == b""
@@ -399,20 +467,51 @@ def test_an_export_can_be_imported_again_and_is_the_same(tmp_path: Path, payload
     assert command("export", two).stdout == done.stdout
 
 
+GOOD = "id,name,address\n1,The last good one,\n"
+
+
 def test_an_export_replaces_a_file_only_by_a_whole_one(tmp_path: Path) -> None:
     database = Sqlite(tmp_path)
     fill_with(database, [Payload("Store", "x" * 1000)] * 3000)
     with mounted(tmp_path / "disk", "size=1m") as disk:
         file = disk / "stores.csv"
-        file.write_text("the last good one")
+        file.write_text(GOOD)
         [line] = refused(command("export", database, str(file)))
         assert line == f"storekeeper: {file} cannot be written: No space left on device"
         assert [one.name for one in disk.iterdir()] == ["stores.csv"]
-        assert file.read_text() == "the last good one"
+        assert file.read_text() == GOOD
     file = tmp_path / "stores.csv"
-    file.write_text("the last good one")
+    file.write_text(GOOD)
     assert command("export", database, str(file)).returncode == 0
     assert len(rows(file.read_bytes())) == 3001
+
+
+@pytest.mark.parametrize(
+    ("there", "overwritten"),
+    [
+        (b"", True),
+        (b"id,name,address\n", True),
+        (BOM + b"id,name,address\r\n1,A,\r\n", True),
+        (b"name,address\nA,\n", False),
+        (b"id,name,address,phone\n", False),
+        (b"my notes", False),
+    ],
+)
+def test_an_export_overwrites_only_an_export_unless_it_is_asked_for(
+    tmp_path: Path, database: Sqlite, there: bytes, *, overwritten: bool
+) -> None:
+    fill_with(database, [Payload("A")])
+    file = tmp_path / "stores.csv"
+    file.write_bytes(there)
+    done = command("export", database, str(file))
+    if not overwritten:
+        [line] = refused(done)
+        told = "is there, and not as an export: name another file, or overwrite it with --force"
+        assert line == f"storekeeper: {file} {told}"
+        assert file.read_bytes() == there
+        done = command("export", database, "--force", str(file))
+    assert done.returncode == 0
+    assert file.read_bytes() == b"id,name,address\r\n1,A,\r\n"
 
 
 @pytest.mark.parametrize(
@@ -463,7 +562,7 @@ def test_a_file_without_a_second_line_does_not_fill_the_memory(tmp_path: Path) -
 def test_standard_input_is_imported_and_standard_output_exported(tmp_path: Path) -> None:
     database = Sqlite(tmp_path)
     done = run("import", "--database", database.url, "-", stdin=BOM + b"name,address\r\nA,1 Road\r\n")
-    assert done.stderr == b"1 stores imported\n"
+    assert b"1 store imported as 1 into the new database" in done.stderr
     assert run("export", "--database", database.url, "-").stdout == b"id,name,address\r\n1,A,1 Road\r\n"
     assert not Path("-").exists()
 
@@ -500,7 +599,7 @@ def test_an_export_keeps_the_rights_of_a_file_and_follows_a_link_to_it(tmp_path:
     database = Sqlite(tmp_path)
     fill_with(database, [Payload("A")])
     file, link = tmp_path / "stores.csv", tmp_path / "latest.csv"
-    file.write_text("old")
+    file.write_text(GOOD)
     file.chmod(0o600)
     link.symlink_to(file)
     assert command("export", database, str(link)).returncode == 0
@@ -549,10 +648,12 @@ def test_progress_is_shown_on_a_terminal_and_nowhere_else(
     database = Sqlite(tmp_path)
     file = tmp_path / "stores.csv"
     file.write_text("name,address\n" + "Store,1 Road\n" * 25_000)
-    assert command("import", database, str(file)).stderr == b"25000 stores imported\n"
-    assert command("export", database, str(file)).stderr == b"25000 stores exported\n"
+    assert b"25000 stores imported as 1 to 25000" in command("import", database, str(file)).stderr
+    done = command("export", database, str(file), "--force")
+    assert done.stderr.decode() == f"25000 stores exported from {database.path}\n"
     ours, theirs = terminal
-    program = [*COMMAND, name, "--database", database.url, str(file)]
+    flag = ["--add"] if name == "import" else []
+    program = [*COMMAND, name, "--database", database.url, str(file), *flag]
     environ = os.environ | {"TERM": "xterm", "COLUMNS": "100"}
     process = subprocess.Popen(program, stderr=theirs, env=environ)
     os.close(theirs)
@@ -566,4 +667,4 @@ def test_progress_is_shown_on_a_terminal_and_nowhere_else(
     text = re.sub(rb"\x1b\[[0-9;?]*[a-zA-Z]", b"", shown).decode()
     assert f"{name.capitalize()}ing" in text
     assert "stores" in text
-    assert text.splitlines()[-1].endswith(f"25000 stores {name}ed")
+    assert f"25000 stores {name}ed" in text.splitlines()[-1]

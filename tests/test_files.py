@@ -28,7 +28,7 @@ from storekeeper.errors import CannotStart, StorekeeperError
 from storekeeper.sqlite import schema
 from storekeeper.sqlite.snapshot import SqliteSnapshot, TargetSnapshot
 from storekeeper.stores import Payload
-from test_cli import refused
+from test_cli import GOOD, refused
 from test_disk import SYNCS, injected
 
 LONG = "x" * 3000
@@ -113,7 +113,7 @@ def test_a_copy_is_whole_by_itself_or_refused_whatever_space_there_is(tmp_path: 
 def test_a_full_disk_refuses_a_copy_in_one_line(tmp_path: Path, source: Sqlite) -> None:
     with mounted(tmp_path / "disk", "size=2m") as disk:
         [line] = refused(run("copy", source.url, f"sqlite:///{disk}/backup.db"))
-        assert line == f"storekeeper: {disk}/backup.db: The disk is full"
+        assert line == f"storekeeper: target {disk}/backup.db: The disk is full"
         assert names(disk) == []
 
 
@@ -177,7 +177,7 @@ def test_a_copy_into_the_database_of_a_running_service_is_refused(tmp_path: Path
     target = Sqlite(tmp_path)
     with serving(tmp_path) as service:
         [line] = refused(run("copy", source.url, target.url))
-        assert line.startswith(f"storekeeper: {target.path} is locked by another program: stop")
+        assert line.startswith(f"storekeeper: target {target.path} is locked by another program: stop")
         assert service.request("POST", "/api/stores", {"name": "Goes on"}).json["id"] == 1
     assert len(target.changes()) == 1
 
@@ -281,12 +281,12 @@ def test_a_killed_copy_leaves_nothing_under_its_name(tmp_path: Path, source: Sql
 @pytest.mark.usefixtures("strace")
 def test_a_killed_export_leaves_the_last_good_file(tmp_path: Path, source: Sqlite) -> None:
     file = tmp_path / "all.csv"
-    file.write_text("the last good one")
+    file.write_text(GOOD)
     with slowed("export", "--database", source.url, str(file), calls="write") as process:
         until(lambda: any(path.stat().st_size for path in tmp_path.glob(".all.csv.*")))
         process.send_signal(signal.SIGKILL)
         process.wait(PATIENCE)
-    assert file.read_text() == "the last good one"
+    assert file.read_text() == GOOD
     left, _ = names(tmp_path)
     assert left.startswith(".all.csv.unfinished-")
 
@@ -300,7 +300,7 @@ def test_an_export_is_never_more_readable_than_the_file_that_it_replaces(
 ) -> None:
     file = tmp_path / "all.csv"
     if mode is not None:
-        file.write_text("old")
+        file.write_text(GOOD)
         file.chmod(mode)
     seen: set[int] = set()
     mask = os.umask(0o022)
@@ -335,7 +335,7 @@ def _watching(folder: Path, seen: set[int], but: Path) -> Iterator[None]:
 
 def test_an_export_keeps_the_owner_of_the_file_that_it_replaces(tmp_path: Path, source: Sqlite) -> None:
     file = tmp_path / "all.csv"
-    file.write_text("old")
+    file.write_text(GOOD)
     if os.geteuid():
         pytest.skip("only root gives files away")
     os.chown(file, 65534, 65534)

@@ -39,6 +39,7 @@ def test_a_variable_sets_its_setting(environ: Mapping[str, str], expected: Setti
 
 BAD = [
     ("port", "65536", "expected `int` <= 65535, not '65536'"),
+    ("error_detail", "Some", "invalid enum value 'Some'"),
     ("port", "-1", "expected `int` >= 0, not '-1'"),
     ("port", "http", "expected `int`, got `str`, not 'http'"),
     ("workers", "0", "expected `int` >= 1, not '0'"),
@@ -82,7 +83,7 @@ def test_what_kubernetes_adds_for_a_service_of_our_name_is_no_setting() -> None:
     assert from_environment(links) == Settings()
     assert from_environment({**links, "STOREKEEPER_PORT": "80"}).port == 80
     done = run("export", "--database", "sqlite:////nowhere/at/all.db", env=links)
-    assert done.stderr == b"storekeeper: --database: there is no such database\n"
+    assert b"--database: there is no such database, /nowhere/at/all.db: name the one of your service" in done.stderr
 
 
 @pytest.mark.parametrize("value", ["no", "off", "FALSE", "0", "n"])
@@ -128,10 +129,12 @@ def test_every_setting_is_an_option_a_variable_and_described() -> None:
             {},
             "--database: unknown kind of database 'mysql'; use sqlite:///relative.db",
         ),
+        (["--database", "/srv/stores.db"], {}, "--database: unknown kind of database '/srv/stores.db'; use"),
+        (["--database", "sqlite:/stores.db"], {}, "--database: unknown kind of database 'sqlite:/stores.db'; use"),
         (["--database", "postgresql:/me:secret@there"], {}, "--database: unknown kind of database; use"),
         (["--database", "host=there password=secret"], {}, "--database: unknown kind of database; use"),
         (["--database", "sqlite://x"], {}, "names no file"),
-        (["--database", "sqlite:///\udcff.db"], {}, "the name of the file is not UTF-8"),
+        (["--database", "sqlite:///\udcff.db"], {}, "the name of the file '\\udcff.db' is not UTF-8"),
         (["--database", "postgresql:///x?host=%FF"], {}, "--database is no valid PostgreSQL URL"),
         (["--host", "999.1.1.1"], {}, "cannot listen on 999.1.1.1 port 8080"),
     ],

@@ -57,7 +57,7 @@ def test_a_damaged_source_is_named_and_not_the_target(make: Make) -> None:
         file.write(b"\xff" * 4096 * 8)
     done = run_command("copy", source.url, target.url)
     assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
-    assert str(source.path).encode() in done.stderr
+    assert done.stderr.startswith(f"storekeeper: source {source.path}".encode())
     assert isinstance(target, Sqlite)
     assert not target.path.exists()
 
@@ -76,7 +76,9 @@ def test_a_copy_has_every_store_and_every_change(make: Make, one: str, other: st
     fill(source)
     done = run_command("copy", source.url, target.url)
     assert (done.returncode, done.stdout) == (0, b"")
-    assert done.stderr == b"2510 stores and 2520 changes copied and verified\n"
+    [line] = done.stderr.decode().splitlines()
+    into = f"into the new database {databases.describe(target.url)}, and verified"
+    assert line == f"2510 stores and 2520 changes copied from {databases.describe(source.url)} {into}"
     assert target.changes() == source.changes()
     assert listed(target) == listed(source)
 
@@ -103,7 +105,9 @@ def test_a_target_that_has_stores_is_left_as_it_is(make: Make, one: str, other: 
     before = target.changes()
     done = run_command("copy", source.url, target.url)
     assert done.returncode == 2
-    assert done.stderr == b"storekeeper: the target has stores already: name an empty database\n"
+    [line] = done.stderr.decode().splitlines()
+    assert line.startswith(f"storekeeper: target {databases.describe(target.url)}: ")
+    assert line.endswith("has stores already: name an empty database")
     assert target.changes() == before
 
 
@@ -112,7 +116,8 @@ def test_a_source_that_is_none_is_refused_and_not_created(make: Make, tmp_path: 
     source, target = make(kind), make("sqlite")
     done = run_command("copy", source.url, target.url)
     assert done.returncode == 2
-    assert done.stderr.count(b"\n") == 1
+    [line] = done.stderr.decode().splitlines()
+    assert line.startswith(f"storekeeper: source {databases.describe(source.url)}: there is no such database")
     assert not list(tmp_path.rglob("*.db"))
 
 

@@ -87,11 +87,11 @@ class Collection(Protocol):
         """Carry out a command; the result is the store as it left it, None if there is no such store."""
         ...
 
-    async def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False) -> int:
-        """Create all of `payloads` in their order in one transaction, all or none; return how many.
+    async def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False) -> range:
+        """Create all of `payloads` in their order in one transaction, all or none; return their ids.
 
         Reads them once and keeps none in memory. With `only_if_empty`, a collection that has stores is left
-        as it is and the result is 0.
+        as it is and the result is empty.
         """
         ...
 

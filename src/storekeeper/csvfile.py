@@ -3,10 +3,11 @@
 An empty cell and no address are the same in CSV: both are read and written as no address.
 """
 
+import codecs
 import csv
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 import msgspec
 
@@ -15,7 +16,7 @@ from storekeeper.errors import InvalidInput, StorekeeperError, Violation
 from storekeeper.stores import Payload, check_payload
 
 COLUMNS = ("id", "name", "address")
-"""The columns of an export. An import needs the last two; it ignores ids, which the collection assigns."""
+"""The columns of an export. An import needs the last two; ids are assigned by the collection."""
 
 _MAX_CELL_LENGTH = 2**20
 _MAX_LINE_LENGTH = 4 * 2**20
@@ -27,6 +28,10 @@ _MAX_SHOWN_LENGTH = 80
 
 class BadFile(StorekeeperError):
     """The file as a whole cannot be imported."""
+
+
+class HasIds(StorekeeperError):
+    """A row has an id, as in an export: an import would add its store again, under another id."""
 
 
 class BadRows(StorekeeperError):
@@ -44,34 +49,64 @@ class _Row(msgspec.Struct):
     address: str | None
 
 
-def read(file: IO[str], report: Callable[[int, str], None], progress: Callable[[int], None]) -> Iterator[Payload]:
-    """Return the payloads of a CSV file that was opened by `open_to_read`, or is standard input.
+class Import:
+    """A CSV file to import, opened by `open_to_read`; its header is read at once. Raises BadFile.
 
-    Reads to the end even when rows are bad, calling `report` with line number and message for each, then
-    raises BadRows. Raises BadFile. `progress` is called now and then with the number of rows so far.
+    `report` is called with line number and message for each bad row.
     """
-    csv.field_size_limit(_MAX_CELL_LENGTH)
-    reader = csv.reader(_lines(file), strict=True)
-    bad = rows = 0
-    line = 1
-    try:
-        name, address, width = _columns(next(reader, []))
-        line = reader.line_num + 1
-        for row in reader:
-            if row:
-                rows += 1
-                try:
-                    yield _payload(row, name, address, width)
-                except InvalidInput as error:
-                    bad += 1
-                    report(line, str(error))
-                if rows % 10_000 == 0:
-                    progress(rows)
-            line = reader.line_num + 1
-    except csv.Error as error:
-        raise BadFile(f"line {line}: {error}") from None
-    if bad:
-        raise BadRows(bad, rows)
+
+    def __init__(self, file: IO[str], report: Callable[[int, str], None]) -> None:
+        csv.field_size_limit(_MAX_CELL_LENGTH)
+        self._reader = csv.reader(_lines(file), strict=True)
+        self._report = report
+        self._ids_met = False
+        self._ids_are_row_numbers = True
+        try:
+            self._columns = _columns(next(self._reader, []))
+        except csv.Error as error:
+            raise BadFile(f"line 1: {error}") from None
+
+    @property
+    def has_ids(self) -> bool:
+        """Whether there is a column of ids, as in an export."""
+        return self._columns.id is not None
+
+    def payloads(self, progress: Callable[[int], None], *, refuse_ids: bool) -> Iterator[Payload]:
+        """Return the payloads. Raises BadFile, and with `refuse_ids` HasIds at the first row that has an id.
+
+        Reads to the end even when rows are bad, then raises BadRows. `progress` is called now and then with the
+        number of rows so far.
+        """
+        bad = rows = 0
+        line = self._reader.line_num + 1
+        try:
+            for row in self._reader:
+                if row:
+                    rows += 1
+                    if id := self._columns.id_of(row):
+                        self._meet(id, rows, line, refuse=refuse_ids)
+                    try:
+                        yield _payload(row, self._columns)
+                    except InvalidInput as error:
+                        bad += 1
+                        self._report(line, str(error))
+                    if rows % 10_000 == 0:
+                        progress(rows)
+                line = self._reader.line_num + 1
+        except csv.Error as error:
+            raise BadFile(f"line {line}: {error}") from None
+        if bad:
+            raise BadRows(bad, rows)
+
+    def _meet(self, id: str, row: int, line: int, *, refuse: bool) -> None:
+        if refuse:
+            raise HasIds(f"line {line} has the id {id[:_MAX_SHOWN_LENGTH]}")
+        self._ids_met = True
+        self._ids_are_row_numbers &= id == str(row)
+
+    def renumbered(self, ids: range) -> bool:
+        """Tell whether `ids`, which the rows got, are others than those in the file."""
+        return self._ids_met and not (self._ids_are_row_numbers and ids.start == 1)
 
 
 def _lines(file: IO[str]) -> Iterator[str]:
@@ -88,22 +123,35 @@ def _lines(file: IO[str]) -> Iterator[str]:
         yield line
 
 
-def _columns(header: list[str]) -> tuple[int, int, int]:
+class _Columns(NamedTuple):
+    """Where the cells of a row stand, and how many there are."""
+
+    name: int
+    address: int
+    id: int | None
+    width: int
+
+    def id_of(self, row: list[str]) -> str:
+        return row[self.id] if self.id is not None and self.id < len(row) else ""
+
+
+def _columns(header: list[str]) -> _Columns:
     names = [cell.strip().lower() for cell in header]
     unknown = [name for name in names if name not in COLUMNS]
     if unknown or "name" not in names or "address" not in names or len(set(names)) != len(names):
         shown = ",".join(header) or "empty"
         cut = "…" if len(shown) > _MAX_SHOWN_LENGTH else ""
         raise BadFile(f"line 1 has to be the header name,address; it is {shown[:_MAX_SHOWN_LENGTH]}{cut}")
-    return names.index("name"), names.index("address"), len(names)
+    id = names.index("id") if "id" in names else None
+    return _Columns(names.index("name"), names.index("address"), id, len(names))
 
 
-def _payload(row: list[str], name: int, address: int, width: int) -> Payload:
-    if len(row) != width:
-        raise InvalidInput("payload", [Violation(None, f"{len(row)} cells instead of {width}")])
-    value = {"name": row[name]}
-    if row[address]:
-        value["address"] = row[address]
+def _payload(row: list[str], columns: _Columns) -> Payload:
+    if len(row) != columns.width:
+        raise InvalidInput("payload", [Violation(None, f"{len(row)} cells instead of {columns.width}")])
+    value = {"name": row[columns.name]}
+    if row[columns.address]:
+        value["address"] = row[columns.address]
     return check_payload(value)
 
 
@@ -128,7 +176,23 @@ async def _parts(listing: Listing) -> AsyncIterator[bytes]:
             yield part.removeprefix(b",")
 
 
+def may_be_replaced(file: Path) -> bool:
+    """Tell whether an export may take the place of a file: there is none, or it is empty, or an export itself.
+
+    What is no regular file is written to and not replaced.
+    """
+    if not file.is_file():
+        return True
+    header = ",".join(COLUMNS).encode()
+    try:
+        with file.open("rb") as opened:
+            begin = opened.read(len(codecs.BOM_UTF8) + len(header) + 2)
+    except PermissionError:
+        return False
+    return not begin or begin.removeprefix(codecs.BOM_UTF8).startswith((header + b"\r\n", header + b"\n"))
+
+
 def open_to_read(file: Path | int) -> IO[str]:
-    """Open a file, or a file descriptor that stays open, for `read`: UTF-8 that may begin with a BOM."""
+    """Open a file, or a file descriptor that stays open, for an `Import`: UTF-8 that may begin with a BOM."""
     # A strict decoder reads ahead: it would report an error too early, and not its line.
     return open(file, encoding="utf-8-sig", errors="surrogateescape", newline="", closefd=isinstance(file, Path))

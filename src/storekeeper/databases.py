@@ -4,15 +4,16 @@ import asyncio
 import functools
 import importlib
 import os
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from types import ModuleType
+from typing import Any, cast
 from urllib.parse import unquote
 
 from storekeeper import sqlite, transfer
 from storekeeper.collection import Collection, Listing, Query
-from storekeeper.errors import CannotStart
+from storekeeper.errors import CannotStart, StorekeeperError
 
 DATABASES = "sqlite:///relative.db, sqlite:////absolute.db or postgresql://..."
 
@@ -52,20 +53,88 @@ def exists(database: str) -> bool:
     return sqlite_path(database).exists()
 
 
+def describe(database: str) -> str:
+    """Return what people call the database of a URL: its absolute path, or its URL without a password.
+
+    Raises CannotStart.
+    """
+    if _is_postgres(database):
+        described: str = _postgres().describe(database)
+        return described
+    return str(sqlite_path(database))
+
+
 def copy(source: str, target: str, progress: Callable[[int, int], None]) -> tuple[int, int]:
-    """Copy a collection from one URL to another, as `transfer.copy` does. Raises CannotStart too."""
-    if not exists(source):
-        raise CannotStart("the source is no collection: there is no such database, or it is empty")
-    if not _is_postgres(target) and is_database_file(source, sqlite_path(target)):
-        raise CannotStart("the target is the source itself, or its log: name another file")
-    return transfer.copy(_snapshot(source, fill=False), _snapshot(target, fill=True), progress)
+    """Copy a collection from one URL to another, as `transfer.copy` does. Raises CannotStart too.
+
+    Every message names the database that it is about, and which of the two it is.
+    """
+    with naming("source", source):
+        if not exists(source):
+            raise CannotStart("there is no such database, or it is empty")
+    with naming("target", target):
+        if not _is_postgres(target) and is_database_file(source, sqlite_path(target)):
+            raise CannotStart("it is the source itself, or its log: name another file")
+    return transfer.copy(lambda: _named_source(source), lambda: _named_target(target), progress)
+
+
+@contextmanager
+def naming(role: str, database: str) -> Iterator[None]:
+    """Have every StorekeeperError say which database it is about, and whether that is the source or the target."""
+    try:
+        yield
+    except StorekeeperError as error:
+        if not hasattr(error, "__notes__"):  # else it has been named
+            error.add_note(role)
+            error.args = (_named(role, database, str(error)),)
+        raise
+
+
+def _named(role: str, database: str, message: str) -> str:
+    # The messages speak to whoever gave --database, which `copy` does not have.
+    message = message.removeprefix("--database").removeprefix(":").strip().replace(" with --database", "")
+    try:
+        name = describe(database)
+    except CannotStart:  # the URL is what is wrong
+        return f"{role}: {message}"
+    return f"{role} {message}" if message.startswith(name) else f"{role} {name}: {message}"
+
+
+@contextmanager
+def _named_source(database: str) -> Iterator[transfer.Snapshot]:
+    with naming("source", database), _snapshot(database, fill=False)() as snapshot:
+        yield cast("transfer.Snapshot", _NamedRows(snapshot, database))
+
+
+class _NamedRows:
+    """A source whose rows name it when they cannot be read: their error passes through the target first."""
+
+    def __init__(self, snapshot: transfer.Snapshot, database: str) -> None:
+        self._snapshot = snapshot
+        self._database = database
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._snapshot, name)
+
+    def rows(self, table: str) -> Iterator[transfer.Row]:
+        with naming("source", self._database):
+            yield from self._snapshot.rows(table)
+
+
+@contextmanager
+def _named_target(database: str) -> Iterator[transfer.Snapshot]:
+    with naming("target", database), _snapshot(database, fill=True)() as snapshot:
+        yield snapshot
 
 
 @asynccontextmanager
 async def open_listing(database: str) -> AsyncIterator[Listing]:
     """Open a listing of all stores of a URL, even where nothing can be written. Raises CannotStart, Unavailable."""
     if not exists(database):
-        raise CannotStart("--database: there is no such database")
+        raise CannotStart(
+            f"--database: there is no such database, {describe(database)}: name the one of your service, here or in"
+            " STOREKEEPER_DATABASE"
+        )
     if not _is_postgres(database):
         with sqlite.open_listing(sqlite_path(database)) as listing:
             yield listing
@@ -105,8 +174,11 @@ def sqlite_path(database: str) -> Path:
     """Return the file that a database URL names; raise CannotStart if it names none."""
     scheme, separator, rest = database.partition("://")
     if not separator or scheme != "sqlite":
-        # Without the URL: in an invalid one, the password may stand anywhere.
-        kind = f" {scheme!r}" if separator and scheme.isalnum() else ""
+        # In an invalid URL the password may stand anywhere; but a plain word or path has none.
+        shown = scheme if separator and scheme.isalnum() else database
+        if not database.startswith("sqlite") and set(shown) & set(":@=?"):
+            shown = ""
+        kind = f" {shown!r}" if shown or not database else ""
         raise CannotStart(f"--database: unknown kind of database{kind}; use {DATABASES}")
     name = unquote(rest[1:])
     if not rest.startswith("/") or not name or "\0" in name or name == ":memory:":
@@ -114,7 +186,7 @@ def sqlite_path(database: str) -> Path:
     try:
         name.encode()
     except UnicodeEncodeError:
-        raise CannotStart(f"--database: the name of the file is not UTF-8; use {DATABASES}") from None
+        raise CannotStart(f"--database: the name of the file {name!r} is not UTF-8; use {DATABASES}") from None
     return Path(name).absolute()
 
 

@@ -66,7 +66,7 @@ def make(values: Mapping[str, Any]) -> Settings:
     except msgspec.ValidationError as error:
         reason, _, path = str(error).partition(" - at `$.")
         name = path.rstrip("`")
-        message = f"{option(name)} (or {variable(name)}): {reason.lower()}"
+        message = f"{option(name)} (or {variable(name)}): {reason[0].lower()}{reason[1:]}"
         if name in values and (value := repr(values[name])) not in message:
             message += f", not {value}"
         raise CannotStart(message) from None

@@ -5,26 +5,51 @@ It imports nothing of Storekeeper but itself: the service under check may be any
 
 import os
 import sys
+from collections.abc import Callable
+from json import loads
 from pathlib import Path
+from typing import Any, NamedTuple
 
+from storekeeper.conformance.client import Address, Client
 from storekeeper.conformance.report import as_json, as_junit, as_text, complain
 from storekeeper.conformance.running import CannotCheck, examine
+from storekeeper.conformance.wire import Unreachable
 
-__all__ = ["CannotCheck", "examine", "run"]
+__all__ = ["CannotCheck", "Permission", "examine", "run"]
 CONFORMS, VIOLATES, CANNOT_CHECK = 0, 1, 2
 
 
+class Permission(NamedTuple):
+    """Who allows that stores are added: nobody has to where the list is `examples`, else `ask`.
+
+    `ask` is called with how many will be added at most, and raises if they may not.
+    """
+
+    examples: list[dict[str, Any]]
+    ask: Callable[[int], None]
+
+
 def run(
-    url: str, *, read_only: bool = False, json: bool = False, junit: Path | None = None, timeout: float = 7.0
+    url: str,
+    *,
+    read_only: bool = False,
+    json: bool = False,
+    junit: Path | None = None,
+    timeout: float = 7.0,
+    permission: Permission | None = None,
 ) -> int:
     """Check the service at `url`, print what came of it and give the exit code.
 
     Standard output gets the table, or with `json` one JSON document; `junit` gets the XML. Standard error gets
     how many stores will be added, and one line when nothing could be checked. `timeout`, in seconds, is for one
-    exchange. 0: conforms, 1: violates, 2: could not check.
+    exchange. Without `permission` nobody is asked. 0: conforms, 1: violates, 2: could not check.
     """
+    if (path := url.rstrip("/")).endswith("/api/stores"):  # as people copy it
+        url = path.removesuffix("/api/stores")
 
     def announce(most: int) -> None:
+        if permission and not _holds_only(url, permission.examples, timeout):
+            permission.ask(most)
         complain(f"Checking {url}: this adds at most {most} stores, and there is no way to delete one.")
 
     try:
@@ -44,3 +69,11 @@ def run(
         # Whoever reads has enough, and the verdict is the same. What is left would fail once more at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return CONFORMS if report.conforms else VIOLATES
+
+
+def _holds_only(url: str, stores: list[dict[str, Any]], timeout: float) -> bool:
+    try:
+        found = loads(Client(Address.of(url), timeout).exchange("GET", "/api/stores").content)
+        return isinstance(found, list) and [{"address": None} | store for store in found] == stores
+    except (Unreachable, ValueError, TypeError):
+        return False

@@ -16,7 +16,9 @@ from storekeeper.postgres.pool import CLOSED, RESPONSE_TIMEOUT, Pool
 from storekeeper.postgres.snapshot import snapshot
 from storekeeper.stores import Payload, Store
 
-__all__ = ["PostgresCollection", "exists", "prepare", "snapshot"]
+describe = schema.describe
+
+__all__ = ["PostgresCollection", "describe", "exists", "prepare", "snapshot"]
 
 POOL_SIZE = 5
 """Connections that one process opens at most: two for reads by id, one each for lists, pages of lists, and writes."""
@@ -66,8 +68,8 @@ class PostgresCollection:
         """Queue a command; its result is the store, None if there is no such store, or the error."""
         return self._writer.submit(command)
 
-    async def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False) -> int:
-        """Create all of `payloads` or none; return how many."""
+    async def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False) -> range:
+        """Create all of `payloads` or none; return their ids."""
         if self._closed:
             raise Unavailable(CLOSED)
         await self._prepare()

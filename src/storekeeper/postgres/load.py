@@ -27,8 +27,8 @@ _CHANGES = f"""INSERT INTO changes ({", ".join(CHANGES)})
 _COUNT = f"UPDATE {schema.COLLECTION} SET count = count + %s, version = version + %s, at = %s WHERE one = 1"
 
 
-def load(conninfo: str, payloads: Iterable[Payload], stop: threading.Event, *, only_if_empty: bool) -> int:
-    """Create all of `payloads`, or none if reading them raises; return how many. Raises Unavailable, CannotStart.
+def load(conninfo: str, payloads: Iterable[Payload], stop: threading.Event, *, only_if_empty: bool) -> range:
+    """Create all of `payloads`, or none if reading them raises; return their ids. Raises Unavailable, CannotStart.
 
     Once `stop` is set, nothing is created: the source may have been cut off by the same interrupt.
     """
@@ -36,13 +36,13 @@ def load(conninfo: str, payloads: Iterable[Payload], stop: threading.Event, *, o
         try:
             # Checked without the lock, which another writer may hold for long.
             if only_if_empty and connection.execute(_EMPTY).fetchone() != (True,):
-                return 0
+                return range(0)
             connection.execute(_STAGE)
             staged = _stage(connection, payloads)
             loaded = _move(connection, staged, only_if_empty=only_if_empty)
             if stop.is_set():
                 connection.rollback()
-                return 0
+                return range(0)
         except psycopg.errors.InsufficientPrivilege as error:
             raise CannotStart(
                 f"--database: {schema.one_line(error, conninfo)}: the user has to own the tables, and to create many"
@@ -86,13 +86,13 @@ def _stage(connection: Connection, payloads: Iterable[Payload]) -> int:
     return count
 
 
-def _move(connection: Connection, staged: int, *, only_if_empty: bool) -> int:
+def _move(connection: Connection, staged: int, *, only_if_empty: bool) -> range:
     connection.execute(_LOCK_TIMEOUT)
     count, version, at = single_row(connection.execute(LOCK.encode()).fetchall())
     if count and only_if_empty:
-        return 0
+        return range(0)
     write(connection, staged, _STORES, (count, version))
     at = max(at, time.time_ns() // 1_000_000)
     write(connection, staged, _CHANGES, (version, count, at, count))
     write(connection, 1, _COUNT, (staged, staged, at))
-    return staged
+    return range(count + 1, count + staged + 1)

@@ -3,9 +3,11 @@
 import os
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import Conninfo
 
 from storekeeper.errors import CannotStart, StorekeeperError, Unavailable
 from storekeeper.postgres import session
@@ -118,6 +120,20 @@ def parameters(url: str) -> str:
             "--database: target_session_attrs can only be read-write or primary: a standby may be behind"
         )
     return make_conninfo(**(_DEFAULTS | _from_environment() | given | {"client_encoding": "utf8"}))
+
+
+def describe(url: str) -> str:
+    """Return the URL of the database as libpq understands it, without a password; raise CannotStart."""
+    defaults = {option.keyword.decode(): option.val.decode() for option in Conninfo.get_defaults() if option.val}
+    given = defaults | {name: str(value) for name, value in conninfo_to_dict(parameters(url)).items()}
+    user = given.get("user", "")
+    hosts = (given.get("host") or given.get("hostaddr", "")).split(",")
+    ports = given.get("port", "").split(",")
+    places = [
+        quote(host, safe=":[]") + f":{port}" * (port not in ("", "5432"))
+        for host, port in zip(hosts, ports * (len(hosts) if len(ports) == 1 else 1), strict=False)
+    ]
+    return f"postgresql://{quote(user)}@{','.join(places)}/{quote(given.get('dbname') or user)}"
 
 
 def connect(conninfo: str) -> Connection:

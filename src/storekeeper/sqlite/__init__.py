@@ -67,8 +67,8 @@ class SqliteCollection:
         """Queue a command; its result is the store, None if there is no such store, or the error."""
         return self._queue.submit(command)
 
-    async def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False) -> int:
-        """Create all of `payloads` or none; return how many."""
+    async def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False) -> range:
+        """Create all of `payloads` or none; return their ids."""
         if reason := CLOSED if self._closed else self._failure:
             raise Unavailable(reason)
         with self._translating(Outcome.UNKNOWN):

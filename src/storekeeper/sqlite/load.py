@@ -28,15 +28,15 @@ _EMPTY = "SELECT NOT EXISTS (SELECT 1 FROM stores)"
 _INDEXES = "SELECT name, sql FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL"
 
 
-def load(path: Path, payloads: Iterable[Payload], stop: threading.Event, *, only_if_empty: bool) -> int:
-    """Create all of `payloads`, or none if reading them raises; return how many. Raises apsw's errors, Unavailable.
+def load(path: Path, payloads: Iterable[Payload], stop: threading.Event, *, only_if_empty: bool) -> range:
+    """Create all of `payloads`, or none if reading them raises; return their ids. Raises apsw's errors, Unavailable.
 
     Once `stop` is set, it ends soon and creates nothing.
     """
     connection = schema.connect(path)
     try:
         if only_if_empty and not connection.execute(_EMPTY).get:
-            return 0
+            return range(0)
         connection.set_progress_handler(stop.is_set, _PROGRESS_STEPS)
         connection.pragma("cache_size", -64 * 1024)
         # The staged rows may need more space than there is memory.
@@ -92,11 +92,11 @@ def _set_busy_handler(connection: apsw.Connection, stop: threading.Event) -> Non
     connection.set_busy_handler(wait)
 
 
-def _move(connection: apsw.Connection, *, only_if_empty: bool) -> int:
+def _move(connection: apsw.Connection, *, only_if_empty: bool) -> range:
     count, version, at = connection.execute(STATE).get
     staged = connection.execute(_STAGED).get
     if count and only_if_empty:
-        return 0
+        return range(0)
     # Building an index anew is faster than adding more entries to it than it has.
     indexes = list(connection.execute(_INDEXES)) if staged > count else []
     for name, _ in indexes:
@@ -105,4 +105,4 @@ def _move(connection: apsw.Connection, *, only_if_empty: bool) -> int:
     connection.execute(_CHANGES, (count, version, max(at, time.time_ns() // 1_000_000)))
     for _, sql in indexes:
         connection.execute(str(sql))
-    return int(staged)
+    return range(count + 1, count + int(staged) + 1)

@@ -1,0 +1,136 @@
+"""The command line: parses and prints. May import every part; each command imports what it needs when it runs."""
+
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer.exceptions import TyperException
+
+from storekeeper import __version__
+from storekeeper.cli import transfers
+from storekeeper.cli.options import with_settings
+from storekeeper.cli.terminal import UsageError, ask, can_ask, open_standard_streams, print_line
+from storekeeper.errors import StorekeeperError
+from storekeeper.settings import Settings, without_service_links
+
+EXIT_USAGE = 2
+EXIT_BUG = 70
+"""As EX_SOFTWARE of sysexits.h."""
+
+MIN_TIMEOUT = 0.1
+MAX_TIMEOUT = 60.0
+
+app = typer.Typer(
+    name="storekeeper",
+    help="One list of a company's stores, kept durable and served over the Store Resource API.",
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # its tables cut off what does not fit
+)
+
+
+def main() -> None:
+    """Run a command; end with status 2 and one line on stderr if it cannot be carried out."""
+    open_standard_streams()
+    for name in os.environ.keys() - without_service_links():
+        del os.environ[name]
+    try:
+        status = app(standalone_mode=False)
+        sys.stdout.flush()
+    except TyperException as error:
+        status = _report_failure(_explained(error))
+    except (UsageError, StorekeeperError) as error:
+        status = _report_failure(str(error))
+    except (KeyboardInterrupt, typer.Abort):
+        status = 130
+    except OSError as error:
+        # Python would write the rest of its output when it ends, and fail once more.
+        with suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = _report_failure(f"cannot go on: {error.strerror}")
+    except Exception as error:  # noqa: BLE001 - every bug is reported in one line
+        status = _report_failure(f"a bug, please report it: {type(error).__name__}: {error}", EXIT_BUG)
+    sys.exit(status)
+
+
+def _report_failure(message: str, status: int = EXIT_USAGE) -> int:
+    if message:
+        print_line(f"storekeeper: {message}")
+    return status
+
+
+def _explained(error: TyperException) -> str:
+    context = getattr(error, "ctx", None)
+    return error.format_message().rstrip(".") + (f"; see {context.command_path} --help" if context else "")
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    *,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        print(f"storekeeper {__version__}")  # noqa: T201
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        print(context.get_help())  # noqa: T201
+        raise typer.Exit(EXIT_USAGE)
+
+
+@app.command()
+@with_settings(*Settings.__struct_fields__)
+def serve(settings: Settings) -> int:
+    """Serve the stores until SIGTERM or Ctrl-C."""
+    from storekeeper import service  # noqa: PLC0415
+
+    return service.serve(settings)
+
+
+app.command("import")(transfers.import_)
+app.command()(transfers.export)
+app.command()(transfers.copy)
+
+
+@app.command()
+def check(
+    url: Annotated[str, typer.Argument(help="The address of any service, such as http://127.0.0.1:8080.")],
+    *,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Add no store; leave out what writes.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Add stores, which nobody can delete, without asking.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")] = False,
+    junit: Annotated[Path | None, typer.Option(help="Write a JUnit XML file too.")] = None,
+    timeout: Annotated[float, typer.Option(min=MIN_TIMEOUT, max=MAX_TIMEOUT, help="Seconds for one exchange.")] = 7.0,
+) -> int:
+    """Tell whether a service conforms.
+
+    To the Store Resource API; the exit status is 0 if it does, 1 if it does not, 2 if that could not be checked.
+    What writes adds stores, which nobody can delete, so it asks first unless there are the example stores alone.
+    """
+    from storekeeper import conformance  # noqa: PLC0415
+    from storekeeper.stores import EXAMPLES  # noqa: PLC0415
+
+    if not MIN_TIMEOUT <= timeout <= MAX_TIMEOUT:  # the parser accepts nan
+        raise UsageError(f"--timeout: from {MIN_TIMEOUT} to {MAX_TIMEOUT} seconds, not {timeout}")
+    examples = [{"id": id, "name": one.name, "address": one.address} for id, one in enumerate(EXAMPLES, 1)]
+    permission = None if yes else conformance.Permission(examples, lambda most: _ask_to_add(url, most))
+    return conformance.run(url, read_only=read_only, json=json, junit=junit, timeout=timeout, permission=permission)
+
+
+def _ask_to_add(url: str, most: int) -> None:
+    if not can_ask():
+        raise UsageError(
+            f"to check {url} adds up to {most} stores that nobody can delete: say --yes if it may, or --read-only"
+        )
+    if not ask(f"This adds up to {most} stores to {url} that nobody can delete. Go on?"):
+        raise UsageError("nothing was added; --read-only checks without adding")
+
+
+@app.command()
+def openapi() -> None:
+    """Print the contract as an OpenAPI document."""
+    from storekeeper.api.docs import encoded_document  # noqa: PLC0415
+
+    print(encoded_document().decode())  # noqa: T201

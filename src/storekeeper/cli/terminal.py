@@ -1,0 +1,63 @@
+"""What a command says to people: lines, a question, progress; standard streams. Imports nothing of the project."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+
+class UsageError(Exception):
+    """A command cannot be carried out; the message, one line, says what is wrong and what to do."""
+
+
+def print_line(message: str) -> None:
+    """Print one line on stderr, even if a name in it has line breaks or control characters."""
+    line = " ".join(message.split())
+    printable = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+    # The work is done: a message that cannot be printed must not make it look failed.
+    with suppress(OSError):
+        print(printable, file=sys.stderr)  # noqa: T201
+
+
+def can_ask() -> bool:
+    """Tell whether somebody can read a question and respond to it."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def ask(question: str) -> bool:
+    """Ask on stderr, and tell whether the response on standard input is yes; the end of the input is no."""
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def open_standard_streams() -> None:
+    """Open replacements for standard streams that are closed, so that no other file gets their numbers.
+
+    Writing to such a standard output fails; what is written to such a standard error is lost.
+    """
+    for number, name, mode in ((0, "stdin", os.O_RDONLY), (1, "stdout", os.O_RDONLY), (2, "stderr", os.O_WRONLY)):
+        if getattr(sys, name) is None:
+            os.open(os.devnull, mode)  # takes the lowest number that is free
+            os.set_inheritable(number, True)
+            setattr(sys, name, open(number, "w" if number else "r", closefd=False))  # noqa: SIM115
+
+
+@contextmanager
+def progress(title: str, unit: str = "stores") -> Iterator[Callable[..., None]]:
+    """Show on a terminal how many rows are done, and of how many if that is known."""
+    if not sys.stderr.isatty():
+        yield lambda *_: None
+        return
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn(f"{{task.completed:,}} {unit}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda count, total=None: bar.update(task, completed=count, total=total)

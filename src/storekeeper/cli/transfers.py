@@ -1,0 +1,198 @@
+"""The commands that move stores: import, export, copy. Each imports what it needs when it runs."""
+
+import asyncio
+import sys
+import typing
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from storekeeper import atomicfile
+from storekeeper.cli.options import with_settings
+from storekeeper.cli.terminal import UsageError, print_line, progress
+from storekeeper.collection import Collection
+from storekeeper.settings import Settings
+
+if typing.TYPE_CHECKING:
+    from storekeeper import csvfile
+
+T = typing.TypeVar("T")
+
+STANDARD_STREAM = Path("-")
+"""Standard input or output."""
+
+
+@with_settings("database")
+def import_(
+    file: Annotated[
+        Path, typer.Argument(help="A CSV file in UTF-8 with the header name,address; - reads standard input.")
+    ],
+    settings: Settings,
+    *,
+    add: Annotated[bool, typer.Option("--add", help="Add the rows even if they have ids, as new stores.")] = False,
+) -> None:
+    """Add all stores of a CSV file, or none.
+
+    A running service may go on. A file with ids, as an export has, is refused if there are stores.
+    """
+    from storekeeper import csvfile  # noqa: PLC0415
+
+    def report(line: int, message: str) -> None:
+        print_line(f"{file}:{line}: {message}")
+
+    database = _Database(settings.database)
+    try:
+        # Never closed: after Ctrl-C a thread may still read from it, and closing would wait for that thread.
+        opened = csvfile.open_to_read(sys.stdin.fileno() if file == STANDARD_STREAM else file)
+        source = csvfile.Import(opened, report)
+        ids = _with_collection(database, lambda collection: _load(collection, source, add=add))
+    except csvfile.BadFile as error:
+        raise UsageError(f"{file}: {error}; nothing was imported into {database}") from None
+    except csvfile.BadRows as error:
+        raise UsageError(
+            f"{file}: {error}; nothing was imported into {database}: mend them and import again"
+        ) from None
+    except csvfile.HasIds as error:
+        raise UsageError(
+            f"{file}: {error}, as in an export: its rows would be added to {database} again, as new stores that"
+            " nobody can delete; nothing was imported, --add does that"
+        ) from None
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror}") from None
+    print_line(
+        f"{_stores(len(ids))} imported{_as_ids(ids)} into {database}"
+        + "; the ids in the file were others" * source.renumbered(ids)
+        + "; a service has to be given the same --database" * database.made
+    )
+
+
+async def _load(collection: Collection, source: "csvfile.Import", *, add: bool) -> range:
+    may_be_export = source.has_ids and not add
+    refuse_ids = may_be_export and await _has_stores(collection)
+    only_if_empty = may_be_export and not refuse_ids
+    with progress("Importing") as show:
+        ids = await collection.load(source.payloads(show, refuse_ids=refuse_ids), only_if_empty=only_if_empty)
+    if only_if_empty and not ids and await _has_stores(collection):
+        raise UsageError("the database has just got its first stores from elsewhere; nothing was imported")
+    return ids
+
+
+async def _has_stores(collection: Collection) -> bool:
+    first = collection.get(1)
+    return (await first if isinstance(first, asyncio.Future) else first) is not None
+
+
+@with_settings("database")
+def export(
+    settings: Settings,
+    file: Annotated[Path, typer.Argument(help="The CSV file to write; - is standard output.")] = STANDARD_STREAM,
+    *,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is no export.")] = False,
+) -> None:
+    """Write all stores as CSV.
+
+    As they are at one moment, in UTF-8. A file that is there is overwritten only if it is an export.
+    """
+    from storekeeper import csvfile, databases  # noqa: PLC0415
+
+    async def save() -> int:
+        async with databases.open_listing(settings.database) as listing:
+            with progress("Exporting") as show, _output(file) as opened:
+                return await csvfile.write(opened, listing, show)
+
+    if databases.is_database_file(settings.database, Path("/dev/stdout") if file == STANDARD_STREAM else file):
+        raise UsageError(f"{file} is the database itself, or its log: name another file")
+    try:
+        if not (force or file == STANDARD_STREAM or csvfile.may_be_replaced(file)):
+            raise UsageError(
+                f"{file} is there, and not as an export: name another file, or overwrite it with --force"
+            )
+        count = asyncio.run(save())
+    except BrokenPipeError:
+        return  # the reader of the output has closed it
+    except OSError as error:
+        raise UsageError(
+            f"{'standard output' if file == STANDARD_STREAM else file} cannot be written: {error.strerror}"
+        ) from None
+    print_line(f"{_stores(count)} exported from {databases.describe(settings.database)}")
+
+
+def copy(
+    source: Annotated[str, typer.Argument(help="The URL of the database to read, as --database takes it.")],
+    target: Annotated[str, typer.Argument(help="The URL of an empty one, of any kind; a file is created.")],
+) -> None:
+    """Copy a collection to another database.
+
+    All stores and changes, as they are at one moment, verified; or nothing. A running service may go on: this is
+    also how a backup is made.
+    """
+    from storekeeper import databases  # noqa: PLC0415
+
+    with databases.naming("source", source):
+        origin = databases.describe(source)
+    with databases.naming("target", target):
+        database = _Database(target)
+        database.made = not databases.exists(target)
+    with progress("Copying", "rows") as show:
+        stores, changes = databases.copy(source, target, show)
+    print_line(f"{_stores(stores)} and {changes} changes copied from {origin} into {database}, and verified")
+
+
+class _Database:
+    """A database that a command writes to, and whether the command made it; as text, for the command's lines."""
+
+    def __init__(self, url: str) -> None:
+        from storekeeper import databases  # noqa: PLC0415
+
+        self.url = url
+        self.made = False
+        self._name = databases.describe(url)
+
+    def __str__(self) -> str:
+        return f"the new database {self._name}" if self.made else self._name
+
+
+def _with_collection(database: _Database, action: Callable[[Collection], Awaitable[T]]) -> T:
+    from storekeeper import databases  # noqa: PLC0415
+
+    database.made = not databases.exists(database.url)
+    databases.prepare(database.url, upgrade=False)
+
+    async def run() -> T:
+        collection = databases.open_collection(database.url, lambda _: None)
+        try:
+            return await action(collection)
+        finally:
+            await collection.close()
+
+    return asyncio.run(run())
+
+
+def _stores(count: int) -> str:
+    return f"{count} store{'s' * (count != 1)}"
+
+
+def _as_ids(ids: range) -> str:
+    if not ids:
+        return ""
+    between = " and " if len(ids) == 2 else " to "
+    return f" as {between.join(map(str, (ids[0], ids[-1])[: len(ids)]))}"
+
+
+@contextmanager
+def _output(file: Path) -> Iterator[typing.IO[str]]:
+    """Open the output for writing. A file gets its name, and its old permissions, only when it is complete."""
+    if file == STANDARD_STREAM:
+        stream = open(sys.stdout.fileno(), "w", encoding="utf-8", newline="", closefd=False)  # noqa: SIM115
+        with stream:
+            yield stream
+        return
+    if file.exists() and not file.is_file():  # a pipe, or /dev/stdout
+        with file.open("w", encoding="utf-8", newline="") as opened:
+            yield opened
+        return
+    with atomicfile.replacing(file) as opened:
+        yield opened
