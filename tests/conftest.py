@@ -15,11 +15,11 @@ from typing import NoReturn
 import pytest
 from hypothesis import HealthCheck, settings
 
-from black_box import Running, home, serving
-from databases import KINDS, Database
-from postgres_server import Missing, Server, shared, stop_shared
+from tests.harness.databases import KINDS, Database
+from tests.harness.postgres_server import Missing, Server, shared, stop_shared
+from tests.harness.process import Running, home, serving
 
-pytest.register_assert_rewrite("wire")
+pytest.register_assert_rewrite("tests.harness.wire")
 
 # No test is timed, and all runs of one commit do the same.
 settings.register_profile("suite", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
@@ -28,30 +28,11 @@ settings.load_profile("suite")
 REQUIRED = {name for name in os.environ.get("STOREKEEPER_REQUIRE", "").split(",") if name}
 
 
-COVERED = (
-    "adapters",
-    "cli",
-    "crowd",
-    "damage",
-    "disk",
-    "files",
-    "docs_page",
-    "limits",
-    "place",
-    "postgres",
-    "postgres_failures",
-    "postgres_session",
-    "service",
-    "supervisor",
-    "transfer",
-)
-"""Whose started processes are counted too. The lines of the others are among theirs, and counting makes them slow."""
-
-
 @pytest.fixture(autouse=True, scope="module")
 def _few_started_processes_are_counted(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Those of modules marked `count_processes`: the lines of others are among theirs, and counting is slow."""
     with pytest.MonkeyPatch.context() as patch:
-        if request.path.stem.removeprefix("test_") not in COVERED:
+        if request.node.get_closest_marker("count_processes") is None:
             patch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
         yield
 

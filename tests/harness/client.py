@@ -1,0 +1,70 @@
+"""What tests of the API do over and over: create a store, look whether all went well or nothing changed."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import apsw
+
+from storekeeper.databases import open_collection
+from storekeeper.stores import Payload
+from tests.harness.process import PATIENCE, Answer, Running
+
+
+def assert_success(answer: Answer) -> None:
+    """Status 200 with the two headers that the contract names."""
+    assert answer.status == 200, answer
+    assert answer.headers["content-type"] == "application/json; charset=utf-8"
+    assert answer.headers["cache-control"] == "no-cache"
+
+
+def create(service: Running, name: str, address: str | None = None) -> int:
+    body = {"name": name} if address is None else {"name": name, "address": address}
+    answer = service.request("POST", "/api/stores", body)
+    assert_success(answer)
+    id: int = answer.json["id"]
+    return id
+
+
+@contextmanager
+def nothing_changes(service: Running) -> Iterator[None]:
+    """Every store is afterwards as it was before, and there is one at least."""
+    before = service.request("GET", "/api/stores").body
+    assert len(before) > 2
+    yield
+    assert service.request("GET", "/api/stores").body == before
+
+
+def fill(folder: Path, payloads: Iterable[Payload]) -> None:
+    """Create many stores at once in the database that `serving` has in a folder; a service may run on it."""
+
+    async def load() -> None:
+        collection = open_collection(f"sqlite:///{folder}/stores.db", lambda _: None)
+        try:
+            await collection.load(payloads)
+        finally:
+            await collection.close()
+
+    asyncio.run(load())
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep every write to the database in a folder waiting, as another process does that writes for long."""
+    other = apsw.Connection(str(folder / "stores.db"))
+    other.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    finally:
+        other.execute("ROLLBACK")
+        other.close()
+
+
+def until(done: Callable[[], object]) -> None:
+    """Look again and again until something outside this process is so."""
+    give_up = time.monotonic() + PATIENCE
+    while not done():
+        assert time.monotonic() < give_up
+        time.sleep(0.01)
