@@ -1,22 +1,21 @@
 """What every test may use."""
 
 import gc
-import os
 import shutil
 import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.harness.databases import KINDS, Database
-from tests.harness.postgres_server import Missing, Server, shared, stop_shared
+from tests.harness.databases import KINDS, Database, postgres
+from tests.harness.machine import need
+from tests.harness.postgres_server import stop_shared
 from tests.harness.process import Running, home, serving
 
 pytest.register_assert_rewrite("tests.harness.wire")
@@ -24,8 +23,6 @@ pytest.register_assert_rewrite("tests.harness.wire")
 # No test is timed, and all runs of one commit do the same.
 settings.register_profile("suite", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
-
-REQUIRED = {name for name in os.environ.get("STOREKEEPER_REQUIRE", "").split(",") if name}
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -50,30 +47,6 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-def need(program: str, reason: str) -> NoReturn:
-    """Skip a test that lacks a program; fail it where STOREKEEPER_REQUIRE says that it has to be there."""
-    if program in REQUIRED:
-        pytest.fail(f"{program} is required: {reason}")
-    pytest.skip(reason)
-
-
-@contextmanager
-def mounted(folder: Path, options: str) -> Iterator[Path]:
-    """Mount a file system in memory, with its own size, on `folder`; skip where that is not allowed."""
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
-    try:
-        done = subprocess.run(mount, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        need("mount", "there is no mount command")
-    if done.returncode:
-        need("mount", f"no file system can be mounted here: {done.stderr.strip()}")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
-
-
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
     """A folder that a process without rights can reach too: those of pytest are closed to it."""
@@ -81,13 +54,6 @@ def open_folder() -> Iterator[Path]:
         folder = Path(name)
         folder.chmod(0o777)
         yield folder
-
-
-def fill(file: Path) -> None:
-    """Write to a file until its disk is full to the last page."""
-    with file.open("ab", buffering=0) as opened, suppress(OSError):
-        while opened.write(bytes(4096)):
-            pass
 
 
 @pytest.fixture
@@ -125,15 +91,6 @@ def stored_in(request: pytest.FixtureRequest) -> Iterator[None]:
         server = postgres()
         patch.setattr(home, "url", cache(lambda _folder: stack.enter_context(server.database())))
         yield
-
-
-def postgres() -> Server:
-    """Give the PostgreSQL that the tests of this process share; skip the test if there cannot be one."""
-    try:
-        return shared()
-    except Missing as error:
-        need("postgres", str(error))
-        raise
 
 
 @pytest.fixture(scope="module")

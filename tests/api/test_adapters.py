@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storekeeper.stores import Payload
-from tests.api.test_payloads import BROKEN, VIOLATIONS, encoded
 from tests.harness.client import fill
+from tests.harness.corpus import CORPUS, MANY, METHODS, TARGETS
 from tests.harness.process import Running, read_all, serving
-from tests.harness.wire import CLOSE, HOST, PAYLOAD, SLOW, chunked, create, request
-from tests.http.test_refusals import ACCEPTED, REFUSED
-from tests.http.test_size_limits import OVER
+from tests.harness.refused_requests import REFUSED
+from tests.harness.sized_requests import OVER
+from tests.harness.wire import CLOSE, HOST, request
 
 pytestmark = pytest.mark.count_processes
 
@@ -23,49 +23,6 @@ Pair = tuple[Running, Running]
 
 DATE = re.compile(rb"\r\ndate: [^\r]+")
 LAST = b"GET /test HTTP/1.1\r\n" + HOST + CLOSE + b"\r\n"
-MANY = 2500
-"""Stores of one name: a list of them is streamed."""
-
-TARGETS = [
-    *("/test", "/test?x=1", "/test/", "/api/stores", "/api/stores/", "/api/stores?name=Many", "/api/stores?name="),
-    *("/api/stores?name=none", "/api/stores?name=%ff", "/api/stores?name=a&name=b", "/api/stores?name=a+%C3%BC"),
-    *("/api/stores/1", "/api/stores/01", "/api/stores/%31", "/api/stores/1?x", "/api/stores/0", "/api/stores/999999"),
-    *("/api/stores/abc", "/api/stores/%D9%A1", "/api/stores/" + "9" * 30, "/api/stores/%2F", "/api/stores/a/b"),
-    *("/", "/nowhere", "//", "/%74est", "/api%2Fstores", "*", "http://a/test", "http://a/api/stores/1", "/%ff%00"),
-    *("/health/live", "/health/ready", "/health/live/", "/health", "/openapi.json", "/docs/", "/docs/nothing"),
-]
-METHODS = ["GET", "HEAD", "OPTIONS", "POST", "PUT", "DELETE", "PATCH", "TRACE"]
-TYPES = ["application/json", "application/x+json; charset=utf-8", "text/plain", "application/json; charset=latin-1"]
-
-
-def corpus() -> Iterator[tuple[str, bytes]]:
-    for method in METHODS:
-        for target in TARGETS:
-            yield f"{method} {target}", request(method, target)
-    for method, target in (("POST", "/api/stores"), ("PUT", "/api/stores/2"), ("PUT", "/api/stores/none")):
-        yield from writes(method, target)
-    yield from ((name, data) for name, (_, data) in REFUSED.items())
-    yield from ACCEPTED.items()
-    yield from ((f"{what} {status} {len(data)}", data) for what, status, data in OVER)
-    yield "a slow one, a write, garbage", request("GET", SLOW) + create("Before") + b"garbage\r\n\r\n"
-    yield "too large", request("POST", "/api/stores", b" " * (2**20 + 1))
-
-
-def writes(method: str, target: str) -> Iterator[tuple[str, bytes]]:
-    payloads = [encoded(payload) for payload, _, _ in VIOLATIONS]
-    for body in (*payloads, *BROKEN):
-        yield f"{method} {body!r:.40}", request(method, target, body if isinstance(body, bytes) else b"")
-    for kind in TYPES:
-        field = f"Content-Type: {kind}"
-        yield f"{method} {kind}", request(method, target, None, field, "Content-Length: 12") + b'{"name":"T"}'
-    for body in (PAYLOAD, b'{"name":"\xc3\xbc","address":""}', b'{"id":9,"name":"A","more":[1e400]}'):
-        yield f"{method} {body!r}", request(method, target, body)
-        yield f"{method} {body!r} chunked", chunked(body, method=method, target=target)
-        yield f"{method} {body!r} upgrade", request(method, target, body, "Connection: Upgrade", "Upgrade: h2c")
-        yield f"{method} {body!r} twice", request(method, target, body) * 2
-
-
-CORPUS = list(corpus())
 
 
 STORES = [

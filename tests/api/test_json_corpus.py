@@ -8,7 +8,9 @@ import json
 
 import pytest
 
-from tests.api.test_payloads import (
+from tests.harness.client import accepted, both
+from tests.harness.databases import EVERY_KIND
+from tests.harness.payloads import (
     ADDRESS_STRING,
     NAME_LONG,
     NAME_NULL_CHARACTER,
@@ -16,10 +18,7 @@ from tests.api.test_payloads import (
     NAME_STRING,
     NOT_JSON,
     NOT_OBJECT,
-    accepted,
-    both,
 )
-from tests.harness.databases import EVERY_KIND
 from tests.harness.process import Running
 from tests.harness.wire import assert_error, assert_invalid
 

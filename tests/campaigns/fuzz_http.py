@@ -22,9 +22,9 @@ from typing import Any
 
 import uvloop
 
-from tests.api.test_adapters import CORPUS
 from tests.campaigns.mutations import Case, Cases, End
 from tests.harness import weakened  # noqa: F401 - WEAKENED names a broken build, here too
+from tests.harness.corpus import CORPUS
 from tests.harness.in_process import Inside, inside
 from tests.harness.process import Answer, Running, serving
 from tests.harness.wire import CLOSE, HOST, PAYLOAD, SLOW, answers, chunked, create, dial, request

@@ -19,12 +19,12 @@ import pytest
 import storekeeper
 from storekeeper import cli, csvfile
 from storekeeper.stores import Payload
-from tests.conftest import fill, mounted
 from tests.harness.collection import run as run_async
 from tests.harness.collection import stores
 from tests.harness.databases import Sqlite, handle
 from tests.harness.linux import memory
-from tests.harness.process import COMMAND, run, serving
+from tests.harness.machine import fill_disk, mounted
+from tests.harness.process import COMMAND, refused, run, serving
 
 pytestmark = pytest.mark.count_processes
 
@@ -68,16 +68,6 @@ def content(database: Sqlite) -> list[tuple[str, str | None]]:
             return [(store["name"], store["address"]) for store in listed]
 
     return run_async(main())
-
-
-def refused(done: "subprocess.CompletedProcess[bytes]") -> list[str]:
-    """Give what a command that could not be done said; the last line is the one that says so."""
-    assert done.returncode == 2
-    assert done.stdout == b""
-    lines = done.stderr.decode().splitlines()
-    assert lines[-1].startswith("storekeeper: ")
-    assert "Traceback" not in done.stderr.decode()
-    return lines
 
 
 # What every command line has.
@@ -516,7 +506,7 @@ def test_an_import_to_a_full_disk_is_refused_whole(tmp_path: Path) -> None:
     with mounted(tmp_path / "disk", "size=2m") as disk:
         database = Sqlite(disk)
         fill_with(database, [Payload("There before")])
-        fill(disk / "filler")
+        fill_disk(disk / "filler")
         (disk / "filler").write_bytes(b"")
         [line] = refused(command("import", database, str(tmp_path / "stores.csv")))
         assert line == "storekeeper: The disk is full"

@@ -24,12 +24,11 @@ from storekeeper.errors import CannotStart, StorekeeperError
 from storekeeper.sqlite import schema
 from storekeeper.sqlite.snapshot import SqliteSnapshot, TargetSnapshot
 from storekeeper.stores import Payload
-from tests.cli.test_cli import refused
-from tests.conftest import mounted
 from tests.harness.collection import run as run_async
 from tests.harness.databases import Change, Sqlite, handle
-from tests.harness.process import COMMAND, PATIENCE, run, serving
-from tests.sqlite.test_disk import SYNCS, injected
+from tests.harness.machine import mounted
+from tests.harness.process import COMMAND, PATIENCE, refused, run, serving
+from tests.harness.system_calls import SYNCS, injected
 
 pytestmark = pytest.mark.count_processes
 

@@ -2,7 +2,6 @@ import asyncio
 import inspect
 import json
 import resource
-import signal
 import subprocess
 import sys
 import threading
@@ -22,10 +21,11 @@ from storekeeper.errors import Unavailable
 from storekeeper.sqlite.committer import Committer, Result
 from storekeeper.stores import Payload
 from tests import ROOT
-from tests.conftest import fill, mounted, need
 from tests.harness.collection import MANY, numbered, run, stores
 from tests.harness.databases import Sqlite, handle
+from tests.harness.machine import fill_disk, mounted
 from tests.harness.probe import LOAD, QUESTIONS
+from tests.harness.system_calls import injecting
 
 METHODS = sorted(name for name, value in vars(Collection).items() if inspect.isfunction(value) and name[0] != "_")
 READS = ["get", "list", "change_token", "check"]
@@ -87,7 +87,7 @@ def locked(path: Path, _probe: Probe) -> Iterator[None]:
 
 @contextmanager
 def full(path: Path, _probe: Probe) -> Iterator[None]:
-    fill(path.with_name("filler"))
+    fill_disk(path.with_name("filler"))
     yield
     path.with_name("filler").unlink()
 
@@ -115,24 +115,6 @@ def unreadable(path: Path, probe: Probe) -> Iterator[None]:
 def unsynced(path: Path, probe: Probe) -> Iterator[None]:
     with injecting(probe.process.pid, "fsync,fdatasync", path.with_name(path.name + "-wal")):
         yield
-
-
-@contextmanager
-def injecting(pid: int, calls: str, path: Path) -> Iterator[None]:
-    """Let the kernel answer EIO to these calls of a process on that file."""
-    inject = ["-e", f"trace={calls}", "-e", f"inject={calls}:error=EIO", "-P", str(path)]
-    try:
-        strace = subprocess.Popen(["strace", "-f", "-p", str(pid), *inject], stderr=subprocess.PIPE, text=True)
-    except FileNotFoundError:
-        need("strace", "there is no strace")
-    assert strace.stderr
-    line = strace.stderr.readline()
-    if "attached" not in line:
-        strace.wait()
-        need("strace", f"no process can be traced here: {line.strip()}")
-    yield
-    strace.send_signal(signal.SIGINT)
-    strace.communicate(timeout=30)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from playwright.sync_api import Page, sync_playwright
 
-from tests.conftest import need
+from tests.harness.machine import need
 
 # Without these Chromium looks for its maker's hosts at every start.
 QUIET = [

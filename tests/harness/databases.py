@@ -14,7 +14,8 @@ import pytest
 
 from storekeeper.collection import Collection
 from storekeeper.databases import open_collection
-from tests.harness.postgres_server import shared
+from tests.harness.machine import need
+from tests.harness.postgres_server import Missing, Server, shared
 
 Change = tuple[int, int, str, str | None]
 """seq, store_id, name, address."""
@@ -95,3 +96,12 @@ KINDS: dict[str, Kind] = {"sqlite": _sqlite, "postgres": _postgres}
 
 EVERY_KIND = pytest.mark.parametrize("stored_in", KINDS, indirect=True, scope="module")
 """As `pytestmark`: the module's services run once with each kind of database (see `stored_in` in conftest)."""
+
+
+def postgres() -> Server:
+    """Give the PostgreSQL that the tests of this process share; skip the test if there cannot be one."""
+    try:
+        return shared()
+    except Missing as error:
+        need("postgres", str(error))
+        raise

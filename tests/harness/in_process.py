@@ -4,7 +4,8 @@ What depends on time is told the time (`Connection.sweep`), and what a client do
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import re
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
@@ -17,6 +18,10 @@ from storekeeper.api.fastlane import FastLane
 from storekeeper.http.connection import Connection
 from storekeeper.service import Service
 from storekeeper.settings import make
+from storekeeper.stores import Payload
+from tests.harness.client import fill
+from tests.harness.process import Answer
+from tests.harness.wire import request
 
 HIGH_WATER = 64 * 1024
 
@@ -154,3 +159,37 @@ async def until(done: Callable[[], object]) -> None:
 async def settled(connection: Connection) -> None:
     """Wait until a connection has answered all that it was asked."""
     await until(lambda: connection.exchange is None and not connection.waiting)
+
+
+def last_response(line: Line) -> Answer:
+    head, _, body = line.sent[line.sent.rindex(b"HTTP/1.1 ") :].partition(b"\r\n\r\n")
+    first, *fields = head.decode().split("\r\n")
+    return Answer(int(first.split()[1]), dict(field.split(": ", 1) for field in fields), body)
+
+
+def statuses(line: Line) -> list[int]:
+    return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d+)", line.sent)]
+
+
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(scenario, 60))
+
+
+async def tick() -> None:
+    """Let everything run that is ready, and what that makes ready."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def stuck(service: Inside, adapter: str) -> tuple[Connection, Line]:
+    """Give a connection whose client asked for more than the line holds, and reads nothing."""
+    connection, line = service.connect(adapter)
+    line.stuck = True
+    connection.data_received(request("GET", "/api/stores") * 1000)
+    await until(lambda: connection.flow.write_paused)
+    await tick()
+    return connection, line
+
+
+def some_stores(folder: Path, count: int) -> None:
+    fill(folder, (Payload(f"Store {number}", "x" * 100) for number in range(count)))

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.conftest import need
+from tests.harness.machine import need
 from tests.harness.process import Running
 
 PROC = Path("/proc")

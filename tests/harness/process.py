@@ -186,3 +186,23 @@ def _port(process: "subprocess.Popen[bytes]", log: Path) -> int:
             break
         time.sleep(0.01)
     raise AssertionError(f"the service did not start: {log.read_text()}")
+
+
+def assert_nothing_logged(service: Running) -> None:
+    assert "level=" not in service.log
+    assert "Traceback" not in service.log
+
+
+def assert_stopped(service: Running) -> None:
+    assert service.process.wait(PATIENCE) == 0
+    assert_nothing_logged(service)
+
+
+def refused(done: "subprocess.CompletedProcess[bytes]") -> list[str]:
+    """Give what a command that could not be done said; the last line is the one that says so."""
+    assert done.returncode == 2
+    assert done.stdout == b""
+    lines = done.stderr.decode().splitlines()
+    assert lines[-1].startswith("storekeeper: ")
+    assert "Traceback" not in done.stderr.decode()
+    return lines

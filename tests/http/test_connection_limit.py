@@ -12,11 +12,10 @@ from storekeeper.http.connection import Connection
 from tests.harness import weakened
 from tests.harness.client import create as store
 from tests.harness.client import locked, until
-from tests.harness.in_process import Inside, Line, inside, settled
+from tests.harness.in_process import Inside, Line, inside, last_response, run, settled, some_stores, stuck, tick
 from tests.harness.linux import sockets
 from tests.harness.process import Running, serving
 from tests.harness.wire import SLOW, Wire, assert_error, create, dial, request
-from tests.http.test_deadlines import last_answer, run, some_stores, stuck, turn
 
 pytestmark = pytest.mark.count_processes
 
@@ -49,10 +48,10 @@ def test_the_connection_that_is_idle_for_longest_makes_room(adapter: str, tmp_pa
                 assert not made[longest][1].is_closing()
                 newcomer, line = service.connect(adapter)
                 assert made[longest][1].is_closing()
-                await turn()
+                await tick()
                 newcomer.data_received(request("GET", "/test"))
                 await settled(newcomer)
-                assert last_answer(line).status == 200
+                assert last_response(line).status == 200
             assert len(service.service.runtime.limits.connections) == 5
 
     run(scenario())
@@ -71,14 +70,14 @@ def test_no_connection_at_work_is_closed_and_the_newcomer_is_told(adapter: str, 
                     connection.data_received(sent)
                     at_work.append((connection, line))
                 newcomer, line = service.connect(adapter)
-                assert_error(last_answer(line), 503, "Too many connections", outcome="none")
-                assert last_answer(line).headers["connection"] == "close"
+                assert_error(last_response(line), 503, "Too many connections", outcome="none")
+                assert last_response(line).headers["connection"] == "close"
                 newcomer.data_received(create("Never"))
                 assert line.ended
                 assert not any(old.is_closing() for _, old in at_work)
             for connection, _ in at_work[3:]:
                 await settled(connection)
-            assert [last_answer(line).status for _, line in at_work[3:]] == [200, 200]
+            assert [last_response(line).status for _, line in at_work[3:]] == [200, 200]
 
     run(scenario())
 
@@ -107,10 +106,10 @@ def test_who_is_idle_is_looked_for_once_between_two_sweeps(adapter: str, tmp_pat
             (busy, _), (other, _) = [service.connect(adapter) for _ in range(2)]
             for connection in (busy, other):
                 connection.data_received(b"G")
-            assert last_answer(service.connect(adapter)[1]).status == 503
+            assert last_response(service.connect(adapter)[1]).status == 503
             other.data_received(b"ET /test HTTP/1.1\r\nHost: a\r\n\r\n")
             await settled(other)
-            assert last_answer(service.connect(adapter)[1]).status == 503
+            assert last_response(service.connect(adapter)[1]).status == 503
             await all.sweep(asyncio.get_running_loop().time())
             assert service.connect(adapter)[1].sent == b""
             assert other.transport.is_closing()

@@ -5,21 +5,29 @@ Time is told to the connection, but for one test in which it really passes.
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from storekeeper.collection import Listing
 from storekeeper.http import deadlines
-from storekeeper.http.connection import Connection
 from storekeeper.http.reader import Phase
-from storekeeper.stores import Payload
-from tests.harness.client import fill, locked
-from tests.harness.in_process import HIGH_WATER, Inside, Line, inside, settled, until
-from tests.harness.process import Answer, Running
+from tests.harness.client import locked
+from tests.harness.in_process import (
+    HIGH_WATER,
+    inside,
+    last_response,
+    run,
+    settled,
+    some_stores,
+    statuses,
+    stuck,
+    tick,
+    until,
+)
+from tests.harness.process import Running
 from tests.harness.wire import SLOW, assert_error, create, dial, request
 
 WHOLE = 10
@@ -41,26 +49,6 @@ def short_discard(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deadlines, "DISCARD_TIMEOUT", 0.0)
 
 
-def last_answer(line: Line) -> Answer:
-    head, _, body = line.sent[line.sent.rindex(b"HTTP/1.1 ") :].partition(b"\r\n\r\n")
-    first, *fields = head.decode().split("\r\n")
-    return Answer(int(first.split()[1]), dict(field.split(": ", 1) for field in fields), body)
-
-
-def statuses(line: Line) -> list[int]:
-    return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d+)", line.sent)]
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(scenario, 60))
-
-
-async def turn() -> None:
-    """Let everything run that is ready, and what that makes ready."""
-    for _ in range(5):
-        await asyncio.sleep(0)
-
-
 @pytest.mark.parametrize("sent", UNFINISHED)
 def test_a_request_that_is_not_whole_in_time_is_refused(adapter: str, tmp_path: Path, sent: bytes) -> None:
     """10 s from its first byte to its last, however many bytes come in between."""
@@ -77,11 +65,11 @@ def test_a_request_that_is_not_whole_in_time_is_refused(adapter: str, tmp_path: 
             connection.sweep(begun + WHOLE - 0.1)
             assert len(line.sent) == told
             connection.sweep(begun + WHOLE + 0.1)
-            assert_error(last_answer(line), 408, "The request was not whole within 10 seconds")
+            assert_error(last_response(line), 408, "The request was not whole within 10 seconds")
             assert line.ended
             before = line.sent
             connection.data_received(sent[-1:] + request("GET", "/test"))
-            await turn()
+            await tick()
             assert line.sent == before
             assert line.aborted
 
@@ -179,20 +167,6 @@ def test_a_client_that_was_not_yet_told_to_continue_is_not_late(adapter: str, tm
 # A client that does not read.
 
 
-async def stuck(service: Inside, adapter: str) -> tuple[Connection, Line]:
-    """Give a connection whose client asked for more than the line holds, and reads nothing."""
-    connection, line = service.connect(adapter)
-    line.stuck = True
-    connection.data_received(request("GET", "/api/stores") * 1000)
-    await until(lambda: connection.flow.write_paused)
-    await turn()
-    return connection, line
-
-
-def some_stores(folder: Path, count: int) -> None:
-    fill(folder, (Payload(f"Store {number}", "x" * 100) for number in range(count)))
-
-
 @pytest.mark.parametrize("count", [500, 2500], ids=["whole", "streamed"])
 def test_a_client_that_reads_nothing_is_dropped_and_one_that_reads_slowly_is_not(
     adapter: str, tmp_path: Path, count: int
@@ -216,7 +190,7 @@ def test_a_client_that_reads_nothing_is_dropped_and_one_that_reads_slowly_is_not
             connection.sweep(now)
             connection.sweep(now + STALL + 1)
             assert line.aborted
-            await turn()
+            await tick()
             assert not service.server_state.connections
             assert not service.server_state.tasks
 
@@ -326,7 +300,7 @@ def test_a_stopping_service_lets_a_connection_end_what_it_began(adapter: str, tm
             connection.shutdown()
             connection.data_received(request("GET", "/test"))  # was on its way
             await settled(connection)
-            assert last_answer(late).headers["connection"] == "close"
+            assert last_response(late).headers["connection"] == "close"
             await until(lines[b""].is_closing)
             assert lines[b""].sent == b""
             for sent, rest in ((b"GET /te", b"st HTTP/1.1\r\nHost: a\r\n\r\n"), (create("Cut")[:-1], b"}")):
@@ -336,7 +310,7 @@ def test_a_stopping_service_lets_a_connection_end_what_it_began(adapter: str, tm
                 await settled(line.protocol)
             for line in list(lines.values())[1:]:
                 await until(line.is_closing)
-                answer = last_answer(line)
+                answer = last_response(line)
                 assert (answer.status, answer.headers["connection"]) == (200, "close")
 
     run(scenario())

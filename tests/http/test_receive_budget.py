@@ -6,11 +6,10 @@ import pytest
 
 from storekeeper.http.connection import Connection
 from tests.harness.client import locked
-from tests.harness.in_process import Inside, Line, inside, settled
+from tests.harness.in_process import Inside, Line, inside, last_response, run, settled, some_stores, tick
 from tests.harness.linux import peak_memory
 from tests.harness.process import Running
 from tests.harness.wire import HOST, SLOW, assert_error, create, request
-from tests.http.test_deadlines import last_answer, run, some_stores, turn
 
 MANY_FIELDS = b"GET /test HTTP/1.1\r\n" + HOST + b"ab:cd\r\n" * 570
 """The beginning of a head of 4 KiB, of which Python makes 100 KiB."""
@@ -60,10 +59,10 @@ def test_what_is_not_whole_counts_from_its_first_byte_and_is_bounded(
             refused = [line for _, line in made if line.sent]
             assert bool(refused) == (least > 10)
             for line in refused:
-                assert_error(last_answer(line), 503, "Too many large requests", outcome="none")
+                assert_error(last_response(line), 503, "Too many large requests", outcome="none")
             for connection, _ in made:
                 connection.transport.abort()
-            await turn()
+            await tick()
             assert held(service) == 0
 
     run(scenario())
@@ -83,11 +82,11 @@ def test_large_writes_that_wait_for_the_database_are_bounded(adapter: str, tmp_p
                 made = send(service, adapter, large, 40)
                 small = send(service, adapter, create("Small"), 10)
                 assert MIB < held(service) < MIB + 100_000
-                assert [last_answer(line).status for _, line in made if line.sent] == [503] * (40 - 18)
+                assert [last_response(line).status for _, line in made if line.sent] == [503] * (40 - 18)
             for connection, line in (*made, *small):
                 await settled(connection)
-                assert last_answer(line).status in (200, 503)
-            assert {last_answer(line).status for _, line in small} == {200}
+                assert last_response(line).status in (200, 503)
+            assert {last_response(line).status for _, line in small} == {200}
             assert held(service) == 0
 
     run(scenario())
@@ -103,7 +102,7 @@ def test_nothing_is_held_for_what_was_answered_or_left(adapter: str, tmp_path: P
             assert held(service) == 0
             [(_, line)] = send(service, adapter, data, 1)
             line.abort()
-            await turn()
+            await tick()
             await settled(connection)
             assert held(service) == 0
 

@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 
 from storekeeper.http import deadlines
-from tests.harness.in_process import Inside, inside, settled
+from tests.harness.in_process import Inside, inside, run, settled
+from tests.harness.refused_requests import REFUSED
 from tests.harness.wire import HOST, request
-from tests.http.test_deadlines import run
-from tests.http.test_refusals import REFUSED
 
 LINE = b"HEAD /test HTTP/1.1\r\n"
 TO_HEAD = {

@@ -8,9 +8,8 @@ import pytest
 from storekeeper.events import Event
 from storekeeper.http import budgets
 from storekeeper.http.connection import Connection
-from tests.harness.in_process import Inside, Line, inside, settled, until
+from tests.harness.in_process import Inside, Line, inside, run, settled, tick, until
 from tests.harness.wire import create, request
-from tests.http.test_deadlines import run, turn
 
 LONG = 100_000
 """Characters of an address: more than a line holds."""
@@ -33,7 +32,7 @@ async def ask(service: Inside, adapter: str, *fields: str) -> tuple[Connection, 
     line.stuck = True
     connection.data_received(request("GET", "/api/stores/1", None, *fields))
     await until(lambda: line.unread > LONG)
-    await turn()
+    await tick()
     return connection, line
 
 
@@ -74,7 +73,7 @@ def test_who_reads_or_leaves_takes_no_room_any_more(adapter: str, tmp_path: Path
                     line.client_reads(2 * LONG)
                 else:
                     line.abort()
-                    await turn()
+                    await tick()
                 assert kept.size == 0
                 connection.transport.close()
 
@@ -124,12 +123,12 @@ def test_many_small_responses_count_from_their_first_byte(adapter: str, tmp_path
                 line.stuck = True
                 connection.data_received(request("GET", "/api/stores/1") * 8)
                 await until(lambda: lines[-1].unread)
-                await turn()
+                await tick()
                 assert sum(line.unread for line in lines) <= unsent.size <= 3 * LONG
             assert any(line.aborted for line in lines) == (size > 1000)
             for line in lines:
                 line.abort()
-            await turn()
+            await tick()
             assert unsent.size == 0
 
     run(scenario())
@@ -148,17 +147,17 @@ def test_what_is_reserved_is_bounded_and_free_again_when_a_client_leaves(
         line.stuck = True
         connection.data_received(request("GET", "/api/stores/1"))
         await until(lambda: line.unread)
-        await turn()
+        await tick()
         return line, service.service.runtime.limits.sent.size - before
 
     async def scenario() -> None:
         async with inside(tmp_path) as service:
             await store(service, "small")
-            await turn()
+            await tick()
             clients = [await unread(service) for _ in range(5)]
             assert [counted > 0 for _, counted in clients] == [False] * 3 + [True] * 2
             clients[0][0].abort()
-            await turn()
+            await tick()
             assert [(await unread(service))[1] > 0 for _ in range(2)] == [False, True]
 
     run(scenario())

@@ -12,7 +12,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.conftest import postgres
+from tests.harness.databases import postgres
 from tests.harness.postgres_server import Server, either, folder, replicated, running
 from tests.harness.process import Answer, Running, serving
 from tests.oracles.promises import ANSWERED_WITHIN, Writers, assert_nothing_lost, until

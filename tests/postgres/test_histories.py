@@ -6,7 +6,7 @@ from pathlib import Path
 
 import psycopg
 
-from tests.conftest import postgres
+from tests.harness.databases import postgres
 from tests.harness.postgres_server import either, replicated, running
 from tests.harness.process import serving
 from tests.oracles.aftermath import judge

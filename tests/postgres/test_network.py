@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import postgres
 from tests.harness import weakened
+from tests.harness.databases import postgres
 from tests.harness.process import Running, serving
 from tests.harness.proxy import Proxy, proxied
 from tests.oracles.aftermath import judge

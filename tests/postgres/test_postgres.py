@@ -24,9 +24,9 @@ from storekeeper.errors import CannotStart, Unavailable
 from storekeeper.postgres import schema, session
 from storekeeper.postgres.batcher import MAX_QUEUED
 from storekeeper.stores import EXAMPLES, Payload, Store
-from tests.conftest import need, postgres
 from tests.harness.collection import create, get, listing, numbered, replace, run
-from tests.harness.databases import Postgres, Sqlite, handle
+from tests.harness.databases import Postgres, Sqlite, handle, postgres
+from tests.harness.machine import need
 from tests.harness.postgres_server import Server, running
 from tests.harness.process import Running, ask, serving
 from tests.harness.process import run as run_command

@@ -11,9 +11,8 @@ from storekeeper.errors import Outcome, Unavailable
 from storekeeper.postgres import PostgresCollection, pool
 from storekeeper.postgres import schema as postgres_schema
 from storekeeper.stores import Payload, Store
-from tests.conftest import postgres
 from tests.harness.collection import a_store, create, get, listing, replace, run, stores
-from tests.harness.databases import Postgres, handle
+from tests.harness.databases import Postgres, handle, postgres
 
 REFUSING = """
   CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$

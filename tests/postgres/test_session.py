@@ -20,9 +20,9 @@ from storekeeper.postgres import PostgresCollection
 from storekeeper.postgres.pipeline import StatementError
 from storekeeper.stores import Payload
 from storekeeper.transfer import VerificationFailed
-from tests.conftest import need, postgres
 from tests.harness.collection import a_store, create, get, listing, numbered, replace, run, stores
-from tests.harness.databases import Postgres, handle
+from tests.harness.databases import Postgres, handle, postgres
+from tests.harness.machine import need
 from tests.harness.postgres_server import Server, running
 from tests.harness.process import run as run_command
 from tests.oracles.promises import until

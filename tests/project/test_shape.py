@@ -137,6 +137,18 @@ def test_every_module_says_in_one_sentence_what_it_is_for(path: Path) -> None:
     assert ast.get_docstring(ast.parse(path.read_text()))
 
 
+def test_no_test_imports_from_another_or_from_conftest() -> None:
+    """What tests share is in `tests/harness` and `tests/oracles`."""
+    begins = re.compile(r"^ *(?:from|import) (tests\.\S*(?:test_|conftest)\w*)", re.MULTILINE)
+    importing = {
+        str(path.relative_to(ROOT)): found
+        for folder in ("tests", "bench", "tools")
+        for path in (ROOT / folder).rglob("*.py")
+        if (found := begins.findall(path.read_text()))
+    }
+    assert importing == {}
+
+
 def test_a_start_of_the_service_does_not_pay_for_what_it_does_not_use(tmp_path: Path) -> None:
     """Rich, structlog and the CSV file's module are imported when a command needs them."""
     program = "import sys, storekeeper.cli, storekeeper.service; print(*sys.modules)"

@@ -14,7 +14,7 @@ from packaging.version import Version
 
 import storekeeper
 from tests import ROOT
-from tests.conftest import need
+from tests.harness.machine import need
 
 LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
 PINNED = re.compile(r"([a-z0-9][a-z0-9-]*)==([^\s;\\]+)( ; [^\\]+?)?((?: --hash=sha256:[0-9a-f]{64})+)")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.conftest import postgres
+from tests.harness.databases import postgres
 from tests.harness.linux import ports, workers
 from tests.harness.postgres_server import running
 from tests.harness.process import ANSWERS, COMMAND, PATIENCE, Running, kill_group

@@ -14,7 +14,7 @@ import pytest
 from storekeeper.stores import Payload
 from tests.harness.client import create as store
 from tests.harness.client import fill, locked, until
-from tests.harness.process import PATIENCE, Running, run, serving
+from tests.harness.process import PATIENCE, Running, assert_stopped, run, serving
 from tests.harness.wire import Wire, assert_error, create, dial, request, slow_reader
 
 pytestmark = pytest.mark.count_processes
@@ -34,16 +34,6 @@ def takes_no_more(service: Running) -> bool:
 def told_to_stop(service: Running, number: signal.Signals = signal.SIGTERM) -> None:
     service.process.send_signal(number)
     until(lambda: takes_no_more(service))
-
-
-def assert_nothing_logged(service: Running) -> None:
-    assert "level=" not in service.log
-    assert "Traceback" not in service.log
-
-
-def assert_stopped(service: Running) -> None:
-    assert service.process.wait(PATIENCE) == 0
-    assert_nothing_logged(service)
 
 
 # Stopping.

@@ -13,16 +13,14 @@ from pathlib import Path
 import pytest
 
 from storekeeper.http import limits
-from tests.conftest import need
 from tests.harness import weakened
 from tests.harness.client import create as store
 from tests.harness.client import until
-from tests.harness.in_process import inside
+from tests.harness.in_process import inside, run, statuses
 from tests.harness.linux import connections, workers
-from tests.harness.process import Running, serving
+from tests.harness.machine import need
+from tests.harness.process import Running, assert_stopped, serving
 from tests.harness.wire import Wire, create, dial, request
-from tests.http.test_deadlines import run, statuses
-from tests.service.test_service import assert_stopped
 
 ADAPTERS = pytest.mark.parametrize(
     "adapter", ["--fast-lane", pytest.param("--no-fast-lane", marks=pytest.mark.thorough)]

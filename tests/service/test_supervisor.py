@@ -12,11 +12,11 @@ from pathlib import Path
 import apsw
 import pytest
 
-from tests.conftest import need
 from tests.harness import weakened
 from tests.harness.client import create as store
 from tests.harness.client import until
 from tests.harness.linux import of, ports, workers
+from tests.harness.machine import need
 from tests.harness.process import PATIENCE, Running, serving
 from tests.harness.wire import create, dial, request
 

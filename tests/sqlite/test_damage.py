@@ -9,17 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.domain.test_collection_failures import injecting
 from tests.harness import weakened
 from tests.harness.client import create as store
 from tests.harness.client import fill
 from tests.harness.collection import numbered
 from tests.harness.process import PATIENCE, Running, ask, serving
+from tests.harness.system_calls import SYNCS, injected, injecting
 from tests.harness.wire import assert_error
 from tests.oracles.aftermath import judge
 from tests.oracles.history import Recorder
 from tests.oracles.lincheck import Kind
-from tests.sqlite.test_disk import SYNCS, injected
 
 pytestmark = pytest.mark.count_processes
 

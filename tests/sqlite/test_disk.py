@@ -1,14 +1,11 @@
 """What the service does when the disk below it fills up, fails or does not answer."""
 
 import asyncio
-import os
 import re
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.client import HTTPException
 from pathlib import Path
-from shutil import which
 
 import apsw
 import pytest
@@ -17,10 +14,11 @@ from storekeeper.collection import Collection
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.sqlite import SqliteCollection, write_queue
 from storekeeper.stores import Payload, Store
-from tests.conftest import fill, mounted, need
 from tests.harness.collection import MANY, a_store, create, get, numbered, replace, run, stores
 from tests.harness.databases import Sqlite, handle
+from tests.harness.machine import fill_disk, mounted
 from tests.harness.process import PATIENCE, serving
+from tests.harness.system_calls import SYNCS, injected
 
 pytestmark = pytest.mark.count_processes
 
@@ -37,7 +35,7 @@ def small(tmp_path: Path) -> Iterator[Path]:
 def free(disk: Path, pages: int) -> None:
     """Leave so many pages of the disk free."""
     filler = disk / "filler"
-    fill(filler)
+    fill_disk(filler)
     with filler.open("r+b") as file:
         file.truncate(filler.stat().st_size - pages * 4096)
 
@@ -45,7 +43,7 @@ def free(disk: Path, pages: int) -> None:
 def test_a_full_disk_refuses_writes_and_nothing_else_until_it_has_space(small: Path, tmp_path: Path) -> None:
     with serving(tmp_path, database=f"sqlite:///{small}/stores.db") as service:
         assert service.request("POST", "/api/stores", {"name": "Before"}).json["id"] == 1
-        fill(small / "filler")
+        fill_disk(small / "filler")
         for _ in range(3):
             refused = service.request("POST", "/api/stores", {"name": "Refused", "address": LONG})
             assert refused.status == 503
@@ -143,20 +141,6 @@ def _pinned(path: Path) -> Iterator[None]:
 
 
 # Errors after which nobody knows what the file holds.
-
-
-def injected(calls: str, path: Path, when: str, fault: str = "error=EIO") -> list[str]:
-    """Give the command that runs another and lets the kernel fail its calls on a file."""
-    if which("strace") is None:
-        need("strace", "there is no strace")
-    inject = ["-e", f"trace={calls}", "-e", f"inject={calls}:{fault}:when={when}", "-P", str(path)]
-    traced = ["strace", "-D", "-f", "-o", os.devnull, *inject]
-    if subprocess.run([*traced, "true"], capture_output=True, check=False).returncode:
-        need("strace", "no process can be traced here")
-    return traced
-
-
-SYNCS = "fsync,fdatasync"
 
 
 @pytest.mark.parametrize("adapter", ["--fast-lane", "--no-fast-lane"])

@@ -12,9 +12,9 @@ import pytest
 from storekeeper.errors import CannotStart
 from storekeeper.sqlite import schema
 from storekeeper.stores import EXAMPLES
-from tests.conftest import mounted
 from tests.harness.collection import numbered, run, stores
 from tests.harness.databases import Sqlite, handle
+from tests.harness.machine import mounted
 from tests.harness.process import serving
 
 NOW = len(schema.MIGRATIONS)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import postgres
 from tests.harness import weakened
+from tests.harness.databases import postgres
 from tests.harness.process import kill_group, run, serving
 from tests.oracles.aftermath import judge
 from tests.oracles.history import Recorder, csv

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from storekeeper.stores import Payload
-from tests.conftest import need
 from tests.harness import weakened
 from tests.harness.client import create as store
 from tests.harness.client import fill
+from tests.harness.machine import need
 from tests.harness.process import PATIENCE, Running, serving
 from tests.harness.wire import HOST, request
 
