@@ -9,7 +9,11 @@ unexport PYTHONDONTWRITEBYTECODE
 # Many tests wait for a deadline: twice as many at once as there are processors.
 TESTS_AT_ONCE ?= $(shell expr 2 "*" $$(nproc 2>/dev/null || echo 2))
 
-.PHONY: serve serve-postgres setup test check format lock bench bench-ab bench-scaling profile fuzz-api fuzz-http thorough soak load faults sbom audit clean
+.DEFAULT_GOAL := help
+.PHONY: help dev quick serve serve-postgres setup test check format lock bench bench-ab bench-scaling profile fuzz-api fuzz-http thorough soak load faults sbom audit clean
+
+help:  ## what there is to make
+	@sed -n 's/^\([a-z][a-z-]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
 
 serve: setup  ## the service on http://127.0.0.1:8080, its database in ./storekeeper.db
 	@exec $(BIN)/storekeeper serve
@@ -17,7 +21,13 @@ serve: setup  ## the service on http://127.0.0.1:8080, its database in ./storeke
 serve-postgres: setup  ## the same on a PostgreSQL of its own, in a temporary folder; for trying out
 	@exec $(BIN)/python -m tools.serve_postgres
 
-setup: .venv/.run
+setup: .venv/.run  ## .venv with what the service needs, pinned by hashes
+
+dev: .venv/.dev  ## .venv with all that tests and checks need too; then `make quick`
+
+quick: check  ## format, lint, types and each test that starts no process, but for those of the kit
+	@$(BIN)/python -m pytest --numprocesses=auto -m "quick and not thorough" --hypothesis-profile=quick \
+	  --ignore-glob="*conformance*" --quiet --no-header
 
 test: check  ## everything that can run here; what lacks a program is skipped with its reason
 	@$(BIN)/python -m pytest --numprocesses=$(TESTS_AT_ONCE) --cov --cov-report=
@@ -27,7 +37,7 @@ check: .venv/.dev  ## format, lint and types
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
 
-format: .venv/.dev
+format: .venv/.dev  ## mends the format and what the linter can
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix --unsafe-fixes .
 
@@ -71,7 +81,7 @@ audit: setup .venv/.audit  ## asks for known vulnerabilities of what runs; fails
 	@$(BIN)/python -m tools.audit .venv/audit/bin/pip-audit --strict --require-hashes --disable-pip \
 	  --progress-spinner=off --format=json --requirement=requirements/run.txt
 
-clean:
+clean:  ## removes all that was installed and cached
 	rm -rf storekeeper-sbom.json .venv .mypy_cache .ruff_cache .hypothesis .coverage*
 
 .venv/.run: pyproject.toml requirements/build.txt requirements/run.txt

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from functools import cache
 from pathlib import Path
 
@@ -17,11 +17,13 @@ from tests.harness.databases import KINDS, Database, postgres
 from tests.harness.machine import need
 from tests.harness.postgres_server import stop_shared
 from tests.harness.process import Running, home, serving
+from tests.harness.quick import is_quick, no_process
 
 pytest.register_assert_rewrite("tests.harness.wire")
 
 # No test is timed, and all runs of one commit do the same.
 settings.register_profile("suite", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", settings.get_profile("suite"), max_examples=10)
 settings.load_profile("suite")
 
 
@@ -73,12 +75,28 @@ def adapter(request: pytest.FixtureRequest, stored_in: None) -> str:  # noqa: AR
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave one adapter of the two where PostgreSQL, or the supervisor of several workers, is what matters."""
+    """Mark the quick tests; leave one adapter of the two where PostgreSQL, or a supervisor, is what matters."""
     for item in items:
+        if is_quick(item):
+            item.add_marker(pytest.mark.quick)
         values = getattr(getattr(item, "callspec", None), "params", {})
         of_both = values.get("stored_in") != "postgres" and values.get("workers", 1) == 1 == values.get("count", 1)
         if values.get("adapter") == "ASGI" and (not of_both or item.path.stem == "test_workers"):
             item.add_marker(pytest.mark.thorough)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    """Keep a quick test to its word."""
+    with no_process(item.nodeid) if item.get_closest_marker("quick") else nullcontext():
+        yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Keep a quick test to its word."""
+    with no_process(item.nodeid) if item.get_closest_marker("quick") else nullcontext():
+        yield
 
 
 @pytest.fixture(scope="module", autouse=True)
