@@ -48,12 +48,12 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def answered(service: Running, data: bytes) -> bytes:
-    """Give all that comes back, without the dates."""
+    """Return all that comes back, without the dates."""
     with service.socket() as client:
         client.sendall(data)
         received = read_all(client)
     dates = len(DATE.findall(received))
-    assert dates == len(re.findall(rb"HTTP/1\.1 [2-5]\d\d [A-Z]", received)), "every answer has a date"
+    assert dates == len(re.findall(rb"HTTP/1\.1 [2-5]\d\d [A-Z]", received)), "every response has a date"
     return DATE.sub(b"", received)
 
 
@@ -64,8 +64,8 @@ def assert_same(pair: Pair, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("block", range(0, len(CORPUS), 50))
-def test_each_request_of_the_corpus_has_the_same_answer(pair: Pair, block: int) -> None:
-    """Twice: the second time the fast lane may know the head and keep the answer."""
+def test_each_request_of_the_corpus_has_the_same_response(pair: Pair, block: int) -> None:
+    """Twice: the second time the fast lane may know the head and keep the response."""
     for name, data in CORPUS[block : block + 50]:
         try:
             assert_same(pair, data + LAST)
@@ -74,7 +74,7 @@ def test_each_request_of_the_corpus_has_the_same_answer(pair: Pair, block: int) 
             raise AssertionError(name) from error
 
 
-def test_the_whole_corpus_on_one_connection_has_the_same_answers(pair: Pair) -> None:
+def test_the_whole_corpus_on_one_connection_has_the_same_responses(pair: Pair) -> None:
     refused = {data for _, data in REFUSED.values()} | {data for _, _, data in OVER}
     kept = [data for name, data in CORPUS if data not in refused and "garbage" not in name and name != "too large"]
     kept = [data for data in kept if b" * HTTP/1.1" not in data or data.startswith(b"OPTIONS")]
@@ -118,12 +118,12 @@ requests = st.builds(
 
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(data=st.lists(requests, min_size=1, max_size=8))
-def test_random_requests_have_the_same_answers(pair: Pair, data: list[bytes]) -> None:
+def test_random_requests_have_the_same_responses(pair: Pair, data: list[bytes]) -> None:
     assert_same(pair, b"".join(data) + LAST)
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(data=st.one_of(st.binary(max_size=80), st.tuples(requests, st.binary(min_size=1, max_size=30)).map(b"".join)))
-def test_random_bytes_have_the_same_answers(pair: Pair, data: bytes) -> None:
+def test_random_bytes_have_the_same_responses(pair: Pair, data: bytes) -> None:
     # What is left unfinished is finished by the request behind it, one way or another.
     assert_same(pair, data + b"\r\n\r\n" + b"0\r\n\r\n" + LAST * 3)

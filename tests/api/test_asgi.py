@@ -21,7 +21,7 @@ from storekeeper.settings import Settings
 from storekeeper.stores import Payload
 from tests.harness.client import fill
 from tests.harness.in_process import Inside, inside
-from tests.harness.process import PATIENCE, Answer
+from tests.harness.process import TIMEOUT, Response
 from tests.harness.wire import assert_error, assert_invalid
 
 Message = dict[str, Any]
@@ -62,21 +62,21 @@ async def called(app: Service, scope: dict[str, Any], *messages: Message) -> lis
 
 
 def body(*parts: bytes) -> list[Message]:
-    """Give the messages of a body in parts."""
+    """Return the messages of a body in parts."""
     return [{"type": "http.request", "body": part, "more_body": at < len(parts)} for at, part in enumerate(parts, 1)]
 
 
-def answer_of(sent: list[Message]) -> Answer:
+def response_of(sent: list[Message]) -> Response:
     start, *rest = sent
     assert start["type"] == "http.response.start"
     assert [message.get("more_body", False) for message in rest] == [True] * (len(rest) - 1) + [False]
     headers = {name.decode(): value.decode() for name, value in start["headers"]}
     assert all(name == name.lower() for name in headers)
-    return Answer(start["status"], headers, b"".join(message.get("body", b"") for message in rest))
+    return Response(start["status"], headers, b"".join(message.get("body", b"") for message in rest))
 
 
-async def asked(service: Inside, method: str, path: str, content: bytes = b"", **more: Any) -> Answer:
-    return answer_of(await called(service.service, scope_of(method, path, **more), *body(content)))
+async def asked(service: Inside, method: str, path: str, content: bytes = b"", **more: Any) -> Response:
+    return response_of(await called(service.service, scope_of(method, path, **more), *body(content)))
 
 
 def test_a_server_may_leave_out_the_raw_path_and_may_add_the_query_to_it(tmp_path: Path) -> None:
@@ -107,9 +107,9 @@ def test_a_body_may_come_in_any_parts(tmp_path: Path) -> None:
             each = [content[at : at + 1] for at in range(len(content))]
             for parts in ([content], each, [b"", content, b"", b""]):
                 sent = await called(service.service, scope_of("POST", "/api/stores"), *body(*parts))
-                assert answer_of(sent).json["address"] == "1 High Street"
+                assert response_of(sent).json["address"] == "1 High Street"
             sent = await called(service.service, scope_of("POST", "/api/stores"), {"type": "http.request"})
-            assert_invalid(answer_of(sent), '"value" must be of type object', [])
+            assert_invalid(response_of(sent), '"value" must be of type object', [])
 
     run(scenario())
 
@@ -130,9 +130,9 @@ def test_a_body_is_read_no_further_than_the_limit(tmp_path: Path) -> None:
         async with inside(tmp_path) as service:
             large = [{"type": "http.request", "body": b" " * 2**19, "more_body": True}] * 3
             sent = await called(service.service, scope_of("POST", "/api/stores"), *large)
-            assert_error(answer_of(sent), 413, TOO_LARGE)
+            assert_error(response_of(sent), 413, TOO_LARGE)
             told = scope_of("PUT", "/api/stores/1", headers=[(b"content-length", b"1048577")])
-            assert_error(answer_of(await called(service.service, told)), 413, TOO_LARGE)
+            assert_error(response_of(await called(service.service, told)), 413, TOO_LARGE)
 
     run(scenario())
 
@@ -176,9 +176,9 @@ def test_a_long_list_comes_in_parts(tmp_path: Path) -> None:
         async with inside(tmp_path) as service:
             sent = await called(service.service, scope_of("GET", "/api/stores"), *body(b""))
             assert len(sent) > 3
-            answer = answer_of(sent)
-            assert [store["id"] for store in answer.json] == list(range(1, 2501))
-            assert "content-length" not in answer.headers
+            response = response_of(sent)
+            assert [store["id"] for store in response.json] == list(range(1, 2501))
+            assert "content-length" not in response.headers
 
     run(scenario())
 
@@ -196,8 +196,8 @@ def test_a_bug_is_a_500_that_tells_nothing(tmp_path: Path, monkeypatch: pytest.M
                 monkeypatch.setattr(collection, "write", raises)
                 monkeypatch.setattr(collection, "check", raises)
                 for method, path in (("GET", "/api/stores"), ("POST", "/api/stores")):
-                    answer = await asked(service, method, path, b'{"name":"A"}')
-                    assert_error(answer, 500, "An internal server error occurred")
+                    response = await asked(service, method, path, b'{"name":"A"}')
+                    assert_error(response, 500, "An internal server error occurred")
                 with pytest.raises(type(bug)):  # for the server's log
                     await asked(service, "GET", "/health/ready")
 
@@ -212,8 +212,8 @@ def test_readiness_says_when_the_database_does_not_answer(tmp_path: Path, monkey
                 raise Unavailable("The database is locked")
 
             monkeypatch.setattr(service.service.runtime.resource._collection, "check", unavailable)
-            answer = await asked(service, "GET", "/health/ready")
-            assert_error(answer, 503, "The database is locked", outcome="none")
+            response = await asked(service, "GET", "/health/ready")
+            assert_error(response, 503, "The database is locked", outcome="none")
             assert (await asked(service, "GET", "/health/live")).status == 200
 
     run(scenario())
@@ -269,7 +269,7 @@ def elsewhere(tmp_path: Path) -> Iterator[str]:
     with log.open("wb") as stderr:
         server = subprocess.Popen(command, stderr=stderr, env=os.environ | variables)
     try:
-        give_up = time.monotonic() + PATIENCE
+        give_up = time.monotonic() + TIMEOUT
         while not (found := re.search(r"http://127\.0\.0\.1:\d+", log.read_text())):
             assert server.poll() is None, log.read_text()
             assert time.monotonic() < give_up
@@ -277,7 +277,7 @@ def elsewhere(tmp_path: Path) -> Iterator[str]:
         yield found[0]
     finally:
         server.send_signal(signal.SIGTERM)
-        server.wait(PATIENCE)
+        server.wait(TIMEOUT)
 
 
 def test_it_runs_on_another_server(elsewhere: str) -> None:
@@ -290,9 +290,9 @@ def test_it_runs_on_another_server(elsewhere: str) -> None:
         assert client.get("/api/stores/4").json() == {"id": 4, "name": "Moved", "address": None}
         assert client.head("/api/stores/4").headers["content-length"] == "38"
         missing = client.get("/api/stores/99")
-        assert_error(Answer(missing.status_code, dict(missing.headers), missing.content), 500)
+        assert_error(Response(missing.status_code, dict(missing.headers), missing.content), 500)
         large = client.post("/api/stores", content=b" " * (2**20 + 1))
-        assert_error(Answer(large.status_code, dict(large.headers), large.content), 413, TOO_LARGE)
+        assert_error(Response(large.status_code, dict(large.headers), large.content), 413, TOO_LARGE)
         assert len(client.get("/api/stores").json()) == 4
 
 

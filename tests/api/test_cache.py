@@ -1,4 +1,4 @@
-"""Cached responses beside another process that writes, one turn of the loop after another."""
+"""Cached responses beside another process that writes, one loop iteration after another."""
 
 import asyncio
 from pathlib import Path
@@ -43,7 +43,7 @@ async def filled(here: Inside, folder: Path, stores: int = 2) -> None:
 
 
 async def ask(here: Inside, data: bytes) -> bytes:
-    """Ask in the next turn."""
+    """Ask in the next tick."""
     await asyncio.sleep(0)
     connection, line = here.connect()
     connection.data_received(data)
@@ -51,7 +51,7 @@ async def ask(here: Inside, data: bytes) -> bytes:
     return line.sent
 
 
-def test_a_write_by_another_process_is_seen_by_the_next_turn(tmp_path: Path) -> None:
+def test_a_write_by_another_process_is_seen_in_the_next_tick(tmp_path: Path) -> None:
     async def scene() -> None:
         async with inside(tmp_path) as here:
             await filled(here, tmp_path)
@@ -82,7 +82,7 @@ def test_a_request_that_waited_for_its_turn_vouches_for_no_other(tmp_path: Path)
             await filled(here, tmp_path)
             (waiting, its), (reader, line) = here.connect(), here.connect()
             waiting.data_received(post(b'{"name":"third"}') + ONE)
-            while b'"id":1' not in its.sent:  # noqa: ASYNC110 - not one turn later
+            while b'"id":1' not in its.sent:  # noqa: ASYNC110 - not one tick later
                 await asyncio.sleep(0)
             # The very next thing that the loop does is to read what comes now.
             rename(tmp_path, "second")
@@ -94,7 +94,7 @@ def test_a_request_that_waited_for_its_turn_vouches_for_no_other(tmp_path: Path)
 
 
 @pytest.mark.parametrize("crowded", [True, False])
-def test_a_list_is_kept_as_of_the_moment_when_its_beginning_was_read(tmp_path: Path, *, crowded: bool) -> None:
+def test_a_list_is_cached_as_of_the_moment_when_its_beginning_was_read(tmp_path: Path, *, crowded: bool) -> None:
     async def scene() -> None:
         async with inside(tmp_path) as here:
             await filled(here, tmp_path, STORES)
@@ -112,7 +112,7 @@ def test_a_list_is_kept_as_of_the_moment_when_its_beginning_was_read(tmp_path: P
     asyncio.run(scene())
 
 
-def test_a_long_list_is_kept_until_somebody_writes(tmp_path: Path) -> None:
+def test_a_long_list_is_cached_until_somebody_writes(tmp_path: Path) -> None:
     async def scene() -> None:
         async with inside(tmp_path) as here:
             await filled(here, tmp_path, STORES)

@@ -42,9 +42,9 @@ def generic(adapter: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 def test_the_liveness_route_answers_the_two_characters_ok(service: Running) -> None:
-    answer = service.request("GET", "/test")
-    assert (answer.status, answer.body) == (200, b"OK")
-    assert answer.headers["content-type"].startswith("text/plain")
+    response = service.request("GET", "/test")
+    assert (response.status, response.body) == (200, b"OK")
+    assert response.headers["content-type"].startswith("text/plain")
 
 
 def test_it_starts_with_a_few_stores_that_are_well_formed(generic: Running) -> None:
@@ -71,9 +71,9 @@ def test_all_stores_are_listed_when_the_name_is_absent_or_empty(fresh: Running, 
     assert_success(empty)
     assert empty.body == b"[]"
     expected = [{"id": create(fresh, name), "name": name, "address": None} for name in ("A", "B", "A")]
-    answer = fresh.request("GET", target)
-    assert_success(answer)
-    assert answer.json == expected
+    response = fresh.request("GET", target)
+    assert_success(response)
+    assert response.json == expected
 
 
 def test_a_name_lists_only_the_stores_of_exactly_that_name(service: Running) -> None:
@@ -81,17 +81,17 @@ def test_a_name_lists_only_the_stores_of_exactly_that_name(service: Running) -> 
     for other in ("corner shop", "Corner Shop ", " Corner Shop", "Corner Sho", "Corner Shops", "CORNER SHOP"):
         create(service, other)
     second = create(service, "Corner Shop", "2 Low Street")
-    answer = service.request("GET", "/api/stores?name=Corner%20Shop")
-    assert_success(answer)
-    assert [store["id"] for store in answer.json] == [first, second]
+    response = service.request("GET", "/api/stores?name=Corner%20Shop")
+    assert_success(response)
+    assert [store["id"] for store in response.json] == [first, second]
 
 
 @pytest.mark.parametrize("name", ["Nobody", "%", "_", "*", ".%2A", "%00", "a" * 31, "null", "%27%20OR%201=1--"])
 def test_a_name_that_no_store_has_gives_an_empty_array(service: Running, name: str) -> None:
     create(service, "Somebody")
-    answer = service.request("GET", f"/api/stores?name={name}")
-    assert_success(answer)
-    assert answer.body == b"[]"
+    response = service.request("GET", f"/api/stores?name={name}")
+    assert_success(response)
+    assert response.body == b"[]"
 
 
 # GET /api/stores/{id}.
@@ -99,9 +99,9 @@ def test_a_name_that_no_store_has_gives_an_empty_array(service: Running, name: s
 
 def test_a_store_is_read_by_its_id(service: Running) -> None:
     id = create(service, "Read", "3 Mill Lane")
-    answer = service.request("GET", f"/api/stores/{id}")
-    assert_success(answer)
-    assert answer.json == {"id": id, "name": "Read", "address": "3 Mill Lane"}
+    response = service.request("GET", f"/api/stores/{id}")
+    assert_success(response)
+    assert response.json == {"id": id, "name": "Read", "address": "3 Mill Lane"}
 
 
 def test_every_store_is_read_by_its_own_id_and_no_other(fresh: Running) -> None:
@@ -121,18 +121,18 @@ def test_a_store_is_created_with_the_number_of_stores_plus_one_as_its_id(fresh: 
 
 @pytest.mark.parametrize("address", ["4 High Street", "", " ", "x" * 10_000, "Zürich, 東京, 🏪"])
 def test_a_created_store_has_the_payloads_name_and_address(service: Running, address: str) -> None:
-    answer = service.request("POST", "/api/stores", {"name": "Created", "address": address})
-    assert_success(answer)
-    id = answer.json["id"]
-    assert answer.json == {"id": id, "name": "Created", "address": address}
-    assert service.request("GET", f"/api/stores/{id}").body == answer.body
+    response = service.request("POST", "/api/stores", {"name": "Created", "address": address})
+    assert_success(response)
+    id = response.json["id"]
+    assert response.json == {"id": id, "name": "Created", "address": address}
+    assert service.request("GET", f"/api/stores/{id}").body == response.body
 
 
-def test_an_address_that_is_not_sent_is_null_in_every_answer(service: Running) -> None:
-    answer = service.request("POST", "/api/stores", {"name": "Without address"})
-    id = answer.json["id"]
+def test_an_address_that_is_not_sent_is_null_in_every_response(service: Running) -> None:
+    response = service.request("POST", "/api/stores", {"name": "Without address"})
+    id = response.json["id"]
     expected = {"id": id, "name": "Without address", "address": None}
-    assert answer.json == expected
+    assert response.json == expected
     assert service.request("GET", f"/api/stores/{id}").json == expected
     assert expected in service.request("GET", "/api/stores").json
     assert service.request("PUT", f"/api/stores/{id}", {"name": "Without address"}).json == expected
@@ -145,11 +145,11 @@ def test_a_name_may_have_up_to_30_characters(service: Running, length: int) -> N
 
 
 def test_the_id_is_never_taken_from_the_client(fresh: Running) -> None:
-    answer = fresh.request("POST", "/api/stores", {"id": 77, "name": "Own id"})
-    assert answer.json == {"id": 1, "name": "Own id", "address": None}
+    response = fresh.request("POST", "/api/stores", {"id": 77, "name": "Own id"})
+    assert response.json == {"id": 1, "name": "Own id", "address": None}
     assert_error(fresh.request("GET", "/api/stores/77"), 404, "Store 77 not found")
-    answer = fresh.request("PUT", "/api/stores/1", {"id": 77, "name": "Own id"})
-    assert answer.json == {"id": 1, "name": "Own id", "address": None}
+    response = fresh.request("PUT", "/api/stores/1", {"id": 77, "name": "Own id"})
+    assert response.json == {"id": 1, "name": "Own id", "address": None}
     assert_error(fresh.request("GET", "/api/stores/77"), 404, "Store 77 not found")
 
 
@@ -159,17 +159,17 @@ def test_the_id_is_never_taken_from_the_client(fresh: Running) -> None:
 def test_an_update_replaces_name_and_address_and_keeps_the_id(service: Running) -> None:
     id = create(service, "Before", "Old address")
     neighbour = create(service, "Neighbour")
-    answer = service.request("PUT", f"/api/stores/{id}", {"name": "After", "address": "New address"})
-    assert_success(answer)
-    assert answer.json == {"id": id, "name": "After", "address": "New address"}
-    assert service.request("GET", f"/api/stores/{id}").body == answer.body
+    response = service.request("PUT", f"/api/stores/{id}", {"name": "After", "address": "New address"})
+    assert_success(response)
+    assert response.json == {"id": id, "name": "After", "address": "New address"}
+    assert service.request("GET", f"/api/stores/{id}").body == response.body
     assert service.request("GET", f"/api/stores/{neighbour}").json["name"] == "Neighbour"
 
 
 def test_an_update_without_address_sets_it_to_null(service: Running) -> None:
     id = create(service, "Moved", "Old address")
-    answer = service.request("PUT", f"/api/stores/{id}", {"name": "Moved"})
-    assert answer.json == {"id": id, "name": "Moved", "address": None}
+    response = service.request("PUT", f"/api/stores/{id}", {"name": "Moved"})
+    assert response.json == {"id": id, "name": "Moved", "address": None}
     assert service.request("GET", f"/api/stores/{id}").json["address"] is None
 
 

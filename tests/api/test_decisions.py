@@ -74,8 +74,8 @@ def test_an_escaped_digit_is_the_digit(service: Running) -> None:
 def test_no_text_for_an_id_is_an_unexpected_failure(service: Running, text: str) -> None:
     if text in {".", ".."} or (text.isascii() and text.isdigit()):
         return
-    answer = service.request("GET", "/api/stores/" + quote(text, safe=""))
-    assert_error(answer, 404, f"Store {text} not found")
+    response = service.request("GET", "/api/stores/" + quote(text, safe=""))
+    assert_error(response, 404, f"Store {text} not found")
 
 
 # Decision 16: methods.
@@ -87,19 +87,19 @@ def test_a_method_that_a_path_does_not_have_is_answered_with_those_that_it_has(
 ) -> None:
     create(service, "Unchanged")
     with nothing_changes(service):
-        answer = service.request(method, path, {"name": "A"})
-        assert_error(answer, 405, "Method Not Allowed")
-    assert answer.headers["allow"] == allow
+        response = service.request(method, path, {"name": "A"})
+        assert_error(response, 405, "Method Not Allowed")
+    assert response.headers["allow"] == allow
 
 
 @pytest.mark.parametrize(("allow", "path"), [TEST, STORES, STORE, LIVE, ("GET, HEAD, POST, PUT, OPTIONS", "*")])
 def test_options_tells_the_methods(service: Running, allow: str, path: str) -> None:
-    answer = service.request("OPTIONS", path)
-    assert (answer.status, answer.body) == (204, b"")
-    assert answer.headers["allow"] == allow
-    assert answer.headers["cache-control"] == "no-cache"
-    assert "content-length" not in answer.headers
-    assert "content-type" not in answer.headers
+    response = service.request("OPTIONS", path)
+    assert (response.status, response.body) == (204, b"")
+    assert response.headers["allow"] == allow
+    assert response.headers["cache-control"] == "no-cache"
+    assert "content-length" not in response.headers
+    assert "content-type" not in response.headers
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_head_has_the_headers_of_get_and_no_body(service: Running, path: str) ->
         again = ask(connection, "GET", target)
     finally:
         connection.close()
-    dates = [answer.headers.pop("date") for answer in (got, head, again)]
+    dates = [response.headers.pop("date") for response in (got, head, again)]
     assert all(dates)
     assert (head.status, head.headers, head.body) == (got.status, got.headers, b"")
     assert again == got
@@ -126,9 +126,9 @@ def test_head_has_the_headers_of_get_and_no_body(service: Running, path: str) ->
 
 def test_the_liveness_and_readiness_of_the_service_can_be_asked(service: Running) -> None:
     for target, said in (("/health/live", "live"), ("/health/ready", "ready")):
-        answer = service.request("GET", target)
-        assert_success(answer)
-        assert answer.json == {"status": said}
+        response = service.request("GET", target)
+        assert_success(response)
+        assert response.json == {"status": said}
 
 
 # Decision 17: unknown paths.
@@ -160,8 +160,8 @@ def test_an_unknown_path_is_not_found(service: Running, target: str) -> None:
 
 def test_a_name_given_twice_is_refused(service: Running) -> None:
     for query in ("name=a&name=b", "name=a&name=a", "name&name=a", "name=&name=", "x=1&name=a&y=2&n%61me=b"):
-        answer = service.request("GET", f"/api/stores?{query}")
-        assert_invalid(answer, '"name" must be a string', ["name"], source="query")
+        response = service.request("GET", f"/api/stores?{query}")
+        assert_invalid(response, '"name" must be a string', ["name"], source="query")
 
 
 @pytest.mark.parametrize(
@@ -209,9 +209,9 @@ def test_the_query_is_decoded_as_a_form(service: Running, query: str, name: str)
 @pytest.mark.parametrize("value", ["%ff", "%C3", "%ED%A0%80", "%C0%AF", "a%80", "%F4%90%80%80"])
 def test_bytes_that_are_no_text_equal_no_name(service: Running, value: str) -> None:
     create(service, "\ufffd")
-    answer = service.request("GET", f"/api/stores?name={value}")
-    assert_success(answer)
-    assert answer.body == b"[]"
+    response = service.request("GET", f"/api/stores?name={value}")
+    assert_success(response)
+    assert response.body == b"[]"
 
 
 def test_names_are_compared_code_point_by_code_point(fresh: Running) -> None:
@@ -241,10 +241,10 @@ def test_names_are_compared_code_point_by_code_point(fresh: Running) -> None:
 
 
 def test_the_liveness_route_has_its_own_media_type(service: Running) -> None:
-    answer = service.request("GET", "/test")
-    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
-    assert answer.headers["cache-control"] == "no-cache"
-    assert answer.headers["content-length"] == "2"
+    response = service.request("GET", "/test")
+    assert response.headers["content-type"] == "text/plain; charset=utf-8"
+    assert response.headers["cache-control"] == "no-cache"
+    assert response.headers["content-length"] == "2"
 
 
 def test_no_answer_tells_more_than_it_has_to(service: Running) -> None:
@@ -296,8 +296,8 @@ def test_a_store_is_never_deleted(service: Running, target: str) -> None:
 
 def test_nobody_is_asked_who_he_is(service: Running) -> None:
     for authorization in ("Basic Og==", "Bearer x", ""):
-        answer = service.request("POST", "/api/stores", {"name": "Open"}, {"authorization": authorization})
-        assert_success(answer)
+        response = service.request("POST", "/api/stores", {"name": "Open"}, {"authorization": authorization})
+        assert_success(response)
 
 
 # Decision 50: the root.
@@ -306,9 +306,9 @@ def test_nobody_is_asked_who_he_is(service: Running) -> None:
 @pytest.mark.parametrize("accept", ["text/html", "text/html,application/xhtml+xml,*/*;q=0.8", "TEXT/HTML"])
 def test_the_root_leads_people_to_the_page(service: Running, accept: str) -> None:
     for method in ("GET", "HEAD"):
-        answer = service.request(method, "/", headers={"accept": accept})
-        assert (answer.status, answer.headers["location"], answer.body) == (302, "docs", b"")
-        assert answer.headers["cache-control"] == "no-cache"
+        response = service.request(method, "/", headers={"accept": accept})
+        assert (response.status, response.headers["location"], response.body) == (302, "docs", b"")
+        assert response.headers["cache-control"] == "no-cache"
 
 
 @pytest.mark.parametrize("headers", [{}, {"accept": "*/*"}, {"accept": "application/json"}])

@@ -34,6 +34,6 @@ def test_the_page_may_load_and_run_only_what_is_its_own(service: Running) -> Non
 
 def test_a_file_that_is_not_part_of_the_page_is_not_found(service: Running) -> None:
     for name in ("nothing.js", "..%2F..%2Fcli.py", "%2e%2e%2fdocs.py", "docs.html"):
-        answer = service.request("GET", f"/docs/{name}")
-        assert answer.status == 404
-        assert answer.json == {"statusCode": 404, "error": "Not Found", "message": "Not Found"}
+        response = service.request("GET", f"/docs/{name}")
+        assert response.status == 404
+        assert response.json == {"statusCode": 404, "error": "Not Found", "message": "Not Found"}

@@ -123,8 +123,8 @@ NO_JSON = {**BOMBS, **ENCODINGS, **SURROGATES, **GRAMMAR}
 
 @pytest.mark.parametrize("case", NO_JSON)
 def test_what_no_parser_should_take_is_refused(service: Running, case: str) -> None:
-    for answer in both(service, NO_JSON[case]):
-        assert_error(answer, 400, NOT_JSON)
+    for response in both(service, NO_JSON[case]):
+        assert_error(response, 400, NOT_JSON)
 
 
 NUMBERS = [
@@ -146,20 +146,20 @@ NUMBERS = [
 @pytest.mark.parametrize("number", NUMBERS, ids=lambda number: number[:30].decode())
 def test_a_number_of_any_size_is_a_number(service: Running, number: bytes) -> None:
     """No name, no address and no object; in a key that is ignored, nothing at all."""
-    for answer in both(service, b'{"name":%b}' % number):
-        assert_invalid(answer, NAME_STRING, ["name"])
-    for answer in both(service, b'{"name":"A","address":%b}' % number):
-        assert_invalid(answer, ADDRESS_STRING, ["address"])
-    for answer in both(service, number):
-        assert_invalid(answer, NOT_OBJECT, [])
+    for response in both(service, b'{"name":%b}' % number):
+        assert_invalid(response, NAME_STRING, ["name"])
+    for response in both(service, b'{"name":"A","address":%b}' % number):
+        assert_invalid(response, ADDRESS_STRING, ["address"])
+    for response in both(service, number):
+        assert_invalid(response, NOT_OBJECT, [])
     many = b'{"name":"A","%b":%b,"other":[%b,{"more":%b}]}' % (number, number, number, number)
     assert accepted(service, many) == {"name": "A", "address": None}
 
 
 def test_a_number_may_be_as_long_as_a_body(service: Running) -> None:
     assert accepted(service, fill(b'{"name":"A","other":%b}', b"7")) == {"name": "A", "address": None}
-    for answer in both(service, fill(b'{"name":%b}', b"7")):
-        assert_invalid(answer, NAME_STRING, ["name"])
+    for response in both(service, fill(b'{"name":%b}', b"7")):
+        assert_invalid(response, NAME_STRING, ["name"])
 
 
 @pytest.mark.parametrize(
@@ -187,8 +187,8 @@ def test_a_number_may_be_as_long_as_a_body(service: Running) -> None:
 def test_json_that_is_no_payload_breaks_its_rule(
     service: Running, body: bytes, message: str, keys: list[str]
 ) -> None:
-    for answer in both(service, body):
-        assert_invalid(answer, message, keys)
+    for response in both(service, body):
+        assert_invalid(response, message, keys)
 
 
 @pytest.mark.parametrize(

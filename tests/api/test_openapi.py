@@ -11,10 +11,10 @@ from openapi_spec_validator import validate
 from storekeeper.api import docs, operations
 from storekeeper.api.openapi import document
 from storekeeper.api.resource import ALLOWED
-from tests.harness.process import Answer, Running, run
+from tests.harness.process import Response, Running, run
 
 FRAMING = {"connection", "content-length", "content-type", "transfer-encoding"}
-"""What HTTP itself puts around every answer, which OpenAPI leaves out."""
+"""What HTTP itself puts around every response, which OpenAPI leaves out."""
 
 HEAD = "Host: a\r\n"
 RAW = {
@@ -38,18 +38,18 @@ def resolved(reference: dict[str, Any]) -> dict[str, Any]:
     return here if "$ref" in reference else reference
 
 
-def assert_documented(method: str, path: str, answer: Answer) -> None:
+def assert_documented(method: str, path: str, response: Response) -> None:
     """The status is documented, with each of its headers, and the body is of the documented type and schema."""
-    response = resolved(document()["paths"][path][method]["responses"][str(answer.status)])
-    documented = response.get("headers", {})
-    sent = answer.headers.keys() - FRAMING
+    described = resolved(document()["paths"][path][method]["responses"][str(response.status)])
+    documented = described.get("headers", {})
+    sent = response.headers.keys() - FRAMING
     assert path == "/docs" or sent == documented.keys()
-    if method == "head" or answer.status == 204:
-        assert answer.body == b""
+    if method == "head" or response.status == 204:
+        assert response.body == b""
         return
-    [(kind, media)] = response["content"].items()
-    assert answer.headers["content-type"] == kind
-    body = answer.json if kind.startswith("application/json") else answer.body.decode()
+    [(kind, media)] = described["content"].items()
+    assert response.headers["content-type"] == kind
+    body = response.json if kind.startswith("application/json") else response.body.decode()
     schema = {"$ref": "#/schema", "schema": media["schema"], "components": document()["components"]}
     Draft202012Validator(schema).validate(body)
 
@@ -69,9 +69,9 @@ def test_the_command_and_the_route_give_the_same_document(service: Running) -> N
 def test_every_documented_operation_answers_as_documented(service: Running, method: str, path: str) -> None:
     created = service.request("POST", "/api/stores", {"name": "Documented"}).json["id"]
     body = {"name": "Documented"} if method in ("post", "put") else None
-    answer = service.request(method.upper(), path.replace("{id}", str(created)), body)
-    assert answer.status == (204 if method == "options" else 200)
-    assert_documented(method, path, answer)
+    response = service.request(method.upper(), path.replace("{id}", str(created)), body)
+    assert response.status == (204 if method == "options" else 200)
+    assert_documented(method, path, response)
 
 
 def test_every_route_and_method_that_there_is_is_documented() -> None:
@@ -103,20 +103,20 @@ def test_every_route_and_method_that_there_is_is_documented() -> None:
 def test_what_a_request_is_refused_with_is_documented(
     service: Running, method: str, path: str, target: str, body: object, headers: dict[str, str], status: int
 ) -> None:
-    answer = service.request(method.upper(), target, body, headers)
-    assert answer.status == status
-    assert_documented(method, path, answer)
+    response = service.request(method.upper(), target, body, headers)
+    assert response.status == status
+    assert_documented(method, path, response)
 
 
 @pytest.mark.parametrize("status", RAW)
 def test_what_the_http_layer_refuses_is_documented(service: Running, status: int) -> None:
     head, _, body = service.raw(RAW[status].encode()).partition(b"\r\n\r\n")
     first, *fields = head.decode().split("\r\n")
-    answer = Answer(int(first.split()[1]), dict(field.split(": ", 1) for field in fields), body)
-    assert answer.status == status
+    response = Response(int(first.split()[1]), dict(field.split(": ", 1) for field in fields), body)
+    assert response.status == status
     for method, path in operations_of(document()["paths"]):
         if method != "head":
-            assert_documented(method, path, answer)
+            assert_documented(method, path, response)
 
 
 @pytest.mark.parametrize("examples", [3, pytest.param(12, marks=pytest.mark.thorough)])

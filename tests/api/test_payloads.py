@@ -54,8 +54,8 @@ def test_unknown_keys_are_ignored_and_never_stored(service: Running, extra: dict
 def test_unknown_keys_are_refused_if_the_operator_says_so(
     strict: Running, payload: object, message: str, keys: list[str]
 ) -> None:
-    for answer in both(strict, payload):
-        assert_invalid(answer, message, keys)
+    for response in both(strict, payload):
+        assert_invalid(response, message, keys)
     assert accepted(strict, {"name": "A", "address": "B"}) == {"name": "A", "address": "B"}
 
 
@@ -64,14 +64,14 @@ def test_unknown_keys_are_refused_if_the_operator_says_so(
 
 @pytest.mark.parametrize(("payload", "message", "keys"), VIOLATIONS)
 def test_each_broken_rule_has_its_message(service: Running, payload: object, message: str, keys: list[str]) -> None:
-    for answer in both(service, encoded(payload)):
-        assert_invalid(answer, message, keys)
+    for response in both(service, encoded(payload)):
+        assert_invalid(response, message, keys)
 
 
 @pytest.mark.parametrize("payload", [payload for payload, _, _ in VIOLATIONS] + [{"name": "A", "id": 9}])
 def test_the_generic_mode_has_one_message_for_all_of_them(generic: Running, payload: object) -> None:
-    for answer in both(generic, encoded(payload)):
-        assert_error(answer, 400, "Invalid request payload input")
+    for response in both(generic, encoded(payload)):
+        assert_error(response, 400, "Invalid request payload input")
 
 
 @pytest.mark.parametrize(
@@ -106,8 +106,8 @@ def test_an_empty_address_is_not_the_same_as_none(service: Running) -> None:
 
 @pytest.mark.parametrize("body", BROKEN, ids=lambda body: repr(body[:40]))
 def test_what_is_not_json_in_utf8_is_refused_in_every_mode(service: Running, generic: Running, body: bytes) -> None:
-    for answer in (*both(service, body), *both(generic, body)):
-        assert_error(answer, 400, NOT_JSON)
+    for response in (*both(service, body), *both(generic, body)):
+        assert_error(response, 400, NOT_JSON)
 
 
 @pytest.mark.parametrize(
@@ -126,8 +126,8 @@ def test_every_way_to_write_the_same_json_is_accepted(service: Running, body: by
 def test_the_last_of_equal_keys_counts(service: Running) -> None:
     """Decision 13."""
     assert accepted(service, b'{"name":5,"address":5,"name":"A","address":"B"}') == {"name": "A", "address": "B"}
-    for answer in both(service, b'{"name":"A","name":""}'):
-        assert_invalid(answer, NAME_REQUIRED, ["name"])
+    for response in both(service, b'{"name":"A","name":""}'):
+        assert_invalid(response, NAME_REQUIRED, ["name"])
 
 
 # Decision 14: the media type.
@@ -177,16 +177,16 @@ def test_json_of_any_kind_and_with_any_parameters_is_taken(service: Running, kin
 )
 def test_any_other_kind_of_body_is_refused(service: Running, headers: dict[str, str]) -> None:
     how = "without a Content-Encoding" if "content-encoding" in headers else "as application/json"
-    for answer in both(service, {"name": "A"}, headers):
-        assert_error(answer, 415, f"Send the body {how}")
+    for response in both(service, {"name": "A"}, headers):
+        assert_error(response, 415, f"Send the body {how}")
 
 
 def test_a_body_without_a_media_type_or_coding_is_json(service: Running) -> None:
     body = b'{"name":"A"}'
     with_neither = b"POST /api/stores HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: %d\r\n" % len(body)
     for more in (b"", b"Content-Encoding: identity\r\n", b"Content-Encoding: Identity \r\n"):
-        answer = service.raw(with_neither + more + b"\r\n" + body)
-        assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+        response = service.raw(with_neither + more + b"\r\n" + body)
+        assert response.startswith(b"HTTP/1.1 200 OK\r\n")
 
 
 def test_a_page_has_to_name_the_media_type(service: Running) -> None:
@@ -211,8 +211,8 @@ def test_a_body_may_have_a_mebibyte_and_not_a_byte_more(service: Running, header
     fill = b"x" * (2**20 - len(frame) + 2)
     assert accepted(service, _framed(frame % fill, headers), headers)["address"] == fill.decode()
     with nothing_changes(service):
-        answer = service.request("POST", "/api/stores", _framed(frame % (fill + b"x"), headers), headers)
-        assert_error(answer, 413, "Payload content length greater than maximum allowed: 1048576")
+        response = service.request("POST", "/api/stores", _framed(frame % (fill + b"x"), headers), headers)
+        assert_error(response, 413, "Payload content length greater than maximum allowed: 1048576")
 
 
 def _framed(body: bytes, headers: dict[str, str]) -> bytes:

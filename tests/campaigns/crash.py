@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from tests.harness import weakened
-from tests.harness.process import COMMAND, PATIENCE, Running, kill_group, run, serving
+from tests.harness.process import COMMAND, TIMEOUT, Running, kill_group, run, serving
 from tests.oracles.aftermath import examine, judge
 from tests.oracles.history import Recorder, csv
 from tests.oracles.lincheck import Kind, Outcome, Violation
@@ -68,7 +68,7 @@ def everything(service: Running, _rng: random.Random) -> None:
 
 def supervisor(service: Running, _rng: random.Random) -> None:
     service.process.kill()
-    service.process.wait(PATIENCE)
+    service.process.wait(TIMEOUT)
 
 
 def worker(service: Running, rng: random.Random) -> None:
@@ -76,7 +76,7 @@ def worker(service: Running, rng: random.Random) -> None:
 
 
 def workers(service: Running) -> list[int]:
-    """Give the processes that a supervisor started to serve."""
+    """Return the processes that a supervisor started to serve."""
     children = Path(f"/proc/{service.process.pid}/task/{service.process.pid}/children").read_text().split()
     found = []
     for pid in children:
@@ -87,7 +87,7 @@ def workers(service: Running) -> list[int]:
 
 
 def alive(service: Running) -> list[int]:
-    """Give all processes of a service that have not ended."""
+    """Return all processes of a service that have not ended."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
@@ -97,9 +97,9 @@ def alive(service: Running) -> list[int]:
     return found
 
 
-def wait_for(condition: Callable[[], bool], patience: float = 15.0) -> bool:
+def wait_for(condition: Callable[[], bool], timeout: float = 15.0) -> bool:
     """Wait until something holds; tell whether it did in time."""
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
         if condition():
             return True
@@ -178,7 +178,7 @@ def kill_import(folder: Path, kills: int) -> Row:
             (place / "rows.csv").write_bytes(csv(rows))
             command = [*COMMAND, "import", f"{place}/rows.csv", f"--database=sqlite:///{place}/stores.db"]
             # The first one may finish, which says how long that takes.
-            status, seconds = _kill_beside(recorder, service, command, rng.uniform(0.2, 1) * whole or PATIENCE)
+            status, seconds = _kill_beside(recorder, service, command, rng.uniform(0.2, 1) * whole or TIMEOUT)
             whole = whole or seconds
             if status == 0:
                 recorder.acknowledge(rows)
@@ -211,8 +211,8 @@ def kill_copy(folder: Path, kills: int) -> Row:
             before = {op.value for op in recorder.history if op.writes and op.outcome is Outcome.OK}
             command = [sys.executable, "-c", _COPY, f"{place}/stores.db", str(copy)]
             # Every other one may finish, which says how long that takes.
-            patience = rng.uniform(0.2, 1) * whole if number % 2 else PATIENCE
-            status, seconds = _kill_beside(recorder, service, command, patience)
+            timeout = rng.uniform(0.2, 1) * whole if number % 2 else TIMEOUT
+            status, seconds = _kill_beside(recorder, service, command, timeout)
             whole = seconds if status == 0 else whole
             row.figures["kills"] += status != 0
             if status == 0:
@@ -240,14 +240,14 @@ def _kill_beside(recorder: Recorder, service: Running, command: list[str], secon
             recorder.run(service.port, 100)
     finally:
         process.kill()
-    return process.wait(PATIENCE), time.monotonic() - began
+    return process.wait(TIMEOUT), time.monotonic() - began
 
 
 # At a chosen system call.
 
 
 def kill_at(call: str, number: int) -> list[str]:
-    """Give what to put before a command so that it is killed as one of its threads begins its n-th such call."""
+    """Return what to put before a command so that it is killed as one of its threads begins its n-th such call."""
     return [
         "strace",
         "-f",
@@ -287,7 +287,7 @@ def kill_service_at_calls(folder: Path, kills: int) -> Row:
 
 def _has_started(service: Running) -> bool:
     """Wait for a service that may be killed while it starts; tell whether it answers."""
-    wait_for(lambda: bool(service.log) or _has_ended(service), PATIENCE)
+    wait_for(lambda: bool(service.log) or _has_ended(service), TIMEOUT)
     if service.log:
         service.wait()
     return bool(service.log)

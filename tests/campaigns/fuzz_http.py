@@ -26,8 +26,8 @@ from tests.campaigns.mutations import Case, Cases, End
 from tests.harness import weakened  # noqa: F401 - WEAKENED names a broken build, here too
 from tests.harness.corpus import CORPUS
 from tests.harness.in_process import Inside, inside
-from tests.harness.process import Answer, Running, serving
-from tests.harness.wire import CLOSE, HOST, PAYLOAD, SLOW, answers, chunked, create, dial, request
+from tests.harness.process import Response, Running, serving
+from tests.harness.wire import CLOSE, HOST, PAYLOAD, SLOW, chunked, create, dial, request, responses
 from tests.oracles.fuzz_judge import Growth, Ledger, comparable, judge
 
 ROUND = 1500
@@ -37,8 +37,8 @@ LEAVING = 60
 OVER_SOCKETS = 50
 """One request of so many goes over a socket, to a service of two workers."""
 
-MOST_TURNS = 8_000
-"""Turns of the loop that a connection may take to settle: beyond the first few, of a millisecond each."""
+MAX_TICKS = 8_000
+"""Iterations of the loop that a connection may take to settle: beyond the first few, of a millisecond each."""
 
 COMMON = [
     *(create("A"), create("\u00fc", "X-Field: value"), create("Expected", "Expect: 100-continue"), chunked(PAYLOAD)),
@@ -98,9 +98,9 @@ class Inner:
         assert (good.json["name"], good.json["address"]) == self.ledger.stores[1], good
         return received
 
-    async def _good(self, method: str, body: bytes | None = None) -> Answer:
+    async def _good(self, method: str, body: bytes | None = None) -> Response:
         data = request(method, "/api/stores/1", body)
-        return answers(await self._converse(Case("good", 1, [data], End.WAITS)), method)[0]
+        return responses(await self._converse(Case("good", 1, [data], End.WAITS)), method)[0]
 
     async def _converse(self, case: Case) -> bytes:
         connection, line = self._service.connect(self.adapter)
@@ -123,17 +123,17 @@ class Inner:
             connection.sweep(now)
             connection.sweep(now + 1000)
         assert line.is_closing() or line.ended, "the connection stays open for ever"
-        assert not line.aborted, "an answer was broken off"
+        assert not line.aborted, "a response was broken off"
         line.abort()
         return line.sent
 
 
 async def quiet(done: Any) -> None:
-    """Let the loop turn until something is so."""
-    for turn in range(MOST_TURNS):
+    """Let the loop run until something is so."""
+    for tick in range(MAX_TICKS):
         if done():
             return
-        await asyncio.sleep(0 if turn < 200 else 0.001)
+        await asyncio.sleep(0 if tick < 200 else 0.001)
     raise AssertionError("the connection hangs")
 
 
@@ -217,7 +217,7 @@ def converse(service: Running, case: Case) -> tuple[bytes, bool]:
             reset = False
         except TimeoutError:
             raise
-        except OSError:  # the service closed after an answer that was the last
+        except OSError:  # the service closed after a response that was the last
             reset = True
         try:
             while data := wire.client.recv(1 << 16):
@@ -244,7 +244,7 @@ def fuzz_sockets(cases: Cases, numbers: Iterator[int], requests: int, figures: C
 
 
 def requests_to_damage() -> list[bytes]:
-    """Give the corpus of both adapters' tests, and as many common requests."""
+    """Return the corpus of both adapters' tests, and as many common requests."""
     return [data for _, data in CORPUS] + COMMON * (len(CORPUS) // len(COMMON))
 
 

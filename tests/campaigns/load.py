@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from storekeeper.stores import Payload
-from tests.campaigns.load_clients import Answers, Crowd, behave, elsewhere, offer
+from tests.campaigns.load_clients import ClientGroup, Responses, behave, elsewhere, offer
 from tests.harness import weakened
 from tests.harness.client import fill
 from tests.harness.linux import peak_memory
@@ -24,7 +24,7 @@ from tests.harness.process import Running, serving
 from tests.harness.wire import request
 
 MIB = 2**20
-MOST_RATIO = 3.0
+MAX_RATIO = 3.0
 """What the 99th percentile of the others may be, in times of the quiet one."""
 
 LEAST_SHARE = 0.8
@@ -33,7 +33,7 @@ LEAST_SHARE = 0.8
 QUICK = 0.5
 """Seconds that a refusal may take where nothing else is done for it."""
 
-MOST_SECONDS = 5.0
+MAX_SECONDS = 5.0
 """Seconds that any answer may take (decision 30)."""
 
 SLACK = 4.0
@@ -69,12 +69,12 @@ class Scale:
     connections: int
     slow: int
     seconds: float
-    patience: float
+    timeout: float
     ratios: bool
 
 
-FULL = Scale(connections=5000, slow=200, seconds=5.0, patience=10.0, ratios=True)
-SMALL = Scale(connections=300, slow=10, seconds=0.6, patience=1.0, ratios=False)
+FULL = Scale(connections=5000, slow=200, seconds=5.0, timeout=10.0, ratios=True)
+SMALL = Scale(connections=300, slow=10, seconds=0.6, timeout=1.0, ratios=False)
 """With the build whose deadlines are a tenth."""
 
 
@@ -103,21 +103,21 @@ def disturbed(row: Row, service: Running, pool: ProcessPoolExecutor, scale: Scal
     row.hold(that=loud.statuses.keys() == {200}, otherwise=f"others were answered with {dict(loud.statuses)}")
     if scale.ratios:
         row.figures["ratio"] = ratio = row.figures["p99_ms"] / row.figures["quiet_p99_ms"]
-        row.hold(that=ratio <= MOST_RATIO, otherwise=f"others waited {ratio:.1f} times as long")
+        row.hold(that=ratio <= MAX_RATIO, otherwise=f"others waited {ratio:.1f} times as long")
 
 
 def idle(folder: Path, scale: Scale, *args: str) -> Row:
     """Thousands of connections that say nothing."""
     row = Row("C1-idle", {"connections": scale.connections})
     with beside(row, folder, scale, *args) as (service, pool):
-        crowd = Crowd(service.port)
+        group = ClientGroup(service.port)
         before = peak_memory(service)
-        clients = [crowd.add(b"", crowd.listen) for _ in range(scale.connections)]
-        with crowd.at_work():
+        clients = [group.add(b"", group.listen) for _ in range(scale.connections)]
+        with group.at_work():
             disturbed(row, service, pool, scale)
             row.figures["kib_each"] = (peak_memory(service) - before) / 1024 / scale.connections
-            _hold_closed(row, crowd, clients, scale)
-        row.hold(that=not any(crowd.received.values()), otherwise="something was said to a silent connection")
+            _hold_closed(row, group, clients, scale)
+        row.hold(that=not any(group.received.values()), otherwise="something was said to a silent connection")
     return row
 
 
@@ -125,16 +125,16 @@ def slow(folder: Path, scale: Scale, *args: str) -> Row:
     """Slow heads, slow bodies, slow readers."""
     row = Row("C2-C4-slow", {"heads": scale.slow, "bodies": scale.slow, "readers": scale.slow})
     with beside(row, folder, scale, *args) as (service, pool):
-        crowd = Crowd(service.port)
+        group = ClientGroup(service.port)
         head, _, _ = request("POST", "/api/stores", b"x" * 1000).partition(b"\r\n\r\n")
-        late = [crowd.add(head + b"\r\nX-Slow: ", crowd.drip) for _ in range(scale.slow)]
-        late += [crowd.add(head + b"\r\n\r\n", crowd.drip) for _ in range(scale.slow)]
+        late = [group.add(head + b"\r\nX-Slow: ", group.drip) for _ in range(scale.slow)]
+        late += [group.add(head + b"\r\n\r\n", group.drip) for _ in range(scale.slow)]
         for _ in range(scale.slow):
-            crowd.add(request("GET", "/api/stores"), crowd.sip, buffer=4096)
-        with crowd.at_work():
+            group.add(request("GET", "/api/stores"), group.sip, buffer=4096)
+        with group.at_work():
             disturbed(row, service, pool, scale)
-            _hold_closed(row, crowd, late, scale)
-        told = sum(b"HTTP/1.1 408 " in crowd.received.get(client, b"") for client in late)
+            _hold_closed(row, group, late, scale)
+        told = sum(b"HTTP/1.1 408 " in group.received.get(client, b"") for client in late)
         row.figures["told_408"] = told
         row.hold(that=told == len(late), otherwise=f"{len(late) - told} were not told why")
     row.hold(that=row.figures["rss_growth_mib"] < 100, otherwise="memory grew")
@@ -145,22 +145,22 @@ def greedy(folder: Path, scale: Scale, *args: str) -> Row:
     """One client that asks on and on, and does not read."""
     row = Row("C11-greedy", {"clients": 1})
     with beside(row, folder, scale, *args) as (service, pool):
-        crowd = Crowd(service.port)
-        client = crowd.add(b"", crowd.gorge)
-        with crowd.at_work():
+        group = ClientGroup(service.port)
+        client = group.add(b"", group.gorge)
+        with group.at_work():
             disturbed(row, service, pool, scale)
-            _hold_closed(row, crowd, [client], scale)
+            _hold_closed(row, group, [client], scale)
     row.hold(that=row.figures["rss_growth_mib"] < 50, otherwise="memory grew")
     return row
 
 
-def _hold_closed(row: Row, crowd: Crowd, clients: list[socket.socket], scale: Scale) -> None:
-    done = crowd.all_closed(clients, scale.seconds + scale.patience + SLACK)
-    row.figures["closed_by_s"] = max(crowd.closed.values(), default=0.0)
-    row.hold(that=done, otherwise=f"{len(clients) - len(crowd.closed)} were not closed by their deadline")
+def _hold_closed(row: Row, group: ClientGroup, clients: list[socket.socket], scale: Scale) -> None:
+    done = group.all_closed(clients, scale.seconds + scale.timeout + SLACK)
+    row.figures["closed_by_s"] = max(group.closed.values(), default=0.0)
+    row.hold(that=done, otherwise=f"{len(clients) - len(group.closed)} were not closed by their deadline")
 
 
-def crowded(folder: Path, scale: Scale, *args: str) -> Row:
+def too_many(folder: Path, scale: Scale, *args: str) -> Row:
     """More clients than it can serve, each as fast as it is answered: what is too much waits, for a bounded time."""
     row = Row("A15-crowded", {"clients": scale.slow * 2})
     with serving(folder, *args) as service, elsewhere() as pool:
@@ -196,18 +196,18 @@ def slow_disk(folder: Path, scale: Scale, *args: str) -> Row:
     return row
 
 
-def _hold_overload(row: Row, peak: Answers, all: Answers, scale: Scale) -> None:
+def _hold_overload(row: Row, peak: Responses, all: Responses, scale: Scale) -> None:
     row.hold(that=all.statuses.keys() <= {200, 503}, otherwise=f"answers were {dict(all.statuses)}")
     row.hold(that=not all.outcomes_unknown, otherwise=f"{all.outcomes_unknown} outcomes are unknown")
-    row.hold(that=all.percentile(1.0) < MOST_SECONDS + SLACK, otherwise="an answer took too long")
+    row.hold(that=all.percentile(1.0) < MAX_SECONDS + SLACK, otherwise="a response took too long")
     row.hold(that=row.figures["rss_growth_mib"] < 100, otherwise="memory grew")
     if scale.ratios:
         row.figures["share"] = all.rate / peak.rate
-        row.hold(that=all.percentile(1.0) < MOST_SECONDS, otherwise="an answer took too long")
+        row.hold(that=all.percentile(1.0) < MAX_SECONDS, otherwise="a response took too long")
         row.hold(that=all.rate >= LEAST_SHARE * peak.rate, otherwise="less was done than at the peak")
 
 
-ROWS = (idle, slow, greedy, crowded, slow_disk)
+ROWS = (idle, slow, greedy, too_many, slow_disk)
 
 
 def main() -> int:
@@ -221,7 +221,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    scale = Scale(options.connections, options.slow, options.seconds, FULL.patience, ratios=True)
+    scale = Scale(options.connections, options.slow, options.seconds, FULL.timeout, ratios=True)
     status = 0
     for make in ROWS:
         for adapter in ("--fast-lane", "--no-fast-lane"):

@@ -16,7 +16,7 @@ from typing import cast
 
 import uvloop
 
-from tests.harness.process import PATIENCE
+from tests.harness.process import TIMEOUT
 from tests.harness.wire import request
 from tests.oracles.history import Client, Lost
 
@@ -27,7 +27,7 @@ NEW_STORE = b'{"name":"Load","address":"1 High Street"}'
 
 
 @dataclass
-class Answers:
+class Responses:
     """What some clients got: how often which status, and how long it took, in seconds."""
 
     statuses: Counter[int] = field(default_factory=Counter)
@@ -42,60 +42,60 @@ class Answers:
         self.outcomes_unknown += status == 503 and b'"outcome":"none"' not in body
 
     def percentile(self, share: float, status: int = 200) -> float:
-        """Give the time within which that share of the answers of a status came; 0 if there are none."""
+        """Return the time within which that share of the responses of a status came; 0 if there are none."""
         times = sorted(self.times.get(status, [0.0]))
         return times[math.ceil(share * len(times)) - 1]
 
 
 LOST = 0
-"""Stands for the status of an answer that never came."""
+"""Stands for the status of a response that never came."""
 
 
-async def _ask(client: Client, answers: Answers, method: str, target: str, body: bytes = b"") -> bool:
+async def _ask(client: Client, responses: Responses, method: str, target: str, body: bytes = b"") -> bool:
     began = time.monotonic()
     try:
-        status, answer = await client.ask(method, target, body)
+        status, response = await client.ask(method, target, body)
     except Lost:
-        answers.add(LOST, time.monotonic() - began, b"")
+        responses.add(LOST, time.monotonic() - began, b"")
         return False
-    answers.add(status, time.monotonic() - began, answer)
+    responses.add(status, time.monotonic() - began, response)
     return True
 
 
-async def _behave(port: int, seconds: float, connections: int, pause: float) -> Answers:
-    answers = Answers()
+async def _behave(port: int, seconds: float, connections: int, pause: float) -> Responses:
+    responses = Responses()
     began = time.monotonic()
     end = began + seconds
 
     async def one(number: int) -> None:
         client = await Client.connect(port)
         while time.monotonic() < end:
-            turn = answers.statuses.total() % 4
+            turn = responses.statuses.total() % 4
             write = ("POST", "/api/stores", NEW_STORE)
-            if not await _ask(client, answers, *(write if turn == 0 else ("GET", f"/api/stores/{1 + number}"))):
+            if not await _ask(client, responses, *(write if turn == 0 else ("GET", f"/api/stores/{1 + number}"))):
                 client.close()
                 client = await Client.connect(port)
             await asyncio.sleep(pause)
         client.close()
 
     await asyncio.gather(*(one(number) for number in range(connections)))
-    answers.rate = answers.statuses[200] / (time.monotonic() - began)
-    return answers
+    responses.rate = responses.statuses[200] / (time.monotonic() - began)
+    return responses
 
 
-def behave(port: int, seconds: float, connections: int = 8, pause: float = 0.005) -> Answers:
+def behave(port: int, seconds: float, connections: int = 8, pause: float = 0.005) -> Responses:
     """Create and read, each client one after another."""
     return uvloop.run(_behave(port, seconds, connections, pause))
 
 
-async def _offer(port: int, seconds: float, rate: float) -> Answers:
-    answers = Answers()
+async def _offer(port: int, seconds: float, rate: float) -> Responses:
+    responses = Responses()
     free: list[Client] = []
     under_way: set[asyncio.Task[None]] = set()
 
     async def one() -> None:
         client = free.pop() if free else await Client.connect(port)
-        if await _ask(client, answers, "POST", "/api/stores", NEW_STORE):
+        if await _ask(client, responses, "POST", "/api/stores", NEW_STORE):
             free.append(client)
 
     began = time.monotonic()
@@ -107,14 +107,14 @@ async def _offer(port: int, seconds: float, rate: float) -> Answers:
             under_way.add(task)
             task.add_done_callback(under_way.discard)
         await asyncio.sleep(0.005)
-    answers.rate = answers.statuses[200] / passed
+    responses.rate = responses.statuses[200] / passed
     await asyncio.gather(*under_way)
     for client in free:
         client.close()
-    return answers
+    return responses
 
 
-def offer(port: int, seconds: float, rate: float) -> Answers:
+def offer(port: int, seconds: float, rate: float) -> Responses:
     """Begin so many creates a second, whatever becomes of those before."""
     return uvloop.run(_offer(port, seconds, rate))
 
@@ -129,7 +129,7 @@ def elsewhere() -> Iterator[ProcessPoolExecutor]:
 # Those who do not.
 
 
-class Crowd:
+class ClientGroup:
     """Connections on each of which something is done four times a second, until the service closes it."""
 
     def __init__(self, port: int) -> None:
@@ -150,7 +150,7 @@ class Crowd:
         self._all.append(client)
         if buffer:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
-        client.settimeout(PATIENCE)
+        client.settimeout(TIMEOUT)
         client.connect(("127.0.0.1", self._port))
         client.sendall(first)
         client.setblocking(False)

@@ -20,7 +20,7 @@ from typing import Generic, Literal, NamedTuple, TypeVar
 
 from storekeeper.errors import CannotStart
 from tests.harness import weakened
-from tests.harness.process import COMMAND, PATIENCE, serving
+from tests.harness.process import COMMAND, TIMEOUT, serving
 from tests.oracles.aftermath import examine
 from tests.oracles.history import Recorder
 from tests.oracles.lincheck import Kind, Violation
@@ -48,7 +48,7 @@ _RESUMED = re.compile(r"(\d+) +<\.\.\. \w+ resumed>(.*)")
 _RESULT = re.compile(r".*\) += (-?\d+)", re.DOTALL)
 _DESCRIPTOR = re.compile(r"(?:^|, )\d+<((?:\\x[0-9a-f]{2})*)>")
 _STRING = re.compile(r'"((?:\\x[0-9a-f]{2})*)"')
-_ANSWER = re.compile(rb'HTTP/1\.1 200 .*?\r\n\r\n\{"id":(\d+),"name":"[^"]*","address":"(\d+)"\}', re.DOTALL)
+_RESPONSE = re.compile(rb'HTTP/1\.1 200 .*?\r\n\r\n\{"id":(\d+),"name":"[^"]*","address":"(\d+)"\}', re.DOTALL)
 
 
 def record(folder: Path, *args: str, change: str = "", operations: int = 150) -> tuple[Path, int]:
@@ -63,7 +63,7 @@ def record(folder: Path, *args: str, change: str = "", operations: int = 150) ->
         recorder.run(service.port, operations)
         # strace itself ignores the signal, and ends with what it follows.
         os.killpg(service.process.pid, signal.SIGTERM)
-        service.process.wait(PATIENCE)
+        service.process.wait(TIMEOUT)
     return trace, recorder.acknowledged
 
 
@@ -114,7 +114,7 @@ class Unsynced(Generic[T]):
         self._synced = 0
 
     def mark(self) -> int:
-        """Give the place up to which a sync that begins now will sync."""
+        """Return the place up to which a sync that begins now will sync."""
         return self._synced + len(self.left)
 
     def sync(self, mark: int) -> list[T]:
@@ -188,7 +188,7 @@ class Disk:
         return False
 
     def image(self, left: Left, rng: random.Random) -> dict[str, bytes]:
-        """Give the files that may be there if the power fails now."""
+        """Return the files that may be there if the power fails now."""
         names = dict(self._synced_names)
         namings = self._namings.left
         kept = {"nothing": 0, "everything": len(namings), "parts": rng.randint(0, len(namings))}
@@ -205,13 +205,13 @@ class Disk:
         return bytes(content)
 
     def _send(self, call: Call, data: bytes) -> bool:
-        # The head and the body of an answer may be sent one after the other.
+        # The head and the body of a response may be sent one after the other.
         socket = _path(call)
         sent = self._sent.get(socket, b"") + data
-        answers = list(_ANSWER.finditer(sent))
-        self._sent[socket] = sent[answers[-1].end() if answers else 0 :]
-        self.acknowledged |= {(int(id), int(value)) for id, value in (answer.groups() for answer in answers)}
-        return bool(answers)
+        responses = list(_RESPONSE.finditer(sent))
+        self._sent[socket] = sent[responses[-1].end() if responses else 0 :]
+        self.acknowledged |= {(int(id), int(value)) for id, value in (response.groups() for response in responses)}
+        return bool(responses)
 
     def _is_ours(self, path: str) -> bool:
         """Tell whether a path is a file of the database, in its folder or in one within, where it may be made."""
@@ -269,7 +269,7 @@ def _name_all(names: dict[str, File], namings: Sequence[tuple[str, File | None]]
 
 
 def _path(call: Call) -> str:
-    """Give what the call's descriptor stands for."""
+    """Return what the call's descriptor stands for."""
     found = _DESCRIPTOR.search(call.arguments)
     return _bytes(found[1]).decode() if found else ""
 

@@ -23,8 +23,8 @@ from tests.oracles.lincheck import Violation
 SEGMENT = 50_000
 """Operations of one history."""
 
-MOST_GROWTH = 48 * 2**20
-"""Bytes that a process may grow by after its first tenth: the answers that it keeps are half of that."""
+MAX_GROWTH = 48 * 2**20
+"""Bytes that a process may grow by after its first tenth: the responses that it keeps are half of that."""
 
 LATE_GROWTH = 8 * 2**20
 """Bytes that it may still grow by in the second half of a long time."""
@@ -32,7 +32,7 @@ LATE_GROWTH = 8 * 2**20
 PEAK = 10.0
 """Seconds to find out what a service can do."""
 
-MOST_WAL = 64 * 2**20
+MAX_WAL = 64 * 2**20
 """Bytes that the log may have: what `journal_size_limit` leaves of it."""
 
 BUILDS: tuple[tuple[str, tuple[str, ...], str], ...] = (
@@ -85,7 +85,7 @@ class Growth:
         ):
             row.figures[name] = max(row.figures[name], value)
         # A client each, a connection or two to the database's three files, and what Python itself has open.
-        if growth > MOST_GROWTH or wal > MOST_WAL or files > 100:
+        if growth > MAX_GROWTH or wal > MAX_WAL or files > 100:
             row.violations.append(Violation("growth", f"{growth} bytes, {files} descriptors, {wal} bytes of log"))
 
 
@@ -168,7 +168,7 @@ def power_losses(folder: Path, images: int) -> Iterator[Row]:
 
 
 def kills(folder: Path, count: int) -> Iterator[Callable[[], Row]]:
-    """Give each kind of kill its share of all."""
+    """Return each kind of kill its share of all."""
 
     def share(percent: int) -> int:
         return max(1, count * percent // 100)

@@ -18,11 +18,11 @@ BATCH = 20
 """Requests of one packet: 14 reads, 4 replaces, a filter and, in every tenth batch, a create."""
 
 STORES = 1000
-_ANSWER = re.compile(rb"HTTP/1\.1 (\d{3}) .*?\r\n(?i:content-length): (\d+)(?=\r).*?\r\n\r\n", re.DOTALL)
+_RESPONSE = re.compile(rb"HTTP/1\.1 (\d{3}) .*?\r\n(?i:content-length): (\d+)(?=\r).*?\r\n\r\n", re.DOTALL)
 
 
 class Load:
-    """Clients of one service; `statuses` counts its answers, `created` the stores among them."""
+    """Clients of one service; `statuses` counts its responses, `created` the stores among them."""
 
     def __init__(self, port: int, seed: int = 0) -> None:
         self._port = port
@@ -65,7 +65,7 @@ class Load:
             data = await reader.read(65536)
             assert data, f"the service closed a connection after {statuses}"
             received += data
-            while (found := _ANSWER.match(received, at)) and found.end() + int(found[2]) <= len(received):
+            while (found := _RESPONSE.match(received, at)) and found.end() + int(found[2]) <= len(received):
                 statuses.append(int(found[1]))
                 at = found.end() + int(found[2])
                 answered += 1

@@ -344,9 +344,9 @@ def test_an_import_beside_a_busy_service_disturbs_nobody(tmp_path: Path) -> None
 
         def client() -> None:
             while not stop.is_set():
-                answer = service.request("POST", "/api/stores", {"name": "Created"})
-                assert answer.status == 200
-                created.append(answer.json["id"])
+                response = service.request("POST", "/api/stores", {"name": "Created"})
+                assert response.status == 200
+                created.append(response.json["id"])
 
         clients = [threading.Thread(target=client) for _ in range(6)]
         for thread in clients:

@@ -27,7 +27,7 @@ from storekeeper.stores import Payload
 from tests.harness.collection import run as run_async
 from tests.harness.databases import Change, Sqlite, handle
 from tests.harness.machine import mounted
-from tests.harness.process import COMMAND, PATIENCE, refused, run, serving
+from tests.harness.process import COMMAND, TIMEOUT, refused, run, serving
 from tests.harness.system_calls import SYNCS, injected
 
 pytestmark = pytest.mark.count_processes
@@ -255,11 +255,11 @@ def slowed(name: str, *args: str, calls: str = "pwrite64") -> Iterator["subproce
         yield process
     finally:
         process.kill()
-        process.wait(PATIENCE)
+        process.wait(TIMEOUT)
 
 
 def until(condition: Callable[[], object]) -> None:
-    give_up = time.monotonic() + PATIENCE
+    give_up = time.monotonic() + TIMEOUT
     while not condition():
         assert time.monotonic() < give_up
         time.sleep(0.005)
@@ -272,7 +272,7 @@ def test_a_killed_copy_leaves_nothing_under_its_name(tmp_path: Path, source: Sql
     with slowed("copy", source.url, f"sqlite:///{target}") as process:
         until(lambda: any(path.stat().st_size for path in tmp_path.glob(".backup.db.unfinished-*/*")))
         process.send_signal(signal.SIGKILL)
-        process.wait(PATIENCE)
+        process.wait(TIMEOUT)
     [left] = names(tmp_path)
     assert left.startswith(".backup.db.unfinished-")
     assert run("copy", source.url, f"sqlite:///{target}").returncode == 0
@@ -286,7 +286,7 @@ def test_a_killed_export_leaves_the_last_good_file(tmp_path: Path, source: Sqlit
     with slowed("export", "--database", source.url, str(file), calls="write") as process:
         until(lambda: any(path.stat().st_size for path in tmp_path.glob(".all.csv.*")))
         process.send_signal(signal.SIGKILL)
-        process.wait(PATIENCE)
+        process.wait(TIMEOUT)
     assert file.read_text() == "the last good one"
     left, _ = names(tmp_path)
     assert left.startswith(".all.csv.unfinished-")
@@ -348,7 +348,7 @@ def test_an_export_keeps_the_owner_of_the_file_that_it_replaces(tmp_path: Path, 
 
 
 def other_names(database: Sqlite) -> list[Path]:
-    """Give names under which a database, or its log, would be overwritten."""
+    """Return names under which a database, or its log, would be overwritten."""
     folder = database.path.parent
     for link in ("link", "link of a journal"):
         (folder / link).symlink_to(f"{database.path}{'-journal' * (link != 'link')}")
@@ -452,7 +452,7 @@ def killed_with_a_log(disk: Path) -> Iterator[Sqlite]:
     with serving(disk) as service:
         assert service.request("POST", "/api/stores", {"name": "In the log"}).json["id"] == 31
         service.process.kill()
-        service.process.wait(PATIENCE)
+        service.process.wait(TIMEOUT)
     assert (disk / "stores.db-wal").stat().st_size
     yield database
 
@@ -538,10 +538,10 @@ def test_a_quota_that_is_used_up_refuses_writes_and_nothing_else(tmp_path: Path,
         first = service.request("POST", "/api/stores", {"name": "Fits"})
         statuses = {first.status}
         for _ in range(3):
-            answer = service.request("POST", "/api/stores", {"name": "Refused", "address": LONG})
-            statuses.add(answer.status)
-            if answer.status == 503:
-                assert (answer.json["outcome"], answer.json["message"]) == ("none", "The disk is full")
+            response = service.request("POST", "/api/stores", {"name": "Refused", "address": LONG})
+            statuses.add(response.status)
+            if response.status == 503:
+                assert (response.json["outcome"], response.json["message"]) == ("none", "The disk is full")
             assert service.request("GET", "/api/stores").status == 200
         assert statuses == ({200, 503} if file == "stores.db-wal" else {200})
         assert service.stop() == 0
@@ -559,7 +559,7 @@ def test_a_quota_is_still_an_error_of_the_disk_where_it_fails_a_sync(tmp_path: P
             with suppress(OSError):
                 if service.request("POST", "/api/stores", {"name": "Lost?"}).status == 503:
                     break
-        assert service.process.wait(PATIENCE) == 74
+        assert service.process.wait(TIMEOUT) == 74
 
 
 @pytest.mark.usefixtures("strace")

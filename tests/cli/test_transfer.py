@@ -128,7 +128,7 @@ class Falsified:
         self.finish = whole.finish
 
     def rows(self, table: str) -> Iterator[transfer.Row]:
-        """Give them, falsified."""
+        """Return them, falsified."""
         for row in self._snapshot.rows(table):
             if (falsified := self._falsify(table, row)) is not None:
                 yield falsified

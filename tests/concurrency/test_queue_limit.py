@@ -95,9 +95,9 @@ def at_once(service: Running, count: int) -> list[tuple[int, bytes, float]]:
 def test_the_excess_is_refused_before_what_is_accepted_is_done(tmp_path: Path, adapter: str) -> None:
     """And when the disk is fast again, everything is taken again."""
     with slow(tmp_path, adapter) as (service, file):
-        answers = at_once(service, 400)
-        taken = [seconds for status, _, seconds in answers if status == 200]
-        refused = [(body, seconds) for status, body, seconds in answers if status == 503]
+        responses = at_once(service, 400)
+        taken = [seconds for status, _, seconds in responses if status == 200]
+        refused = [(body, seconds) for status, body, seconds in responses if status == 503]
         assert len(taken) >= MIN_QUEUE
         assert len(refused) > 100
         assert len(taken) + len(refused) == 400
@@ -115,8 +115,8 @@ def test_the_excess_is_refused_before_what_is_accepted_is_done(tmp_path: Path, a
 def test_that_would_be_seen(tmp_path: Path, adapter: str) -> None:
     """The same with a build that takes all writes: some are refused after much too long a wait."""
     with slow(tmp_path, adapter, "takes_all_writes") as (service, _):
-        answers = at_once(service, 700)
-        assert any(status == 503 and seconds > MAX_WAIT + 1 for status, _, seconds in answers)
+        responses = at_once(service, 700)
+        assert any(status == 503 and seconds > MAX_WAIT + 1 for status, _, seconds in responses)
 
 
 @pytest.mark.thorough

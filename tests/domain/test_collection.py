@@ -110,10 +110,10 @@ class TestCollection:
         acknowledged: list[Store] = []
 
         async def client(collection: Collection, number: int) -> None:
-            for turn in range(12):
-                name = f"{number}-{turn}"
+            for tick in range(12):
+                name = f"{number}-{tick}"
                 acknowledged.append(await create(collection, Payload(name)))
-                if replaced := await replace(collection, number + turn, Payload(name, "moved")):
+                if replaced := await replace(collection, number + tick, Payload(name, "moved")):
                     acknowledged.append(replaced)
 
         async def main() -> list[Store | None]:
@@ -176,18 +176,18 @@ class TestCollection:
     def test_every_handle_reads_what_another_has_written(self, database: Database) -> None:
         async def main() -> None:
             async with handle(database) as one, handle(database) as two:
-                for turn in range(1, 30):
-                    writer, reader = (one, two) if turn % 2 else (two, one)
-                    created = await create(writer, Payload(f"New {turn}"))
+                for tick in range(1, 30):
+                    writer, reader = (one, two) if tick % 2 else (two, one)
+                    created = await create(writer, Payload(f"New {tick}"))
                     assert await get(reader, created.id) == created
-                    assert len(await stores(reader)) == turn
-                    assert len(await stores(reader, f"New {turn}")) == 1
-                    replaced = await replace(writer, 1, Payload(f"First {turn}"))
+                    assert len(await stores(reader)) == tick
+                    assert len(await stores(reader, f"New {tick}")) == 1
+                    replaced = await replace(writer, 1, Payload(f"First {tick}"))
                     assert await get(reader, 1) == replaced
 
         run(main())
 
-    def test_the_stamp_is_another_one_after_every_write(self, database: Database) -> None:
+    def test_the_change_token_is_another_one_after_every_write(self, database: Database) -> None:
         async def main() -> None:
             async with handle(database) as one, handle(database) as two:
                 for write in (
@@ -281,12 +281,12 @@ class TestCollection:
 
     def test_what_was_acknowledged_is_there_after_reopening(self, database: Database) -> None:
         async def main() -> None:
-            for turn in range(1, 4):
+            for tick in range(1, 4):
                 async with handle(database) as collection:
-                    assert await create(collection, Payload(f"{turn}")) == a_store(
-                        turn, f"{turn}", None, 2 * turn - 1
+                    assert await create(collection, Payload(f"{tick}")) == a_store(
+                        tick, f"{tick}", None, 2 * tick - 1
                     )
-                    assert await replace(collection, turn, Payload("x")) == a_store(turn, "x", None, 2 * turn)
+                    assert await replace(collection, tick, Payload("x")) == a_store(tick, "x", None, 2 * tick)
 
         run(main())
         assert len(database.changes()) == 6
@@ -303,7 +303,7 @@ class TestCollection:
 
         run(main())
 
-    def test_after_closing_every_answer_is_unavailable(self, database: Database) -> None:
+    def test_after_closing_every_response_is_unavailable(self, database: Database) -> None:
         async def main() -> None:
             async with handle(database) as collection:
                 await collection.load(numbered(MANY))

@@ -45,8 +45,8 @@ class Probe:
 
     def ask(self) -> dict[str, Any]:
         self._send("ask\n")
-        answer: dict[str, Any] = json.loads(self._line())
-        return answer
+        response: dict[str, Any] = json.loads(self._line())
+        return response
 
     def close(self) -> None:
         self._send("\n")

@@ -91,9 +91,9 @@ class TestLists:
         """Each write makes all of some stores equal, in one transaction for one writer: no list sees a part of it."""
 
         async def writer(collection: Collection, done: asyncio.Event) -> None:
-            for turn in range(1, 25):
+            for tick in range(1, 25):
                 # In this order, so that at any moment the versions never ascend by more than one step.
-                await asyncio.gather(*(replace(collection, id, Payload(str(turn))) for id in range(1, 1101)))
+                await asyncio.gather(*(replace(collection, id, Payload(str(tick))) for id in range(1, 1101)))
             done.set()
 
         async def main() -> None:
@@ -160,8 +160,8 @@ class TestLists:
         run(main())
 
 
-async def _disturb(collection: Collection, turn: int) -> None:
+async def _disturb(collection: Collection, tick: int) -> None:
     ids = range(1, MANY + 6, 7)
-    await asyncio.gather(*(replace(collection, id, Payload("Other" if turn % 2 else "Same", "new")) for id in ids))
+    await asyncio.gather(*(replace(collection, id, Payload("Other" if tick % 2 else "Same", "new")) for id in ids))
     await asyncio.gather(*(create(collection, Payload("Same")) for _ in range(3)))
     await replace(collection, MANY + 1, Payload("Same", "entered"))

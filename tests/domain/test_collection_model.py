@@ -47,13 +47,13 @@ class Model(RuleBasedStateMachine):
 
     def ask(self, one: int, question: Callable[[Collection], Any]) -> Any:
         async def main() -> Any:
-            answer = question(self.open[one][1])
-            return await answer
+            response = question(self.open[one][1])
+            return await response
 
         return self.runner.run(main())
 
     def expect(self, id: int, payload: Payload) -> Store | None:
-        """Give what a write should answer, and remember it."""
+        """Return what a write should answer, and remember it."""
         if id > len(self.stores) or id < 0:
             return None
         store = a_store(id or len(self.stores) + 1, payload.name, payload.address, len(self.changes) + 1)
@@ -80,12 +80,12 @@ class Model(RuleBasedStateMachine):
             ]
             return list(await asyncio.gather(*futures, return_exceptions=True))
 
-        for (id, payload), answer in zip(writes, self.ask(one, send), strict=True):
+        for (id, payload), response in zip(writes, self.ask(one, send), strict=True):
             if len(payload.name) > 30 and id <= len(self.stores):
-                assert isinstance(answer, Exception)
-                assert not isinstance(answer, Unavailable)
+                assert isinstance(response, Exception)
+                assert not isinstance(response, Unavailable)
             else:
-                assert answer == self.expect(id, payload)
+                assert response == self.expect(id, payload)
 
     @rule(one=HANDLES, payloads=st.lists(PAYLOADS), only_if_empty=st.booleans())
     def load(self, one: int, payloads: list[Payload], only_if_empty: bool) -> None:

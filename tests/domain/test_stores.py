@@ -125,7 +125,7 @@ def test_any_value_is_a_payload_or_broken_rules(value: Any, reject_unknown: bool
 
 @given(st.text(min_size=1, max_size=30), st.none() | st.text(max_size=50))
 def test_the_schema_of_the_payload_and_its_rules_agree(name: str, address: str | None) -> None:
-    """The OpenAPI document is made of the class, the answers of the rules; only U+0000 no schema can forbid."""
+    """The OpenAPI document is made of the class, the responses of the rules; only U+0000 no schema can forbid."""
     value = {"name": name} if address is None else {"name": name, "address": address}
     assert msgspec.convert(json.loads(json.dumps(value)), Payload) == Payload(name, address)
     if "\0" not in f"{name}{address}":

@@ -11,21 +11,21 @@ import apsw
 
 from storekeeper.databases import open_collection
 from storekeeper.stores import Payload
-from tests.harness.process import PATIENCE, Answer, Running
+from tests.harness.process import TIMEOUT, Response, Running
 
 
-def assert_success(answer: Answer) -> None:
+def assert_success(response: Response) -> None:
     """Status 200 with the two headers that the contract names."""
-    assert answer.status == 200, answer
-    assert answer.headers["content-type"] == "application/json; charset=utf-8"
-    assert answer.headers["cache-control"] == "no-cache"
+    assert response.status == 200, response
+    assert response.headers["content-type"] == "application/json; charset=utf-8"
+    assert response.headers["cache-control"] == "no-cache"
 
 
 def create(service: Running, name: str, address: str | None = None) -> int:
     body = {"name": name} if address is None else {"name": name, "address": address}
-    answer = service.request("POST", "/api/stores", body)
-    assert_success(answer)
-    id: int = answer.json["id"]
+    response = service.request("POST", "/api/stores", body)
+    assert_success(response)
+    id: int = response.json["id"]
     return id
 
 
@@ -65,13 +65,13 @@ def locked(folder: Path) -> Iterator[None]:
 
 def until(done: Callable[[], object]) -> None:
     """Look again and again until something outside this process is so."""
-    give_up = time.monotonic() + PATIENCE
+    give_up = time.monotonic() + TIMEOUT
     while not done():
         assert time.monotonic() < give_up
         time.sleep(0.01)
 
 
-def both(service: Running, body: object, headers: dict[str, str] | None = None) -> list[Answer]:
+def both(service: Running, body: object, headers: dict[str, str] | None = None) -> list[Response]:
     """Try to create and to update with a body that has to be refused; every store stays as it was."""
     id = create(service, "Unchanged", "Same address")
     with nothing_changes(service):

@@ -22,7 +22,7 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 
 
 def numbered(count: int, name: str = "") -> Iterator[Payload]:
-    """Give payloads that differ, but for the name if one is given."""
+    """Return payloads that differ, but for the name if one is given."""
     for number in range(1, count + 1):
         yield Payload(name or f"Store {number}", f"{number} Road")
 

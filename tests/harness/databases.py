@@ -27,7 +27,7 @@ class Database(Protocol):
     url: str
 
     def changes(self) -> list[Change]:
-        """Give what stands in its table of changes, by seq, read without the code under test."""
+        """Return what stands in its table of changes, by seq, read without the code under test."""
         ...
 
 
@@ -99,7 +99,7 @@ EVERY_KIND = pytest.mark.parametrize("stored_in", KINDS, indirect=True, scope="m
 
 
 def postgres() -> Server:
-    """Give the PostgreSQL that the tests of this process share; skip the test if there cannot be one."""
+    """Return the PostgreSQL that the tests of this process share; skip the test if there cannot be one."""
     try:
         return shared()
     except Missing as error:

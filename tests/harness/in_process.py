@@ -20,7 +20,7 @@ from storekeeper.service import Service
 from storekeeper.settings import make
 from storekeeper.stores import Payload
 from tests.harness.client import fill
-from tests.harness.process import Answer
+from tests.harness.process import Response
 from tests.harness.wire import request
 
 HIGH_WATER = 64 * 1024
@@ -148,7 +148,7 @@ async def inside(folder: Path, **settings: object) -> AsyncIterator[Inside]:
 
 
 async def until(done: Callable[[], object]) -> None:
-    """Let the loop turn until something is so."""
+    """Let the loop run until something is so."""
     async with asyncio.timeout(30):
         for _ in count():
             if done():
@@ -161,10 +161,10 @@ async def settled(connection: Connection) -> None:
     await until(lambda: connection.exchange is None and not connection.waiting)
 
 
-def last_response(line: Line) -> Answer:
+def last_response(line: Line) -> Response:
     head, _, body = line.sent[line.sent.rindex(b"HTTP/1.1 ") :].partition(b"\r\n\r\n")
     first, *fields = head.decode().split("\r\n")
-    return Answer(int(first.split()[1]), dict(field.split(": ", 1) for field in fields), body)
+    return Response(int(first.split()[1]), dict(field.split(": ", 1) for field in fields), body)
 
 
 def statuses(line: Line) -> list[int]:
@@ -182,7 +182,7 @@ async def tick() -> None:
 
 
 async def stuck(service: Inside, adapter: str) -> tuple[Connection, Line]:
-    """Give a connection whose client asked for more than the line holds, and reads nothing."""
+    """Return a connection whose client asked for more than the line holds, and reads nothing."""
     connection, line = service.connect(adapter)
     line.stuck = True
     connection.data_received(request("GET", "/api/stores") * 1000)

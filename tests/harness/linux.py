@@ -11,26 +11,26 @@ LISTENING = "0A"
 
 
 def of(pid: int) -> Path:
-    """Give what is told of a process."""
+    """Return what is told of a process."""
     if not PROC.exists():
         need("linux", "memory, files and children of a process are read from /proc")
     return PROC / str(pid)
 
 
 def peak_memory(service: Running) -> int:
-    """Give the most bytes of memory that the process had so far."""
+    """Return the most bytes of memory that the process had so far."""
     status = (of(service.process.pid) / "status").read_text()
     return int(status.split("VmHWM:")[1].split()[0]) * 1024
 
 
 def memory(pid: int) -> int:
-    """Give the bytes of memory that a process has of its own now, without files that it maps."""
+    """Return the bytes of memory that a process has of its own now, without files that it maps."""
     status = (of(pid) / "status").read_text()
     return int(status.split("RssAnon:")[1].split()[0]) * 1024
 
 
 def sockets(pid: int) -> set[str]:
-    """Give the numbers of the sockets that a process has open."""
+    """Return the numbers of the sockets that a process has open."""
     links = []
     for file in (of(pid) / "fd").iterdir():
         try:
@@ -41,20 +41,20 @@ def sockets(pid: int) -> set[str]:
 
 
 def connections(pid: int) -> int:
-    """Give how many clients are connected to a process."""
+    """Return how many clients are connected to a process."""
     rows = [line.split() for line in (of(pid) / "net/tcp").read_text().splitlines()[1:]]
     return len({row[9] for row in rows if row[3] == ESTABLISHED} & sockets(pid))
 
 
 def ports(pid: int) -> set[int]:
-    """Give the ports of IPv4 that a process listens on."""
+    """Return the ports of IPv4 that a process listens on."""
     rows = [line.split() for line in (of(pid) / "net/tcp").read_text().splitlines()[1:]]
     own = sockets(pid)
     return {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == LISTENING and row[9] in own}
 
 
 def parent(pid: int) -> int:
-    """Give the process that started this one, 0 if it is at its end."""
+    """Return the process that started this one, 0 if it is at its end."""
     try:
         state, parent = (of(pid) / "stat").read_text().rpartition(")")[2].split()[:2]
     except (FileNotFoundError, ProcessLookupError):
@@ -63,7 +63,7 @@ def parent(pid: int) -> int:
 
 
 def workers(service: Running) -> set[int]:
-    """Give the processes that serve, if they are several."""
+    """Return the processes that serve, if they are several."""
     supervisor = service.process.pid
     of(supervisor)
     children = {pid for pid in map(int, (path.name for path in PROC.glob("[0-9]*"))) if parent(pid) == supervisor}

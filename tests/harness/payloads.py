@@ -42,7 +42,7 @@ VIOLATIONS: list[tuple[object, str, list[str]]] = [
 
 
 def encoded(payload: object) -> object:
-    """Give a payload as the bytes that the rule is about; Python writes 1e400 as Infinity, which is no JSON."""
+    """Return a payload as the bytes that the rule is about; Python writes 1e400 as Infinity, which is no JSON."""
     text = json.dumps(payload).replace("Infinity", "1e400") if isinstance(payload, dict | list | str | int) else ""
     return text.encode() if text else payload
 

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
-PATIENCE = 60.0
+TIMEOUT = 60.0
 
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
@@ -38,7 +38,7 @@ class Missing(Exception):
 
 
 def binaries() -> Path:
-    """Give the folder of PostgreSQL's programs, the newest version's; raise Missing."""
+    """Return the folder of PostgreSQL's programs, the newest version's; raise Missing."""
     folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name))
     if configured := shutil.which("pg_config"):
         found = subprocess.run([configured, "--bindir"], capture_output=True, text=True, check=True).stdout.strip()
@@ -50,7 +50,7 @@ def binaries() -> Path:
 
 
 def _ordinary_user() -> pwd.struct_passwd:
-    """Give who runs the server instead of root."""
+    """Return who runs the server instead of root."""
     for name in ("postgres", "nobody"):
         with suppress(KeyError):
             return pwd.getpwnam(name)
@@ -80,7 +80,7 @@ class Server:
         return (self.folder / "log").read_text(errors="replace")
 
     def url(self, database: str = "postgres", *, user: str = "storekeeper") -> str:
-        """Give the URL of one of its databases."""
+        """Return the URL of one of its databases."""
         return f"postgresql://{user}@127.0.0.1:{self.port}/{database}"
 
     def create(self) -> None:
@@ -98,7 +98,7 @@ class Server:
 
     def start(self) -> None:
         """Start, and return once it takes connections. A killed one's children may have to die first."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while not self._try_start(deadline):
             if time.monotonic() > deadline:
                 raise AssertionError(f"PostgreSQL did not start: {self.log[-2000:]}")
@@ -108,7 +108,7 @@ class Server:
         """Stop; SIGINT ends the connections too, SIGQUIT does not even write what is in memory."""
         if self.process is not None:
             self.process.send_signal(number)
-            self.process.wait(PATIENCE)
+            self.process.wait(TIMEOUT)
             self.process = None
 
     def kill(self) -> None:
@@ -119,7 +119,7 @@ class Server:
         for pid in (self.process.pid, *children):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        self.process.wait(PATIENCE)
+        self.process.wait(TIMEOUT)
         self.process = None
 
     def reload(self) -> None:
@@ -146,7 +146,7 @@ class Server:
 
     @contextmanager
     def database(self) -> Iterator[str]:
-        """Give the URL of a new database; drop it at the end."""
+        """Return the URL of a new database; drop it at the end."""
         url = self.new_database()
         try:
             yield url
@@ -194,7 +194,7 @@ class Server:
 
     def _run(self, program: str, *args: str) -> str:
         done = subprocess.run(
-            [self.bin / program, *args], cwd=self.folder, capture_output=True, text=True, timeout=PATIENCE,
+            [self.bin / program, *args], cwd=self.folder, capture_output=True, text=True, timeout=TIMEOUT,
             check=False, user=self.uid, group=self.gid, extra_groups=self.groups,
         )  # fmt: skip
         assert done.returncode == 0, f"{program}: {done.stderr}"
@@ -203,7 +203,7 @@ class Server:
 
 @contextmanager
 def running(**settings: str) -> Iterator[Server]:
-    """Give a new server that runs, with these settings; stop it and delete its folder, whatever happens."""
+    """Return a new server that runs, with these settings; stop it and delete its folder, whatever happens."""
     with folder() as path:
         server = Server(path)
         server.create()
@@ -217,14 +217,14 @@ def running(**settings: str) -> Iterator[Server]:
 
 @contextmanager
 def replicated() -> Iterator[tuple[Server, Server]]:
-    """Give a primary and its synchronous standby, both running."""
+    """Return a primary and its synchronous standby, both running."""
     with running() as primary, folder() as path:
         standby = primary.standby(path)
         standby.start()
         try:
             primary.configure(synchronous_standby_names="ANY 1 (standby)")
             primary.reload()
-            deadline = time.monotonic() + PATIENCE
+            deadline = time.monotonic() + TIMEOUT
             while primary.sql("SELECT sync_state FROM pg_stat_replication") != "quorum":
                 assert time.monotonic() < deadline, standby.log[-2000:]
                 time.sleep(0.1)
@@ -234,7 +234,7 @@ def replicated() -> Iterator[tuple[Server, Server]]:
 
 
 def either(primary: Server, standby: Server, name: str) -> str:
-    """Give the URL that names both."""
+    """Return the URL that names both."""
     return f"postgresql://storekeeper@127.0.0.1:{primary.port},127.0.0.1:{standby.port}/{name}"
 
 
@@ -245,7 +245,7 @@ def _shared() -> tuple[ExitStack, Server]:
 
 
 def shared() -> Server:
-    """Give the server that all tests of this process share; for what does not stop or kill it. Raises Missing."""
+    """Return the server that all tests of this process share; for what does not stop or kill it. Raises Missing."""
     return _shared()[1]
 
 
@@ -258,7 +258,7 @@ def stop_shared() -> None:
 
 @contextmanager
 def folder() -> Iterator[Path]:
-    """Give a temporary folder that another user can reach (pytest's own cannot be entered by others)."""
+    """Return a temporary folder that another user can reach (pytest's own cannot be entered by others)."""
     path = Path(tempfile.mkdtemp(prefix="storekeeper-postgres-", dir=_memory()))
     # Should this process be killed, the watch ends the server and deletes the folder.
     watch = subprocess.Popen(["sh", "-c", _WATCH, path], stdin=subprocess.PIPE, start_new_session=True)
@@ -270,7 +270,7 @@ def folder() -> Iterator[Path]:
 
 
 def _memory() -> Path | None:
-    """Give where files are kept in memory, if there is room: nothing here is synced anyway."""
+    """Return where files are kept in memory, if there is room: nothing here is synced anyway."""
     shared = Path("/dev/shm")
     with suppress(OSError):
         if os.access(shared, os.W_OK) and shutil.disk_usage(shared).free > 4 << 30:

@@ -2,7 +2,7 @@
 
     python -m tests.harness.probe PATH QUESTION [nobody]
 
-opens it, says so, waits for a line, asks, prints the answer as JSON, and closes. With `nobody` it has no rights.
+opens it, says so, waits for a line, asks, prints the response as JSON, and closes. With `nobody` it has no rights.
 """
 
 import asyncio
@@ -69,8 +69,8 @@ async def main() -> None:
     collection = SqliteCollection(Path(path), failures.append)
     print("ready", flush=True)
     for _ in iter(sys.stdin.readline, "\n"):
-        answer = await _ask(collection, question)
-        print(json.dumps({"answer": answer, "failures": failures}), flush=True)
+        response = await _ask(collection, question)
+        print(json.dumps({"answer": response, "failures": failures}), flush=True)
     await collection.close()
     print("closed", flush=True)
 

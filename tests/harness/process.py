@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 COMMAND = [str(Path(sys.executable).with_name("storekeeper"))]
-ANSWERS = re.compile(rb"answers on http://(?P<host>[^ ]+):(?P<port>\d+)")
-PATIENCE = 30.0
+READY = re.compile(rb"answers on http://(?P<host>[^ ]+):(?P<port>\d+)")
+TIMEOUT = 30.0
 
 
 def run(*args: str, env: dict[str, str] | None = None, stdin: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
@@ -33,8 +33,8 @@ def _environment(changes: dict[str, str] | None) -> dict[str, str]:
 
 
 @dataclass
-class Answer:
-    """One answer as it came; `headers` in lower case."""
+class Response:
+    """One response as it came; `headers` in lower case."""
 
     status: int
     headers: dict[str, str]
@@ -74,8 +74,8 @@ class Running:
         target: str,
         body: object = None,
         headers: dict[str, str] | None = None,
-        timeout: float = PATIENCE,
-    ) -> Answer:
+        timeout: float = TIMEOUT,
+    ) -> Response:
         """Send one request on a connection of its own; a body that is not bytes is sent as JSON."""
         connection = HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         try:
@@ -83,15 +83,15 @@ class Running:
         finally:
             connection.close()
 
-    def connection(self, timeout: float = PATIENCE) -> HTTPConnection:
-        """Give a keep-alive connection; `ask` uses it."""
+    def connection(self, timeout: float = TIMEOUT) -> HTTPConnection:
+        """Return a keep-alive connection; `ask` uses it."""
         return HTTPConnection("127.0.0.1", self.port, timeout=timeout)
 
-    def socket(self, timeout: float = PATIENCE) -> socket.socket:
-        """Give a raw connection."""
+    def socket(self, timeout: float = TIMEOUT) -> socket.socket:
+        """Return a raw connection."""
         return socket.create_connection(("127.0.0.1", self.port), timeout=timeout)
 
-    def raw(self, data: bytes, timeout: float = PATIENCE) -> bytes:
+    def raw(self, data: bytes, timeout: float = TIMEOUT) -> bytes:
         """Send bytes on a connection of its own and give all that comes until the service closes it."""
         with self.socket(timeout) as client:
             client.sendall(data)
@@ -100,13 +100,13 @@ class Running:
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Send a signal and give the exit status."""
         self.process.send_signal(number)
-        return self.process.wait(PATIENCE)
+        return self.process.wait(TIMEOUT)
 
 
 def ask(
     connection: HTTPConnection, method: str, target: str, body: object = None, headers: dict[str, str] | None = None
-) -> Answer:
-    """Send a request on a connection and read its answer."""
+) -> Response:
+    """Send a request on a connection and read its response."""
     sent = dict(headers or {})
     if body is not None and not isinstance(body, bytes):
         body = json.dumps(body).encode()
@@ -115,7 +115,7 @@ def ask(
     connection.request(method, target, body, sent)
     response = connection.getresponse()
     fields = {name.lower(): value for name, value in response.getheaders()}
-    return Answer(response.status, fields, response.read())
+    return Response(response.status, fields, response.read())
 
 
 def read_all(client: socket.socket) -> bytes:
@@ -165,7 +165,7 @@ def serving(
         try:
             if process.poll() is None:
                 process.terminate()
-                process.wait(PATIENCE)
+                process.wait(TIMEOUT)
         finally:
             kill_group(process)
 
@@ -174,13 +174,13 @@ def kill_group(process: "subprocess.Popen[bytes]") -> None:
     """Kill a service and all its workers."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.wait(PATIENCE)
+    process.wait(TIMEOUT)
 
 
 def _port(process: "subprocess.Popen[bytes]", log: Path) -> int:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while time.monotonic() < deadline:
-        if found := ANSWERS.search(log.read_bytes()):
+        if found := READY.search(log.read_bytes()):
             return int(found["port"])
         if process.poll() is not None:
             break
@@ -194,12 +194,12 @@ def assert_nothing_logged(service: Running) -> None:
 
 
 def assert_stopped(service: Running) -> None:
-    assert service.process.wait(PATIENCE) == 0
+    assert service.process.wait(TIMEOUT) == 0
     assert_nothing_logged(service)
 
 
 def refused(done: "subprocess.CompletedProcess[bytes]") -> list[str]:
-    """Give what a command that could not be done said; the last line is the one that says so."""
+    """Return what a command that could not be done said; the last line is the one that says so."""
     assert done.returncode == 2
     assert done.stdout == b""
     lines = done.stderr.decode().splitlines()

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from tests.harness.process import PATIENCE
+from tests.harness.process import TIMEOUT
 
 HANDSHAKE = 3000
 """Bytes after which a client of PostgreSQL is at work, about."""
@@ -28,12 +28,12 @@ class Proxy:
         self._lines: dict[asyncio.Task[None], list[asyncio.StreamWriter]] = {}
 
     @contextmanager
-    def cutting(self, most: int, *, answers: bool = False) -> Iterator[None]:
+    def cutting(self, most: int, *, responses: bool = False) -> Iterator[None]:
         """Cut every connection that is made from now on, after up to so many bytes in one of its directions.
 
         With `answers`, that is the one from the target, and only what follows the greeting.
         """
-        self._most, self._directions = most, range(1, 2) if answers else range(2)
+        self._most, self._directions = most, range(1, 2) if responses else range(2)
         self._loop.call_soon_threadsafe(self._cut_all)
         try:
             yield
@@ -111,14 +111,14 @@ class Proxy:
 
 @contextmanager
 def proxied(target: int, seed: int = 0) -> Iterator[Proxy]:
-    """Give a proxy before a port of this machine; stop it at the end."""
+    """Return a proxy before a port of this machine; stop it at the end."""
     proxy = Proxy(target, seed)
     ready = threading.Event()
     thread = threading.Thread(target=proxy.run, args=(ready,))
     thread.start()
-    assert ready.wait(PATIENCE)
+    assert ready.wait(TIMEOUT)
     try:
         yield proxy
     finally:
         proxy.stop()
-        thread.join(PATIENCE)
+        thread.join(TIMEOUT)

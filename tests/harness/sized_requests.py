@@ -16,7 +16,7 @@ def with_fields(count: int) -> bytes:
 
 
 def with_head(size: int) -> bytes:
-    """Give a request whose fields, each with its colon, blank and line end, take `size` bytes."""
+    """Return a request whose fields, each with its colon, blank and line end, take `size` bytes."""
     used = len(HOST) + len("X: \r\n") + len("Y: \r\n")
     return request("GET", "/test", None, "X: " + "x" * 9000, "Y: " + "y" * (size - used - 9000))
 

@@ -12,7 +12,7 @@ from tests.harness.machine import need
 
 
 def injected(calls: str, path: Path, when: str, fault: str = "error=EIO") -> list[str]:
-    """Give the command that runs another and lets the kernel fail its calls on a file."""
+    """Return the command that runs another and lets the kernel fail its calls on a file."""
     if which("strace") is None:
         need("strace", "there is no strace")
     inject = ["-e", f"trace={calls}", "-e", f"inject={calls}:{fault}:when={when}", "-P", str(path)]

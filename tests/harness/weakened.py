@@ -31,14 +31,14 @@ PROGRAM = (sys.executable, __file__)
 
 
 def environment(*changes: str) -> dict[str, str]:
-    """Give what to start PROGRAM with."""
+    """Return what to start PROGRAM with."""
     return {"WEAKENED": " ".join(changes)}
 
 
 # Broken promises.
 
 
-def keeps_answers_for_ever() -> None:
+def keeps_responses_for_ever() -> None:
     vars_of(ResponseCache).drop = lambda _cache: None
 
 
@@ -252,7 +252,7 @@ def _after_connect(change: Callable[[apsw.Connection], object]) -> None:
 
 
 def vars_of(target: Any) -> Any:
-    """Give a module, class or object as one whose attributes may be set to anything."""
+    """Return a module, class or object as one whose attributes may be set to anything."""
     return target
 
 

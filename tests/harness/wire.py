@@ -5,7 +5,7 @@ import socket
 from collections.abc import Iterable
 from typing import Any, Self, cast
 
-from tests.harness.process import PATIENCE, Answer, Running
+from tests.harness.process import TIMEOUT, Response, Running
 
 HOST = b"Host: stores.example\r\n"
 CLOSE = b"Connection: close\r\n"
@@ -31,18 +31,18 @@ PHRASES = {
 """RFC 9110 and RFC 6585, written out: Python's own table differs from version to version."""
 
 
-def assert_error(answer: Answer, status: int, message: str | None = None, **more: Any) -> None:
+def assert_error(response: Response, status: int, message: str | None = None, **more: Any) -> None:
     """It is the contract's error of that status, with that message if given, and with just `more` beside it.
 
     Every error that a test expects goes through here. An `Allow` belongs to a 405, a `Retry-After` to a 503.
     """
-    assert answer.status == status, answer
-    assert answer.headers["content-type"] == "application/json; charset=utf-8"
-    assert answer.headers["cache-control"] == "no-cache"
-    assert int(answer.headers["content-length"]) == len(answer.body)
-    assert ("allow" in answer.headers) == (status == 405)
-    assert ("retry-after" in answer.headers) == (status == 503)
-    said = json.loads(answer.body)
+    assert response.status == status, response
+    assert response.headers["content-type"] == "application/json; charset=utf-8"
+    assert response.headers["cache-control"] == "no-cache"
+    assert int(response.headers["content-length"]) == len(response.body)
+    assert ("allow" in response.headers) == (status == 405)
+    assert ("retry-after" in response.headers) == (status == 503)
+    said = json.loads(response.body)
     expected = {"statusCode": status, "error": PHRASES[status], "message": said["message"], **more}
     assert said == expected
     assert isinstance(said["message"], str)
@@ -50,13 +50,13 @@ def assert_error(answer: Answer, status: int, message: str | None = None, **more
     assert message in (None, said["message"])
 
 
-def assert_invalid(answer: Answer, message: str, keys: Iterable[str], source: str = "payload") -> None:
+def assert_invalid(response: Response, message: str, keys: Iterable[str], source: str = "payload") -> None:
     """It is the contract's 400 in its detailed form."""
-    assert_error(answer, 400, message, validation={"source": source, "keys": list(keys)})
+    assert_error(response, 400, message, validation={"source": source, "keys": list(keys)})
 
 
 def request(method: str, target: str, body: bytes | None = None, *fields: str, host: bytes = HOST) -> bytes:
-    """Give the bytes of a request; a body brings its Content-Length and is said to be JSON."""
+    """Return the bytes of a request; a body brings its Content-Length and is said to be JSON."""
     lines = [f"{method} {target} HTTP/1.1\r\n".encode(), host, *(field.encode() + b"\r\n" for field in fields)]
     if body is not None:
         lines.append(b"Content-Type: application/json\r\nContent-Length: %d\r\n" % len(body))
@@ -64,18 +64,18 @@ def request(method: str, target: str, body: bytes | None = None, *fields: str, h
 
 
 def create(name: str, *fields: str) -> bytes:
-    """Give the bytes of a request that creates a store."""
+    """Return the bytes of a request that creates a store."""
     return request("POST", "/api/stores", json.dumps({"name": name}).encode(), *fields)
 
 
 def chunked(*chunks: bytes, method: str = "POST", target: str = "/api/stores", fields: bytes = b"") -> bytes:
-    """Give the bytes of a request with a chunked body."""
+    """Return the bytes of a request with a chunked body."""
     head = f"{method} {target} HTTP/1.1\r\n".encode() + HOST + fields + b"Transfer-Encoding: chunked\r\n\r\n"
     return head + b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks) + b"0\r\n\r\n"
 
 
 class CutShort(AssertionError):
-    """The connection ended where an answer did not."""
+    """The connection ended where a response did not."""
 
 
 class Wire:
@@ -94,15 +94,15 @@ class Wire:
     def send(self, data: bytes) -> None:
         self.client.sendall(data)
 
-    def answer(self, *, to: str = "GET") -> Answer:
-        """Read one answer, `to` a method; fail if it is not complete before the connection ends."""
+    def response(self, *, to: str = "GET") -> Response:
+        """Read one response, `to` a method; fail if it is not complete before the connection ends."""
         head = self._until(b"\r\n\r\n").decode("latin-1")
         first, *fields = head.split("\r\n")
         version, status, _ = first.split(" ", 2)
         assert version == "HTTP/1.1"
         headers = {name.lower(): value for name, value in (field.split(": ", 1) for field in fields)}
         assert len(headers) == len(fields), f"a field is repeated: {head}"
-        return Answer(int(status), headers, self._body(int(status), headers, to))
+        return Response(int(status), headers, self._body(int(status), headers, to))
 
     def _body(self, status: int, headers: dict[str, str], method: str) -> bytes:
         if method == "HEAD" or status in (100, 204, 304):
@@ -147,7 +147,7 @@ class Wire:
     def _until(self, end: bytes) -> bytes:
         while end not in self._unread:
             if not self._receive():
-                raise CutShort(f"the connection ended in the middle of an answer: {self._unread!r}")
+                raise CutShort(f"the connection ended in the middle of a response: {self._unread!r}")
         found, _, self._unread = self._unread.partition(end)
         return found
 
@@ -170,36 +170,36 @@ class Nobody:
 
 
 def replay(received: bytes) -> Wire:
-    """Give all that came on a connection as one to read from."""
+    """Return all that came on a connection as one to read from."""
     return Wire(cast("socket.socket", Nobody()), received)
 
 
-def answers(received: bytes, *methods: str) -> list[Answer]:
-    """Cut bytes into the answers to requests of these methods; there has to be nothing else."""
+def responses(received: bytes, *methods: str) -> list[Response]:
+    """Cut bytes into the responses to requests of these methods; there has to be nothing else."""
     wire = replay(received)
-    found = [wire.answer(to=method) for method in methods]
+    found = [wire.response(to=method) for method in methods]
     wire.assert_closed()
     return found
 
 
-def dial(service: Running, timeout: float = PATIENCE) -> Wire:
+def dial(service: Running, timeout: float = TIMEOUT) -> Wire:
     """Open a connection of which every byte is seen."""
     return Wire(service.socket(timeout))
 
 
-def exchange(service: Running, data: bytes, *, to: str = "GET") -> Answer:
-    """Send bytes on a connection of their own, get one answer, and see the service close after it."""
+def exchange(service: Running, data: bytes, *, to: str = "GET") -> Response:
+    """Send bytes on a connection of their own, get one response, and see the service close after it."""
     with dial(service) as wire:
         wire.send(data)
-        answer = wire.answer(to=to)
+        response = wire.response(to=to)
         wire.assert_closed()
-    return answer
+    return response
 
 
 def slow_reader(service: Running) -> Wire:
     """Open a connection that takes little before it is read."""
     client = socket.socket()
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    client.settimeout(PATIENCE)
+    client.settimeout(TIMEOUT)
     client.connect(("127.0.0.1", service.port))
     return Wire(client)

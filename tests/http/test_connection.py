@@ -1,4 +1,4 @@
-"""A connection, byte by byte: keep-alive, the order of answers, the framing of requests. Both adapters.
+"""A connection, byte by byte: keep-alive, the order of responses, the framing of requests. Both adapters.
 
 Expect, Upgrade and ends are in test_connection_edges.py, refusals in test_refusals.py, time in test_patience.py.
 """
@@ -21,10 +21,10 @@ def test_a_connection_serves_one_request_after_another(service: Running) -> None
     with dial(service) as wire:
         for number in range(20):
             wire.send(create(f"ResponseCache {number}"))
-            created = wire.answer()
+            created = wire.response()
             assert_success(created)
             wire.send(request("GET", f"/api/stores/{created.json['id']}"))
-            assert wire.answer().body == created.body
+            assert wire.response().body == created.body
 
 
 def test_an_error_of_the_resource_does_not_end_the_connection(service: Running) -> None:
@@ -37,29 +37,29 @@ def test_an_error_of_the_resource_does_not_end_the_connection(service: Running) 
             (request("PUT", "/api/stores/1", b"x" * 2**20), 400),
         ):
             wire.send(data)
-            answer = wire.answer()
-            assert_error(answer, status)
-            assert "connection" not in answer.headers
+            response = wire.response()
+            assert_error(response, status)
+            assert "connection" not in response.headers
         wire.send(request("GET", "/test"))
-        assert wire.answer().body == b"OK"
+        assert wire.response().body == b"OK"
 
 
 @pytest.mark.parametrize("target", ["/test", "/api/stores/1", "/nowhere", SLOW])
 @pytest.mark.parametrize("field", [b"Connection: close\r\n", b"CONNECTION: Close\r\n", b"Connection: x, close\r\n"])
 def test_connection_close_ends_the_connection_and_is_said_back(service: Running, target: str, field: bytes) -> None:
     store(service, "There")
-    answer = exchange(service, f"GET {target} HTTP/1.1\r\n".encode() + HOST + field + b"\r\n")
-    assert answer.headers["connection"] == "close"
+    response = exchange(service, f"GET {target} HTTP/1.1\r\n".encode() + HOST + field + b"\r\n")
+    assert response.headers["connection"] == "close"
 
 
 @pytest.mark.parametrize("target", ["/test", "/api/stores/1", "/api/stores", "/nowhere", SLOW])
 @pytest.mark.parametrize("fields", [b"", HOST, b"Connection: keep-alive\r\n"])
-def test_an_http_1_0_client_gets_its_answer_and_the_end(service: Running, target: str, fields: bytes) -> None:
+def test_an_http_1_0_client_gets_its_response_and_the_end(service: Running, target: str, fields: bytes) -> None:
     store(service, "There")
-    answer = exchange(service, f"GET {target} HTTP/1.0\r\n".encode() + fields + b"\r\n")
-    assert answer.headers["connection"] == "close"
-    assert "transfer-encoding" not in answer.headers
-    assert answer.body == service.request("GET", target).body
+    response = exchange(service, f"GET {target} HTTP/1.0\r\n".encode() + fields + b"\r\n")
+    assert response.headers["connection"] == "close"
+    assert "transfer-encoding" not in response.headers
+    assert response.body == service.request("GET", target).body
 
 
 def test_an_http_1_0_client_can_write(service: Running) -> None:
@@ -74,8 +74,8 @@ def test_the_answer_to_head_ends_with_its_head(service: Running, target: str) ->
     with dial(service) as wire:
         for _ in range(2):
             wire.send(request("HEAD", target) + request("GET", "/test"))
-            assert int(wire.answer(to="HEAD").headers["content-length"]) > 0
-            assert wire.answer().body == b"OK"
+            assert int(wire.response(to="HEAD").headers["content-length"]) > 0
+            assert wire.response().body == b"OK"
 
 
 # Pipelining.
@@ -101,9 +101,9 @@ def test_pipelined_requests_are_answered_in_their_order(service: Running) -> Non
     with dial(service) as wire:
         wire.send(b"".join(sent))
         for method, status, value in expected:
-            answer = wire.answer(to=method)
-            assert answer.status == status
-            assert value in (None, answer.json if answer.body else None)
+            response = wire.response(to=method)
+            assert response.status == status
+            assert value in (None, response.json if response.body else None)
 
 
 def test_pipelined_creates_get_ascending_ids_and_each_is_seen_by_the_next(service: Running) -> None:
@@ -111,8 +111,8 @@ def test_pipelined_creates_get_ascending_ids_and_each_is_seen_by_the_next(servic
         wire.send(b"".join(create("Row") + request("GET", "/api/stores?name=Row") for _ in range(50)))
         ids = []
         for _ in range(50):
-            ids.append(wire.answer().json["id"])
-            assert wire.answer().json[-1]["id"] == ids[-1]
+            ids.append(wire.response().json["id"])
+            assert wire.response().json[-1]["id"] == ids[-1]
     assert all(later == earlier + 1 for earlier, later in pairwise(ids))
 
 
@@ -121,10 +121,10 @@ def test_requests_behind_a_connection_close_are_not_carried_out(service: Running
     with nothing_changes(service), dial(service) as wire:
         last = request("GET", "/api/stores/1", None, "Connection: close")
         wire.send(request("GET", "/test") + last + create("Never"))
-        assert wire.answer().body == b"OK"
-        answer = wire.answer()
-        assert answer.headers["connection"] == "close"
-        assert answer.json["id"] == 1
+        assert wire.response().body == b"OK"
+        response = wire.response()
+        assert response.headers["connection"] == "close"
+        assert response.json["id"] == 1
         wire.assert_closed()
 
 
@@ -132,17 +132,17 @@ def test_requests_behind_a_connection_close_are_not_carried_out(service: Running
 def test_more_pipelined_requests_than_may_wait_are_all_answered(service: Running, count: int) -> None:
     with dial(service) as wire:
         wire.send(create("First") + request("GET", "/api/stores/1") * count + request("GET", "/test"))
-        assert wire.answer().status == 200
-        bodies = {wire.answer().body for _ in range(count)}
+        assert wire.response().status == 200
+        bodies = {wire.response().body for _ in range(count)}
         assert len(bodies) == 1
-        assert wire.answer().body == b"OK"
+        assert wire.response().body == b"OK"
 
 
 def test_pipelined_bodies_of_more_than_a_mebibyte_are_all_taken(service: Running) -> None:
     body = json.dumps({"name": "Large", "address": "x" * 600_000}).encode()
     with dial(service) as wire:
         wire.send(request("POST", "/api/stores", body) * 6)
-        ids = [wire.answer().json["id"] for _ in range(6)]
+        ids = [wire.response().json["id"] for _ in range(6)]
     assert ids == list(range(ids[0], ids[0] + 6))
 
 
@@ -169,12 +169,12 @@ def split_bytes(wire: Wire, data: bytes) -> None:
 def test_a_request_may_arrive_byte_by_byte_or_with_others_in_one_packet(service: Running, data: bytes) -> None:
     with dial(service) as wire:
         split_bytes(wire, data)
-        first = wire.answer().json
+        first = wire.response().json
         split_bytes(wire, request("GET", f"/api/stores/{first['id']}"))
-        assert wire.answer().json == first
+        assert wire.response().json == first
         wire.send(data * 3 + request("GET", "/test"))
-        assert [wire.answer().json for _ in range(3)] == [first | {"id": first["id"] + more} for more in (1, 2, 3)]
-        assert wire.answer().body == b"OK"
+        assert [wire.response().json for _ in range(3)] == [first | {"id": first["id"] + more} for more in (1, 2, 3)]
+        assert wire.response().body == b"OK"
 
 
 @pytest.mark.parametrize("at", [1, 10, 40, 80, 110, 130])
@@ -185,7 +185,7 @@ def test_a_second_request_may_begin_in_the_packet_that_ends_the_first(service: R
             split = len(create("Cut")) // 2 + at
             wire.send(data[:split])
             wire.send(data[split:])
-            names = [wire.answer().json["name"] for _ in range(2)]
+            names = [wire.response().json["name"] for _ in range(2)]
             assert names == ["Cut", "Across"]
 
 
@@ -204,8 +204,8 @@ def test_a_second_request_may_begin_in_the_packet_that_ends_the_first(service: R
 def test_a_chunked_body_is_the_body(service: Running, data: bytes) -> None:
     with dial(service) as wire:
         wire.send(data + request("GET", "/test"))
-        assert wire.answer().json["address"] == "1 High Street"
-        assert wire.answer().body == b"OK"
+        assert wire.response().json["address"] == "1 High Street"
+        assert wire.response().body == b"OK"
 
 
 def test_a_get_may_have_a_body_which_means_nothing(service: Running) -> None:
@@ -213,11 +213,11 @@ def test_a_get_may_have_a_body_which_means_nothing(service: Running) -> None:
     with dial(service) as wire:
         for _ in range(3):
             wire.send(request("GET", f"/api/stores/{id}", b"{GET /test HTTP/1.1}") + request("GET", "/test"))
-            assert wire.answer().json["name"] == "Read"
-            assert wire.answer().body == b"OK"
+            assert wire.response().json["name"] == "Read"
+            assert wire.response().body == b"OK"
         wire.send(chunked(b"ignored", method="GET", target=f"/api/stores/{id}") + request("GET", "/test"))
-        assert wire.answer().json["name"] == "Read"
-        assert wire.answer().body == b"OK"
+        assert wire.response().json["name"] == "Read"
+        assert wire.response().body == b"OK"
 
 
 def test_trailers_are_dropped_and_never_seen_as_headers(service: Running) -> None:
@@ -227,5 +227,5 @@ def test_trailers_are_dropped_and_never_seen_as_headers(service: Running) -> Non
     with dial(service) as wire:
         for _ in range(2):
             wire.send(data + create("Next"))
-            assert wire.answer().json["name"] == "Chunked"
-            assert wire.answer().json["name"] == "Next"
+            assert wire.response().json["name"] == "Chunked"
+            assert wire.response().json["name"] == "Next"

@@ -30,9 +30,9 @@ def test_a_client_that_expects_it_is_told_to_continue(service: Running, field: s
     with dial(service) as wire:
         for _ in range(2):
             wire.send(head)
-            assert wire.answer().status == 100
+            assert wire.response().status == 100
             wire.send(body)
-            assert wire.answer().json["name"] == "Expected"
+            assert wire.response().json["name"] == "Expected"
 
 
 def test_a_body_that_is_too_large_is_refused_without_asking_for_it(service: Running) -> None:
@@ -46,29 +46,29 @@ def test_an_expectation_behind_an_unanswered_request_is_met_in_its_turn(service:
     head, _, body = create("Turn", "Expect: 100-continue").partition(b"\r\n\r\n")
     with dial(service) as wire:
         wire.send(create("First") + request("GET", SLOW) + head + b"\r\n\r\n")
-        assert wire.answer().json["name"] == "First"
-        assert wire.answer().json == {"status": "ready"}
-        assert wire.answer().status == 100
+        assert wire.response().json["name"] == "First"
+        assert wire.response().json == {"status": "ready"}
+        assert wire.response().status == 100
         wire.send(body)
-        assert wire.answer().json["name"] == "Turn"
+        assert wire.response().json["name"] == "Turn"
 
 
 def test_a_client_that_did_not_wait_is_not_told_to_continue(service: Running) -> None:
     expecting = create("Impatient", "Expect: 100-continue")
     with dial(service) as wire:
         wire.send(create("First") + expecting + request("GET", "/test"))
-        assert [wire.answer().json["name"] for _ in range(2)] == ["First", "Impatient"]
-        assert wire.answer().body == b"OK"
+        assert [wire.response().json["name"] for _ in range(2)] == ["First", "Impatient"]
+        assert wire.response().body == b"OK"
 
 
 def test_an_expectation_without_a_body_leaves_nothing_behind(service: Running) -> None:
-    """No 100 comes after the answer of the request that expected it."""
+    """No 100 comes after the response of the request that expected it."""
     with dial(service) as wire:
         wire.send(create("First") + request("POST", "/api/stores", b"", "Expect: 100-continue"))
-        assert wire.answer().json["name"] == "First"
-        assert_invalid(wire.answer(), '"value" must be of type object', [])
+        assert wire.response().json["name"] == "First"
+        assert_invalid(wire.response(), '"value" must be of type object', [])
         wire.send(request("GET", "/test", None, "Connection: close"))
-        assert wire.answer().body == b"OK"
+        assert wire.response().body == b"OK"
         wire.assert_closed()
 
 
@@ -76,7 +76,7 @@ def test_an_expectation_without_a_body_leaves_nothing_behind(service: Running) -
 def test_any_other_expectation_is_ignored(service: Running, field: str) -> None:
     with dial(service) as wire:
         wire.send(create("Other", field))
-        assert wire.answer().json["name"] == "Other"
+        assert wire.response().json["name"] == "Other"
 
 
 def test_an_http_1_0_client_is_never_told_to_continue(service: Running) -> None:
@@ -102,11 +102,11 @@ def test_an_upgrade_is_ignored_and_the_request_is_answered_with_its_body(
         for data in (with_length, in_chunks, with_length + in_chunks):
             wire.send(data + plain + request("GET", "/test"))
             for _ in range(data.count(b"Host:")):
-                assert wire.answer().json["name"] == "Upgrade"
-            found = wire.answer()
+                assert wire.response().json["name"] == "Upgrade"
+            found = wire.response()
             assert "upgrade" not in found.headers
             assert {each["name"] for each in found.json} == {"Upgrade"}
-            assert wire.answer().body == b"OK"
+            assert wire.response().body == b"OK"
 
 
 @pytest.mark.parametrize("split", range(0, 60, 7))
@@ -116,8 +116,8 @@ def test_the_body_of_an_upgrade_may_come_in_another_packet(service: Running, spl
     with dial(service) as wire:
         wire.send(data[:at])
         wire.send(data[at:] + request("GET", "/test"))
-        assert wire.answer().json["name"] == "Upgrade"
-        assert wire.answer().body == b"OK"
+        assert wire.response().json["name"] == "Upgrade"
+        assert wire.response().body == b"OK"
 
 
 def test_an_upgrade_that_closes_or_expects_does_both(service: Running) -> None:
@@ -126,9 +126,9 @@ def test_an_upgrade_that_closes_or_expects_does_both(service: Running) -> None:
     head, _, body = create("Upgrade", "Expect: 100-continue", *H2C).partition(b"\r\n\r\n")
     with dial(service) as wire:
         wire.send(head + b"\r\n\r\n")
-        assert wire.answer().status == 100
+        assert wire.response().status == 100
         wire.send(body)
-        assert wire.answer().json["name"] == "Upgrade"
+        assert wire.response().json["name"] == "Upgrade"
 
 
 def test_an_upgrade_that_has_to_be_refused_is(service: Running) -> None:
@@ -143,12 +143,12 @@ def test_an_upgrade_that_has_to_be_refused_is(service: Running) -> None:
 
 
 @pytest.mark.parametrize("rest", [b"\0\0\0\0", b"garbage\r\n\r\n", b"\x16\x03\x01\x02\x00\x01", b"}}\r\n"])
-def test_garbage_behind_a_write_does_not_take_its_answer_away(service: Running, rest: bytes) -> None:
+def test_garbage_behind_a_write_does_not_take_its_response_away(service: Running, rest: bytes) -> None:
     with dial(service) as wire:
         wire.send(create("Written") + rest)
-        written = wire.answer()
+        written = wire.response()
         assert_success(written)
-        refused = wire.answer()
+        refused = wire.response()
         assert_error(refused, 400)
         assert refused.headers["connection"] == "close"
         wire.assert_closed()
@@ -158,10 +158,10 @@ def test_garbage_behind_a_write_does_not_take_its_answer_away(service: Running, 
 def test_garbage_behind_several_requests_lets_all_of_them_be_answered(service: Running) -> None:
     with dial(service) as wire:
         wire.send(create("A") + request("GET", SLOW) + request("GET", "/test") + b"\x01" + create("Never"))
-        assert wire.answer().json["name"] == "A"
-        assert wire.answer().json == {"status": "ready"}
-        assert wire.answer().body == b"OK"
-        assert_error(wire.answer(), 400)
+        assert wire.response().json["name"] == "A"
+        assert wire.response().json == {"status": "ready"}
+        assert wire.response().body == b"OK"
+        assert_error(wire.response(), 400)
         wire.assert_closed()
     assert service.request("GET", "/api/stores?name=Never").json == []
 
@@ -170,14 +170,14 @@ def test_garbage_behind_several_requests_lets_all_of_them_be_answered(service: R
 
 
 @pytest.mark.parametrize("target", ["/test", "/api/stores/1", "/nowhere", SLOW])
-def test_a_client_that_closes_its_side_gets_its_answers(service: Running, target: str) -> None:
+def test_a_client_that_closes_its_side_gets_its_responses(service: Running, target: str) -> None:
     store(service, "There")
     with dial(service) as wire:
         wire.send(create("Half closed") + request("GET", target) + create("Last"))
         wire.client.shutdown(socket.SHUT_WR)
-        assert wire.answer().json["name"] == "Half closed"
-        assert wire.answer().status in (200, 404)
-        assert wire.answer().json["name"] == "Last"
+        assert wire.response().json["name"] == "Half closed"
+        assert wire.response().status in (200, 404)
+        assert wire.response().json["name"] == "Last"
         wire.assert_closed()
 
 
@@ -194,6 +194,6 @@ def test_the_closing_of_the_connection_leaves_nothing_unread_in_the_middle(servi
     """A GET with Connection: close behind a slow one is answered, then the end."""
     with dial(service) as wire:
         wire.send(request("GET", SLOW) + b"GET /test HTTP/1.1\r\n" + HOST + CLOSE + b"\r\n")
-        assert wire.answer().json == {"status": "ready"}
-        assert wire.answer().body == b"OK"
+        assert wire.response().json == {"status": "ready"}
+        assert wire.response().body == b"OK"
         wire.assert_closed()

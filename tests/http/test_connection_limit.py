@@ -27,7 +27,7 @@ MANY = 300
 
 
 async def connected(service: Inside, adapter: str, count: int) -> list[tuple[Connection, Line]]:
-    """Give connections that were served once, each idle for a second longer than the next."""
+    """Return connections that were served once, each idle for a second longer than the next."""
     made = [service.connect(adapter) for _ in range(count)]
     now = asyncio.get_running_loop().time()
     for number, (connection, _) in enumerate(made):
@@ -121,14 +121,14 @@ def test_who_is_idle_is_looked_for_once_between_two_sweeps(adapter: str, tmp_pat
 
 
 def within(files: int, hard: int | str = "") -> list[str]:
-    """Give the command that runs another one with so many files to open."""
+    """Return the command that runs another one with so many files to open."""
     limit = f"ulimit -S -n {files} && ulimit -H -n {hard or files}"
     return ["sh", "-c", f'{limit} && exec "$0" "$@"']
 
 
 @contextmanager
 def dialled(service: Running, count: int, *, one_by_one: bool = False) -> Iterator[list[Wire]]:
-    """Give that many connections; with `one_by_one`, each few are followed by a newcomer that is served."""
+    """Return that many connections; with `one_by_one`, each few are followed by a newcomer that is served."""
     wires = []
     try:
         for number in range(count):
@@ -141,7 +141,7 @@ def dialled(service: Running, count: int, *, one_by_one: bool = False) -> Iterat
             wire.client.close()
 
 
-def test_a_crowd_of_silent_clients_keeps_nobody_out(tmp_path: Path, adapter: str) -> None:
+def test_thousands_of_silent_clients_keeps_nobody_out(tmp_path: Path, adapter: str) -> None:
     """Each newcomer is served, and so is a client at work, with hundreds of connections held open."""
     with serving(tmp_path, adapter, within=within(FILES)) as service, dial(service) as wire:
         wire.send(create("At work")[:-1])
@@ -151,10 +151,10 @@ def test_a_crowd_of_silent_clients_keeps_nobody_out(tmp_path: Path, adapter: str
         with dialled(service, MANY, one_by_one=True) as silent:
             assert len(sockets(service.process.pid)) < FILES
             wire.send(b"}")
-            assert wire.answer().json["name"] == "At work"
+            assert wire.response().json["name"] == "At work"
             silent[0].assert_closed()
             silent[-1].send(request("GET", "/test"))
-            assert silent[-1].answer().body == b"OK"
+            assert silent[-1].response().body == b"OK"
         assert service.log.count("connection limit reached, closing idle connections") == 1
         assert service.log.count("\n") == 2
 
@@ -163,7 +163,7 @@ def test_a_process_lets_itself_open_as_many_files_as_it_may(tmp_path: Path, adap
     with serving(tmp_path, adapter, within=within(100, 1000)) as service, dialled(service, MANY) as wires:
         for wire in wires:
             wire.send(request("GET", "/test"))
-            assert wire.answer().body == b"OK"
+            assert wire.response().body == b"OK"
         assert service.log.count("\n") == 1
 
 
@@ -174,13 +174,13 @@ def test_without_a_file_left_established_connections_are_answered_all_the_same(t
     with serving(tmp_path, adapter, env=environment, program=program, within=within(FILES)) as service:
         with dial(service) as wire:
             wire.send(create("Before"))
-            assert wire.answer().json["id"] == 1
+            assert wire.response().json["id"] == 1
             with dialled(service, MANY):
                 until(lambda: len(sockets(service.process.pid)) > FILES - 50)
                 for number in range(2, 50):
                     wire.send(create("Still") + request("GET", "/health/ready"))
-                    assert wire.answer().json["id"] == number
-                    assert wire.answer().status == 200
+                    assert wire.response().json["id"] == number
+                    assert wire.response().status == 200
                 with pytest.raises((OSError, AssertionError)):  # nobody else gets in
                     store(service, "Newcomer")
         until(lambda: len(sockets(service.process.pid)) < 50)

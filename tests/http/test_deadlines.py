@@ -76,7 +76,7 @@ def test_a_request_that_is_not_whole_in_time_is_refused(adapter: str, tmp_path: 
     run(scenario())
 
 
-def test_a_408_comes_behind_the_answers_before_it(adapter: str, tmp_path: Path) -> None:
+def test_a_408_comes_behind_the_responses_before_it(adapter: str, tmp_path: Path) -> None:
     async def scenario() -> None:
         async with inside(tmp_path) as service:
             connection, line = service.connect(adapter)
@@ -198,7 +198,7 @@ def test_a_client_that_reads_nothing_is_dropped_and_one_that_reads_slowly_is_not
 
 
 @pytest.mark.parametrize("asked", [create("Unread"), request("GET", "/test")], ids=["write", "read"])
-def test_nothing_more_is_read_of_a_client_while_the_answer_to_its_only_request_waits(
+def test_nothing_more_is_read_of_a_client_while_the_response_to_its_only_request_waits(
     adapter: str, tmp_path: Path, asked: bytes
 ) -> None:
     async def scenario() -> None:
@@ -310,8 +310,8 @@ def test_a_stopping_service_lets_a_connection_end_what_it_began(adapter: str, tm
                 await settled(line.protocol)
             for line in list(lines.values())[1:]:
                 await until(line.is_closing)
-                answer = last_response(line)
-                assert (answer.status, answer.headers["connection"]) == (200, "close")
+                response = last_response(line)
+                assert (response.status, response.headers["connection"]) == (200, "close")
 
     run(scenario())
 
@@ -325,7 +325,7 @@ def test_the_deadlines_hold_on_a_real_connection(service: Running) -> None:
     def refused(sent: bytes) -> None:
         with dial(service) as wire:
             wire.send(sent)
-            assert_error(wire.answer(), 408)
+            assert_error(wire.response(), 408)
             wire.assert_closed()
 
     def silent() -> None:
@@ -335,10 +335,10 @@ def test_the_deadlines_hold_on_a_real_connection(service: Running) -> None:
     def patient() -> None:
         with dial(service) as wire:
             wire.send(request("GET", "/test"))
-            assert wire.answer().body == b"OK"
+            assert wire.response().body == b"OK"
             others[0].result()
             wire.send(request("GET", "/test"))
-            assert wire.answer().body == b"OK"
+            assert wire.response().body == b"OK"
 
     with ThreadPoolExecutor() as pool:
         others = [pool.submit(refused, create("Cut")[:size]) for size in (1, 30, 100)]

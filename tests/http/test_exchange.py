@@ -1,4 +1,4 @@
-"""Bugs and oddities behind a connection: a client never takes half an answer for a whole one. Real connections."""
+"""Bugs and oddities behind a connection: a client never takes half a response for a whole one. Real connections."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -19,7 +19,7 @@ from storekeeper.http.limits import Limits
 from storekeeper.http.response import StreamAborted
 from tests.harness.in_process import Line, inside, settled, until
 from tests.harness.wire import SLOW, assert_error, assert_invalid, create, request
-from tests.harness.wire import answers as answers_in
+from tests.harness.wire import responses as responses_in
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -33,7 +33,7 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
 
 
 def connected(app: Any) -> tuple[Connection, Line]:
-    """Give a connection to any ASGI application."""
+    """Return a connection to any ASGI application."""
     config = uvicorn.Config(app, interface="asgi3", log_config=None, access_log=False, ws="none", proxy_headers=False)
     config.load()
     state = ServerState()
@@ -84,7 +84,7 @@ def test_an_answer_in_parts_is_chunked_or_to_an_old_client_ends_with_the_connect
         connection, line = connected(odd)
         connection.data_received(request("GET", "/parts") + request("HEAD", "/parts") + request("GET", "/keeps"))
         await settled(connection)
-        parts, head, keeps = answers_in(line.sent, "GET", "HEAD", "GET")
+        parts, head, keeps = responses_in(line.sent, "GET", "HEAD", "GET")
         assert (parts.body, head.body, keeps.body) == (b"one, two", b"", b"on")
         assert parts.headers == head.headers
         assert "connection" not in keeps.headers
@@ -101,8 +101,8 @@ def test_an_application_may_close_the_connection() -> None:
         connection, line = connected(odd)
         connection.data_received(request("GET", "/closes") + request("GET", "/parts"))
         await until(line.is_closing)
-        [answer] = answers_in(line.sent, "GET")
-        assert answer.headers["connection"] == "close"
+        [response] = responses_in(line.sent, "GET")
+        assert response.headers["connection"] == "close"
         assert not line.aborted
 
     run(scenario())
@@ -122,12 +122,12 @@ def test_an_answer_that_cannot_be_completed_breaks_the_connection(path: str) -> 
 
 
 @pytest.mark.parametrize("path", ["/raises", "/nothing"])
-def test_a_bug_before_the_answer_is_a_500_and_the_connection_goes_on(path: str) -> None:
+def test_a_bug_before_the_response_is_a_500_and_the_connection_goes_on(path: str) -> None:
     async def scenario() -> None:
         connection, line = connected(odd)
         connection.data_received(request("GET", path) + request("HEAD", path) + request("GET", "/parts"))
         await settled(connection)
-        first, head, last = answers_in(line.sent, "GET", "HEAD", "GET")
+        first, head, last = responses_in(line.sent, "GET", "HEAD", "GET")
         assert_error(first, 500, BUG)
         assert (head.status, head.headers) == (first.status, first.headers)
         assert last.body == b"one, two"
@@ -170,7 +170,7 @@ def test_a_bug_in_the_fast_lane_is_a_500_and_the_connection_goes_on(
             connection, line = service.connect()
             connection.data_received(request("GET", "/api/stores/1") + create("A") + request("GET", "/test"))
             await settled(connection)
-            now, later, test = answers_in(line.sent, "GET", "POST", "GET")
+            now, later, test = responses_in(line.sent, "GET", "POST", "GET")
             assert_error(now, 500, BUG)
             assert_error(later, 500, BUG)
             assert test.body == b"OK"
@@ -190,8 +190,8 @@ def test_a_bug_in_the_reading_of_a_request_is_a_500_and_the_end(
             monkeypatch.setattr(heads, "check", raises)
             connection, line = service.connect(adapter)
             connection.data_received(request("GET", "/test"))
-            [answer] = answers_in(line.sent, "GET")
-            assert_error(answer, 500, BUG)
+            [response] = responses_in(line.sent, "GET")
+            assert_error(response, 500, BUG)
             assert line.ended
 
     run(scenario())
@@ -214,13 +214,13 @@ def test_a_collection_that_cannot_be_asked_for_changes_is_read_each_time(
             for _ in range(3):
                 connection.data_received(request("GET", "/api/stores"))
                 await settled(connection)
-            assert [answer.body for answer in answers_in(line.sent, "GET", "GET", "GET")] == [b"[]"] * 3
+            assert [response.body for response in responses_in(line.sent, "GET", "GET", "GET")] == [b"[]"] * 3
             assert not connection.cache._responses
 
     run(scenario())
 
 
-def test_remembered_heads_and_kept_answers_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cached_heads_and_responses_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         async with inside(tmp_path) as service:
             monkeypatch.setattr("storekeeper.api.head_cache.MAX_CACHED_BYTES", 10_000)
@@ -232,7 +232,7 @@ def test_remembered_heads_and_kept_answers_are_bounded(tmp_path: Path, monkeypat
                 await settled(connection)
                 assert 1 <= len(connection.heads._heads) <= 20
                 assert sum(map(len, connection.cache._responses.values())) <= 2000
-            assert len(answers_in(line.sent, *["GET"] * 50)) == 50
+            assert len(responses_in(line.sent, *["GET"] * 50)) == 50
 
     run(scenario())
 
@@ -253,7 +253,7 @@ def test_what_waits_for_a_client_that_is_gone_is_not_sent(adapter: str, tmp_path
             connection, line = service.connect(adapter)
             connection.data_received(request("GET", "/api/stores?name=Last") + request("POST", "/api/stores", b"{}"))
             await settled(connection)
-            found, refused = answers_in(line.sent, "GET", "POST")
+            found, refused = responses_in(line.sent, "GET", "POST")
             assert len(found.json) == 1
             assert_invalid(refused, '"name" is required', ["name"])
 
@@ -263,7 +263,7 @@ def test_what_waits_for_a_client_that_is_gone_is_not_sent(adapter: str, tmp_path
 # What waits is counted, and goes out in its order.
 
 
-def test_a_refusal_does_not_cut_off_the_answer_before_it(adapter: str, tmp_path: Path) -> None:
+def test_a_refusal_does_not_cut_off_the_response_before_it(adapter: str, tmp_path: Path) -> None:
     """It is sent, and its time begins, once the client has read what was before."""
 
     async def scenario() -> None:
@@ -284,7 +284,7 @@ def test_a_refusal_does_not_cut_off_the_answer_before_it(adapter: str, tmp_path:
                 return line.ended
 
             await until(all_was_read)
-            *_, long, refused = answers_in(line.sent, "POST", "GET", "GET")
+            *_, long, refused = responses_in(line.sent, "POST", "GET", "GET")
             assert len(long.json["address"]) == 200_000
             assert_error(refused, 400)
             assert line.ended
@@ -335,9 +335,9 @@ def test_requests_that_wait_are_bounded_over_all_connections(
             assert [line.ended for _, line in lines] == [False, True, True, True, True]
             assert budget.size == 0
             for _, line in lines:
-                found = answers_in(line.sent, "POST", *["GET"] * line.sent.count(b"HTTP/1.1 ", 1))
+                found = responses_in(line.sent, "POST", *["GET"] * line.sent.count(b"HTTP/1.1 ", 1))
                 assert found[0].status == 200
-                assert {answer.body for answer in found[1:-1]} <= {b"OK"}
+                assert {response.body for response in found[1:-1]} <= {b"OK"}
                 if line.ended:
                     assert_error(found[-1], 503, "Too many requests are waiting", outcome="none")
                 else:
@@ -365,8 +365,8 @@ def test_a_trailer_or_an_extension_of_a_chunk_that_does_not_end_is_refused_soon(
             connection.data_received(begin)
             for _ in range(20):
                 connection.data_received(b"x" * 1000)
-            [answer] = answers_in(line.sent, "POST")
-            assert_error(answer, 413)
+            [response] = responses_in(line.sent, "POST")
+            assert_error(response, 413)
 
     run(scenario())
 
@@ -386,12 +386,12 @@ def test_large_heads_that_are_not_whole_are_bounded_over_all_connections(
             refused = [line for _, line in lines if line.sent]
             assert 20 <= len(refused) <= 30
             for line in refused:
-                assert_error(answers_in(line.sent, "GET")[0], 503, "Too many large requests", outcome="none")
+                assert_error(responses_in(line.sent, "GET")[0], 503, "Too many large requests", outcome="none")
             for connection, line in lines:
                 if not line.sent:
                     connection.data_received(b"\r\n\r\n")
                     await settled(connection)
-                    assert answers_in(line.sent, "GET")[0].body == b"OK"
+                    assert responses_in(line.sent, "GET")[0].body == b"OK"
             assert budget.size == 0
 
     run(scenario())
@@ -422,7 +422,7 @@ def test_the_head_of_a_write_is_remembered_too(tmp_path: Path) -> None:
                 await settled(connection)
             assert len(connection.heads._heads) == 1
             assert connection._requests_read == 1
-            assert [answer.json["id"] for answer in answers_in(line.sent, "POST", "POST", "POST")] == [1, 2, 3]
+            assert [response.json["id"] for response in responses_in(line.sent, "POST", "POST", "POST")] == [1, 2, 3]
 
     run(scenario())
 

@@ -62,7 +62,7 @@ def fails_at_a_byte(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RequestReader, "on_header", raises)
 
 
-def answers_out_of_order(patch: pytest.MonkeyPatch) -> None:
+def responses_out_of_order(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Connection, "_queue", lambda self, request: self.begin(request))
 
 
@@ -108,7 +108,7 @@ def keeps_connections_for_ever(patch: pytest.MonkeyPatch) -> None:
 
 def forgets_to_go_on(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Connection, "advance", lambda _self: None)
-    patch.setattr(fuzz_http, "MOST_TURNS", 500)
+    patch.setattr(fuzz_http, "MAX_TICKS", 500)
 
 
 def keeps_what_it_has_read(patch: pytest.MonkeyPatch) -> None:
@@ -133,7 +133,7 @@ def has_adapters_that_differ(patch: pytest.MonkeyPatch) -> None:
         (takes_any_host, "a request to Host .* was carried out"),
         (takes_any_number_of_fields, "fields were carried out"),
         (fails_at_a_byte, "status=500"),
-        (answers_out_of_order, "differently|0 acknowledged writes, 1 done|hangs|answered with"),  # as it comes
+        (responses_out_of_order, "differently|0 acknowledged writes, 1 done|hangs|answered with"),  # as it comes
         (carries_out_what_it_refuses, "was carried out"),
         (creates_twice, "1 acknowledged writes, 2 done"),
         (acknowledges_without_writing, "1 acknowledged writes, 0 done"),

@@ -22,8 +22,8 @@ def test_it_is_refused_once_and_changes_nothing(service: Running, case: str) -> 
         for before in (b"", request("GET", SLOW)):
             with dial(service) as wire:
                 wire.send(before + data + SMUGGLED)
-                assert not before or wire.answer().json == {"status": "ready"}
-                refused = wire.answer()
+                assert not before or wire.response().json == {"status": "ready"}
+                refused = wire.response()
                 assert_error(refused, status)
                 assert refused.headers["connection"] == "close"
                 wire.assert_closed()
@@ -36,9 +36,9 @@ def test_it_is_refused_all_the_same_when_it_comes_in_two_packets(service: Runnin
     half = len(data) // 2
     with nothing_changes(service), dial(service) as wire:
         wire.send(request("GET", "/test") + data[:half])
-        assert wire.answer().body == b"OK"
+        assert wire.response().body == b"OK"
         wire.send(data[half:] + SMUGGLED)
-        assert_error(wire.answer(), status)
+        assert_error(wire.response(), status)
         wire.assert_closed()
 
 
@@ -46,9 +46,9 @@ def test_it_is_refused_all_the_same_when_it_comes_in_two_packets(service: Runnin
 def test_it_is_accepted_and_the_connection_goes_on(service: Running, case: str) -> None:
     with dial(service) as wire:
         wire.send(ACCEPTED[case] * 2 + request("GET", "/test"))
-        assert [wire.answer().body for _ in range(3)] == [b"OK"] * 3
+        assert [wire.response().body for _ in range(3)] == [b"OK"] * 3
         wire.send(ACCEPTED[case])
-        assert wire.answer().body == b"OK"
+        assert wire.response().body == b"OK"
 
 
 def test_an_absolute_target_means_the_same_as_its_path(service: Running) -> None:
@@ -56,15 +56,15 @@ def test_an_absolute_target_means_the_same_as_its_path(service: Running) -> None
     for target in (f"http://elsewhere.example:81/api/stores/{id}", f"HTTP://a/api/stores/{id}?x"):
         with dial(service) as wire:
             wire.send(request("GET", target) + request("GET", "http://a") + request("GET", "http://a?name=x"))
-            assert wire.answer().json["name"] == "Absolute"
-            assert_error(wire.answer(), 404, "Not Found")
-            assert_error(wire.answer(), 404, "Not Found")
+            assert wire.response().json["name"] == "Absolute"
+            assert_error(wire.response(), 404, "Not Found")
+            assert_error(wire.response(), 404, "Not Found")
 
 
 def test_asterisk_and_connect_have_no_route(service: Running) -> None:
     with dial(service) as wire:
         wire.send(request("OPTIONS", "*") + request("OPTIONS", "/test"))
-        assert [wire.answer().status for _ in range(2)] == [204, 204]
+        assert [wire.response().status for _ in range(2)] == [204, 204]
         wire.send(b"CONNECT http://a/test HTTP/1.1\r\n" + HOST + b"\r\n")
-        assert_error(wire.answer(), 400)
+        assert_error(wire.response(), 400)
         wire.assert_closed()

@@ -18,7 +18,7 @@ from storekeeper.stores import Payload
 from tests.harness.client import create as store
 from tests.harness.client import fill, until
 from tests.harness.linux import peak_memory, sockets
-from tests.harness.process import PATIENCE, Running, serving
+from tests.harness.process import TIMEOUT, Running, serving
 from tests.harness.wire import HOST, SLOW, CutShort, Wire, assert_error, chunked, create, dial, request
 
 MIB = 2**20
@@ -30,7 +30,7 @@ def add(service: Running, tmp_path: Path, count: int, address: str) -> None:
 
 
 @pytest.mark.parametrize("count", [900, 1500], ids=["whole", "streamed"])
-def test_a_client_that_does_not_read_thousands_of_answers_costs_little_and_then_gets_them_in_order(
+def test_a_client_that_does_not_read_thousands_of_responses_costs_little_and_then_gets_them_in_order(
     fresh: Running, tmp_path: Path, count: int
 ) -> None:
     add(fresh, tmp_path, count, "x" * 60)
@@ -46,8 +46,8 @@ def test_a_client_that_does_not_read_thousands_of_answers_costs_little_and_then_
         # Others are served meanwhile.
         assert fresh.request("GET", "/test").body == b"OK"
         for id in range(rounds):
-            assert wire.answer().body == expected
-            assert wire.answer().json["id"] == 1 + id % count
+            assert wire.response().body == expected
+            assert wire.response().json["id"] == 1 + id % count
     assert peak_memory(fresh) - before < 50 * MIB
 
 
@@ -57,9 +57,9 @@ def test_bodies_are_not_kept_with_the_heads_that_are_remembered(fresh: Running) 
     with dial(fresh) as wire:
         for number in range(3000):
             wire.send(request("POST", "/api/stores", body, f"X-Request-Id: {number}"))
-            answer = wire.answer()
-            assert answer.status == 400
-    assert_error(answer, 400, '"name" is required', validation={"source": "payload", "keys": ["name"]})
+            response = wire.response()
+            assert response.status == 400
+    assert_error(response, 400, '"name" is required', validation={"source": "payload", "keys": ["name"]})
     assert peak_memory(fresh) - before < 50 * MIB
 
 
@@ -77,10 +77,10 @@ def test_many_slow_bodies_of_one_client_each_cost_no_more_than_the_limit(fresh: 
                 sent += wire.client.send(data[sent % len(data) :])
             except BlockingIOError:
                 break
-        wire.client.settimeout(PATIENCE)
+        wire.client.settimeout(TIMEOUT)
         wire.send(data[sent % len(data) :])
         for _ in range(sent // len(data) + 1):
-            assert wire.answer().json["name"] == "Waits"
+            assert wire.response().json["name"] == "Waits"
     assert peak_memory(fresh) - before < 50 * MIB
 
 
@@ -95,9 +95,9 @@ def test_large_bodies_of_many_connections_take_little_together_and_leave_room_fo
     late = [Wire(client) for client in refused(clients, at_least=30)]
     assert 30 <= len(late) <= 40
     for wire in late:
-        answer = wire.answer()
-        assert_error(answer, 503, "Too many large requests", outcome="none")
-        assert answer.headers["retry-after"] == "1"
+        response = wire.response()
+        assert_error(response, 503, "Too many large requests", outcome="none")
+        assert response.headers["retry-after"] == "1"
         wire.assert_closed()
     assert peak_memory(fresh) - before < 100 * MIB
     store(fresh, "Small")
@@ -105,19 +105,19 @@ def test_large_bodies_of_many_connections_take_little_together_and_leave_room_fo
         with suppress(OSError):
             client.sendall(data[-1:])
     kept = [Wire(client) for client in clients if client not in {wire.client for wire in late}]
-    assert {wire.answer().json["name"] for wire in kept} == {"Large"}
+    assert {wire.response().json["name"] for wire in kept} == {"Large"}
     with dial(fresh) as wire:
         for _ in range(70):
             wire.send(data)
-            assert wire.answer().status == 200
+            assert wire.response().status == 200
     for client in clients:
         client.close()
     assert len(fresh.request("GET", "/api/stores").json) == 1 + len(kept) + 70
 
 
 def refused(clients: list[socket.socket], at_least: int) -> list[socket.socket]:
-    """Give those that have an answer, once there are so many and no more come for a while."""
-    deadline = time.monotonic() + PATIENCE
+    """Return those that have a response, once there are so many and no more come for a while."""
+    deadline = time.monotonic() + TIMEOUT
     before, answered = 0, select(clients, [], [], 0)[0]
     while (len(answered) < at_least or len(answered) > before) and time.monotonic() < deadline:
         before = len(answered)
@@ -131,7 +131,7 @@ def test_a_body_in_many_pieces_takes_no_more_than_one_in_one_piece(fresh: Runnin
     before = peak_memory(fresh)
     with dial(fresh) as wire:
         wire.send(chunked(*(body[at : at + 2] for at in range(0, len(body), 2))))
-        assert wire.answer().json["name"] == "Pieces"
+        assert wire.response().json["name"] == "Pieces"
     assert peak_memory(fresh) - before < 20 * MIB
 
 
@@ -145,14 +145,14 @@ def long_list(service: Running) -> int:
 def ask_and_read_nothing(service: Running, *fields: str) -> socket.socket:
     client = socket.socket()
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
-    client.settimeout(PATIENCE)
+    client.settimeout(TIMEOUT)
     client.connect(("127.0.0.1", service.port))
     client.sendall(request("GET", "/api/stores", None, *fields))
     return client
 
 
 @pytest.mark.parametrize("fields", [[], ["Connection: close"]])
-def test_clients_that_do_not_read_long_answers_take_little_together(fresh: Running, fields: list[str]) -> None:
+def test_clients_that_do_not_read_long_responses_take_little_together(fresh: Running, fields: list[str]) -> None:
     """Those who have been reading for longest make room; who comes last is answered whole."""
     long_list(fresh)
     before = peak_memory(fresh)
@@ -163,16 +163,16 @@ def test_clients_that_do_not_read_long_answers_take_little_together(fresh: Runni
         length = len(fresh.request("GET", "/api/stores").body)
     assert peak_memory(fresh) - before < 280 * MIB
     with Wire(clients[-1]) as wire:
-        assert len(wire.answer().body) == length
+        assert len(wire.response().body) == length
     with pytest.raises((CutShort, ConnectionResetError)), Wire(clients[0]) as wire:
-        wire.answer()
+        wire.response()
     for client in clients:
         client.close()
     assert "send budget used up" in fresh.log
     assert fresh.request("GET", "/test").body == b"OK"
 
 
-def test_slow_readers_of_one_answer_take_its_room_once(tmp_path: Path) -> None:
+def test_slow_readers_of_one_response_take_its_room_once(tmp_path: Path) -> None:
     with serving(tmp_path) as service:
         length = long_list(service)
         service.request("GET", "/api/stores")
@@ -182,7 +182,7 @@ def test_slow_readers_of_one_answer_take_its_room_once(tmp_path: Path) -> None:
         assert len(service.request("GET", "/api/stores").body) != length
         assert peak_memory(service) - before < 50 * MIB
         with ThreadPoolExecutor(len(clients)) as pool:
-            found = list(pool.map(lambda client: len(Wire(client).answer().body), clients))
+            found = list(pool.map(lambda client: len(Wire(client).response().body), clients))
         for client in clients:
             client.close()
         assert found == [length] * len(clients)
@@ -194,8 +194,8 @@ def test_a_packet_of_thousands_of_requests_does_not_stop_the_others(fresh: Runni
         small = b"GET /test HTTP/1.1\r\nHost:a\r\n\r\n"
         wire.send((create("First") + small * 4000) * 5)
         for _ in range(5):
-            assert wire.answer().json["name"] == "First"
-            assert {wire.answer().body for _ in range(4000)} == {b"OK"}
+            assert wire.response().json["name"] == "First"
+            assert {wire.response().body for _ in range(4000)} == {b"OK"}
 
 
 def reset(client: socket.socket) -> None:
@@ -237,7 +237,7 @@ def test_many_connections_at_once_are_all_served(service: Running) -> None:
     try:
         for wire in wires:
             wire.send(request("GET", f"/api/stores/{id}"))
-        assert {wire.answer().body for wire in wires} == {service.request("GET", f"/api/stores/{id}").body}
+        assert {wire.response().body for wire in wires} == {service.request("GET", f"/api/stores/{id}").body}
     finally:
         for wire in wires:
             wire.client.close()

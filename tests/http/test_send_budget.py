@@ -27,7 +27,7 @@ async def store(service: Inside, address: str) -> None:
 
 
 async def ask(service: Inside, adapter: str, *fields: str) -> tuple[Connection, Line]:
-    """Give a connection whose client asked for the long store and reads nothing."""
+    """Return a connection whose client asked for the long store and reads nothing."""
     connection, line = service.connect(adapter)
     line.stuck = True
     connection.data_received(request("GET", "/api/stores/1", None, *fields))

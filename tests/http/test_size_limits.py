@@ -23,7 +23,7 @@ MANY = request("GET", "/test", None, "X-Padding: " + "p" * 900) * 150
 
 
 def in_parts(wire: Wire, data: bytes, size: int) -> None:
-    """Send with an answer to something else in between, so that the parts arrive one by one."""
+    """Send with a response to something else in between, so that the parts arrive one by one."""
     for start in range(0, len(data), size):
         wire.send(data[start : start + size])
         select.select([wire.client], [], [], 0.002)
@@ -33,9 +33,9 @@ def in_parts(wire: Wire, data: bytes, size: int) -> None:
 def test_a_request_up_to_the_limits_is_answered(service: Running, data: bytes) -> None:
     with dial(service) as wire:
         wire.send(data * 3)
-        assert [wire.answer().body for _ in range(3)] == [b"OK"] * 3
+        assert [wire.response().body for _ in range(3)] == [b"OK"] * 3
         in_parts(wire, data, 1000)
-        assert wire.answer().body == b"OK"
+        assert wire.response().body == b"OK"
 
 
 @pytest.mark.parametrize(("what", "status", "data"), OVER)
@@ -56,7 +56,7 @@ def test_it_is_refused_when_it_arrives_in_parts(
             in_parts(wire, data, size)
         except (BrokenPipeError, ConnectionResetError):
             pytest.fail(f"the service closed before it had read the {what}")
-        assert_error(wire.answer(), status)
+        assert_error(wire.response(), status)
         wire.assert_closed()
 
 
@@ -68,8 +68,8 @@ def test_it_is_refused_behind_other_requests(
     with dial(service) as wire:
         wire.send(before + data)
         for _ in range(before.count(b" HTTP/1.1")):
-            assert wire.answer().status == 200
-        assert_error(wire.answer(), status)
+            assert wire.response().status == 200
+        assert_error(wire.response(), status)
         wire.assert_closed()
     assert what
 
@@ -80,9 +80,9 @@ def test_a_head_that_begins_behind_many_requests_has_the_same_limits(service: Ru
     with dial(service) as wire:
         for cut in (1, 20, 50):
             wire.send(MANY + data[:cut])
-            assert {wire.answer().status for _ in range(150)} == {200}
+            assert {wire.response().status for _ in range(150)} == {200}
             in_parts(wire, data[cut:], max(5, len(data) // 10))
-            assert wire.answer().status == 200
+            assert wire.response().status == 200
 
 
 @pytest.mark.parametrize("size", [50, 3000, 30_000, 200_000])
@@ -115,19 +115,19 @@ def test_a_head_without_an_end_is_refused_while_it_is_sent(service: Running) -> 
         with dial(service) as wire:
             wire.send(start)
             for _ in range(start.count(b"\r\n\r\n")):
-                assert wire.answer().body == b"OK"
+                assert wire.response().body == b"OK"
             for _ in range(1000):
                 wire.send(b"x" * 10_000)
                 if select.select([wire.client], [], [], 0.001)[0]:
                     break
-            assert_error(wire.answer(), status)
+            assert_error(wire.response(), status)
 
 
 # The body (decision 15).
 
 
 def send_until_answered(wire: Wire, block: bytes, most: int, more: int) -> None:
-    """Send until the answer is there and `more` blocks beyond, as a client does that does not look."""
+    """Send until the response is there and `more` blocks beyond, as a client does that does not look."""
     for _ in range(most):
         wire.send(block)
         if select.select([wire.client], [], [], 0)[0]:
@@ -141,9 +141,9 @@ def test_a_client_in_the_middle_of_50_megabytes_sees_the_413_and_no_reset(servic
     with nothing_changes(service), dial(service) as wire:
         wire.send(b"POST /api/stores HTTP/1.1\r\n" + HOST + b"Content-Length: 52428800\r\n\r\n")
         send_until_answered(wire, b" " * 2**16, most=800, more=64)
-        answer = wire.answer()
-        assert_error(answer, 413, TOO_LARGE)
-        assert answer.headers["connection"] == "close"
+        response = wire.response()
+        assert_error(response, 413, TOO_LARGE)
+        assert response.headers["connection"] == "close"
         wire.assert_closed()
 
 
@@ -155,7 +155,7 @@ def test_chunks_are_refused_as_soon_as_they_are_too_much(service: Running, size:
         chunk = b"%x\r\n%b\r\n" % (size, b" " * size)
         repeated = chunk * max(1, 2**16 // len(chunk))
         send_until_answered(wire, repeated, most=50 * BODY // len(repeated), more=10)
-        assert_error(wire.answer(), 413, TOO_LARGE)
+        assert_error(wire.response(), 413, TOO_LARGE)
         wire.assert_closed()
 
 
@@ -164,7 +164,7 @@ def test_a_mebibyte_in_chunks_of_one_byte_is_taken(service: Running) -> None:
     with dial(service) as wire:
         wire.send(b"POST /api/stores HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n")
         wire.send(b"1\r\n \r\n" * (BODY - len(body)) + b"16\r\n" + body + b"\r\n0\r\n\r\n")
-        assert wire.answer().json["name"] == "Tiny chunks"
+        assert wire.response().json["name"] == "Tiny chunks"
 
 
 @pytest.mark.parametrize(
@@ -175,13 +175,13 @@ def test_endless_framing_is_refused_too(service: Running, endless: bytes) -> Non
     with dial(service) as wire:
         wire.send(b"POST /api/stores HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n" + endless)
         send_until_answered(wire, endless[-60_000:], most=1000, more=10)
-        assert_error(wire.answer(), 413, TOO_LARGE)
+        assert_error(wire.response(), 413, TOO_LARGE)
         wire.assert_closed()
 
 
-def test_a_413_behind_a_write_does_not_take_its_answer_away(service: Running) -> None:
+def test_a_413_behind_a_write_does_not_take_its_response_away(service: Running) -> None:
     with dial(service) as wire:
         wire.send(create("Written") + request("POST", "/api/stores", None, "Content-Length: 1048577") + b" " * 2**20)
-        assert wire.answer().json["name"] == "Written"
-        assert_error(wire.answer(), 413, TOO_LARGE)
+        assert wire.response().json["name"] == "Written"
+        assert_error(wire.response(), 413, TOO_LARGE)
         wire.assert_closed()

@@ -16,7 +16,7 @@ from storekeeper.stores import Payload
 from tests.harness import weakened
 from tests.harness.client import fill, until
 from tests.harness.linux import sockets
-from tests.harness.process import PATIENCE, Running, serving
+from tests.harness.process import TIMEOUT, Running, serving
 from tests.harness.wire import CutShort, Wire, request
 
 STORES = 15_000
@@ -36,7 +36,7 @@ class Reader:
 
     def ask(self, service: Running, target: str = "/api/stores") -> socket.socket:
         client = socket.socket()
-        client.settimeout(PATIENCE)
+        client.settimeout(TIMEOUT)
         if self.buffer is not None:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.buffer)
         if self.segment is not None:
@@ -64,7 +64,7 @@ def served(service: Running, reader: Reader, seconds: float) -> int:
     """Return how many stores a client gets that reads slowly for a while and then the rest."""
     with reader.ask(service) as client:
         wire = Wire(client, reader.read_slowly(client, seconds))
-        return wire.answer().body.count(b'"id"')
+        return wire.response().body.count(b'"id"')
 
 
 @pytest.fixture(scope="module", params=["fast lane", pytest.param("ASGI", marks=pytest.mark.thorough)])
@@ -94,7 +94,7 @@ def test_who_reads_nothing_is_dropped(hasty: Running) -> None:
     until(lambda: len(sockets(hasty.process.pid)) <= before)
     for client in clients:
         with pytest.raises((CutShort, ConnectionResetError)), Wire(client) as wire:
-            wire.answer()
+            wire.response()
 
 
 @pytest.mark.thorough

@@ -1,4 +1,4 @@
-"""What has to hold after each case of `fuzz_http.py`: the answers, the database behind them, memory. Imports apsw."""
+"""What has to hold after each case of `fuzz_http.py`: responses, the database behind them, memory. Imports apsw."""
 
 from collections import Counter
 from itertools import islice
@@ -10,8 +10,8 @@ import apsw
 from tests.campaigns.mutations import Case, End
 from tests.oracles.http_reading import CONTINUE, exchanges, requests_in
 
-MOST_GROWTH = 64 * 2**20
-"""Bytes that this process may grow by after its first tenth: the answers and pages that it keeps are half of that."""
+MAX_GROWTH = 64 * 2**20
+"""Bytes that this process may grow by after its first tenth: responses and pages that it caches are half of that."""
 
 _STATE = "SELECT ifnull((SELECT max(id) FROM stores), 0), ifnull((SELECT max(seq) FROM changes), 0)"
 
@@ -54,16 +54,18 @@ def judge(case: Case, received: bytes, ledger: Ledger, figures: Counter[str], *,
     """Hold what came back, and what the database holds now, to what was sent. Raises AssertionError."""
     pairs = exchanges(case.sent, received, cut_off=cut_off)
     written = [
-        (asked.method, answer.json) for asked, answer in pairs if asked and asked.writes and answer.status == 200
+        (asked.method, response.json)
+        for asked, response in pairs
+        if asked and asked.writes and response.status == 200
     ]
     unanswered = sum(asked.writes for asked in islice(requests_in(case.sent), len(pairs), None)) if cut_off else 0
     ledger.settle(written, unanswered)
-    figures.update(cases=1, answers=len(pairs), writes=len(written))
-    figures["refusals"] += sum(answer.status >= 400 for _, answer in pairs)
+    figures.update(cases=1, responses=len(pairs), writes=len(written))
+    figures["refusals"] += sum(response.status >= 400 for _, response in pairs)
 
 
 def comparable(case: Case, received: bytes) -> bytes:
-    """Give what the two adapters have to agree on: not what they know of their clients by then."""
+    """Return what the two adapters have to agree on: not what they know of their clients by then."""
     plain = received.replace(CONTINUE, b"")
     return plain.replace(b"connection: close\r\n", b"") if case.end is not End.WAITS else plain
 
@@ -83,10 +85,10 @@ class Growth:
         self._base = self._base or now
         grown = (now - self._base) // 1024
         self._figures["rss_growth_kib"] = max(self._figures["rss_growth_kib"], grown)
-        assert grown * 1024 <= MOST_GROWTH, f"memory grew by {grown} KiB"
+        assert grown * 1024 <= MAX_GROWTH, f"memory grew by {grown} KiB"
 
 
 def memory() -> int:
-    """Give the bytes of memory that this process has; 0 where nothing tells."""
+    """Return the bytes of memory that this process has; 0 where nothing tells."""
     told = Path("/proc/self/statm")
     return int(told.read_text().split()[1]) * 4096 if told.exists() else 0

@@ -19,8 +19,8 @@ import uvloop
 
 from tests.oracles.lincheck import Kind, Operation, Outcome
 
-PATIENCE = 15.0
-"""Seconds for one answer: three times what the service promises."""
+TIMEOUT = 15.0
+"""Seconds for one response: three times what the service promises."""
 
 NAMES = ("Harbour", "Größe", "東京", "a b & c", "Airport")
 HOT = 6
@@ -43,7 +43,7 @@ _decode_list = msgspec.json.Decoder(list[Item]).decode
 
 
 class Lost(Exception):
-    """The connection ended, or time ran out, before the answer was whole."""
+    """The connection ended, or time ran out, before the response was whole."""
 
 
 class Client:
@@ -59,11 +59,11 @@ class Client:
         return cls(*await asyncio.open_connection("127.0.0.1", port))
 
     async def ask(self, method: str, target: str, body: bytes = b"") -> tuple[int, bytes]:
-        """Give status and body; raise Lost if they do not come."""
+        """Return status and body; raise Lost if they do not come."""
         framing = f"content-type: application/json\r\ncontent-length: {len(body)}\r\n" if body else ""
         self._writer.write(f"{method} {target} HTTP/1.1\r\nhost: localhost\r\n{framing}\r\n".encode() + body)
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT):
                 head = (await self._reader.readuntil(b"\r\n\r\n")).lower()
                 return int(head[9:12]), await self._body(head)
         except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError) as error:
@@ -85,7 +85,7 @@ class Client:
 
 
 def outcome(status: int, body: bytes) -> Outcome:
-    """Tell what an answer's status says about its write (decision 30)."""
+    """Tell what a response's status says about its write (decision 30)."""
     if 200 <= status < 300:
         return Outcome.OK
     if 400 <= status < 500 or (status == 503 and b'"outcome":"none"' in body):
@@ -97,7 +97,7 @@ class Recorder:
     """Clients that create, replace, read, list and filter at once, over any number of a service's lives.
 
     `history` is for `lincheck`; `odd` has answers that no history could explain, such as a body that is no
-    store; `statuses` counts the answers.
+    store; `statuses` counts the responses.
     """
 
     def __init__(
@@ -247,7 +247,7 @@ class Recorder:
             self.history.append(Operation(kind, start, end, name=name, ids=found[0], values=found[1]))
 
     def _values(self, body: bytes, *, many: bool) -> tuple[Sequence[int], Sequence[int]] | None:
-        """Give the ids and values in an answer; None, and a note, if it has anything that we never sent."""
+        """Return the ids and values in a response; None, and a note, if it has anything that we never sent."""
         try:
             items = _decode_list(body) if many else [_decode(body)]
             values = tuple([value_of(item) for item in items])
@@ -260,17 +260,17 @@ class Recorder:
 
 
 def payload(op: Operation) -> bytes:
-    """Give the body that writes an operation's value."""
+    """Return the body that writes an operation's value."""
     return msgspec.json.encode({"name": op.name, "address": str(op.value)})
 
 
 def csv(rows: list[Operation]) -> bytes:
-    """Give the file that imports these creates."""
+    """Return the file that imports these creates."""
     return b"name,address\n" + b"".join(f"{op.name},{op.value}\n".encode() for op in rows)
 
 
 def value_of(item: Item) -> int:
-    """Give the value that a store has; raises ValueError if its name and address were never sent together."""
+    """Return the value that a store has; raises ValueError if its name and address were never sent together."""
     value = int(item.address or "")
     if item.name != NAMES[value % len(NAMES)]:
         raise ValueError(f"name and address of two writes: {item}")

@@ -1,7 +1,7 @@
 """A second reading of the bytes on a connection, independent of the service's: what was asked, what was answered.
 
-It is lenient, so that it never finds fewer requests than the service may: what matters is that each answer has its
-request, that what was carried out is a request that may be carried out at all (decision 27), and that each answer
+It is lenient, so that it never finds fewer requests than the service may: what matters is that each response has its
+request, that what was carried out is a request that may be carried out at all (decision 27), and that each response
 is well-formed and, if it is an error, the contract's. Raises AssertionError where one of these does not hold.
 """
 
@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tests.harness.process import Answer
+from tests.harness.process import Response
 from tests.harness.wire import CutShort, Wire, assert_error, replay
 
 MAX_BODY_BYTES = 2**20
@@ -63,7 +63,7 @@ def requests_in(sent: bytes) -> Iterator[Asked]:
 
 
 def _body(sent: bytes, start: int, fields: list[tuple[bytes, bytes]]) -> tuple[bytes, int] | None:
-    """Give the body that begins at `start` and where it ends, None if it does not."""
+    """Return the body that begins at `start` and where it ends, None if it does not."""
     if any(name == b"transfer-encoding" for name, _ in fields):
         return _chunks(sent, start)
     length = next((value for name, value in fields if name == b"content-length"), b"0")
@@ -87,49 +87,49 @@ def _chunks(sent: bytes, start: int) -> tuple[bytes, int] | None:
     return (b"".join(parts), end + 4) if end >= 0 else None
 
 
-def exchanges(sent: bytes, received: bytes, *, cut_off: bool = False) -> list[tuple[Asked | None, Answer]]:
-    """Pair each answer with its request; the last may be a refusal of what is none. Interim answers are left out.
+def exchanges(sent: bytes, received: bytes, *, cut_off: bool = False) -> list[tuple[Asked | None, Response]]:
+    """Pair each response with its request; the last may be a refusal of what is none. Interim answers are left out.
 
-    If the client cut the connection off, the last answer may be only a part, and does not count.
+    If the client cut the connection off, the last response may be only a part, and does not count.
     """
     wire = replay(received.replace(CONTINUE, b""))
     asked = requests_in(sent)
-    found: list[tuple[Asked | None, Answer]] = []
+    found: list[tuple[Asked | None, Response]] = []
     while wire.more():
         request = next(asked, None)
         try:
-            answer = _answer(wire, request, b"HEAD " in sent)
+            response = _response(wire, request, b"HEAD " in sent)
         except CutShort:
             if cut_off:
                 break
             raise
-        if not (answer.status in REFUSALS and answer.headers.get("connection") == "close" and not wire.more()):
-            assert request is not None, f"an answer to nothing that was asked: {answer}"
+        if not (response.status in REFUSALS and response.headers.get("connection") == "close" and not wire.more()):
+            assert request is not None, f"a response to nothing that was asked: {response}"
             check_carried_out(request)
-        found.append((request, answer))
+        found.append((request, response))
     return found
 
 
-def _answer(wire: Wire, request: Asked | None, may_be_head: bool) -> Answer:
+def _response(wire: Wire, request: Asked | None, may_be_head: bool) -> Response:
     head = request is not None and request.method == b"HEAD"
     if not head and may_be_head and wire.has_one_head():
-        answer = wire.answer(to="HEAD")
-        assert answer.status in REFUSALS or not int(answer.headers.get("content-length", 0)), answer
-        return answer
-    answer = wire.answer(to="HEAD" if head else "GET")
+        response = wire.response(to="HEAD")
+        assert response.status in REFUSALS or not int(response.headers.get("content-length", 0)), response
+        return response
+    response = wire.response(to="HEAD" if head else "GET")
     if head and wire.more() and not wire.more(b"HTTP/1.1 "):
-        assert answer.status in REFUSALS, f"a body follows an answer to HEAD: {answer}"
-        answer.body = wire.rest()
-    assert answer.status < 500 or answer.status == 505, f"a bug: {answer}"
-    if answer.status >= 400 and (answer.body or not head):
-        _check_error(answer)
-    return answer
+        assert response.status in REFUSALS, f"a body follows a response to HEAD: {response}"
+        response.body = wire.rest()
+    assert response.status < 500 or response.status == 505, f"a bug: {response}"
+    if response.status >= 400 and (response.body or not head):
+        _check_error(response)
+    return response
 
 
-def _check_error(answer: Answer) -> None:
-    more = {key: value for key, value in json.loads(answer.body).items() if key == "validation"}
-    assert_error(answer, answer.status, **more)
-    assert all(answer.status == 400 and each.keys() == {"source", "keys"} for each in more.values())
+def _check_error(response: Response) -> None:
+    more = {key: value for key, value in json.loads(response.body).items() if key == "validation"}
+    assert_error(response, response.status, **more)
+    assert all(response.status == 400 and each.keys() == {"source", "keys"} for each in more.values())
 
 
 def check_carried_out(request: Asked) -> None:

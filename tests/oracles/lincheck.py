@@ -3,7 +3,7 @@
 Two checks, which believe different things. Every value is written at most once, so that a value that was read
 names its write.
 
-`check_registers` believes nothing but the answers. For creates, replaces and reads by id it is exact, in
+`check_registers` believes nothing but the responses. For creates, replaces and reads by id it is exact, in
 O(n log n): the zones of Gibbons and Korach (Testing shared memories, SIAM J. Comput. 26, 1997) for each store,
 and one chain of points for the ids, which are dense. A list or filter counts as a read of each of its stores.
 
@@ -60,7 +60,7 @@ class Operation:
     """and the value of each."""
     outcome: Outcome = Outcome.OK
     version: int | None = None
-    """The version in the answer to a write or read, where one is visible."""
+    """The version in the response to a write or read, where one is visible."""
 
     @property
     def writes(self) -> bool:
@@ -75,7 +75,7 @@ class Violation(NamedTuple):
 
 
 def check(history: Sequence[Operation], order: Order | None = None) -> list[Violation]:
-    """Give every violation found, none if the history is linearizable."""
+    """Return every violation found, none if the history is linearizable."""
     found = check_registers(history)
     return found if order is None else found + check_order(history, order)
 
@@ -163,7 +163,7 @@ class _Registers:
             self._saw(store, end)
 
     def _match_creates(self) -> Iterator[Violation]:
-        """Give each id the create that made it; creates of unknown outcome fill what is left, in their order."""
+        """Return each id the create that made it; creates of unknown outcome fill what is left, in their order."""
         self._creates: dict[int, Operation] = {}
         unknown = []
         for zone in list(self._zones.values()):
@@ -225,7 +225,7 @@ Writes = Mapping[int | None, Operation]
 
 
 def check_order(history: Sequence[Operation], order: Order) -> list[Violation]:
-    """Check that every answer is true at a moment that agrees with `order` and with real time. Exact."""
+    """Check that every response is true at a moment that agrees with `order` and with real time. Exact."""
     writes = {op.value: op for op in history if op.writes}
     found = list(_strange_writes(writes, order))
     if found:
@@ -314,7 +314,7 @@ class _Line:
             counts.append(counts[-1] + step)
 
     def moment(self, op: Operation, reached: int) -> int:
-        """Give the first moment from `reached` on at which the answer is true; raise _Contradiction if none is."""
+        """Return the first moment from `reached` on when the response is true; raise _Contradiction if none is."""
         if op.writes:
             moment = self.spans[op.value].since
             if moment <= reached:
@@ -350,7 +350,7 @@ class _Line:
         return self._created[min(store, len(self._created) - 1)]
 
     def _with_count(self, op: Operation, moment: int) -> int:
-        """Give the first moment from this one on when as many stores had the name as were answered."""
+        """Return the first moment from this one on when as many stores had the name as were answered."""
         moments, counts = self._counts[op.name]
         at = bisect_right(moments, moment) - 1
         if counts[at] == len(op.values):

@@ -1,4 +1,4 @@
-"""Writers that go on through failures and remember what each answer promised; the check of what came of it."""
+"""Writers that go on through failures and remember what each response promised; the check of what came of it."""
 
 import threading
 import time
@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
 from itertools import count
 
-from tests.harness.process import Answer, Running, ask
+from tests.harness.process import Response, Running, ask
 
-ANSWERED_WITHIN = 6.0
-"""Seconds that a client waits: an answer takes at most 5 (decision 30)."""
+RESPONSE_TIMEOUT = 6.0
+"""Seconds that a client waits: a response takes at most 5 (decision 30)."""
 
 
-def until(condition: Callable[[], bool], patience: float = 30.0) -> None:
+def until(condition: Callable[[], bool], timeout: float = 30.0) -> None:
     """Wait for something that nothing but asking tells."""
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + timeout
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.02)
@@ -34,30 +34,30 @@ class History:
     acknowledged: dict[str, int] = field(default_factory=dict)
     unknown: set[str] = field(default_factory=set)
     refused: set[str] = field(default_factory=set)
-    strange: list[Answer | Exception] = field(default_factory=list)
+    strange: list[Response | Exception] = field(default_factory=list)
     lock: threading.Condition = field(default_factory=threading.Condition)
     progress: dict[int, int] = field(default_factory=dict)
 
-    def note(self, writer: int, name: str, answer: Answer) -> None:
-        """Remember an answer."""
+    def note(self, writer: int, name: str, response: Response) -> None:
+        """Remember a response."""
         with self.lock:
-            if answer.status == 200:
-                self.acknowledged[name] = answer.json["id"]
+            if response.status == 200:
+                self.acknowledged[name] = response.json["id"]
                 self.progress[writer] = self.progress.get(writer, 0) + 1
                 self.lock.notify_all()
-            elif answer.status == 503 and "retry-after" in answer.headers:
-                (self.refused if answer.json["outcome"] == "none" else self.unknown).add(name)
+            elif response.status == 503 and "retry-after" in response.headers:
+                (self.refused if response.json["outcome"] == "none" else self.unknown).add(name)
             else:
-                self.strange.append(answer)
+                self.strange.append(response)
 
-    def everybody_writes(self, patience: float, least: int = 1) -> None:
+    def everybody_writes(self, timeout: float, least: int = 1) -> None:
         """Return when every writer has had `least` more creates acknowledged."""
         with self.lock:
             goal = {writer: done + least for writer, done in self.progress.items()}
             arrived = self.lock.wait_for(
-                lambda: all(self.progress[writer] >= number for writer, number in goal.items()), patience
+                lambda: all(self.progress[writer] >= number for writer, number in goal.items()), timeout
             )
-        assert arrived, f"not every writer was answered 200 again within {patience} s"
+        assert arrived, f"not every writer was answered 200 again within {timeout} s"
 
 
 class Writers:
@@ -82,7 +82,7 @@ class Writers:
         self._pool.shutdown()
 
     def _write(self, writer: int) -> None:
-        connection = self._instances[writer % len(self._instances)].connection(ANSWERED_WITHIN)
+        connection = self._instances[writer % len(self._instances)].connection(RESPONSE_TIMEOUT)
         try:
             for number in count():
                 if self._stop.is_set():
@@ -93,13 +93,13 @@ class Writers:
 
     def _create(self, connection: HTTPConnection, writer: int, name: str) -> None:
         try:
-            answer = ask(connection, "POST", "/api/stores", {"name": name})
+            response = ask(connection, "POST", "/api/stores", {"name": name})
         except (OSError, HTTPException) as error:
             self.history.strange.append(error)
             connection.close()
         else:
-            self.history.note(writer, name, answer)
-            if answer.status == 503:
+            self.history.note(writer, name, response)
+            if response.status == 503:
                 self._stop.wait(0.02)
 
 

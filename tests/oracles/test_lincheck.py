@@ -45,7 +45,7 @@ def search(history: list[Operation], order: Order | None) -> bool:
 
 
 def step(op: Operation, state: tuple[int, ...], due: Order | None) -> tuple[int, ...] | None:
-    """Give the state after an operation, None if it cannot have answered what it did."""
+    """Return the state after an operation, None if it cannot have answered what it did."""
     match op.kind:
         case Kind.READ:
             return state if (state[op.store - 1] if op.store <= len(state) else None) == op.value else None

@@ -10,7 +10,7 @@ from storekeeper.postgres.batcher import Batch, Batcher
 MIB = 2**20
 
 
-def test_what_has_waited_too_long_leaves_nobody_behind_it_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_has_waited_too_long_leaves_nobody_behind_it_without_a_response(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("storekeeper.postgres.batcher.QUEUE_TIMEOUT", 0.05)
 
     async def scene() -> None:

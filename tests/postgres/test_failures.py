@@ -14,8 +14,8 @@ import pytest
 
 from tests.harness.databases import postgres
 from tests.harness.postgres_server import Server, either, folder, replicated, running
-from tests.harness.process import Answer, Running, serving
-from tests.oracles.promises import ANSWERED_WITHIN, Writers, assert_nothing_lost, until
+from tests.harness.process import Response, Running, serving
+from tests.oracles.promises import RESPONSE_TIMEOUT, Writers, assert_nothing_lost, until
 
 pytestmark = pytest.mark.count_processes
 
@@ -50,14 +50,14 @@ def ready(instance: Running) -> bool:
     return instance.request("GET", "/health/ready").status == 200
 
 
-def create(instance: Running, name: str = "A") -> Answer:
-    return instance.request("POST", "/api/stores", {"name": name}, timeout=ANSWERED_WITHIN)
+def create(instance: Running, name: str = "A") -> Response:
+    return instance.request("POST", "/api/stores", {"name": name}, timeout=RESPONSE_TIMEOUT)
 
 
-def assert_refused(answer: Answer, outcome: str = "none") -> None:
-    assert answer.status == 503
-    assert answer.headers["retry-after"]
-    assert answer.json["outcome"] == outcome
+def assert_refused(response: Response, outcome: str = "none") -> None:
+    assert response.status == 503
+    assert response.headers["retry-after"]
+    assert response.json["outcome"] == outcome
 
 
 def test_the_database_is_killed_and_restarted_under_load(server: Server, tmp_path: Path) -> None:
@@ -79,12 +79,12 @@ def test_connections_are_ended_under_load(server: Server, tmp_path: Path) -> Non
     """As an administrator, a proxy or a network does it: at any moment, one or all."""
     with instances(server.new_database(), tmp_path) as both:
         with Writers(both, 8) as history, psycopg.connect(server.url(), autocommit=True) as admin:
-            for turn in range(20):
+            for tick in range(20):
                 history.everybody_writes(RECOVERY)
                 admin.execute(
                     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
                     " WHERE application_name = 'storekeeper' ORDER BY random() LIMIT %s",
-                    (20 if turn % 2 else 1,),
+                    (20 if tick % 2 else 1,),
                 )
         assert_nothing_lost(history, *both)
 
@@ -136,15 +136,15 @@ def test_a_wait_for_the_standby_that_is_cancelled_is_no_success(tmp_path: Path) 
     with replicated() as (primary, standby), instances(primary.new_database(), tmp_path, 1) as (one,):
         assert create(one, "Replicated").status == 200
         standby.kill()
-        answers: list[Answer] = []
-        client = threading.Thread(target=lambda: answers.append(create(one, "Cancelled")))
+        responses: list[Response] = []
+        client = threading.Thread(target=lambda: responses.append(create(one, "Cancelled")))
         client.start()
         waiting = "FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
         until(lambda: primary.sql(f"SELECT count(*) {waiting}") == "1")
         primary.sql(f"SELECT pg_cancel_backend(pid) {waiting}")
         client.join()
-        assert_refused(answers[0], "unknown")
-        assert "standby" in answers[0].json["message"]
+        assert_refused(responses[0], "unknown")
+        assert "standby" in responses[0].json["message"]
 
 
 def test_a_database_that_comes_later_is_waited_for(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_a_database_that_does_not_answer_keeps_nobody_waiting(server: Server, tm
             with frozen(server):
                 for instance in both:
                     for target in ("/api/stores/1", "/api/stores", "/api/stores?name=A", "/health/ready"):
-                        assert_refused(instance.request("GET", target, timeout=ANSWERED_WITHIN))
+                        assert_refused(instance.request("GET", target, timeout=RESPONSE_TIMEOUT))
                     assert instance.request("GET", "/health/live").status == 200
             history.everybody_writes(RECOVERY)
         assert_nothing_lost(history, *both)

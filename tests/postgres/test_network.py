@@ -18,8 +18,8 @@ from tests.oracles.promises import wait_until_ready
 
 OPERATIONS = 3_000
 CUTS = 10
-PATIENCE = 60.0
-"""Seconds for a cut that matters: when a COMMIT is on its way, or the answer to one."""
+TIMEOUT = 60.0
+"""Seconds for a cut that matters: when a COMMIT is on its way, or the response to one."""
 
 LATE = 5.5
 """Seconds by which every request is answered: what decision 30 gives, and some for a busy machine."""
@@ -42,7 +42,7 @@ def through(proxy: Proxy, database: str) -> str:
 
 
 def assert_sound(recorder: Recorder, database: str, *services: Running) -> None:
-    """Nothing acknowledged is lost, nothing refused is there, nothing is there twice; and no answer is a 500."""
+    """Nothing acknowledged is lost, nothing refused is there, nothing is there twice; and no response is a 500."""
     assert judge(recorder.history, database) == []
     assert recorder.odd == []
     assert set(recorder.statuses) == {200, 404, 503}
@@ -55,7 +55,7 @@ def unknown(recorder: Recorder) -> bool:
 
 
 def use_until(enough: Callable[[], bool], recorder: Recorder, ports: list[int]) -> None:
-    give_up = time.monotonic() + PATIENCE
+    give_up = time.monotonic() + TIMEOUT
     while time.monotonic() < give_up:
         recorder.run(ports, OPERATIONS // 10)
         if enough():
@@ -88,7 +88,7 @@ def test_a_commit_that_was_cut_off_and_is_called_refused_is_found(
     recorder = Recorder(mix={Kind.CREATE: 10, Kind.REPLACE: 90})
     change = weakened.environment("forgets_what_it_sent")
     weak = serving(tmp_path, database=through(proxy, database), env=change, program=weakened.PROGRAM)
-    with weak as service, proxy.cutting(20_000, answers=True):
+    with weak as service, proxy.cutting(20_000, responses=True):
         use_until(lambda: faults(recorder, database) != set(), recorder, [service.port])
 
 

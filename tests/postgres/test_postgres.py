@@ -58,7 +58,7 @@ def guarded() -> Iterator[Server]:
 
 
 def statements(database: Postgres) -> list[str]:
-    """Give the prepared statements that were carried out in a database that logs it, oldest first."""
+    """Return the prepared statements that were carried out in a database that logs it, oldest first."""
     name = database.url.rpartition("/")[2]
     return [
         line.partition("execute ")[2].partition(":")[0]
@@ -84,14 +84,14 @@ async def warm(collection: Collection) -> None:
     await asyncio.gather(get(collection, 1), listing(collection, "x"), create(collection, Payload("x")))
 
 
-def test_reads_of_one_turn_are_one_query_each(logged: Postgres) -> None:
+def test_reads_of_one_tick_are_one_query_each(logged: Postgres) -> None:
     async def main() -> None:
         async with handle(logged) as collection:
             await warm(collection)
             before = statements(logged)
-            answers = [get(collection, id) for id in range(1, 31)]
+            responses = [get(collection, id) for id in range(1, 31)]
             lists = [listing(collection, f"Store {number}") for number in range(1, 31)]
-            found = await asyncio.gather(*answers)
+            found = await asyncio.gather(*responses)
             named = await asyncio.gather(*lists, listing(collection), listing(collection))
             assert [store.name for store in found if store] == [f"Store {number}" for number in range(1, 21)] + ["x"]
             assert [bool(one.first) for one in named] == [True] * 20 + [False] * 10 + [True] * 2
@@ -100,7 +100,7 @@ def test_reads_of_one_turn_are_one_query_each(logged: Postgres) -> None:
     run(main())
 
 
-def test_writes_of_one_turn_are_one_transaction(logged: Postgres) -> None:
+def test_writes_of_one_tick_are_one_transaction(logged: Postgres) -> None:
     async def main() -> None:
         async with handle(logged) as collection:
             await warm(collection)
@@ -115,7 +115,7 @@ def test_writes_of_one_turn_are_one_transaction(logged: Postgres) -> None:
 
 
 def test_a_read_that_arrives_while_another_is_under_way_is_asked_after_it_arrived(database: Postgres) -> None:
-    """It must not be given the answer of a query that was sent before the write before it was acknowledged."""
+    """It must not be given the response of a query that was sent before the write before it was acknowledged."""
 
     async def main() -> None:
         async with handle(database) as one, handle(database) as two:
@@ -127,8 +127,8 @@ def test_a_read_that_arrives_while_another_is_under_way_is_asked_after_it_arrive
                     await asyncio.gather(*(get(two, id) for id in range(1, 51)))
 
             beside = asyncio.create_task(readers())
-            for turn in range(300):
-                replaced = await replace(one, 7, Payload(f"Turn {turn}"))
+            for tick in range(300):
+                replaced = await replace(one, 7, Payload(f"Turn {tick}"))
                 assert await get(two, 7) == replaced
             stop.set()
             await beside

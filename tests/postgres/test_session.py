@@ -274,7 +274,7 @@ async def keep_the_promises(database: Postgres, folder: Path) -> None:
 
 
 def slowly(folder: Path) -> Iterator[Payload]:
-    """Give stores that take longer than the limits of time."""
+    """Return stores that take longer than the limits of time."""
     for payload in numbered(2):
         time.sleep(0.2 if folder.name == "patient" else 0)
         yield payload
@@ -457,14 +457,14 @@ def pooled(database: Postgres, mode: str) -> Iterator[Postgres]:
         stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
-        until(lambda: answers(port))
+        until(lambda: responses(port))
         yield Postgres(database.url.replace(f":{server.port}/", f":{port}/"))
     finally:
         process.kill()
         process.wait()
 
 
-def answers(port: int) -> bool:
+def responses(port: int) -> bool:
     """Tell whether somebody listens."""
     with socket.socket() as client:
         return client.connect_ex(("127.0.0.1", port)) == 0

@@ -58,12 +58,12 @@ ALONE = {*DOMAIN, *EVERYWHERE, "conformance", "concurrency", "atomicfile", "http
 
 
 def part(name: str) -> str:
-    """Give the part of a module's dotted name: what stands below the package."""
+    """Return the part of a module's dotted name: what stands below the package."""
     return ([*name.split("."), name])[1]
 
 
 def imports(path: Path) -> set[str]:
-    """Give the names of our modules that a module imports, wherever in it."""
+    """Return the names of our modules that a module imports, wherever in it."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):

@@ -39,7 +39,7 @@ HOSTS = [
 
 
 def requirements(lock: Path) -> list[str]:
-    """Give the lines of a lock, each with its hashes."""
+    """Return the lines of a lock, each with its hashes."""
     return re.sub(r" ?\\\n *", " ", lock.read_text()).splitlines()
 
 
@@ -145,7 +145,7 @@ def test_the_bill_of_materials_has_the_licence_of_what_is_installed(tmp_path: Pa
 
 
 def needed() -> list[dict[str, object]]:
-    """Give what an auditor reports of the lock if it knows of nothing."""
+    """Return what an auditor reports of the lock if it knows of nothing."""
     found = [PINNED.fullmatch(line) for line in requirements(ROOT / "requirements" / "run.txt")]
     return [
         {"name": each[1], "version": each[2], "vulns": []}

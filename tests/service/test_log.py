@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.harness.databases import postgres
 from tests.harness.linux import ports, workers
 from tests.harness.postgres_server import running
-from tests.harness.process import ANSWERS, COMMAND, PATIENCE, Running, kill_group
+from tests.harness.process import COMMAND, READY, TIMEOUT, Running, kill_group
 from tests.oracles.promises import until
 
 FULL = Path("/dev/full")
@@ -23,7 +23,7 @@ def unheard(database: str, *args: str) -> Iterator[Running]:
     process = subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True)
     try:
         assert process.stderr is not None
-        found = ANSWERS.search(process.stderr.readline())
+        found = READY.search(process.stderr.readline())
         assert found
         process.stderr.close()
         yield Running(process, int(found["port"]), Path(os.devnull))
@@ -35,7 +35,7 @@ def test_a_database_that_is_gone_ends_it(tmp_path: Path) -> None:
     with unheard(f"sqlite:///{tmp_path}/stores.db") as service:
         assert service.request("POST", "/api/stores", {"name": "A"}).status == 200
         (tmp_path / "stores.db").unlink()
-        assert service.process.wait(PATIENCE) == 74
+        assert service.process.wait(TIMEOUT) == 74
 
 
 def test_a_worker_is_replaced_and_a_stop_is_a_stop(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from storekeeper import events, log
 from storekeeper.events import Event, emit
 from storekeeper.log import Log
 from tests.harness import weakened
-from tests.harness.process import ANSWERS, PATIENCE, Running, kill_group
+from tests.harness.process import READY, TIMEOUT, Running, kill_group
 
 PIPE = 4096
 """Bytes that a pipe takes at least before whoever writes to it has to wait."""
@@ -25,7 +25,7 @@ PIPE = 4096
 
 @contextmanager
 def pipe() -> Iterator[tuple[int, int]]:
-    """Give the two ends of a short pipe, not to be waited for by whoever reads."""
+    """Return the two ends of a short pipe, not to be waited for by whoever reads."""
     reading, writing = os.pipe()
     fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, PIPE)
     os.set_blocking(reading, False)
@@ -37,7 +37,7 @@ def pipe() -> Iterator[tuple[int, int]]:
 
 
 def read(reading: int) -> bytes:
-    """Give all that is in a pipe."""
+    """Return all that is in a pipe."""
     data = b""
     while select.select([reading], [], [], 0)[0] and (more := os.read(reading, 65536)):
         data += more
@@ -55,7 +55,7 @@ def test_a_log_that_is_open_and_not_read_stops_nothing(tmp_path: Path, workers: 
     )
     os.close(writing)
     try:
-        found = ANSWERS.search(os.read(reading, 4096))
+        found = READY.search(os.read(reading, 4096))
         assert found
         service = Running(process, int(found["port"]), Path(os.devnull))
         for _ in range(20 * workers):
@@ -143,7 +143,7 @@ if not (child := os.fork()):
     os._exit(0)
 os.waitpid(child, 0)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=PATIENCE, check=True)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=TIMEOUT, check=True)
     assert sorted(line.rpartition(b"=")[2] for line in done.stderr.splitlines()) == [b"child", b"parent"]
 
 

@@ -14,7 +14,7 @@ import pytest
 from storekeeper.stores import Payload
 from tests.harness.client import create as store
 from tests.harness.client import fill, locked, until
-from tests.harness.process import PATIENCE, Running, assert_stopped, run, serving
+from tests.harness.process import TIMEOUT, Running, assert_stopped, run, serving
 from tests.harness.wire import Wire, assert_error, create, dial, request, slow_reader
 
 pytestmark = pytest.mark.count_processes
@@ -45,7 +45,7 @@ def test_it_stops_when_it_is_told_to(adapter: str, tmp_path: Path, number: signa
     with serving(tmp_path, adapter, f"--workers={workers}") as service, dial(service) as idle:
         store(service, "ResponseCache")
         idle.send(request("GET", "/test"))
-        assert idle.answer().body == b"OK"
+        assert idle.response().body == b"OK"
         with dial(service) as mute:
             service.process.send_signal(number)
             mute.assert_closed()
@@ -63,7 +63,7 @@ def test_a_second_signal_does_no_harm(adapter: str, tmp_path: Path, number: sign
         service.process.send_signal(number)
         with suppress(ProcessLookupError):
             service.process.send_signal(number)
-        assert service.process.wait(PATIENCE) == 0
+        assert service.process.wait(TIMEOUT) == 0
         assert "Traceback" not in service.log
 
 
@@ -73,12 +73,12 @@ def test_writes_under_way_are_answered(adapter: str, tmp_path: Path, number: sig
         with locked(tmp_path):
             for each in (wire, other):
                 each.send(request("GET", "/test") + create("Under way") * 3)
-                assert each.answer().body == b"OK"  # so the rest of its packet was read too
+                assert each.response().body == b"OK"  # so the rest of its packet was read too
             told_to_stop(service, number)
         for each in (wire, other):
-            answers = [each.answer() for _ in range(3)]
-            assert [answer.status for answer in answers] == [200] * 3
-            assert answers[-1].headers["connection"] == "close"
+            responses = [each.response() for _ in range(3)]
+            assert [response.status for response in responses] == [200] * 3
+            assert responses[-1].headers["connection"] == "close"
             each.assert_closed()
         assert_stopped(service)
     with serving(tmp_path, adapter) as service:
@@ -90,9 +90,9 @@ def test_a_list_under_way_is_sent_to_its_end(adapter: str, tmp_path: Path) -> No
         fill(tmp_path, [Payload("Long", "x" * 1000)] * 20_000)
         with slow_reader(service) as wire:
             wire.send(request("GET", "/test") + request("GET", "/api/stores"))
-            assert wire.answer().body == b"OK"
+            assert wire.response().body == b"OK"
             told_to_stop(service)
-            assert wire.answer().body.count(b'"Long"') == 20_000
+            assert wire.response().body.count(b'"Long"') == 20_000
             wire.assert_closed()
         assert_stopped(service)
 
@@ -103,15 +103,15 @@ def test_a_request_that_was_half_there_is_still_answered(adapter: str, tmp_path:
         for size in (5, 40, -5):
             wire = dial(service)
             wire.send(request("GET", "/test") + create("Half")[:size])
-            assert wire.answer().body == b"OK"
+            assert wire.response().body == b"OK"
             wires.append((wire, create("Half")[size:]))
         told_to_stop(service)
         for wire, rest in wires:
             with wire:
                 wire.send(rest)
-                answer = wire.answer()
-                assert answer.json["name"] == "Half"
-                assert answer.headers["connection"] == "close"
+                response = wire.response()
+                assert response.json["name"] == "Half"
+                assert response.headers["connection"] == "close"
                 wire.assert_closed()
         assert_stopped(service)
 
@@ -125,9 +125,9 @@ def test_clients_that_are_stuck_do_not_keep_it_from_stopping(adapter: str, tmp_p
         half = dial(service)
         half.send(request("GET", "/test") + create("Never")[:-3])
         for wire in (reader, half):
-            assert wire.answer().body == b"OK"
+            assert wire.response().body == b"OK"
         service.process.send_signal(signal.SIGTERM)
-        assert service.process.wait(PATIENCE) == 0
+        assert service.process.wait(TIMEOUT) == 0
         assert "Traceback" not in service.log
         for wire in (reader, half):
             wire.client.close()
@@ -147,7 +147,7 @@ uvicorn.Config.get_loop_factory = early
 sys.exit(service.serve(make({"port": 0, "database": sys.argv[1]})))
 """
     command = [sys.executable, "-c", script, f"sqlite:///{tmp_path}/stores.db"]
-    done = subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False)
+    done = subprocess.run(command, capture_output=True, timeout=TIMEOUT, check=False)
     assert done.returncode == 0, done.stderr
 
 
@@ -254,8 +254,8 @@ def test_a_variable_does_what_its_option_does_and_the_option_wins(tmp_path: Path
     }
     with serving(tmp_path, "--error-detail=detailed", env=variables) as service:
         assert_error(service.request("GET", "/api/stores/1"), 500)
-        answer = service.request("POST", "/api/stores", {})
-        assert_error(answer, 400, '"name" is required', validation={"source": "payload", "keys": ["name"]})
+        response = service.request("POST", "/api/stores", {})
+        assert_error(response, 400, '"name" is required', validation={"source": "payload", "keys": ["name"]})
 
 
 def test_an_address_that_others_reach_is_warned_of(tmp_path: Path) -> None:
@@ -272,9 +272,9 @@ def test_an_ipv6_address_is_said_in_brackets(tmp_path: Path) -> None:
         pytest.skip("this machine has no IPv6")
     with serving(tmp_path, "--host=::1") as service:
         assert service.log.startswith(f"Storekeeper answers on http://[::1]:{service.port} ")
-        with Wire(socket.create_connection(("::1", service.port), PATIENCE)) as wire:
+        with Wire(socket.create_connection(("::1", service.port), TIMEOUT)) as wire:
             wire.send(request("GET", "/test"))
-            assert wire.answer().body == b"OK"
+            assert wire.response().body == b"OK"
 
 
 def test_several_first_starts_at_once_make_one_database(tmp_path: Path) -> None:
@@ -284,17 +284,17 @@ def test_several_first_starts_at_once_make_one_database(tmp_path: Path) -> None:
     def start() -> None:
         with serving(tmp_path, "--examples") as service:
             services.append(service)
-            with_all.wait(PATIENCE)
+            with_all.wait(TIMEOUT)
             store(service, "One each")
-            with_all.wait(PATIENCE)
+            with_all.wait(TIMEOUT)
             assert len(service.request("GET", "/api/stores").json) == 6
-            with_all.wait(PATIENCE)
+            with_all.wait(TIMEOUT)
 
     threads = [threading.Thread(target=start) for _ in range(3)]
     for thread in threads:
         thread.start()
     for _ in range(3):
-        with_all.wait(PATIENCE)
+        with_all.wait(TIMEOUT)
     for thread in threads:
         thread.join()
     assert len(services) == 3

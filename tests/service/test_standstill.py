@@ -44,11 +44,11 @@ def stopped(pid: int) -> Iterator[None]:
 
 
 def half_sent(service: Running) -> tuple[Wire, bytes]:
-    """Give a connection with the first half of a request, which the service has read, and the other half."""
+    """Return a connection with the first half of a request, which the service has read, and the other half."""
     wire = dial(service)
     data = create("Half")
     wire.send(request("GET", "/test") + data[:40])
-    assert wire.answer().body == b"OK"
+    assert wire.response().body == b"OK"
     return wire, data[40:]
 
 
@@ -61,7 +61,7 @@ def test_what_came_while_the_process_stood_still_is_read_before_it_is_late(tmp_p
             with stopped(service.process.pid):
                 wire.send(rest)
                 time.sleep(3)  # what happens is that time passes
-            assert wire.answer().status == 200
+            assert wire.response().status == 200
 
 
 @ADAPTERS
@@ -96,14 +96,14 @@ def test_while_a_worker_stands_still_the_others_serve_and_afterwards_it_does_too
         id = store(service, "There")
         with dial(service) as wire:
             wire.send(request("GET", f"/api/stores/{id}"))
-            assert wire.answer().json["name"] == "There"
+            assert wire.response().json["name"] == "There"
             until(lambda: sum(map(connections, workers(service))) == 1)
             (still,) = (pid for pid in workers(service) if connections(pid))
             with stopped(still):
                 wire.send(create("Waited"))
                 for number in range(20):
                     assert store(service, f"Meanwhile {number}") == id + 1 + number
-            assert wire.answer().json == {"id": id + 21, "name": "Waited", "address": None}
+            assert wire.response().json == {"id": id + 21, "name": "Waited", "address": None}
         assert still in workers(service)
         assert service.stop() == 0
 
@@ -137,7 +137,7 @@ def library() -> str:
 
 
 def clock(folder: Path, library: str) -> tuple[dict[str, str], Path]:
-    """Give the environment of a program, and the file that says by how many days its clock is wrong."""
+    """Return the environment of a program, and the file that says by how many days its clock is wrong."""
     file = folder / "clock"
     set_clock(file, 0)
     environment = {
@@ -168,7 +168,7 @@ def test_a_clock_that_jumps_ends_no_wait_and_breaks_no_order(tmp_path: Path, ada
             assert two_sweeps_later(service)
             with wire:
                 wire.send(rest)
-                assert wire.answer().json["id"] == 2 * number + 1
+                assert wire.response().json["id"] == 2 * number + 1
             assert store(service, "After") == 2 * number + 2
         assert [each["id"] for each in service.request("GET", "/api/stores").json] == list(range(1, 5))
         assert service.stop() == 0
@@ -184,11 +184,11 @@ def test_a_clock_that_jumps_would_be_seen(tmp_path: Path, adapter: str, library:
         wire, _ = half_sent(service)
         set_clock(file, 10)
         with wire:
-            assert wire.answer().status == 408
+            assert wire.response().status == 408
 
 
 def service_is_off_by(service: Running, days: int) -> bool:
-    """Tell whether the service's clock is that wrong: it dates its answers."""
+    """Tell whether the service's clock is that wrong: it dates its responses."""
     said = parsedate_to_datetime(service.request("GET", "/test").headers["date"]).timestamp()
     return abs(said - time.time() - days * DAY) < DAY / 24
 

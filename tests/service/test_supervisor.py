@@ -17,7 +17,7 @@ from tests.harness.client import create as store
 from tests.harness.client import until
 from tests.harness.linux import of, ports, workers
 from tests.harness.machine import need
-from tests.harness.process import PATIENCE, Running, serving
+from tests.harness.process import TIMEOUT, Running, serving
 from tests.harness.wire import create, dial, request
 
 pytestmark = pytest.mark.count_processes
@@ -99,13 +99,13 @@ def test_a_stop_works_while_no_process_can_be_made(tmp_path: Path) -> None:
 def test_a_limit_of_open_files_that_is_too_low_is_said(tmp_path: Path, count: int) -> None:
     limited = ["sh", "-c", 'ulimit -n 26; exec "$0" "$@"']
     with serving(tmp_path, f"--workers={count}", within=limited, ready=False) as service:
-        assert service.process.wait(PATIENCE) == 2
+        assert service.process.wait(TIMEOUT) == 2
         needed = 60 + 4 * count
         said = f"storekeeper: only 26 files may be open at once, at least {needed} are needed: raise ulimit -n\n"
         assert service.log == said
 
 
-def answers(service: Running) -> bool:
+def responses(service: Running) -> bool:
     """Tell whether a newcomer is served, and not one too many."""
     with suppress(OSError):
         return service.request("GET", "/test").status == 200
@@ -120,13 +120,13 @@ def test_the_lowest_limit_of_open_files_that_is_taken_is_enough(tmp_path: Path, 
         wires = [dial(service) for _ in range(100)]
         for wire in wires:
             wire.client.close()
-        until(lambda: answers(service))
+        until(lambda: responses(service))
         assert store(service, "There") == 1
         assert service.stop() == 0
 
 
 def within_processes(most: int) -> list[str]:
-    """Give what runs a command as a user who has no other process, and may have so many, threads included."""
+    """Return what runs a command as a user who has no other process, and may have so many, threads included."""
     if shutil.which("setpriv") is None or shutil.which("prlimit") is None:
         need("setpriv", "there is no setpriv, or no prlimit")
     if os.geteuid():
@@ -145,7 +145,7 @@ def within_processes(most: int) -> list[str]:
 def test_a_start_without_any_more_process_or_thread_is_said(open_folder: Path, count: int) -> None:
     """A supervisor of the supervisor may try again: this can pass."""
     with serving(open_folder, f"--workers={count}", within=within_processes(1), ready=False) as service:
-        assert service.process.wait(PATIENCE) == 1
+        assert service.process.wait(TIMEOUT) == 1
         assert "worker cannot start" in service.log
         assert "Traceback" not in service.log
 
@@ -197,7 +197,7 @@ def test_a_stop_ends_in_time_whatever_came_before(tmp_path: Path) -> None:
     """Ten reloads, a worker that stands still, clients that are stuck, a log that nobody reads."""
     with serving(tmp_path, "--workers=3") as service, dial(service) as wire:
         wire.send(request("GET", "/test") + create("Never")[:-3])
-        assert wire.answer().body == b"OK"
+        assert wire.response().body == b"OK"
         os.kill(min(workers(service)), signal.SIGSTOP)
         for _ in range(10):
             service.process.send_signal(signal.SIGHUP)
@@ -213,7 +213,7 @@ def test_while_a_service_drains_new_clients_are_refused(tmp_path: Path, count: i
         wires = [dial(service) for _ in range(8)]  # so that each worker has something to finish
         for wire in wires:
             wire.send(request("GET", "/test") + create("Half")[:-3])
-            assert wire.answer().body == b"OK"
+            assert wire.response().body == b"OK"
         service.process.send_signal(signal.SIGTERM)
         asked = time.monotonic()
         refused = 0
@@ -231,8 +231,8 @@ def test_while_a_service_drains_new_clients_are_refused(tmp_path: Path, count: i
         for number, wire in enumerate(wires, start=1):
             with wire:
                 wire.send(create("Half")[-3:])
-                assert wire.answer().status == 200, number
-        assert service.process.wait(PATIENCE) == 0
+                assert wire.response().status == 200, number
+        assert service.process.wait(TIMEOUT) == 0
         assert service.log.count("\n") == 1
 
 
@@ -248,7 +248,7 @@ def test_while_a_worker_stands_still_during_a_stop_new_clients_are_refused(tmp_p
         with pytest.raises(ConnectionError):
             service.socket(1)
         os.kill(still, signal.SIGCONT)
-        assert service.process.wait(PATIENCE) == 0
+        assert service.process.wait(TIMEOUT) == 0
 
 
 def stopped_by_many_signals(service: Running) -> int:

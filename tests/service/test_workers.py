@@ -12,7 +12,7 @@ import pytest
 from tests.harness.client import assert_success, until
 from tests.harness.client import create as store
 from tests.harness.linux import connections, parent, workers
-from tests.harness.process import PATIENCE, Running, ask, serving
+from tests.harness.process import TIMEOUT, Running, ask, serving
 from tests.harness.wire import dial, request
 
 CLIENTS = 20
@@ -70,9 +70,9 @@ def test_a_supervisor_that_is_killed_leaves_no_worker_behind(adapter: str, tmp_p
         assert len(orphans) == 3
         with dial(service) as wire:
             wire.send(request("GET", "/test"))
-            assert wire.answer().body == b"OK"
+            assert wire.response().body == b"OK"
             service.process.kill()
-            service.process.wait(PATIENCE)
+            service.process.wait(TIMEOUT)
             wire.assert_closed()
         until(lambda: not any(parent(pid) for pid in orphans))
         with pytest.raises(OSError, match="refused"):
@@ -88,7 +88,7 @@ def test_each_worker_serves_connections(adapter: str, tmp_path: Path) -> None:
             for wire in wires:
                 wire.send(request("GET", "/api/stores/1"))
             for wire in wires:
-                assert wire.answer().json["name"] == "There"
+                assert wire.response().json["name"] == "There"
             assert {connections(pid) > 0 for pid in workers(service)} == {True}
         finally:
             for wire in wires:

@@ -13,7 +13,7 @@ from tests.harness import weakened
 from tests.harness.client import create as store
 from tests.harness.client import fill
 from tests.harness.collection import numbered
-from tests.harness.process import PATIENCE, Running, ask, serving
+from tests.harness.process import TIMEOUT, Running, ask, serving
 from tests.harness.system_calls import SYNCS, injected, injecting
 from tests.harness.wire import assert_error
 from tests.oracles.aftermath import judge
@@ -52,9 +52,9 @@ def test_a_damaged_page_is_answered_with_503_and_the_others_are_read(
         closing(service.connection()) as connection,  # one worker's
     ):
         for _ in range(3):
-            answer = ask(connection, "GET", f"/api/stores/{BAD}")
-            assert_error(answer, 503, outcome="none")
-            assert answer.json["message"].startswith("The database is damaged")
+            response = ask(connection, "GET", f"/api/stores/{BAD}")
+            assert_error(response, 503, outcome="none")
+            assert response.json["message"].startswith("The database is damaged")
             for id in (1, MANY):
                 expected = {"id": id, "name": f"Store {id}", "address": f"{id} Road"}
                 assert ask(connection, "GET", f"/api/stores/{id}").json == expected
@@ -83,13 +83,13 @@ def test_a_page_that_cannot_be_read_ends_the_process_and_answers_nothing_wrong(t
         assert ask(connection, "GET", "/api/stores/1").status == 200
         with injecting(service.process.pid, "pread64", tmp_path / "stores.db"):
             for id in range(1, MANY, 20):
-                answer = ask(connection, "GET", f"/api/stores/{id}")
-                statuses.append(answer.status)
-                if answer.status != 200:
-                    assert_error(answer, 503, outcome="none")
+                response = ask(connection, "GET", f"/api/stores/{id}")
+                statuses.append(response.status)
+                if response.status != 200:
+                    assert_error(response, 503, outcome="none")
                     break
-                assert answer.json["name"] == f"Store {id}"
-            assert service.process.wait(PATIENCE) == 74
+                assert response.json["name"] == f"Store {id}"
+            assert service.process.wait(TIMEOUT) == 74
         assert service.log.count("database failed, ending this process") == 1
     assert statuses.count(503) == 1
     with serving(tmp_path) as service:
@@ -103,7 +103,7 @@ def test_a_writer_that_dies_leaves_nobody_waiting(tmp_path: Path, adapter: str) 
     recorder = Recorder(clients=24, mix={Kind.CREATE: 1})
     with serving(tmp_path, adapter, env=environment, program=weakened.PROGRAM) as service:
         recorder.run(service.port, 2000)
-        assert service.process.wait(PATIENCE) == 74
+        assert service.process.wait(TIMEOUT) == 74
         assert service.log.count("database failed, ending this process") == 1
     assert recorder.statuses[503] > 0
     assert recorder.statuses.keys() <= {200, 503}

@@ -17,7 +17,7 @@ from storekeeper.stores import Payload, Store
 from tests.harness.collection import MANY, a_store, create, get, numbered, replace, run, stores
 from tests.harness.databases import Sqlite, handle
 from tests.harness.machine import fill_disk, mounted
-from tests.harness.process import PATIENCE, serving
+from tests.harness.process import TIMEOUT, serving
 from tests.harness.system_calls import SYNCS, injected
 
 pytestmark = pytest.mark.count_processes
@@ -58,7 +58,7 @@ def test_a_full_disk_refuses_writes_and_nothing_else_until_it_has_space(small: P
 
 
 @pytest.mark.parametrize("pages", range(0, 12, 2))
-def test_the_last_pages_of_a_disk_are_used_without_a_wrong_answer(small: Path, pages: int) -> None:
+def test_the_last_pages_of_a_disk_are_used_without_a_wrong_response(small: Path, pages: int) -> None:
     """One write of another length after another: it is in the list if and only if it was acknowledged."""
 
     async def main() -> None:
@@ -92,7 +92,7 @@ async def _are_exactly(collection: Collection, acknowledged: list[Store]) -> Non
 
 @pytest.mark.parametrize("pages", range(18, 31, 2))
 def test_the_index_of_the_log_may_find_no_space(small: Path, pages: int) -> None:
-    """It grows once in about 4,000 pages of the log, after these were written: no answer may be wrong, none final."""
+    """It grows once in about 4,000 pages of the log, after these were written: no response is wrong, none final."""
 
     async def main() -> None:
         async with handle(Sqlite(small)) as collection:
@@ -152,10 +152,10 @@ def test_after_an_error_of_the_disk_the_process_says_so_and_ends(tmp_path: Path,
         assert service.request("POST", "/api/stores", {"name": "ResponseCache"}).json["id"] == 1
         ready = b"GET /health/ready HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
         write = b"POST /api/stores HTTP/1.1\r\nhost: x\r\ncontent-length: 16\r\n\r\n" + b'{"name":"Lost?"}'
-        answers = service.raw(write + write + ready)
-        assert [int(status) for status in re.findall(rb"HTTP/1.1 (\d+)", answers)] == [503, 503, 503]
-        assert re.findall(rb'"outcome":"(\w+)"', answers)[0] == b"unknown"
-        assert service.process.wait(PATIENCE) == 74
+        responses = service.raw(write + write + ready)
+        assert [int(status) for status in re.findall(rb"HTTP/1.1 (\d+)", responses)] == [503, 503, 503]
+        assert re.findall(rb'"outcome":"(\w+)"', responses)[0] == b"unknown"
+        assert service.process.wait(TIMEOUT) == 74
         assert service.log.count("database failed, ending this process") == 1
         assert "Traceback" not in service.log
     with serving(tmp_path, adapter) as service:
@@ -175,9 +175,9 @@ def test_a_worker_whose_disk_failed_is_replaced(tmp_path: Path) -> None:
         while after < 3 and len(acknowledged) < 1000:
             lost = "worker lost" in service.log
             with suppress(OSError, HTTPException):  # it was at the worker that has just ended
-                answer = service.request("POST", "/api/stores", {"name": "x"})
-                if answer.status == 200:
-                    acknowledged.append(answer.json["id"])
+                response = service.request("POST", "/api/stores", {"name": "x"})
+                if response.status == 200:
+                    acknowledged.append(response.json["id"])
                     after += lost
         assert "database failed" in service.log
         stored = [store["id"] for store in service.request("GET", "/api/stores").json]

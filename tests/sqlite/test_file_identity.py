@@ -12,7 +12,7 @@ from storekeeper.sqlite.file_identity import CHECK_INTERVAL
 from tests.harness import weakened
 from tests.harness.client import create as store
 from tests.harness.client import until
-from tests.harness.process import PATIENCE, Running, serving
+from tests.harness.process import TIMEOUT, Running, serving
 
 pytestmark = pytest.mark.count_processes
 
@@ -58,7 +58,7 @@ def test_the_process_says_so_and_ends(tmp_path: Path, place: Path, fault: Callab
     with serving(tmp_path, database=f"sqlite:///{place}") as service:
         store(service, "Before")
         fault(place)
-        assert service.process.wait(PATIENCE) == LOST
+        assert service.process.wait(TIMEOUT) == LOST
         assert service.log.count("database failed, ending this process") == 1
         assert "Traceback" not in service.log
 
@@ -74,7 +74,7 @@ def test_no_write_is_acknowledged_from_then_on(tmp_path: Path, place: Path, faul
 
 
 def statuses_of_writes(service: Running) -> set[int]:
-    """Write until the service is gone, and give all statuses, 0 for an answer that did not come."""
+    """Write until the service is gone, and give all statuses, 0 for a response that did not come."""
     statuses: set[int] = set()
     while service.process.poll() is None and statuses != {200}:
         try:
@@ -100,9 +100,9 @@ def test_its_successor_refuses_with_the_way_out(tmp_path: Path, place: Path) -> 
     with serving(tmp_path, database=f"sqlite:///{place}") as service:
         store(service, "Before")
         place.rename(place.with_name("kept.db"))
-        assert service.process.wait(PATIENCE) == LOST
+        assert service.process.wait(TIMEOUT) == LOST
     with serving(tmp_path, database=f"sqlite:///{place}", ready=False) as service:
-        assert service.process.wait(PATIENCE) == 2
+        assert service.process.wait(TIMEOUT) == 2
         assert "is gone but its log stores.db-wal is there: restore the file from a backup" in service.log
     place.with_name("kept.db").rename(place)
     with serving(tmp_path, database=f"sqlite:///{place}") as service:
@@ -138,4 +138,4 @@ def test_a_link_to_the_file_may_be_what_its_path_names(tmp_path: Path, place: Pa
         os.link(place, other)  # the same file by another name is the same file
         store(service, "Still there")
         link.unlink()
-        assert service.process.wait(PATIENCE) == LOST
+        assert service.process.wait(TIMEOUT) == LOST

@@ -6,25 +6,25 @@ from pathlib import Path
 
 from tests.harness.client import create as store
 from tests.harness.client import locked
-from tests.harness.process import Answer, Running, ask
+from tests.harness.process import Response, Running, ask
 from tests.harness.wire import assert_error, assert_invalid, create, dial, request
 
 REQUIRED = '"name" is required'
 
 MOST = 5.0
-"""Seconds that an answer may take."""
+"""Seconds that a response may take."""
 
 SLACK = 5.0
 """Seconds beyond it that a busy machine may take."""
 
 
-def refused(service: Running, method: str, target: str) -> Answer:
+def refused(service: Running, method: str, target: str) -> Response:
     began = time.monotonic()
-    answer = service.request(method, target, {"name": "Never"})
+    response = service.request(method, target, {"name": "Never"})
     assert time.monotonic() - began < MOST + SLACK
-    assert_error(answer, 503, "The database is locked", outcome="none")
-    assert int(answer.headers["retry-after"]) >= 1
-    return answer
+    assert_error(response, 503, "The database is locked", outcome="none")
+    assert int(response.headers["retry-after"]) >= 1
+    return response
 
 
 def test_while_another_process_writes_reads_go_on_and_writes_are_refused(fresh: Running, tmp_path: Path) -> None:
@@ -53,8 +53,8 @@ def test_a_write_waits_for_a_short_lock_and_succeeds(fresh: Running, tmp_path: P
     with dial(fresh) as wire:
         with locked(tmp_path):
             wire.send(request("GET", "/test") + create("Waited"))
-            assert wire.answer().body == b"OK"
-        assert wire.answer().json == {"id": 1, "name": "Waited", "address": None}
+            assert wire.response().body == b"OK"
+        assert wire.response().json == {"id": 1, "name": "Waited", "address": None}
 
 
 def test_pipelined_writes_that_are_refused_are_refused_one_by_one_in_their_order(
@@ -62,6 +62,6 @@ def test_pipelined_writes_that_are_refused_are_refused_one_by_one_in_their_order
 ) -> None:
     with dial(fresh) as wire, locked(tmp_path):
         wire.send(create("Never") + request("GET", "/api/stores") + create(""))
-        assert_error(wire.answer(), 503, "The database is locked", outcome="none")
-        assert wire.answer().body == b"[]"
-        assert_invalid(wire.answer(), REQUIRED, ["name"])
+        assert_error(wire.response(), 503, "The database is locked", outcome="none")
+        assert wire.response().body == b"[]"
+        assert_invalid(wire.response(), REQUIRED, ["name"])

@@ -1,4 +1,4 @@
-"""An answer to a write says that it is on the disk; whatever kills the service takes none of them away."""
+"""A response to a write says that it is on the disk; whatever kills the service takes none of them away."""
 
 import os
 import random
@@ -11,7 +11,7 @@ import pytest
 
 from tests.campaigns import crash
 from tests.campaigns.powerloss import calls
-from tests.harness.process import COMMAND, PATIENCE, serving
+from tests.harness.process import COMMAND, TIMEOUT, serving
 from tests.oracles.aftermath import judge
 from tests.oracles.history import Recorder
 from tests.oracles.lincheck import Kind, Outcome
@@ -21,7 +21,7 @@ TRACED = "trace=read,recvfrom,recvmsg,write,writev,sendto,sendmsg,fsync,fdatasyn
 
 @pytest.mark.usefixtures("strace")
 @pytest.mark.parametrize("adapter", ["--fast-lane", "--no-fast-lane"])
-def test_between_a_request_and_its_answer_the_log_is_synced(tmp_path: Path, adapter: str) -> None:
+def test_between_a_request_and_its_response_the_log_is_synced(tmp_path: Path, adapter: str) -> None:
     """One write after another, so that no sync is another's."""
     trace = tmp_path / "trace"
     program = ["strace", "-f", "-qq", "-y", "-s", "100", "-o", str(trace), "-e", TRACED, *COMMAND]
@@ -30,7 +30,7 @@ def test_between_a_request_and_its_answer_the_log_is_synced(tmp_path: Path, adap
             assert service.request("POST", "/api/stores", {"name": "New"}).status == 200
             assert service.request("PUT", f"/api/stores/{number + 1}", {"name": "Newer"}).status == 200
         os.killpg(service.process.pid, signal.SIGTERM)
-        service.process.wait(PATIENCE)
+        service.process.wait(TIMEOUT)
     steps = []
     for call in calls(trace):
         if '"POST /api' in call.arguments or '"PUT /api' in call.arguments:

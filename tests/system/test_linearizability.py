@@ -21,7 +21,7 @@ TRIES = 10
 """Now and then one of several workers takes every connection, and a weakness that needs two of them sleeps."""
 
 KILLS = 10
-"""Not each of them comes between an answer and its commit."""
+"""Not each of them comes between a response and its commit."""
 
 BUILDS = {"1 worker": (), "4 workers": ("--workers=4",), "ASGI": ("--no-fast-lane",)}
 PLACES = {**{build: (build, "sqlite") for build in BUILDS}, "PostgreSQL": ("4 workers", "postgres")}
@@ -94,7 +94,7 @@ def with_many_stores(database: str) -> Recorder:
 @pytest.mark.parametrize(
     ("change", "build", "fault"),
     [
-        ("keeps_answers_for_ever", "1 worker", "stale"),
+        ("keeps_responses_for_ever", "1 worker", "stale"),
         ("sees_own_writes_only", "4 workers", "stale"),
         ("acknowledges_before_commit", "1 worker", "stale"),
         ("acknowledges_before_commit", "4 workers", "stale"),

@@ -49,7 +49,7 @@ def test_a_list_that_streams_while_stores_change_is_one_snapshot(fresh: Running,
     wires = [slow_reader(fresh) for _ in targets]
     for wire, target in zip(wires, targets, strict=True):
         wire.send(request("GET", "/test") + request("GET", target))
-        assert wire.answer().body == b"OK"
+        assert wire.response().body == b"OK"
     for id in (1, SOME // 2, SOME - 8, SOME - 2, SOME):
         changed = {"name": "Changed", "address": "while it was read"}
         assert fresh.request("PUT", f"/api/stores/{id}", changed).json["name"] == "Changed"
@@ -57,7 +57,7 @@ def test_a_list_that_streams_while_stores_change_is_one_snapshot(fresh: Running,
     assert store(fresh, "Store 7", "is new") == SOME + 1
     for wire, body in zip(wires, before, strict=True):
         with wire:
-            assert wire.answer().body == body
+            assert wire.response().body == body
     after = [json.loads(fresh.request("GET", target).body) for target in targets]
     assert [len(stores) for stores in after] == [SOME + 1, SOME // 10 + 5]
     assert after[0][-1] == after[1][-1] == {"id": SOME + 1, "name": "Store 7", "address": "is new"}

@@ -14,7 +14,7 @@ from tests.harness import weakened
 from tests.harness.client import create as store
 from tests.harness.client import fill
 from tests.harness.machine import need
-from tests.harness.process import PATIENCE, Running, serving
+from tests.harness.process import TIMEOUT, Running, serving
 from tests.harness.wire import HOST, request
 
 MIB = 2**20
@@ -46,7 +46,7 @@ def limited() -> Iterator[Path]:
 
 
 def within(group: Path) -> tuple[str, ...]:
-    """Give the command that runs another with the limit."""
+    """Return the command that runs another with the limit."""
     return ("sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', str(group))
 
 
@@ -95,7 +95,7 @@ def test_that_would_be_seen(limited: Path, tmp_path: Path) -> None:
             while True:
                 acknowledged.append(store(service, "Meanwhile"))
                 assert len(acknowledged) < 5000, "it was not killed"
-        assert service.process.wait(PATIENCE) == KILLED
+        assert service.process.wait(TIMEOUT) == KILLED
     with serving(tmp_path) as service:
         found = [each["id"] for each in service.request("GET", "/api/stores").json]
         assert found[: len(acknowledged)] == acknowledged
