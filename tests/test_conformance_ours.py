@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from black_box import run, serving
+from tests.harness.process import run, serving
 
 
 @pytest.mark.parametrize("detail", ["detailed", "generic"])
