@@ -9,15 +9,25 @@ unexport PYTHONDONTWRITEBYTECODE
 # Many tests wait for a deadline: twice as many at once as there are processors.
 TESTS_AT_ONCE ?= $(shell expr 2 "*" $$(nproc 2>/dev/null || echo 2))
 
-.PHONY: serve serve-postgres setup test check format lock bench bench-ab bench-scaling profile fuzz-api fuzz-http thorough soak load faults sbom audit clean
+.DEFAULT_GOAL := help
+.PHONY: help dev quick serve serve-postgres setup test check format lock bench bench-ab bench-scaling profile fuzz-api fuzz-http thorough soak load faults sbom audit clean
+
+help:  ## what there is to make
+	@sed -n 's/^\([a-z][a-z-]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
 
 serve: setup  ## the service on http://127.0.0.1:8080, its database in ./storekeeper.db
 	@exec $(BIN)/storekeeper serve
 
 serve-postgres: setup  ## the same on a PostgreSQL of its own, in a temporary folder; for trying out
-	@exec env PYTHONPATH=tests $(BIN)/python tools/serve_postgres.py
+	@exec $(BIN)/python -m tools.serve_postgres
 
-setup: .venv/.run
+setup: .venv/.run  ## .venv with what the service needs, pinned by hashes
+
+dev: .venv/.dev  ## .venv with all that tests and checks need too; then `make quick`
+
+quick: check  ## format, lint, types and each test that starts no process, but for those of the kit
+	@$(BIN)/python -m pytest --numprocesses=auto -m "quick and not thorough" --hypothesis-profile=quick \
+	  --ignore-glob="*conformance*" --quiet --no-header
 
 test: check  ## everything that can run here; what lacks a program is skipped with its reason
 	@$(BIN)/python -m pytest --numprocesses=$(TESTS_AT_ONCE) --cov --cov-report=
@@ -27,51 +37,51 @@ check: .venv/.dev  ## format, lint and types
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
 
-format: .venv/.dev
+format: .venv/.dev  ## mends the format and what the linter can
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix --unsafe-fixes .
 
 bench: .venv/.dev  ## ratios to other stacks into docs/benchmarks.md; ARGS=--quick for a first look, ARGS=--help
-	@PYTHONPATH=tests $(BIN)/python bench/run.py $(ARGS)
+	@$(BIN)/python -m bench.run $(ARGS)
 
 profile: .venv/.dev  ## where a request's microseconds go, by thread and by part, into docs/benchmarks.md
-	@PYTHONPATH=tests $(BIN)/python bench/breakdown.py
+	@$(BIN)/python -m bench.breakdown
 
 bench-ab: .venv/.dev  ## processor time for each request of two checkouts; AB="../old . --pairs=10"
-	@PYTHONPATH=tests $(BIN)/python bench/ab.py $(AB)
+	@$(BIN)/python -m bench.ab $(AB)
 
 bench-scaling: .venv/.dev  ## one and two instances over one PostgreSQL, into docs/scaling.md
-	@PYTHONPATH=tests $(BIN)/python bench/scaling.py
+	@$(BIN)/python -m bench.scaling
 
 thorough: .venv/.dev  ## all tests, also those that are more of the same
 	@$(BIN)/python -m pytest --numprocesses=auto -m ""
 
 fuzz-api: .venv/.dev  ## 1,000 examples of every operation, made from the OpenAPI document
-	@$(BIN)/python tests/fuzz_api.py
+	@$(BIN)/python -m tests.campaigns.fuzz_api
 
 fuzz-http: .venv/.dev  ## a million requests that are hardly any; FUZZ="--requests=20000 --seed=7" for others
-	@$(BIN)/python tests/fuzz_http.py $(FUZZ)
+	@$(BIN)/python -m tests.campaigns.fuzz_http $(FUZZ)
 
 soak: .venv/.dev  ## two hours of kills, power losses, histories and load; SOAK="--minutes=10 --kills=20 --steady=5" for less
-	@$(BIN)/python tests/soak.py $(SOAK)
+	@$(BIN)/python -m tests.campaigns.soak $(SOAK)
 
 load: .venv/.dev  ## 3 minutes of idle, slow, greedy and too many clients; LOAD="--connections=1000" for less
-	@$(BIN)/python tests/load.py $(LOAD)
+	@$(BIN)/python -m tests.campaigns.load $(LOAD)
 
 faults: .venv/.dev  ## every fault that is injected, one line each; FAULTS="A4 A9" for some
-	@$(BIN)/python tests/faults.py $(FAULTS)
+	@$(BIN)/python -m tests.campaigns.faults $(FAULTS)
 
 lock: .venv/.dev  ## pins every dependency again, with hashes
 	@sh requirements/lock.sh
 
 sbom: setup  ## the bill of materials of what runs, as CycloneDX JSON in storekeeper-sbom.json
-	@$(BIN)/python tools/sbom.py storekeeper-sbom.json
+	@$(BIN)/python -m tools.sbom storekeeper-sbom.json
 
 audit: setup .venv/.audit  ## asks for known vulnerabilities of what runs; fails where nobody can be asked
-	@$(BIN)/python tools/audit.py .venv/audit/bin/pip-audit --strict --require-hashes --disable-pip \
+	@$(BIN)/python -m tools.audit .venv/audit/bin/pip-audit --strict --require-hashes --disable-pip \
 	  --progress-spinner=off --format=json --requirement=requirements/run.txt
 
-clean:
+clean:  ## removes all that was installed and cached
 	rm -rf storekeeper-sbom.json .venv .mypy_cache .ruff_cache .hypothesis .coverage*
 
 .venv/.run: pyproject.toml requirements/build.txt requirements/run.txt

@@ -12,10 +12,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from cases import CASES, Case
-from load import wrk
-from seeds import compact, store
-from servers import CORES, Server, UnavailableError, free_port, running, send
+from bench.cases import CASES, Case
+from bench.load import wrk
+from bench.seeds import compact, store
+from bench.servers import CORES, Server, UnavailableError, free_port, running, send
 
 TICK = os.sysconf("SC_CLK_TCK")
 STORES = 10

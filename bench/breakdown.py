@@ -9,10 +9,10 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-import load
-from cases import CASES, Case
-from servers import CORES, Server
-from systems import DATA, ROOT, SYSTEMS
+from bench import load
+from bench.cases import CASES, Case
+from bench.servers import CORES, Server
+from bench.systems import DATA, ROOT, SYSTEMS
 
 PAGE = ROOT / "docs/benchmarks.md"
 BEGIN, END = "<!-- profile: begin (written by make profile) -->", "<!-- profile: end -->"

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from seeds import compact, store, stores
+from bench.seeds import compact, store, stores
 
 ALL = ("storekeeper", "storekeeper-asgi", "storekeeper-postgres", "nginx", "fastify", "hapi", "fastapi", "drf")
 WHOLE = ("storekeeper", "fastify", "hapi", "fastapi", "drf")  # those that do everything

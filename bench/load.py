@@ -9,10 +9,10 @@ import subprocess
 import time
 from pathlib import Path
 
-import seeds
-from cases import Case
-from servers import TIMEOUT, Server, UnavailableError, send
-from systems import System
+from bench import seeds
+from bench.cases import Case
+from bench.servers import TIMEOUT, Server, UnavailableError, send
+from bench.systems import System
 
 SCRIPTS = Path(__file__).resolve().parent / "wrk"
 Figures = dict[str, float]

@@ -6,9 +6,9 @@ from operator import ge, le, lt
 from pathlib import Path
 from typing import Any
 
-import chart
-from cases import CASES, GOALS, Case, Entry, Goal
-from systems import SYSTEMS
+from bench import chart
+from bench.cases import CASES, GOALS, Case, Entry, Goal
+from bench.systems import SYSTEMS
 
 Figures = dict[str, float]
 Rounds = list[dict[str, Figures]]

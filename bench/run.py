@@ -13,13 +13,11 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-import load
-import report
-import smoke
-from cases import CASES, READ_ONE, Case, Entry
-from machine import describe
-from servers import CORES, Server, UnavailableError
-from systems import BENCH, DATA, ROOT, SYSTEMS, call
+from bench import load, report, smoke
+from bench.cases import CASES, READ_ONE, Case, Entry
+from bench.machine import describe
+from bench.servers import CORES, Server, UnavailableError
+from bench.systems import BENCH, DATA, ROOT, SYSTEMS, call
 
 FAILURES = (UnavailableError, OSError, http.client.HTTPException, subprocess.SubprocessError)
 Measure = Callable[[Entry], load.Figures]

@@ -13,12 +13,12 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median as middle
 
-import load
-import postgres_server
-from cases import CASES, Case
-from machine import describe
-from servers import Server, free_port, running
-from systems import DATA, ROOT, STOREKEEPER, SYSTEMS, StorekeeperPostgres
+from bench import load
+from bench.cases import CASES, Case
+from bench.machine import describe
+from bench.servers import Server, free_port, running
+from bench.systems import DATA, ROOT, STOREKEEPER, SYSTEMS, StorekeeperPostgres
+from tests.harness import postgres_server
 
 PAGE = ROOT / "docs/scaling.md"
 BEGIN, END = "<!-- measured: begin (written by make bench-scaling) -->", "<!-- measured: end -->"

@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-from seeds import compact, store, stores
-from servers import Server, UnavailableError, send
+from bench.seeds import compact, store, stores
+from bench.servers import Server, UnavailableError, send
 
 SEED = 5
 INVALID_PAYLOADS: list[tuple[bytes, str, list[str] | None]] = [

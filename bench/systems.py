@@ -12,9 +12,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import postgres_server
-import seeds
-from servers import CORES, Server, UnavailableError, free_port, running
+from bench import seeds
+from bench.servers import CORES, Server, UnavailableError, free_port, running
+from tests.harness import postgres_server
 
 BENCH = Path(__file__).resolve().parent
 DATA = BENCH / ".data"
@@ -173,8 +173,8 @@ def install_python_peers(*packages: str) -> dict[str, str]:
 
 class FastAPI(System):
     name, title, folder = "fastapi", "FastAPI, in memory", PEERS / "fastapi"
-    command = (PEER_BIN / "uvicorn", "app:app", "--port", "{port}", "--loop", "uvloop", "--http", "httptools")
-    command += ("--no-access-log", "--log-level", "warning")
+    listen = ("--port", "{port}", "--loop", "uvloop", "--http", "httptools")
+    command = (PEER_BIN / "uvicorn", "app:app", *listen, "--no-access-log", "--log-level", "warning")
 
     def install(self) -> dict[str, str]:
         return install_python_peers("fastapi", "pydantic", "uvicorn", "uvloop", "httptools")
@@ -182,7 +182,7 @@ class FastAPI(System):
 
 class Django(DatabaseSystem):
     name, title, folder = "drf", "Django REST framework, SQLite", PEERS / "drf"
-    command = (PEER_BIN / "gunicorn", "wsgi", "--bind", "127.0.0.1:{port}", "--workers", "1")
+    command: tuple[str | Path, ...] = (PEER_BIN / "gunicorn", "wsgi", "--bind", "127.0.0.1:{port}", "--workers", "1")
     command += ("--worker-class", "gthread", "--threads", "4", "--timeout", "0", "--no-control-socket")
 
     def install(self) -> dict[str, str]:

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from conformance_mutants import breaks, mutant
-from conformance_reference import Answer, Problem, Reference
+from tests.conformance_mutants import breaks, mutant
+from tests.conformance_reference import Answer, Problem, Reference
 
 # What is accepted and what is not
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from conformance_mutants import mutant
-from conformance_reference import Answer, Reference, Store
+from tests.conformance_mutants import mutant
+from tests.conformance_reference import Answer, Reference, Store
 
 
 @mutant("an update takes the client's id", "update-keeps-the-id")

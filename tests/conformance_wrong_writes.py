@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from conformance_mutants import breaks, mutant
-from conformance_reference import Answer, Reference, Store
+from tests.conformance_mutants import breaks, mutant
+from tests.conformance_reference import Answer, Reference, Store
 
 # Ids
 

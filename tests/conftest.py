@@ -1,57 +1,37 @@
 """What every test may use."""
 
 import gc
-import os
 import shutil
 import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, nullcontext
 from functools import cache
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from black_box import Running, home, serving
-from databases import KINDS, Database
-from postgres_server import Missing, Server, shared, stop_shared
+from tests.harness.databases import KINDS, Database, postgres
+from tests.harness.machine import need
+from tests.harness.postgres_server import stop_shared
+from tests.harness.process import Running, home, serving
+from tests.harness.quick import is_quick, no_process
 
-pytest.register_assert_rewrite("wire")
+pytest.register_assert_rewrite("tests.harness.wire")
 
 # No test is timed, and all runs of one commit do the same.
 settings.register_profile("suite", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", settings.get_profile("suite"), max_examples=10)
 settings.load_profile("suite")
-
-REQUIRED = {name for name in os.environ.get("STOREKEEPER_REQUIRE", "").split(",") if name}
-
-
-COVERED = (
-    "adapters",
-    "cli",
-    "crowd",
-    "damage",
-    "disk",
-    "files",
-    "docs_page",
-    "limits",
-    "place",
-    "postgres",
-    "postgres_failures",
-    "postgres_session",
-    "service",
-    "supervisor",
-    "transfer",
-)
-"""Whose started processes are counted too. The lines of the others are among theirs, and counting makes them slow."""
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _few_started_processes_are_counted(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Those of modules marked `count_processes`: the lines of others are among theirs, and counting is slow."""
     with pytest.MonkeyPatch.context() as patch:
-        if request.path.stem.removeprefix("test_") not in COVERED:
+        if request.node.get_closest_marker("count_processes") is None:
             patch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
         yield
 
@@ -69,30 +49,6 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-def need(program: str, reason: str) -> NoReturn:
-    """Skip a test that lacks a program; fail it where STOREKEEPER_REQUIRE says that it has to be there."""
-    if program in REQUIRED:
-        pytest.fail(f"{program} is required: {reason}")
-    pytest.skip(reason)
-
-
-@contextmanager
-def mounted(folder: Path, options: str) -> Iterator[Path]:
-    """Mount a file system in memory, with its own size, on `folder`; skip where that is not allowed."""
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
-    try:
-        done = subprocess.run(mount, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        need("mount", "there is no mount command")
-    if done.returncode:
-        need("mount", f"no file system can be mounted here: {done.stderr.strip()}")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
-
-
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
     """A folder that a process without rights can reach too: those of pytest are closed to it."""
@@ -100,13 +56,6 @@ def open_folder() -> Iterator[Path]:
         folder = Path(name)
         folder.chmod(0o777)
         yield folder
-
-
-def fill(file: Path) -> None:
-    """Write to a file until its disk is full to the last page."""
-    with file.open("ab", buffering=0) as opened, suppress(OSError):
-        while opened.write(bytes(4096)):
-            pass
 
 
 @pytest.fixture
@@ -126,12 +75,28 @@ def adapter(request: pytest.FixtureRequest, stored_in: None) -> str:  # noqa: AR
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave one adapter of the two where PostgreSQL, or the supervisor of several workers, is what matters."""
+    """Mark the quick tests; leave one adapter of the two where PostgreSQL, or a supervisor, is what matters."""
     for item in items:
+        if is_quick(item):
+            item.add_marker(pytest.mark.quick)
         values = getattr(getattr(item, "callspec", None), "params", {})
         of_both = values.get("stored_in") != "postgres" and values.get("workers", 1) == 1 == values.get("count", 1)
         if values.get("adapter") == "ASGI" and (not of_both or item.path.stem == "test_workers"):
             item.add_marker(pytest.mark.thorough)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    """Keep a quick test to its word."""
+    with no_process(item.nodeid) if item.get_closest_marker("quick") else nullcontext():
+        yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Keep a quick test to its word."""
+    with no_process(item.nodeid) if item.get_closest_marker("quick") else nullcontext():
+        yield
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -144,15 +109,6 @@ def stored_in(request: pytest.FixtureRequest) -> Iterator[None]:
         server = postgres()
         patch.setattr(home, "url", cache(lambda _folder: stack.enter_context(server.database())))
         yield
-
-
-def postgres() -> Server:
-    """Give the PostgreSQL that the tests of this process share; skip the test if there cannot be one."""
-    try:
-        return shared()
-    except Missing as error:
-        need("postgres", str(error))
-        raise
 
 
 @pytest.fixture(scope="module")

@@ -8,20 +8,22 @@ from urllib.parse import urlsplit
 import pytest
 from _pytest.mark import ParameterSet
 
-import conformance_wrong_answers  # noqa: F401  # importing them adds their mutants
-import conformance_wrong_errors  # noqa: F401
-import conformance_wrong_payloads  # noqa: F401
-import conformance_wrong_reads  # noqa: F401
-import conformance_wrong_updates  # noqa: F401
-import conformance_wrong_writes  # noqa: F401
-from conformance_mutants import MUTANTS, Mutant
-from conformance_reference import GenericReference, Reference, served
-from conformance_variants import VARIANTS, Html, Lenient, Silent500, Strict, Units
 from storekeeper.conformance import examine
 from storekeeper.conformance.client import Address, Client
 from storekeeper.conformance.rules import RULES
 from storekeeper.conformance.running import Run
 from storekeeper.conformance.service import Service
+from tests import (
+    conformance_wrong_answers,  # noqa: F401  # importing them adds their mutants
+    conformance_wrong_errors,  # noqa: F401
+    conformance_wrong_payloads,  # noqa: F401
+    conformance_wrong_reads,  # noqa: F401
+    conformance_wrong_updates,  # noqa: F401
+    conformance_wrong_writes,  # noqa: F401
+)
+from tests.conformance_mutants import MUTANTS, Mutant
+from tests.conformance_reference import GenericReference, Reference, served
+from tests.conformance_variants import VARIANTS, Html, Lenient, Silent500, Strict, Units
 
 LATE = {rule.name for rule in RULES if rule.late}
 

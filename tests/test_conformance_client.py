@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from conformance_reference import Answer, Reference, served
-from conformance_variants import Elsewhere
-from conftest import need
 from storekeeper import conformance
 from storekeeper.conformance import CannotCheck, examine
 from storekeeper.conformance.client import Address, Client
 from storekeeper.conformance.wire import LARGE, SMALL, Exchange, Unreachable
+from tests.conformance_reference import Answer, Reference, served
+from tests.conformance_variants import Elsewhere
+from tests.harness.machine import need
 
 GIB = 1 << 30
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nCache-Control: no-cache\r\nContent-Length: 2\r\n\r\nOK"

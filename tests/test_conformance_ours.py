@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from black_box import COMMAND, run, serving
+from tests.harness.process import COMMAND, run, serving
 
 
 @pytest.mark.parametrize("detail", ["detailed", "generic"])

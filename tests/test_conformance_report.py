@@ -9,12 +9,12 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from black_box import run
-from conformance_reference import GenericReference, Reference, served
-from conformance_variants import Hostile, Recording
 from storekeeper import conformance
 from storekeeper.conformance.rules import RULES
 from storekeeper.conformance.running import every_rule, most_added
+from tests.conformance_reference import GenericReference, Reference, served
+from tests.conformance_variants import Hostile, Recording
+from tests.harness.process import run
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = Path(conformance.__file__).parent

@@ -1,6 +1,6 @@
 """Audits the run-time packages for known vulnerabilities (`make audit`); fails if the auditor skipped any of them.
 
-    python tools/audit.py COMMAND...
+    python -m tools.audit COMMAND...
 
 runs an auditor that prints pip-audit's JSON. Status 0: an advisory source was asked about every package of the lock
 that this platform needs, and knows no vulnerability. 1: it knows some, one line each. 2: it was not asked about all
@@ -12,8 +12,9 @@ import subprocess
 import sys
 from typing import Any
 
-import lock
 from packaging.markers import Marker
+
+from tools import lock
 
 
 def needed() -> dict[str, str]:

@@ -1,6 +1,6 @@
 """Writes the bill of materials of the run-time packages as CycloneDX 1.6 JSON (`make sbom`), reproducibly.
 
-    python tools/sbom.py FILE
+    python -m tools.sbom FILE
 
 It is made from the run-time lock. Licences come from the metadata of the installed packages; a package that this
 platform does not need, and that is not installed, has none.
@@ -13,9 +13,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import lock
-
 import storekeeper
+from tools import lock
 
 _MAX_NAME_LENGTH = 60
 """Characters of a `License` field with a name; a longer one contains the whole text."""
@@ -24,7 +23,7 @@ _MAX_NAME_LENGTH = 60
 def licences(name: str) -> list[dict[str, Any]]:
     """Return the licences of a package in CycloneDX's form; none if it names none, or is not installed."""
     try:
-        fields = metadata.metadata(name)
+        fields: Any = metadata.metadata(name)  # a Message; its type here has no `get`
     except metadata.PackageNotFoundError:
         return []
     if expression := fields.get("License-Expression"):

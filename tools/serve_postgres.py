@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from postgres_server import Missing, running
+from tests.harness.postgres_server import Missing, running
 
 STOREKEEPER = Path(sys.executable).with_name("storekeeper")
 

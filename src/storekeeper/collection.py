@@ -1,6 +1,6 @@
 """Domain: what any database must promise, in words. Imports only the domain.
 
-To add a database, read this file, then make `tests/test_collection.py` pass for it.
+To add a database, read this file, then make `tests/domain/test_collection.py` pass for it.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """The contract as an OpenAPI 3.1 document. Imports `api` and the domain, whose types its schemas are made from.
 
-`tests/test_openapi.py` compares it with the service: every route, method, status, header and error message that one
-has, the other has too.
+`tests/api/test_openapi.py` compares it with the service: every route, method, status, header and error message that
+one has, the other has too.
 """
 
 from typing import Any

@@ -3,7 +3,7 @@
 Decisions 15, 16 and 27 to 30. The connection reads each request to its end (a body is at most 1 MiB), responds to
 the requests in their order, and refuses what is not HTTP/1.x with the contract's error body. uvicorn manages sockets
 and the event loop. Its protocol class is no documented extension point: so uvicorn is pinned exactly, and
-`tests/test_connection.py` tests what this module relies on.
+`tests/http/test_connection.py` tests what this module relies on.
 """
 
 import asyncio

@@ -1,0 +1,1 @@
+"""Compares Storekeeper with other stacks on this machine; `python -m bench.run --help`."""

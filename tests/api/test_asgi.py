@@ -1,0 +1,301 @@
+"""The ASGI application is complete by itself: called directly, as the specification has it, and on another server."""
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from storekeeper.collection import Listing
+from storekeeper.errors import Unavailable
+from storekeeper.service import Service, application
+from storekeeper.settings import Settings
+from storekeeper.stores import Payload
+from tests.harness.client import fill
+from tests.harness.in_process import Inside, inside
+from tests.harness.process import TIMEOUT, Response
+from tests.harness.wire import assert_error, assert_invalid
+
+Message = dict[str, Any]
+
+TOO_LARGE = "Payload content length greater than maximum allowed: 1048576"
+
+
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(scenario, 60))
+
+
+def scope_of(method: str, path: str, query: bytes = b"", **more: Any) -> dict[str, Any]:
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": method,
+        "scheme": "http",
+        "path": path,
+        "query_string": query,
+        "headers": [],
+    } | more
+
+
+async def called(app: Service, scope: dict[str, Any], *messages: Message) -> list[Message]:
+    """Call an application; the client is gone after what it sends. Give what the application sent."""
+    sent: list[Message] = []
+    waiting = [*messages, {"type": "http.disconnect"}]
+
+    async def receive() -> Message:
+        return waiting.pop(0)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await app(scope, receive, send)
+    return sent
+
+
+def body(*parts: bytes) -> list[Message]:
+    """Return the messages of a body in parts."""
+    return [{"type": "http.request", "body": part, "more_body": at < len(parts)} for at, part in enumerate(parts, 1)]
+
+
+def response_of(sent: list[Message]) -> Response:
+    start, *rest = sent
+    assert start["type"] == "http.response.start"
+    assert [message.get("more_body", False) for message in rest] == [True] * (len(rest) - 1) + [False]
+    headers = {name.decode(): value.decode() for name, value in start["headers"]}
+    assert all(name == name.lower() for name in headers)
+    return Response(start["status"], headers, b"".join(message.get("body", b"") for message in rest))
+
+
+async def asked(service: Inside, method: str, path: str, content: bytes = b"", **more: Any) -> Response:
+    return response_of(await called(service.service, scope_of(method, path, **more), *body(content)))
+
+
+def test_a_server_may_leave_out_the_raw_path_and_may_add_the_query_to_it(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            await asked(service, "POST", "/api/stores", b'{"name":"\xc3\xbc"}')
+            for more in (
+                {},
+                {"raw_path": b"/api/stores/1"},
+                {"raw_path": None},
+                {"raw_path": b"/api/stores/%31?x=1"},
+            ):
+                assert (await asked(service, "GET", "/api/stores/1", query=b"x=1", **more)).json["id"] == 1
+            found = await asked(service, "GET", "/api/stores", query=b"name=%C3%BC")
+            assert [store["id"] for store in found.json] == [1]
+            assert_error(await asked(service, "GET", "/api/stores/ü 1"), 404, "Store ü 1 not found")
+            assert_error(await asked(service, "GET", "/api/stores/"), 404, "Not Found")
+            assert_error(await asked(service, "GET", "/nowhere"), 404, "Not Found")
+
+    run(scenario())
+
+
+def test_a_body_may_come_in_any_parts(tmp_path: Path) -> None:
+    content = b'{"name":"Parts","address":"1 High Street"}'
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            each = [content[at : at + 1] for at in range(len(content))]
+            for parts in ([content], each, [b"", content, b"", b""]):
+                sent = await called(service.service, scope_of("POST", "/api/stores"), *body(*parts))
+                assert response_of(sent).json["address"] == "1 High Street"
+            sent = await called(service.service, scope_of("POST", "/api/stores"), {"type": "http.request"})
+            assert_invalid(response_of(sent), '"value" must be of type object', [])
+
+    run(scenario())
+
+
+def test_a_client_that_leaves_in_its_body_changes_nothing_and_is_sent_nothing(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            unfinished: Message = {"type": "http.request", "body": b'{"name":"Never"}', "more_body": True}
+            assert await called(service.service, scope_of("POST", "/api/stores")) == []
+            assert await called(service.service, scope_of("POST", "/api/stores"), unfinished) == []
+            assert (await asked(service, "GET", "/api/stores")).body == b"[]"
+
+    run(scenario())
+
+
+def test_a_body_is_read_no_further_than_the_limit(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            large = [{"type": "http.request", "body": b" " * 2**19, "more_body": True}] * 3
+            sent = await called(service.service, scope_of("POST", "/api/stores"), *large)
+            assert_error(response_of(sent), 413, TOO_LARGE)
+            told = scope_of("PUT", "/api/stores/1", headers=[(b"content-length", b"1048577")])
+            assert_error(response_of(await called(service.service, told)), 413, TOO_LARGE)
+
+    run(scenario())
+
+
+def test_head_and_options_have_no_body(tmp_path: Path) -> None:
+    fill(tmp_path, [Payload("Many")] * 2500)
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            # Of the routes outside the contract the server leaves it out, as Starlette expects.
+            for path in ("/test", "/api/stores/1", "/api/stores/none", "/api/stores"):
+                got = await asked(service, "GET", path)
+                head = await asked(service, "HEAD", path)
+                assert (head.status, head.headers, head.body) == (got.status, got.headers, b"")
+            for path in ("/test", "/api/stores", "/api/stores/1", "*", "/health/live"):
+                options = await asked(service, "OPTIONS", path)
+                assert (options.status, options.body) == (204, b"")
+                assert "GET" in options.headers["allow"]
+                assert "content-length" not in options.headers
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("path", ["/health/live", "/health/ready", "/openapi.json", "/docs/"])
+def test_routes_outside_the_contract_answer_their_errors_in_its_form(tmp_path: Path, path: str) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            for method in ("POST", "DELETE", "PATCH"):
+                refused = await asked(service, method, path.rstrip("/"))
+                assert_error(refused, 405, "Method Not Allowed")
+                assert refused.headers["allow"] == "GET, HEAD, OPTIONS"
+            assert_error(await asked(service, "GET", path.rstrip("/") + "/nothing"), 404, "Not Found")
+
+    run(scenario())
+
+
+def test_a_long_list_comes_in_parts(tmp_path: Path) -> None:
+    fill(tmp_path, [Payload("Many")] * 2500)
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            sent = await called(service.service, scope_of("GET", "/api/stores"), *body(b""))
+            assert len(sent) > 3
+            response = response_of(sent)
+            assert [store["id"] for store in response.json] == list(range(1, 2501))
+            assert "content-length" not in response.headers
+
+    run(scenario())
+
+
+def test_a_bug_is_a_500_that_tells_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            collection = service.service.runtime.resource._collection
+            for bug in (KeyError("secret"), RuntimeError("secret")):
+
+                def raises(*_: object, bug: Exception = bug) -> Listing:
+                    raise bug
+
+                monkeypatch.setattr(collection, "list", raises)
+                monkeypatch.setattr(collection, "write", raises)
+                monkeypatch.setattr(collection, "check", raises)
+                for method, path in (("GET", "/api/stores"), ("POST", "/api/stores")):
+                    response = await asked(service, method, path, b'{"name":"A"}')
+                    assert_error(response, 500, "An internal server error occurred")
+                with pytest.raises(type(bug)):  # for the server's log
+                    await asked(service, "GET", "/health/ready")
+
+    run(scenario())
+
+
+def test_readiness_says_when_the_database_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+
+            async def unavailable() -> None:
+                raise Unavailable("The database is locked")
+
+            monkeypatch.setattr(service.service.runtime.resource._collection, "check", unavailable)
+            response = await asked(service, "GET", "/health/ready")
+            assert_error(response, 503, "The database is locked", outcome="none")
+            assert (await asked(service, "GET", "/health/live")).status == 200
+
+    run(scenario())
+
+
+def test_other_kinds_of_connection_are_left_alone(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            assert await called(service.service, {"type": "websocket", "path": "/"}) == []
+
+    run(scenario())
+
+
+def test_an_unusable_database_ends_the_start(tmp_path: Path) -> None:
+    (tmp_path / "stores.db").write_bytes(b"this is no database, but a text that is long enough" * 100)
+
+    async def scenario() -> None:
+        service = Service(Settings(database=f"sqlite:///{tmp_path}/stores.db"))
+        start = {"type": "lifespan.startup"}
+        sent = await called(service, {"type": "lifespan"}, start)
+        assert [message["type"] for message in sent] == ["lifespan.startup.failed"]
+
+    run(scenario())
+
+
+def test_a_client_library_can_drive_it_without_a_server(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            transport = httpx.ASGITransport(service.service)
+            async with httpx.AsyncClient(transport=transport, base_url="http://stores.example") as client:
+                created = await client.post("/api/stores", json={"name": "Ü & Söhne"})
+                assert created.json() == {"id": 1, "name": "Ü & Söhne", "address": None}
+                found = await client.get("/api/stores", params={"name": "Ü & Söhne"})
+                assert found.json() == [created.json()]
+
+    run(scenario())
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Iterator[str]:
+    """The address of a plain uvicorn, with another parser, that runs the application with settings from variables."""
+    variables = {"STOREKEEPER_DATABASE": f"sqlite:///{tmp_path}/stores.db", "STOREKEEPER_MISSING_STORE": "500"}
+    command = [
+        sys.executable,
+        "-m",
+        "uvicorn",
+        "storekeeper.service:application",
+        "--factory",
+        "--http=h11",
+        "--port=0",
+    ]
+    log = tmp_path / "log"
+    with log.open("wb") as stderr:
+        server = subprocess.Popen(command, stderr=stderr, env=os.environ | variables)
+    try:
+        give_up = time.monotonic() + TIMEOUT
+        while not (found := re.search(r"http://127\.0\.0\.1:\d+", log.read_text())):
+            assert server.poll() is None, log.read_text()
+            assert time.monotonic() < give_up
+            time.sleep(0.01)
+        yield found[0]
+    finally:
+        server.send_signal(signal.SIGTERM)
+        server.wait(TIMEOUT)
+
+
+def test_it_runs_on_another_server(elsewhere: str) -> None:
+    with httpx.Client(base_url=elsewhere) as client:
+        assert client.get("/test").text == "OK"
+        assert len(client.get("/api/stores").json()) == 3
+        created = client.post("/api/stores", json={"name": "Elsewhere", "address": "1 High Street"})
+        assert created.json() == {"id": 4, "name": "Elsewhere", "address": "1 High Street"}
+        assert client.put("/api/stores/4", json={"name": "Moved"}).json()["address"] is None
+        assert client.get("/api/stores/4").json() == {"id": 4, "name": "Moved", "address": None}
+        assert client.head("/api/stores/4").headers["content-length"] == "38"
+        missing = client.get("/api/stores/99")
+        assert_error(Response(missing.status_code, dict(missing.headers), missing.content), 500)
+        large = client.post("/api/stores", content=b" " * (2**20 + 1))
+        assert_error(Response(large.status_code, dict(large.headers), large.content), 413, TOO_LARGE)
+        assert len(client.get("/api/stores").json()) == 4
+
+
+def test_the_factory_takes_its_settings_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STOREKEEPER_UNKNOWN_KEYS", "reject")
+    assert application().settings.unknown_keys == "reject"

@@ -1,0 +1,317 @@
+"""Decisions 1, 2 and 16 to 26: ids, routes, methods, queries, headers, over a socket and through both adapters.
+
+Those on payloads are in test_decisions_payload.py, those of the HTTP layer (27 to 29) in test_connection.py and
+test_refusals.py, an unavailable database (30) in test_database_locked.py.
+"""
+
+import json
+from itertools import product
+from urllib.parse import quote, unquote_to_bytes
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.harness.client import assert_success, create, nothing_changes
+from tests.harness.databases import EVERY_KIND
+from tests.harness.process import Running, ask
+from tests.harness.wire import assert_error, assert_invalid, exchange, request
+
+pytestmark = EVERY_KIND
+
+TEST = ("GET, HEAD, OPTIONS", "/test")
+STORES = ("GET, HEAD, POST, OPTIONS", "/api/stores")
+STORE = ("GET, HEAD, PUT, OPTIONS", "/api/stores/1")
+LIVE = ("GET, HEAD, OPTIONS", "/health/live")
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "TRACE", "PROPFIND", "QUERY", "LOCK")
+NOT_ALLOWED = [
+    (method, allow, path)
+    for (allow, path), method in product((TEST, STORES, STORE, LIVE), METHODS)
+    if method not in allow.split(", ")
+]
+
+
+# Decisions 1 and 2: ids.
+
+
+@pytest.mark.parametrize(
+    "id",
+    [
+        *("0", "00", "999999999", "9223372036854775807", "9223372036854775808", "18446744073709551617", "9" * 5000),
+        *("abc", "1abc", "abc1", "-1", "1.0", "1e0", "0x1", "1_0", "1,0", "null", "undefined", "NaN", "$1", "1;2"),
+        *("%D9%A1", "%EF%BC%91", "%C2%B2", "%C2%B9", "%2B1", "+1", "%201", "1%20", "1%00", "%001", "1%0A", "1%09"),
+        *("%FF", "%C0%B1", "%zz", "%", "%3", "1%2F2", "%2F", "%2E%2E", "..", ".", "1%3Fname=x", "stores", "1%2e0"),
+    ],
+)
+def test_what_is_not_a_stores_number_names_no_store(service: Running, id: str) -> None:
+    create(service, "There is one")
+    said = f"Store {unquote_to_bytes(id).decode(errors='replace')} not found"
+    with nothing_changes(service):
+        assert_error(service.request("GET", f"/api/stores/{id}"), 404, said)
+        assert_error(service.request("PUT", f"/api/stores/{id}", {"name": "A"}), 404, said)
+        head = service.request("HEAD", f"/api/stores/{id}")
+    assert (head.status, head.body) == (404, b"")
+
+
+@pytest.mark.parametrize("form", ["{}", "0{}", "{:05000}", "{}?name=x", "{}?"])
+def test_any_number_of_zeros_before_and_a_query_behind_name_the_same_store(service: Running, form: str) -> None:
+    id = create(service, "Zeros", "Before")
+    target = "/api/stores/" + form.format(id)
+    expected = {"id": id, "name": "Zeros", "address": "Before"}
+    assert service.request("GET", target).json == expected
+    assert service.request("PUT", target, expected).json == expected
+
+
+def test_an_escaped_digit_is_the_digit(service: Running) -> None:
+    id = create(service, "Escaped")
+    escaped = "".join(f"%{ord(digit):02x}" for digit in str(id))
+    assert service.request("GET", f"/api/stores/{escaped}").json["id"] == id
+    assert service.request("GET", f"/%61pi/%73tores/{id}").json["id"] == id
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(text=st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12))
+def test_no_text_for_an_id_is_an_unexpected_failure(service: Running, text: str) -> None:
+    if text in {".", ".."} or (text.isascii() and text.isdigit()):
+        return
+    response = service.request("GET", "/api/stores/" + quote(text, safe=""))
+    assert_error(response, 404, f"Store {text} not found")
+
+
+# Decision 16: methods.
+
+
+@pytest.mark.parametrize(("method", "allow", "path"), NOT_ALLOWED)
+def test_a_method_that_a_path_does_not_have_is_answered_with_those_that_it_has(
+    service: Running, method: str, allow: str, path: str
+) -> None:
+    create(service, "Unchanged")
+    with nothing_changes(service):
+        response = service.request(method, path, {"name": "A"})
+        assert_error(response, 405, "Method Not Allowed")
+    assert response.headers["allow"] == allow
+
+
+@pytest.mark.parametrize(("allow", "path"), [TEST, STORES, STORE, LIVE, ("GET, HEAD, POST, PUT, OPTIONS", "*")])
+def test_options_tells_the_methods(service: Running, allow: str, path: str) -> None:
+    response = service.request("OPTIONS", path)
+    assert (response.status, response.body) == (204, b"")
+    assert response.headers["allow"] == allow
+    assert response.headers["cache-control"] == "no-cache"
+    assert "content-length" not in response.headers
+    assert "content-type" not in response.headers
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/test", "/api/stores", "/api/stores?name=Headed", "/api/stores?name=a&name=b", "/api/stores/{}"),
+        *("/api/stores/none", "/nowhere", "/health/live", "/health/ready", "/openapi.json"),
+    ],
+)
+def test_head_has_the_headers_of_get_and_no_body(service: Running, path: str) -> None:
+    target = path.format(create(service, "Headed"))
+    connection = service.connection()
+    try:
+        got = ask(connection, "GET", target)
+        head = ask(connection, "HEAD", target)
+        again = ask(connection, "GET", target)
+    finally:
+        connection.close()
+    dates = [response.headers.pop("date") for response in (got, head, again)]
+    assert all(dates)
+    assert (head.status, head.headers, head.body) == (got.status, got.headers, b"")
+    assert again == got
+
+
+def test_the_liveness_and_readiness_of_the_service_can_be_asked(service: Running) -> None:
+    for target, said in (("/health/live", "live"), ("/health/ready", "ready")):
+        response = service.request("GET", target)
+        assert_success(response)
+        assert response.json == {"status": said}
+
+
+# Decision 17: unknown paths.
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        *("/api/stores/", "/api/stores/?name=x", "/test/", "/tests", "/TEST", "/nowhere", "/api/", "//"),
+        *("/api/stores/1/", "/api/stores/1/2", "/api/stores//1", "//api/stores", "/api//stores", "/./test"),
+        *("/api/../test", "/api/%2e%2e/test", "/api%2Fstores", "/api/stores%2F1", "/test%00", "/test%20", "/%ff"),
+        *("/api/stores;x=1", "/api\\stores", "/test#", "/api/stores%23", "/health", "/health/", "/health/live/"),
+    ],
+)
+def test_an_unknown_path_is_not_found(service: Running, target: str) -> None:
+    if "#" in target:  # decision 27: no target has a fragment
+        assert_error(exchange(service, request("GET", target)), 400)
+        return
+    create(service, "Unchanged")
+    with nothing_changes(service):
+        assert_error(service.request("GET", target), 404, "Not Found")
+        assert_error(service.request("POST", target, {"name": "A"}), 404, "Not Found")
+        assert_error(service.request("PUT", target, {"name": "A"}), 404, "Not Found")
+        assert_error(service.request("DELETE", target), 404, "Not Found")
+
+
+# Decisions 18 and 19: the query.
+
+
+def test_a_name_given_twice_is_refused(service: Running) -> None:
+    for query in ("name=a&name=b", "name=a&name=a", "name&name=a", "name=&name=", "x=1&name=a&y=2&n%61me=b"):
+        response = service.request("GET", f"/api/stores?{query}")
+        assert_invalid(response, '"name" must be a string', ["name"], source="query")
+
+
+@pytest.mark.parametrize(
+    "query", ["id=1", "Name=x", "names=x", "name%00=x", "x[name]=y", "&&&", "=x", "a&b", "%ff=x"]
+)
+def test_unknown_query_parameters_are_ignored(service: Running, query: str) -> None:
+    id = create(service, "Query")
+    assert service.request("GET", f"/api/stores?{query}").body == service.request("GET", "/api/stores").body
+    found = service.request("GET", f"/api/stores?{query}&name=Query").json
+    assert found[-1]["id"] == id
+    assert {store["name"] for store in found} == {"Query"}
+
+
+@pytest.mark.parametrize(
+    ("query", "name"),
+    [
+        ("name=a+b", "a b"),
+        ("name=a%20b", "a b"),
+        ("name=a%2Bb", "a+b"),
+        ("n%61me=%61+%62", "a b"),
+        ("name=a%26b%3Dc", "a&b=c"),
+        ("name=a=b", "a=b"),
+        ("name=a;b", "a;b"),
+        ("name=a?b/c", "a?b/c"),
+        ("name=%25", "%"),
+        ("name=%zz", "%zz"),
+        ("name=100%", "100%"),
+        ("name=%C3%BC", "ü"),
+        ("name=u%CC%88", "u\u0308"),
+        ("name=%F0%9F%8F%AA", "🏪"),
+        ("name=+", " "),
+        ("name=%09", "\t"),
+        ("&name=a&", "a"),
+    ],
+)
+def test_the_query_is_decoded_as_a_form(service: Running, query: str, name: str) -> None:
+    id = create(service, name)
+    for other in ("A", "a  b", "U\u0308", "other"):
+        create(service, other)
+    found = service.request("GET", f"/api/stores?{query}").json
+    assert found[-1]["id"] == id
+    assert {store["name"] for store in found} == {name}
+
+
+@pytest.mark.parametrize("value", ["%ff", "%C3", "%ED%A0%80", "%C0%AF", "a%80", "%F4%90%80%80"])
+def test_bytes_that_are_no_text_equal_no_name(service: Running, value: str) -> None:
+    create(service, "\ufffd")
+    response = service.request("GET", f"/api/stores?name={value}")
+    assert_success(response)
+    assert response.body == b"[]"
+
+
+def test_names_are_compared_code_point_by_code_point(fresh: Running) -> None:
+    alike = [
+        "\xfc",
+        "u\u0308",
+        "\xdc",
+        "\ufb01",
+        "fi",
+        "\u017f",
+        "s",
+        "S",
+        "\u212a",
+        "k",
+        "K",
+        "I",
+        "\u0131",
+        "ss",
+        "ß",
+    ]
+    ids = {name: create(fresh, name) for name in alike}
+    for name, id in ids.items():
+        assert [store["id"] for store in fresh.request("GET", f"/api/stores?name={quote(name)}").json] == [id]
+
+
+# Decisions 20 to 24: headers and bytes.
+
+
+def test_the_liveness_route_has_its_own_media_type(service: Running) -> None:
+    response = service.request("GET", "/test")
+    assert response.headers["content-type"] == "text/plain; charset=utf-8"
+    assert response.headers["cache-control"] == "no-cache"
+    assert response.headers["content-length"] == "2"
+
+
+def test_no_answer_tells_more_than_it_has_to(service: Running) -> None:
+    """The two headers of the contract, the date and the framing; not the server's name."""
+    create(service, "Headers")
+    plain = {"date", "content-type", "cache-control", "content-length"}
+    for target in ("/test", "/api/stores", "/api/stores/1", "/api/stores/none", "/nowhere", "/health/live"):
+        assert service.request("GET", target).headers.keys() == plain
+    assert service.request("DELETE", "/test").headers.keys() == plain | {"allow"}
+
+
+def test_keys_stores_and_bytes_are_in_one_order_and_one_form(fresh: Running) -> None:
+    names = ["b", "a", 'ü "東" 🏪', "a"]
+    for name in names:
+        create(fresh, name, name)
+    fresh.request("PUT", "/api/stores/1", {"address": "c/d\x7f", "name": "z"})
+    stores = [{"id": id, "name": name, "address": name} for id, name in enumerate(names, start=1)]
+    stores[0] |= {"name": "z", "address": "c/d\x7f"}
+
+    def compact(value: object) -> bytes:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+    assert fresh.request("GET", "/api/stores").body == compact(stores)
+    assert fresh.request("GET", "/api/stores?name=a").body == compact([stores[1], stores[3]])
+    for store in stores:
+        assert fresh.request("GET", f"/api/stores/{store['id']}").body == compact(store)
+        assert fresh.request("PUT", f"/api/stores/{store['id']}", store).body == compact(store)
+
+
+def test_an_error_is_compact_json_in_its_order_of_keys(service: Running) -> None:
+    assert service.request("GET", "/api/stores/%C3%BC").body == (
+        '{"statusCode":404,"error":"Not Found","message":"Store ü not found"}'.encode()
+    )
+    assert service.request("POST", "/api/stores", {}).body == (
+        b'{"statusCode":400,"error":"Bad Request","message":"\\"name\\" is required",'
+        b'"validation":{"source":"payload","keys":["name"]}}'
+    )
+
+
+# Decisions 25 and 26.
+
+
+@pytest.mark.parametrize("target", ["/api/stores/1", "/api/stores", "/api/stores/none"])
+def test_a_store_is_never_deleted(service: Running, target: str) -> None:
+    create(service, "For ever")
+    with nothing_changes(service):
+        assert_error(service.request("DELETE", target), 405)
+
+
+def test_nobody_is_asked_who_he_is(service: Running) -> None:
+    for authorization in ("Basic Og==", "Bearer x", ""):
+        response = service.request("POST", "/api/stores", {"name": "Open"}, {"authorization": authorization})
+        assert_success(response)
+
+
+# Decision 50: the root.
+
+
+@pytest.mark.parametrize("accept", ["text/html", "text/html,application/xhtml+xml,*/*;q=0.8", "TEXT/HTML"])
+def test_the_root_leads_people_to_the_page(service: Running, accept: str) -> None:
+    for method in ("GET", "HEAD"):
+        response = service.request(method, "/", headers={"accept": accept})
+        assert (response.status, response.headers["location"], response.body) == (302, "docs", b"")
+        assert response.headers["cache-control"] == "no-cache"
+
+
+@pytest.mark.parametrize("headers", [{}, {"accept": "*/*"}, {"accept": "application/json"}])
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE", "OPTIONS"])
+def test_the_root_is_nothing_to_programs(service: Running, method: str, headers: dict[str, str]) -> None:
+    assert_error(service.request(method, "/", headers=headers), 404, "Not Found")

@@ -1,0 +1,161 @@
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Locator, Page
+
+from storekeeper.api.openapi import document
+from tests.harness.browser import page
+from tests.harness.client import until
+from tests.harness.machine import need
+from tests.harness.process import Running, serving
+
+pytestmark = pytest.mark.count_processes
+
+NGINX = """\
+daemon off;
+master_process off;
+pid nginx.pid;
+error_log stderr;
+events {}
+http {
+    access_log off;
+    client_body_temp_path body;
+    proxy_temp_path proxy;
+    fastcgi_temp_path fastcgi;
+    uwsgi_temp_path uwsgi;
+    scgi_temp_path scgi;
+    server {
+        listen 127.0.0.1:%d;
+        location /stores-service/ {
+            proxy_pass http://127.0.0.1:%d/;
+        }
+    }
+}
+"""
+
+
+class Browser:
+    """A service with example stores and a browser's page; `faults` is what went wrong on it, or left the machine."""
+
+    def __init__(self, service: Running, opened: Page, faults: list[str]) -> None:
+        self.service = service
+        self.opened = opened
+        self.faults = faults
+
+    def show(self, width: int = 1280, url: str | None = None) -> None:
+        """Load the page anew in a window of that width."""
+        self.opened.set_viewport_size({"width": width, "height": 844})
+        self.opened.goto(url or f"http://127.0.0.1:{self.service.port}/docs")
+        self.opened.wait_for_selector("text=Add a store")
+
+    def open(self, operation: str) -> Locator:
+        """Unfold an operation."""
+        block = self.opened.locator(f"#operations-{operation}")
+        block.locator(".opblock-summary-control").first.click()
+        block.locator(".responses-table").first.wait_for()
+        return block
+
+    def execute(self, block: Locator) -> str:
+        """Press Execute; give the status that the page shows."""
+        block.locator("button.execute").click()
+        status = block.locator(".live-responses-table tr.response .response-col_status").first
+        status.wait_for()
+        return status.inner_text()
+
+    def overhang(self) -> int:
+        """Give by how many pixels the page is wider than the window."""
+        return int(
+            self.opened.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        )
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    folder = tmp_path_factory.mktemp("page")
+    with serving(folder, "--examples") as service, page() as (opened, faults):
+        yield Browser(service, opened, faults)
+
+
+def test_the_reference_shows_every_operation_and_tries_one_out_asking_no_other_host(browser: Browser) -> None:
+    browser.show()
+    count = sum(len(item) for item in document()["paths"].values())
+    assert browser.opened.locator(".opblock-tag-section .opblock").count() == count
+    create = browser.open("stores-createStore")
+    create.locator("button.try-out__btn").click()
+    create.locator("textarea").fill('{"name": "From the page"}')
+    assert "200" in browser.execute(create)
+    assert browser.service.request("GET", "/api/stores/4").json["name"] == "From the page"
+    assert browser.faults == []
+
+
+def test_nothing_can_be_executed_before_one_asks_to(browser: Browser) -> None:
+    browser.show()
+    for operation in ("listStores", "createStore", "getStore", "replaceStore"):
+        assert browser.open(f"stores-{operation}").locator("button.try-out__btn").is_visible()
+    assert browser.opened.locator("button.execute, textarea").count() == 0
+
+
+def test_the_page_fits_a_phone_with_operations_open_and_one_executed(browser: Browser) -> None:
+    browser.show(width=390)
+    for operation in ("listStores", "createStore", "getStore"):
+        browser.open(f"stores-{operation}")
+    replace = browser.open("stores-replaceStore")
+    assert browser.overhang() == 0
+    replace.locator("button.try-out__btn").click()
+    assert "200" in browser.execute(replace)
+    assert browser.overhang() == 0
+    assert browser.faults == []
+
+
+def test_the_page_works_below_a_proxys_path(browser: Browser, tmp_path: Path) -> None:
+    with nginx(tmp_path, browser.service.port) as port:
+        browser.show(url=f"http://127.0.0.1:{port}/stores-service/docs")
+        read = browser.open("stores-getStore")
+        read.locator("button.try-out__btn").click()
+        assert "200" in browser.execute(read)
+        url = f"http://127.0.0.1:{port}/stores-service/api/stores/2"
+        assert url in read.locator(".request-url").inner_text()
+        assert browser.faults == []
+
+
+@contextmanager
+def nginx(folder: Path, service: int) -> Iterator[int]:
+    """Run a proxy that has the service below a path of its own; give its port."""
+    program = shutil.which("nginx")
+    if program is None:
+        need("nginx", "nginx is not installed")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    configuration = folder / "nginx.conf"
+    configuration.write_text(NGINX % (port, service))
+    process = subprocess.Popen([program, "-p", str(folder), "-e", "stderr", "-c", str(configuration)])
+    try:
+        until(lambda: accepts(port))
+        yield port
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def accepts(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_the_page_may_load_and_run_only_what_is_its_own(service: Running) -> None:
+    policy = service.request("GET", "/docs").headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "script-src 'self';" in policy
+    assert "connect-src 'self';" in policy
+
+
+def test_a_file_that_is_not_part_of_the_page_is_not_found(service: Running) -> None:
+    for name in ("nothing.js", "..%2F..%2Fcli.py", "%2e%2e%2fdocs.py", "docs.html"):
+        response = service.request("GET", f"/docs/{name}")
+        assert response.status == 404
+        assert response.json == {"statusCode": 404, "error": "Not Found", "message": "Not Found"}

@@ -1,0 +1,231 @@
+"""Bodies made to break a JSON parser, to POST and PUT through both adapters: refused and nothing changed, or kept.
+
+What each rule of a payload says is in test_decisions_payload.py, with the plainer of such bodies; here are the
+extremes of decisions 10 to 13 and 15.
+"""
+
+import json
+
+import pytest
+
+from tests.harness.client import accepted, both
+from tests.harness.databases import EVERY_KIND
+from tests.harness.payloads import (
+    ADDRESS_STRING,
+    NAME_LONG,
+    NAME_NULL_CHARACTER,
+    NAME_REQUIRED,
+    NAME_STRING,
+    NOT_JSON,
+    NOT_OBJECT,
+)
+from tests.harness.process import Running
+from tests.harness.wire import assert_error, assert_invalid
+
+LIMIT = 2**20
+"""Bytes that a body may have."""
+
+DIGITS = b"9" * 5000
+
+
+def fill(frame: bytes, unit: bytes, end: bytes = b"") -> bytes:
+    """Repeat `unit` where `frame` has a %b until the body is as long as it may be; `end` is repeated as often."""
+    count = (LIMIT - len(frame) + 2) // len(unit + end)
+    return frame % (unit * count + end * count)
+
+
+BOMBS = {
+    "arrays": fill(b"%b", b"["),
+    "arrays that end": fill(b"%b", b"[", b"]"),
+    "objects": fill(b"%b", b'{"a":'),
+    "objects of empty keys": fill(b"%b", b'{"":'),
+    "both": fill(b"%b", b'[{"a":'),
+    "arrays in a key that is ignored": fill(b'{"name":"A","other":%b}', b"[", b"]"),
+    "arrays in the name": fill(b'{"name":%b}', b"[", b"]"),
+    "arrays behind a number that fits nowhere": fill(b'{"name":"A","more":1e400,"other":%b}', b"[", b"]"),
+    "an open string": fill(b'{"name":"%b', b"x"),
+    "an open string of backslashes": fill(b'{"name":"%b', b"\\"),
+    "nulls": fill(b"%b", b"\0"),
+    "blanks": fill(b"%b", b" "),
+}
+
+ENCODINGS = {
+    "UTF-16, big end first, with its mark": b"\xfe\xff" + '{"name":"A"}'.encode("utf-16-be"),
+    "UTF-16, big end first": '{"name":"A"}'.encode("utf-16-be"),
+    "UTF-32, little end first": '{"name":"A"}'.encode("utf-32-le"),
+    "UTF-32, big end first": '{"name":"A"}'.encode("utf-32-be"),
+    "two marks": b'\xef\xbb\xbf\xef\xbb\xbf{"name":"A"}',
+    "a mark behind": b'{"name":"A"}\xef\xbb\xbf',
+    "nothing but a mark": b"\xef\xbb\xbf",
+    "Latin-1": '{"name":"Caf\xe9"}'.encode("latin-1"),
+    "an overlong quote": b'{"name":"A\xc0\xa2}',
+    "an overlong null": b'{"name":"A\xc0\x80"}',
+    "overlong, 3 bytes": b'{"name":"\xe0\x80\xaf"}',
+    "overlong, 4 bytes": b'{"name":"\xf0\x80\x80\xaf"}',
+    "5 bytes": b'{"name":"\xf8\x88\x80\x80\x80"}',
+    "6 bytes": b'{"name":"\xfc\x84\x80\x80\x80\x80"}',
+    "nothing but a continuation": b'{"name":"\x80"}',
+    "a character that is cut short": b'{"name":"\xe2\x82"}',
+    "a character that the end cuts short": b'{"name":"A"}\xe2\x82',
+    "surrogates as bytes": b'{"name":"\xed\xa0\xbd\xed\xb8\x80"}',
+    "a key that is not UTF-8": b'{"\xff":1,"name":"A"}',
+    "not UTF-8 beside a number that fits nowhere": b'{"name":"A","more":1e400,"other":"\xff"}',
+}
+
+SURROGATES = {
+    "a first half and a letter": b'{"name":"\\ud83dx"}',
+    "a first half and a tab": b'{"name":"\\ud83d\\t"}',
+    "two first halves": b'{"name":"\\ud83d\\ud83d\\ude00"}',
+    "a second half in capitals": b'{"name":"\\uDE00"}',
+    "a half in a list": b'{"name":"A","other":["\\ud83d"]}',
+    "a half in a key beside a number that fits nowhere": b'{"name":"A","more":1e400,"\\ud83d":1}',
+    "a half in a value that a later one replaces": b'{"name":"\\ud83d","name":"A"}',
+}
+
+GRAMMAR = {
+    "a comma behind an object": b'{"name":"A"},',
+    "a bracket behind an object": b'{"name":"A"}]',
+    "a comment behind an object": b'{"name":"A"}//',
+    "a comment before": b'/**/{"name":"A"}',
+    "a hash comment": b'# note\n{"name":"A"}',
+    "two commas": b'{"name":"A",,"address":"B"}',
+    "a comma alone": b"{,}",
+    "a comma at the end of a list": b'{"name":"A","other":[1,]}',
+    "no colon": b'{"name" "A"}',
+    "no value": b'{"name":}',
+    "a number as key": b'{1:2,"name":"A"}',
+    "a null as key": b'{null:2,"name":"A"}',
+    "capitals": b'{"name":"A","other":True}',
+    "None": b'{"name":"A","other":None}',
+    "undefined": b'{"name":"A","other":undefined}',
+    "Infinity": b'{"name":"A","other":Infinity}',
+    "-NaN": b'{"name":"A","other":-NaN}',
+    "a number that ends in a point": b'{"name":"A","other":1.}',
+    "a number that ends in e": b'{"name":"A","other":1e}',
+    "a minus alone": b'{"name":"A","other":-}',
+    "-01": b'{"name":"A","other":-01}',
+    "1_000": b'{"name":"A","other":1_000}',
+    "digits of another script": '{"name":"A","other":\u0661}'.encode(),
+    "a blank of another script": '{"name":\u00a0"A"}'.encode(),
+    "a form feed between": b'{"name":\x0c"A"}',
+    "an escape that there is not": b'{"name":"\\a"}',
+    "an escape that is cut short": b'{"name":"\\u00"}',
+    "a signed escape": b'{"name":"\\u+041"}',
+    "a backslash before the end": b'{"name":"A\\"}',
+    "5,000 digits and no end": b'{"name":"A","other":' + DIGITS,
+    "a JSON text sequence": b'\x1e{"name":"A"}\n',
+    "two lines of JSON": b'{"name":"A"}\n{"name":"B"}\n',
+    **{f"a raw U+{code:04X} in a string": b'{"name":"A%c"}' % code for code in range(32)},
+}
+
+NO_JSON = {**BOMBS, **ENCODINGS, **SURROGATES, **GRAMMAR}
+
+
+@pytest.mark.parametrize("case", NO_JSON)
+def test_what_no_parser_should_take_is_refused(service: Running, case: str) -> None:
+    for response in both(service, NO_JSON[case]):
+        assert_error(response, 400, NOT_JSON)
+
+
+NUMBERS = [
+    *(b"18446744073709551616", b"-18446744073709551617", b"9223372036854775808", b"-9223372036854775809"),
+    *(
+        b"-0",
+        b"-0.0",
+        b"1e400",
+        b"-1e400",
+        b"1e-400",
+        b"1E+999999999",
+        b"0e999999999",
+        b"1.0000000000000000000000001",
+    ),
+    *(DIGITS, b"-" + DIGITS, b"0." + DIGITS, DIGITS + b"." + DIGITS, DIGITS + b"e" + DIGITS, b"1e-" + DIGITS),
+]
+
+
+@pytest.mark.parametrize("number", NUMBERS, ids=lambda number: number[:30].decode())
+def test_a_number_of_any_size_is_a_number(service: Running, number: bytes) -> None:
+    """No name, no address and no object; in a key that is ignored, nothing at all."""
+    for response in both(service, b'{"name":%b}' % number):
+        assert_invalid(response, NAME_STRING, ["name"])
+    for response in both(service, b'{"name":"A","address":%b}' % number):
+        assert_invalid(response, ADDRESS_STRING, ["address"])
+    for response in both(service, number):
+        assert_invalid(response, NOT_OBJECT, [])
+    many = b'{"name":"A","%b":%b,"other":[%b,{"more":%b}]}' % (number, number, number, number)
+    assert accepted(service, many) == {"name": "A", "address": None}
+
+
+def test_a_number_may_be_as_long_as_a_body(service: Running) -> None:
+    assert accepted(service, fill(b'{"name":"A","other":%b}', b"7")) == {"name": "A", "address": None}
+    for response in both(service, fill(b'{"name":%b}', b"7")):
+        assert_invalid(response, NAME_STRING, ["name"])
+
+
+@pytest.mark.parametrize(
+    ("body", "message", "keys"),
+    [
+        (b'""', NOT_OBJECT, []),
+        (b"[[]]", NOT_OBJECT, []),
+        (b"-0", NOT_OBJECT, []),
+        (b"{}", NAME_REQUIRED, ["name"]),
+        (b'{"":"A"}', NAME_REQUIRED, ["name"]),
+        (b'{"name ":"A"}', NAME_REQUIRED, ["name"]),
+        (b'{"__proto__":{"name":"A"}}', NAME_REQUIRED, ["name"]),
+        (b'{"name":{"__proto__":"A"}}', NAME_STRING, ["name"]),
+        (b'{"name":{"toString":"A"}}', NAME_STRING, ["name"]),
+        (b'{"name":"A","n\\u0061me":5}', NAME_STRING, ["name"]),
+        (b'{"name":"A","address":"B","address":null}', ADDRESS_STRING, ["address"]),
+        (b'{"name":"A","name":"\\u0000"}', NAME_NULL_CHARACTER, ["name"]),
+        (fill(b'{"name":"%b"}', b"x"), NAME_LONG, ["name"]),
+        (fill(b'{"name":"%b"}', b"\\u0041"), NAME_LONG, ["name"]),
+        (fill(b'"%b"', b"x"), NOT_OBJECT, []),
+        (fill(b"[%b0]", b"0,"), NOT_OBJECT, []),
+    ],
+    ids=lambda value: repr(value)[:40],
+)
+def test_json_that_is_no_payload_breaks_its_rule(
+    service: Running, body: bytes, message: str, keys: list[str]
+) -> None:
+    for response in both(service, body):
+        assert_invalid(response, message, keys)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"name":5,"n\\u0061me":"A"}',
+        b'{"name":"B","name":"C","name":"A"}',
+        b'{"name":"A","__proto__":{"name":"B"},"constructor":{"prototype":1},"toString":null}',
+        b'{"name":"A","other":{"name":"B","address":5}}',
+        b'{"name":"A","a":1,"a":1e400,"a":"last"}',
+        b'{"name":"A","":"","\\u0000":"\\u0000"}',
+        fill(b'{"name":"A","%b":1}', b"k"),
+        fill(b'{"name":"A","other":"%b"}', b"\\u0041"),
+        fill(b'{"name":"A","other":[%b0]}', b"0,"),
+        fill(b'{"name":"A","other":[%b{}]}', b"{},"),
+        fill(b'{"name":"A",%b"z":0}', b'"a":1,'),
+        fill(b'%b{"name":"A"}', b"\n"),
+        fill(b'{"name":"A"}%b', b" "),
+    ],
+    ids=lambda body: repr(body)[:60],
+)
+def test_what_is_not_looked_at_does_no_harm(service: Running, body: bytes) -> None:
+    """Decisions 4 and 13, up to a mebibyte of it."""
+    assert accepted(service, body) == {"name": "A", "address": None}
+
+
+@EVERY_KIND
+def test_every_control_character_can_be_escaped(service: Running) -> None:
+    text = "".join(map(chr, range(1, 31)))
+    assert len(text) == 30
+    body = b'{"name":"%b","address":"\\u001f"}' % b"".join(b"\\u%04x" % code for code in range(1, 31))
+    assert accepted(service, body) == {"name": text, "address": "\x1f"}
+
+
+@pytest.mark.parametrize(
+    "unit", [b"x", b"\\u0041", b"\\\\", "\u00fc".encode(), "\U0001f3ea".encode(), b"\\ud83c\\udfea"]
+)
+def test_an_address_may_fill_the_body_in_any_spelling(service: Running, unit: bytes) -> None:
+    body = fill(b'{"name":"A","address":"%b"}', unit)
+    assert accepted(service, body) == json.loads(body)

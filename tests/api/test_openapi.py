@@ -1,0 +1,216 @@
+import asyncio
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from openapi_spec_validator import validate
+
+from storekeeper.api import docs, examples, operations
+from storekeeper.api.openapi import document
+from storekeeper.api.resource import ALLOWED
+from storekeeper.http import deadlines
+from storekeeper.sqlite import write_queue
+from tests.harness.client import locked
+from tests.harness.in_process import inside, settled
+from tests.harness.process import Response, Running, run
+from tests.harness.wire import create, exchange, request
+
+FRAMING = {"connection", "content-length", "content-type", "transfer-encoding"}
+"""What HTTP itself puts around every response, which OpenAPI leaves out."""
+
+
+def operations_of(paths: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(method, path) for path, item in paths.items() for method in item]
+
+
+def resolved(reference: dict[str, Any]) -> dict[str, Any]:
+    """Follow a reference inside the document."""
+    here: Any = document()
+    for step in reference["$ref"].split("/")[1:] if "$ref" in reference else ():
+        here = here[step]
+    return here if "$ref" in reference else reference
+
+
+def assert_documented(method: str, path: str, response: Response) -> None:
+    """The status is documented, with each of its headers, and the body is of the documented type and schema."""
+    responses = document()["paths"][path][method]["responses"]
+    described = resolved(responses.get(str(response.status), responses["default"]))
+    sent = response.headers.keys() - FRAMING
+    unsent = set() if response.status == 503 else {"retry-after"}
+    assert path == "/docs" or sent == described["headers"].keys() - unsent
+    [(kind, media)] = described["content"].items()
+    assert response.headers["content-type"] == kind
+    body = response.json if kind.startswith("application/json") else response.body.decode()
+    schema = {"$ref": "#/schema", "schema": media["schema"], "components": document()["components"]}
+    Draft202012Validator(schema).validate(body)
+
+
+def test_the_document_is_valid_openapi() -> None:
+    validate(document())
+
+
+def test_the_command_and_the_route_give_the_same_document(service: Running) -> None:
+    served = service.request("GET", "/openapi.json")
+    assert served.status == 200
+    assert run("openapi").stdout == served.body + b"\n"
+    assert served.json == json.loads(json.dumps(document()))
+
+
+@pytest.mark.parametrize(("method", "path"), operations_of(document()["paths"]))
+def test_every_documented_operation_answers_as_documented(service: Running, method: str, path: str) -> None:
+    created = service.request("POST", "/api/stores", {"name": "Documented"}).json["id"]
+    body = {"name": "Documented"} if method in ("post", "put") else None
+    response = service.request(method.upper(), path.replace("{id}", str(created)), body)
+    assert response.status == 200
+    assert_documented(method, path, response)
+
+
+def test_every_route_and_method_that_there_is_is_documented_but_head_and_options() -> None:
+    """Those go with every GET, as the description says."""
+    contract = {"test": "/test", "stores": "/api/stores", "store": "/api/stores/{id}"}
+    there = {
+        (method.lower(), path)
+        for route, path in contract.items()
+        for method in ALLOWED[route]  # type: ignore[index]
+        if method not in ("HEAD", "OPTIONS")
+    }
+    others = [route.path for route in (*operations.routes(None), *docs.routes())]  # type: ignore[arg-type, attr-defined]
+    # The files that belong to the page are part of it, and `/` leads people there.
+    there |= {("get", path) for path in others if path not in ("/", "/docs/{name}")}
+    assert there == set(operations_of(document()["paths"]))
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "target", "body", "headers", "status"),
+    [
+        ("post", "/api/stores", "/api/stores", {"name": ""}, {}, 400),
+        ("post", "/api/stores", "/api/stores", {"name": "a"}, {"content-type": "text/plain"}, 415),
+        ("put", "/api/stores/{id}", "/api/stores/1", {"name": 1}, {}, 400),
+        ("put", "/api/stores/{id}", "/api/stores/999999", {"name": "a"}, {}, 404),
+        ("put", "/api/stores/{id}", "/api/stores/1", {"name": "a"}, {"content-encoding": "gzip"}, 415),
+        ("get", "/api/stores/{id}", "/api/stores/none", None, {}, 404),
+        ("get", "/api/stores", "/api/stores?name=a&name=b", None, {}, 400),
+    ],
+)
+def test_what_a_request_is_refused_with_is_documented(
+    service: Running, method: str, path: str, target: str, body: object, headers: dict[str, str], status: int
+) -> None:
+    response = service.request(method.upper(), target, body, headers)
+    assert response.status == status
+    assert_documented(method, path, response)
+
+
+def documented_examples() -> dict[tuple[str, str], Any]:
+    """Give the body of each example of an error in the document, by the names of its response and of itself."""
+    responses = document()["components"]["responses"]
+    return {
+        (name, title): example["value"]
+        for name, response in responses.items()
+        for media in response["content"].values()
+        for title, example in media["examples"].items()
+    }
+
+
+REQUESTS = {
+    "InvalidPayload": examples.PAYLOAD,
+    "InvalidQuery": examples.QUERY,
+    "NotFound": examples.MISSING,
+    "UnsupportedMediaType": examples.MEDIA_TYPE,
+    "AnyError": examples.HTTP,
+}
+
+
+@pytest.mark.parametrize(("name", "title"), [(name, title) for name, group in REQUESTS.items() for title in group])
+def test_an_example_of_an_error_is_what_the_service_sends(service: Running, name: str, title: str) -> None:
+    answer = exchange(service, REQUESTS[name][title])
+    assert answer.json == documented_examples()[name, title]
+    assert_documented(*dict(references())[name], answer)
+
+
+def references() -> Iterator[tuple[str, tuple[str, str]]]:
+    """Give each response that operations refer to, with one of them."""
+    for method, path in operations_of(document()["paths"]):
+        for response in document()["paths"][path][method]["responses"].values():
+            if "$ref" in response:
+                yield response["$ref"].rpartition("/")[2], (method, path)
+
+
+def test_the_examples_that_take_a_fault_or_time_are_what_the_service_sends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = {}
+
+    async def scenario() -> None:
+        async with inside(tmp_path, missing_store="500") as service:
+
+            async def body(data: bytes) -> Any:
+                connection, line = service.connect()
+                connection.data_received(data)
+                connection.sweep(connection.reader.began + deadlines.REQUEST_TIMEOUT + 0.1)
+                await settled(connection)
+                return json.loads(line.sent.partition(b"\r\n\r\n")[2])
+
+            sent["408: too slow"] = await body(b"GET /te")
+            sent["500: a bug"] = await body(request("GET", "/api/stores/99"))
+            monkeypatch.setattr(write_queue, "LOCK_TIMEOUT", 0.1)
+            with locked(tmp_path):
+                sent["503: nothing was changed"] = await body(create("Never"))
+            monkeypatch.setattr(write_queue, "LOCK_TIMEOUT", 1.0)
+            monkeypatch.setattr(write_queue, "WRITE_TIMEOUT", 0.1)
+            with locked(tmp_path):
+                sent["503: the write may have happened"] = await body(create("Perhaps"))
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+    documented = {title: value for (name, title), value in documented_examples().items() if name == "AnyError"}
+    assert sent == {title: value for title, value in documented.items() if title not in examples.HTTP}
+
+
+def test_the_errors_of_any_request_are_described_once_and_each_has_an_example() -> None:
+    text = document()["info"]["description"]
+    statuses = {value["statusCode"] for (name, _), value in documented_examples().items() if name == "AnyError"}
+    assert [int(status) for status in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)] == sorted(statuses)
+    for method, path in operations_of(document()["paths"]):
+        responses = document()["paths"][path][method]["responses"]
+        assert responses["default"] == {"$ref": "#/components/responses/AnyError"}
+        assert responses.keys() <= {"200", "400", "404", "415", "default"}
+
+
+def test_what_a_client_must_know_of_a_write_stands_where_one_looks() -> None:
+    paths, schemas = document()["paths"], document()["components"]["schemas"]
+    address = schemas["Payload"]["properties"]["address"]
+    assert (address["type"], address["description"]) == (
+        "string",
+        "Optional, a string. Null is refused: to have no address, leave it out. In a PUT, that erases the address.",
+    )
+    put = paths["/api/stores/{id}"]["put"]["description"]
+    assert "Leaving `address` out erases the address" in put
+    assert "Null is refused" in put
+    assert "cannot be undone" in paths["/api/stores"]["post"]["description"]
+
+
+def test_the_document_speaks_of_nothing_that_its_reader_does_not_have() -> None:
+    assert "decision" not in json.dumps(document()).lower()
+
+
+@pytest.mark.parametrize("count", [3, pytest.param(12, marks=pytest.mark.thorough)])
+def test_random_requests_made_from_the_document_meet_no_contradiction(
+    fresh: Running, tmp_path: Path, count: int
+) -> None:
+    """Schemathesis, all of its checks; `make fuzz-api` asks longer."""
+    command = [
+        str(Path(sys.executable).with_name("schemathesis")),
+        "run",
+        "--checks=all",
+        f"--max-examples={count}",
+    ]
+    options = ["--seed=1", "--generation-deterministic", "--no-color"]
+    url = f"http://127.0.0.1:{fresh.port}/openapi.json"
+    done = subprocess.run([*command, *options, url], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert fresh.request("GET", "/api/stores").json, "no request has found its way"

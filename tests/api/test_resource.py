@@ -1,0 +1,279 @@
+"""The contract and its decisions as tables, on a collection in memory: where a rule's change is seen first.
+
+`test_contract`, `test_decisions` and `test_payloads` show the same over sockets, on both adapters and both databases.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from storekeeper.api.resource import Resource, Rules
+from storekeeper.collection import Listing, Query
+from storekeeper.commands import Command, Present, apply
+from storekeeper.errors import Outcome, Unavailable
+from storekeeper.http.response import Deferred, Response
+from storekeeper.stores import Payload, Store
+from tests.harness.payloads import BROKEN, NAME_STRING, NOT_JSON, VIOLATIONS, encoded
+from tests.harness.wire import PHRASES
+
+BODY = b'{"name":"New","address":"1 Road"}'
+
+
+@dataclass
+class Done:
+    """The result of a write, there at once."""
+
+    store: Store | None
+    error: Unavailable | None
+
+    def result(self) -> Store | None:
+        if self.error:
+            raise self.error
+        return self.store
+
+
+class InMemory:
+    """A collection of a list; `fails` is what its next call raises."""
+
+    def __init__(self, *payloads: Payload) -> None:
+        self.stores = [Store(id, each.name, each.address, id) for id, each in enumerate(payloads, 1)]
+        self.fails: Unavailable | None = None
+
+    def get(self, id: int) -> Store | None:
+        self._may_fail()
+        return self.stores[id - 1] if 1 <= id <= len(self.stores) else None
+
+    def list(self, query: Query) -> Listing:
+        self._may_fail()
+        found = [store for store in self.stores if query.name in (None, store.name)]
+        shown = [json.dumps({"id": s.id, "name": s.name, "address": s.address}, ensure_ascii=False) for s in found]
+        return Listing(len(self.stores), ",".join(shown).replace('": ', '":').replace(', "', ',"').encode())
+
+    def write(self, command: Command) -> "Done":
+        if self.fails:
+            return Done(None, self.fails)
+        versions = {store.id: store.version for store in self.stores}
+        batch = apply([command], Present(len(self.stores), len(self.stores), versions=versions), 0)
+        for version, id, name, address, *_ in batch.changes:
+            self.stores[id - 1 : id] = [Store(id, name, address, version)]
+        return Done(batch.results[0], None)
+
+    def _may_fail(self) -> None:
+        if self.fails:
+            raise self.fails
+
+
+@pytest.fixture
+def collection() -> InMemory:
+    return InMemory(Payload("First", "1 High Street"), Payload("Zürich 🏪"), Payload("First", ""))
+
+
+def ask(
+    collection: Any, method: str, target: str, body: bytes = b"", *headers: tuple[bytes, bytes], **rules: Any
+) -> Response:
+    resource = Resource(collection, Rules(**rules))
+    plan = resource.plan(method, target.encode(), headers)
+    assert plan
+    response = resource.respond(plan, body)
+    return response.response() if isinstance(response, Deferred) else response
+
+
+def assert_error(response: Response, status: int, message: str, **more: Any) -> None:
+    expected = {"statusCode": status, "error": PHRASES[status], "message": message, **more}
+    assert (response.status, json.loads(response.body)) == (status, expected)
+    assert dict(response.headers)[b"content-type"] == b"application/json; charset=utf-8"
+    assert dict(response.headers)[b"cache-control"] == b"no-cache"
+
+
+# Reading.
+
+
+@pytest.mark.parametrize(
+    ("target", "ids"),
+    [
+        ("/api/stores", [1, 2, 3]),
+        ("/api/stores?name=", [1, 2, 3]),
+        ("/api/stores?other=1", [1, 2, 3]),
+        ("/api/stores?name=First", [1, 3]),
+        ("/api/stores?name=first", []),
+        ("/api/stores?name=First+", []),
+        ("/api/stores?name=Z%C3%BCrich+%F0%9F%8F%AA", [2]),
+        ("/api/stores?name=Zu%CC%88rich+%F0%9F%8F%AA", []),
+        ("/api/stores?name=%ff", []),
+        ("/api/%73tores?n%61me=First", [1, 3]),
+    ],
+)
+def test_a_list_has_the_stores_of_exactly_that_name(collection: InMemory, target: str, ids: list[int]) -> None:
+    """Decisions 18, 19 and 24."""
+    response = ask(collection, "GET", target)
+    assert (response.status, [store["id"] for store in json.loads(response.body)]) == (200, ids)
+    assert dict(response.headers) == {
+        b"content-type": b"application/json; charset=utf-8",
+        b"cache-control": b"no-cache",
+    }
+
+
+def test_stores_are_compact_json_with_their_keys_in_order(collection: InMemory) -> None:
+    assert ask(collection, "GET", "/api/stores/2").body == '{"id":2,"name":"Zürich 🏪","address":null}'.encode()
+
+
+def test_a_name_may_be_given_once(collection: InMemory) -> None:
+    """Decision 18."""
+    response = ask(collection, "GET", "/api/stores?name=a&name=b")
+    assert_error(response, 400, NAME_STRING, validation={"source": "query", "keys": ["name"]})
+
+
+@pytest.mark.parametrize("id", ["1", "01", "%31", "0" * 40 + "1", "1?name=x"])
+def test_digits_name_a_store(collection: InMemory, id: str) -> None:
+    """Decision 2."""
+    assert json.loads(ask(collection, "GET", f"/api/stores/{id}").body)["id"] == 1
+
+
+@pytest.mark.parametrize("id", ["0", "4", "abc", "1abc", "-1", "+1", "1.0", "%D9%A1", "9" * 19, "9" * 5000])
+@pytest.mark.parametrize("method", ["GET", "PUT"])
+def test_what_is_no_stores_number_names_none(collection: InMemory, method: str, id: str) -> None:
+    """Decisions 1 and 2."""
+    text = "\u0661" if "%" in id else id
+    assert_error(ask(collection, method, f"/api/stores/{id}", BODY), 404, f"Store {text} not found")
+    hidden = ask(collection, method, f"/api/stores/{id}", BODY, missing_store=500)
+    assert_error(hidden, 500, "An internal server error occurred")
+
+
+def test_the_liveness_route_is_two_characters_of_text(collection: InMemory) -> None:
+    """Decision 20."""
+    response = ask(collection, "GET", "/test")
+    assert (response.status, response.body) == (200, b"OK")
+    assert dict(response.headers) == {b"content-type": b"text/plain; charset=utf-8", b"cache-control": b"no-cache"}
+
+
+# Routes and methods.
+
+
+@pytest.mark.parametrize("path", ["/", "/no", "/api", "/api/stores/", "/api/stores/1/", "/api%2Fstores", "/Test"])
+def test_other_paths_are_no_routes(collection: InMemory, path: str) -> None:
+    """Decision 17; the adapters make it a 404, or a route outside the contract (decision 50)."""
+    stores: Any = collection
+    assert Resource(stores, Rules()).plan("GET", path.encode(), []) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("/test", "GET, HEAD, OPTIONS"),
+        ("/api/stores", "GET, HEAD, POST, OPTIONS"),
+        ("/api/stores/1", "GET, HEAD, PUT, OPTIONS"),
+        ("/api/stores/none", "GET, HEAD, PUT, OPTIONS"),
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "TRACE", "CONNECT", "OPTIONS"])
+def test_a_method_that_a_path_lacks_is_told_those_that_it_has(
+    collection: InMemory, method: str, path: str, allowed: str
+) -> None:
+    """Decision 16; it is refused before its body is looked at (decision 31)."""
+    response = ask(collection, method, path, b"{", (b"content-type", b"text/plain"))
+    if method == "OPTIONS":
+        assert (response.status, response.body, dict(response.headers)[b"allow"]) == (204, b"", allowed.encode())
+    elif method not in allowed:
+        assert_error(response, 405, "Method Not Allowed")
+        assert dict(response.headers)[b"allow"] == allowed.encode()
+    else:
+        assert response.status in (200, 404, 415)
+
+
+# Writing.
+
+
+def test_a_create_has_the_next_id_and_a_replace_replaces_all(collection: InMemory) -> None:
+    assert ask(collection, "POST", "/api/stores", BODY).body == b'{"id":4,"name":"New","address":"1 Road"}'
+    replaced = ask(collection, "PUT", "/api/stores/4", b'{"name":"Newer"}')
+    assert replaced.body == ask(collection, "GET", "/api/stores/4").body == b'{"id":4,"name":"Newer","address":null}'
+
+
+WRITES = [("POST", "/api/stores"), ("PUT", "/api/stores/1"), ("PUT", "/api/stores/99")]
+
+
+@pytest.mark.parametrize(("method", "target"), WRITES)
+@pytest.mark.parametrize(("payload", "message", "keys"), VIOLATIONS)
+def test_a_payload_that_breaks_a_rule_changes_nothing(
+    collection: InMemory, method: str, target: str, payload: object, message: str, keys: list[str]
+) -> None:
+    """Decisions 3 and 5 to 11."""
+    body, before = encoded(payload), list(collection.stores)
+    sent = body if isinstance(body, bytes) else b""
+    response = ask(collection, method, target, sent)
+    assert_error(response, 400, message, validation={"source": "payload", "keys": keys})
+    assert_error(ask(collection, method, target, sent, error_detail="generic"), 400, "Invalid request payload input")
+    assert collection.stores == before
+
+
+@pytest.mark.parametrize(("method", "target"), WRITES)
+@pytest.mark.parametrize("body", BROKEN, ids=lambda body: repr(body[:40]))
+def test_a_body_that_is_no_json_changes_nothing(collection: InMemory, method: str, target: str, body: bytes) -> None:
+    """Decision 12: the generic mode says it too."""
+    before = list(collection.stores)
+    for detail in ("detailed", "generic"):
+        assert_error(ask(collection, method, target, body, error_detail=detail), 400, NOT_JSON)
+    assert collection.stores == before
+
+
+@pytest.mark.parametrize(
+    ("body", "name"),
+    [
+        (b'{"name":" "}', " "),
+        (b'{"name":"A","name":"B"}', "B"),
+        (b'{"name":"A","id":9,"Name":"B"}', "A"),
+        (b'{"name":"A","more":[1e400]}', "A"),
+        (b'{"name":"%b"}' % ("🏪" * 30).encode(), "🏪" * 30),
+    ],
+)
+def test_what_breaks_no_rule_is_stored_as_it_is(collection: InMemory, body: bytes, name: str) -> None:
+    """Decisions 4, 6, 7 and 13."""
+    assert json.loads(ask(collection, "POST", "/api/stores", body).body) == {"id": 4, "name": name, "address": None}
+
+
+def test_unknown_keys_are_refused_if_the_operator_says_so(collection: InMemory) -> None:
+    """Decision 4."""
+    response = ask(collection, "POST", "/api/stores", b'{"id":9,"name":"A"}', unknown_keys="reject")
+    assert_error(response, 400, '"id" is not allowed', validation={"source": "payload", "keys": ["id"]})
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({}, 200),
+        ({"content-type": "application/json"}, 200),
+        ({"content-type": "Application/JSON ; charset=UTF-8"}, 200),
+        ({"content-type": "application/merge-patch+json"}, 200),
+        ({"content-type": "application/json", "content-encoding": "identity"}, 200),
+        ({"content-type": "application/json", "origin": "http://a"}, 200),
+        ({"origin": "http://a"}, 415),
+        ({"content-type": "application/json; charset=latin-1"}, 415),
+        ({"content-type": "text/plain"}, 415),
+        ({"content-type": "application/x-www-form-urlencoded"}, 415),
+        ({"content-type": ""}, 415),
+        ({"content-encoding": "gzip"}, 415),
+    ],
+)
+def test_a_body_has_to_be_json_as_it_is(collection: InMemory, fields: dict[str, str], status: int) -> None:
+    """Decision 14; a refusal of the type comes before one of the payload (decision 31)."""
+    headers = [(name.encode(), value.encode()) for name, value in fields.items()]
+    assert ask(collection, "POST", "/api/stores", BODY, *headers).status == status
+    assert ask(collection, "POST", "/api/stores", b"{", *headers).status == (400 if status == 200 else 415)
+
+
+# A database that cannot respond.
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+@pytest.mark.parametrize(("method", "target"), [("GET", "/api/stores"), ("GET", "/api/stores/1"), *WRITES])
+def test_a_database_that_is_away_is_a_503_with_its_outcome(
+    collection: InMemory, method: str, target: str, outcome: Outcome
+) -> None:
+    """Decision 30."""
+    collection.fails = Unavailable("The database is locked", outcome)
+    response = ask(collection, method, target, BODY if method != "GET" else b"")
+    said = "unknown" if outcome is Outcome.UNKNOWN else "none"
+    assert_error(response, 503, "The database is locked", outcome=said)
+    assert dict(response.headers)[b"retry-after"] == b"1"

@@ -1,0 +1,389 @@
+"""Kills a service, its worker, its supervisor, or a command beside it, over and over under load; then looks."""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TypeAlias
+
+from tests.harness import weakened
+from tests.harness.process import COMMAND, TIMEOUT, Running, kill_group, run, serving
+from tests.oracles.aftermath import examine, judge
+from tests.oracles.history import Recorder, csv
+from tests.oracles.lincheck import Kind, Outcome, Violation
+
+LIFE = 3000
+"""Operations between two kills, at most."""
+
+Moments: TypeAlias = Sequence[tuple[str, int]]
+Completed: TypeAlias = "subprocess.CompletedProcess[bytes]"
+
+DATABASE = 20
+"""Kills of one database, whose whole history is then checked at once."""
+
+POINT_READS = {Kind.CREATE: 10, Kind.REPLACE: 40, Kind.READ: 50}
+_COPY = "import sys, storekeeper.sqlite.schema as s; s.connect(sys.argv[1]).execute('VACUUM INTO ?', (sys.argv[2],))"
+CALLS = tuple((call, number) for call in ("pwrite64", "fdatasync", "ftruncate", "unlink") for number in range(1, 300))
+"""The moments at which a command may be killed: as it begins its n-th such call."""
+
+
+@dataclass
+class Row:
+    """One line of what a soak says: what was done, and every violation."""
+
+    name: str
+    figures: Counter[str] = field(default_factory=Counter)
+    violations: list[Violation] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        faults = Counter(violation.fault for violation in self.violations)
+        lost, phantom = faults.pop("lost", 0), faults.pop("phantom", 0)
+        gaps = faults.pop("gap", 0) + faults.pop("duplicate", 0)
+        done = "".join(f" {name}={figure}" for name, figure in self.figures.items())
+        return f"{self.name}{done} lost={lost} phantom={phantom} gaps={gaps} other={faults.total()}"
+
+    def judge(self, recorder: Recorder, folder: Path) -> None:
+        """Check a history, and what its database holds; count it."""
+        self.violations += judge(recorder.history, f"sqlite:///{folder}/stores.db")
+        self.violations += [Violation("odd", text) for text in recorder.odd]
+        self.figures["operations"] += len(recorder.history)
+        self.figures["acked"] += recorder.acknowledged
+
+
+# What can be killed.
+
+
+def everything(service: Running, _rng: random.Random) -> None:
+    kill_group(service.process)
+
+
+def supervisor(service: Running, _rng: random.Random) -> None:
+    service.process.kill()
+    service.process.wait(TIMEOUT)
+
+
+def worker(service: Running, rng: random.Random) -> None:
+    os.kill(rng.choice(workers(service)), signal.SIGKILL)
+
+
+def workers(service: Running) -> list[int]:
+    """Return the processes that a supervisor started to serve."""
+    children = Path(f"/proc/{service.process.pid}/task/{service.process.pid}/children").read_text().split()
+    found = []
+    for pid in children:
+        with suppress(OSError):  # it has ended meanwhile
+            if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(int(pid))
+    return found
+
+
+def alive(service: Running) -> list[int]:
+    """Return all processes of a service that have not ended."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            state, _, group = stat.read_text().rpartition(")")[2].split()[:3]
+            if int(group) == service.process.pid and state != "Z":
+                found.append(int(stat.parent.name))
+    return found
+
+
+def wait_for(condition: Callable[[], bool], timeout: float = 15.0) -> bool:
+    """Wait until something holds; tell whether it did in time."""
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return condition()
+
+
+# Under load.
+
+
+def kill_service(
+    name: str,
+    folder: Path,
+    kills: int,
+    args: Sequence[str],
+    strike: Callable[[Running, random.Random], None],
+    *,
+    change: str = "",
+) -> Row:
+    """Strike that often, each time at another moment; every promise holds over all of the lives together."""
+    row = Row(name)
+    rng = random.Random(name)
+    for number, count in enumerate(_shares(kills, DATABASE)):
+        place = folder / f"{name}-{number}"
+        place.mkdir(parents=True)
+        recorder = Recorder(number)
+        for _ in range(count):
+            with _serving(place, args, change) as service:
+                moment = rng.randint(1, LIFE)
+                recorder.run(service.port, LIFE, when=moment, then=partial(strike, service, rng))
+                row.figures["kills"] += 1
+                _check_afterwards(row, service, strike)
+        with _serving(place, args, change) as service:
+            recorder.run(service.port, LIFE)
+            recorder.settle(service.port)
+        row.judge(recorder, place)
+        shutil.rmtree(place)
+    return row
+
+
+def _serving(folder: Path, args: Sequence[str], change: str) -> AbstractContextManager[Running]:
+    if change:
+        return serving(folder, *args, env=weakened.environment(change), program=weakened.PROGRAM)
+    return serving(folder, *args)
+
+
+def _check_afterwards(row: Row, service: Running, strike: Callable[[Running, random.Random], None]) -> None:
+    if strike is worker:
+        if not wait_for(lambda: len(workers(service)) == 4):
+            row.violations.append(Violation("down", "a killed worker was not replaced"))
+    elif not wait_for(lambda: not alive(service)):
+        row.violations.append(Violation("orphan", f"{alive(service)} are left"))
+
+
+def _shares(total: int, share: int) -> Iterator[int]:
+    while total > 0:
+        yield min(total, share)
+        total -= share
+
+
+# Commands beside a service.
+
+
+def kill_import(folder: Path, kills: int) -> Row:
+    """Kill an import beside a service under load: all of its rows are there, or none."""
+    row = Row("A1-import")
+    rng = random.Random(1)
+    whole = 0.0
+    for number in range(kills + 1):
+        place = folder / f"import-{number}"
+        place.mkdir(parents=True)
+        recorder = Recorder(number, mix=POINT_READS | {Kind.LIST: 1})
+        with serving(place, "--workers=4") as service:
+            recorder.run(service.port, 500)
+            rows = recorder.rows(20_000)
+            (place / "rows.csv").write_bytes(csv(rows))
+            command = [*COMMAND, "import", f"{place}/rows.csv", f"--database=sqlite:///{place}/stores.db"]
+            # The first one may finish, which says how long that takes.
+            status, seconds = _kill_beside(recorder, service, command, rng.uniform(0.2, 1) * whole or TIMEOUT)
+            whole = whole or seconds
+            if status == 0:
+                recorder.acknowledge(rows)
+        row.figures["kills"] += status != 0
+        row.figures["finished"] += status == 0
+        row.judge(recorder, place)
+        there = {value for _, value in examine(place / "stores.db")[0]}
+        if 0 < sum(op.value in there for op in rows) < len(rows):
+            row.violations.append(Violation("torn", "a part of an import is there"))
+        shutil.rmtree(place)
+    return row
+
+
+def kill_copy(folder: Path, kills: int) -> Row:
+    """Copy under load, and kill the copying: the service does not notice; a whole copy is a state that was."""
+    row = Row("A20-copy")
+    rng = random.Random(2)
+    place = folder / "copy"
+    place.mkdir(parents=True)
+    recorder = Recorder(mix=POINT_READS, most_stores=30_000)
+    rows = recorder.rows(20_000)
+    database = f"--database=sqlite:///{place}/stores.db"
+    run("import", "/dev/stdin", database, stdin=csv(rows))
+    recorder.acknowledge(rows)
+    copies = []
+    whole = 0.0
+    with serving(place, "--workers=4") as service:
+        for number in range(2 * kills):
+            copy = place / f"copy-{number}.db"
+            before = {op.value for op in recorder.history if op.writes and op.outcome is Outcome.OK}
+            command = [sys.executable, "-c", _COPY, f"{place}/stores.db", str(copy)]
+            # Every other one may finish, which says how long that takes.
+            timeout = rng.uniform(0.2, 1) * whole if number % 2 else TIMEOUT
+            status, seconds = _kill_beside(recorder, service, command, timeout)
+            whole = seconds if status == 0 else whole
+            row.figures["kills"] += status != 0
+            if status == 0:
+                copies.append((copy, before))
+    row.judge(recorder, place)
+    order = examine(place / "stores.db")[0]
+    for copy, before in copies:
+        copied, found = examine(copy)
+        row.figures["copies"] += 1
+        row.violations += found
+        if copied != order[: len(copied)]:
+            row.violations.append(Violation("torn", "a copy is no state that was"))
+        if before - {value for _, value in copied}:
+            row.violations.append(Violation("lost", "a copy lacks what was acknowledged before it began"))
+    shutil.rmtree(place)
+    return row
+
+
+def _kill_beside(recorder: Recorder, service: Running, command: list[str], seconds: float) -> tuple[int, float]:
+    """Run a command under load and kill it after a while, if it has not ended; give its status and its seconds."""
+    began = time.monotonic()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        while process.poll() is None and time.monotonic() < began + seconds:
+            recorder.run(service.port, 100)
+    finally:
+        process.kill()
+    return process.wait(TIMEOUT), time.monotonic() - began
+
+
+# At a chosen system call.
+
+
+def kill_at(call: str, number: int) -> list[str]:
+    """Return what to put before a command so that it is killed as one of its threads begins its n-th such call."""
+    return [
+        "strace",
+        "-f",
+        "-qq",
+        "-o",
+        "/dev/null",
+        "-e",
+        f"trace={call}",
+        "-e",
+        f"inject={call}:signal=KILL:when={number}",
+    ]
+
+
+def kill_service_at_calls(folder: Path, kills: int) -> Row:
+    """Kill a service as it is about to write or to sync, be it in its start or under load; the next start works."""
+    row = Row("A3-calls")
+    rng = random.Random(3)
+    for number in range(kills):
+        place = folder / f"calls-{number}"
+        place.mkdir(parents=True)
+        # The kernel counts for each thread: of the one that starts, and of the one that writes.
+        call, at = ("fdatasync", rng.randint(1, 40)) if number % 2 else ("pwrite64", rng.randint(1, 500))
+        recorder = Recorder(number)
+        with serving(place, program=[*kill_at(call, at), *COMMAND], ready=False) as service:
+            if _has_started(service):
+                recorder.run(service.port, LIFE)
+            else:
+                row.figures["in_start"] += 1
+            row.figures["kills"] += wait_for(partial(_has_ended, service), 1)
+        with serving(place) as service:
+            recorder.run(service.port, LIFE // 10)
+            recorder.settle(service.port)
+        row.judge(recorder, place)
+        shutil.rmtree(place)
+    return row
+
+
+def _has_started(service: Running) -> bool:
+    """Wait for a service that may be killed while it starts; tell whether it answers."""
+    wait_for(lambda: bool(service.log) or _has_ended(service), TIMEOUT)
+    if service.log:
+        service.wait()
+    return bool(service.log)
+
+
+def _has_ended(service: Running) -> bool:
+    return service.process.poll() is not None
+
+
+def fail_writer(folder: Path, lives: int) -> Row:
+    """Let the thread that writes die of a bug under load: nobody waits for ever, and the process ends."""
+    row = Row("A22-writer")
+    for number in range(lives):
+        place = folder / f"writer-{number}"
+        place.mkdir(parents=True)
+        recorder = Recorder(number)
+        environment = weakened.environment("fails_in_the_writer") | {"FAILS_AT": str(5 + 4 * number)}
+        with serving(place, env=environment, program=weakened.PROGRAM) as service:
+            recorder.run(service.port, LIFE)
+            row.figures["ends"] += wait_for(partial(_has_ended, service))
+            status = service.process.returncode
+        if status != 74:
+            row.violations.append(Violation("down", f"it ended with {status}"))
+        row.judge(recorder, place)
+        shutil.rmtree(place)
+    return row
+
+
+def kill_migration(folder: Path, moments: Moments = CALLS) -> Row:
+    """Kill an upgrade of the schema at each of its calls: afterwards the next one succeeds, all data intact."""
+    place = folder / "migration"
+    place.mkdir(parents=True)
+    recorder = Recorder()
+    with serving(place) as service:
+        recorder.run(service.port, LIFE)
+    expected = _export(COMMAND, place)
+    later = [*weakened.PROGRAM]
+    environment = weakened.environment("has_a_next_schema")
+
+    def look(tried: Path) -> str:
+        if _export(later, tried, environment) != expected:
+            return "the next upgrade failed, or the data is another"
+        return "" if _export(COMMAND, tried) == b"" else "the older program opened the newer file"
+
+    return _kill_at_each_call("A21-migration", place, [*later, "export", "/dev/null"], environment, look, moments)
+
+
+def kill_first_start(folder: Path, moments: Moments = CALLS) -> Row:
+    """Kill an import into a new database at each of its calls: the same command then works, nothing is halved."""
+    place = folder / "first"
+    place.mkdir(parents=True)
+    recorder = Recorder()
+    (folder / "rows.csv").write_bytes(csv(recorder.rows(100)))
+    command = [*COMMAND, "import", f"{folder}/rows.csv"]
+
+    def look(tried: Path) -> str:
+        again = _run(command, tried)
+        if again.returncode:
+            return again.stderr.decode()
+        rows = _export(COMMAND, tried).count(b"\n") - 1
+        return "" if rows in (100, 200) else f"{rows} rows after two imports of 100"
+
+    return _kill_at_each_call("A21-first-start", place, command, {}, look, moments)
+
+
+def _kill_at_each_call(
+    name: str,
+    folder: Path,
+    command: list[str],
+    environment: dict[str, str],
+    look: Callable[[Path], str],
+    moments: Moments,
+) -> Row:
+    row = Row(name)
+    past: set[str] = set()
+    for call, number in moments:
+        if call in past:
+            continue
+        place = folder.with_name(f"{folder.name}-{call}-{number}")
+        shutil.copytree(folder, place)
+        status = _run([*kill_at(call, number), *command], place, environment).returncode
+        row.figures["kills"] += status != 0
+        if status == 0:
+            past.add(call)  # it has no more of them
+        if wrong := look(place):
+            row.violations.append(Violation("lost", f"killed at {call} {number}: {wrong}"))
+        shutil.rmtree(place)
+    return row
+
+
+def _run(command: Sequence[str], folder: Path, environment: dict[str, str] | None = None) -> Completed:
+    full = [*command, f"--database=sqlite:///{folder}/stores.db"]
+    return subprocess.run(
+        full, env={**os.environ, **(environment or {})}, capture_output=True, timeout=60, check=False
+    )
+
+
+def _export(program: Sequence[str], folder: Path, environment: dict[str, str] | None = None) -> bytes:
+    return _run([*program, "export"], folder, environment).stdout

@@ -1,0 +1,109 @@
+"""Every fault that a test injects, one line each (`make faults`). Status 1 if one of them does harm.
+
+The rows are those of docs/reliability.md: the tests that its last column names are run, their outcomes written anew.
+"""
+
+import contextlib
+import io
+import re
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cache
+
+import pytest
+
+from tests import ROOT
+
+TESTS = ROOT / "tests"
+PAGE = ROOT / "docs/reliability.md"
+
+_ROW = re.compile(r"\| (\w+) \| (.+?) \| .+? \| (.*?) ?\| (`\w+/test_.+) \|")
+_TESTS = re.compile(r"`(\w+/test_\w+)\.py(?: -k (\w+))?`")
+
+
+@dataclass
+class Row:
+    """One fault; `tests` are the `room/file::function` that show it."""
+
+    name: str
+    fault: str
+    tests: frozenset[str]
+    outcomes: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def measured(self) -> str:
+        """Say how many passed of how many."""
+        return f"{self.outcomes['passed']} of {self.outcomes.total()}"
+
+
+def rows() -> list[Row]:
+    """Read the rows of the page."""
+    found = [_ROW.fullmatch(line) for line in PAGE.read_text().splitlines()]
+    return [Row(row[1], row[2], _named(row[4])) for row in found if row]
+
+
+def _named(cell: str) -> frozenset[str]:
+    return frozenset(
+        f"{file}::{name}" for file, word in _TESTS.findall(cell) for name in _functions(file) if word in name
+    )
+
+
+@cache
+def _functions(file: str) -> list[str]:
+    return re.findall(r"^(?:async )?def (test_\w+)", (TESTS / f"{file}.py").read_text(), re.MULTILINE)
+
+
+class Report:
+    """Counts, for pytest, what became of the tests of each row."""
+
+    def __init__(self, chosen: list[Row]) -> None:
+        self._rows = chosen
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Count."""
+        if report.when != "call" and report.outcome == "passed":
+            return
+        test = report.nodeid.partition("[")[0].removeprefix("tests/").replace(".py", "")
+        for row in self._rows:
+            row.outcomes[report.outcome] += test in row.tests
+
+
+def write(chosen: list[Row]) -> None:
+    """Put what was measured into the page."""
+    measured = {row.name: row.measured for row in chosen}
+
+    def renewed(line: str) -> str:
+        row = _ROW.fullmatch(line)
+        if row is None or row[1] not in measured:
+            return line
+        return f"{line[: row.start(3)]}{measured[row[1]]} {line[row.end(3) :].lstrip()}"
+
+    PAGE.write_text("".join(renewed(line) + "\n" for line in PAGE.read_text().splitlines()))
+
+
+def main() -> int:
+    """Run the tests of every row, or of those that are named, and print a line for each; then what failed."""
+    wanted = sys.argv[1:]
+    chosen = [row for row in rows() if not wanted or row.name in wanted]
+    if unknown := set(wanted) - {row.name for row in chosen}:
+        print(f"there is no row {', '.join(sorted(unknown))} in {PAGE.name}", file=sys.stderr)
+        return 2
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        # By what they are of, so that the tests of one file come together.
+        tests = [
+            f"{TESTS}/{test.replace('::', '.py::')}" for test in sorted(set().union(*(row.tests for row in chosen)))
+        ]
+        status = pytest.main([*tests, "-m", "", "--tb=short", "--numprocesses=4"], plugins=[Report(chosen)])
+    for row in chosen:
+        print(f"{row.name:8}{row.measured:>12}  {row.fault}")
+    if status:
+        print(said.getvalue())
+    else:
+        write(chosen)
+    return int(status)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

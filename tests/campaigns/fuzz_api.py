@@ -1,0 +1,21 @@
+"""Schemathesis with all checks and 1,000 examples an operation, against a service of its own (`make fuzz-api`)."""
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.harness.process import serving
+
+
+def main() -> int:
+    program = str(Path(sys.executable).with_name("schemathesis"))
+    with tempfile.TemporaryDirectory() as folder, serving(Path(folder)) as service:
+        url = f"http://127.0.0.1:{service.port}/openapi.json"
+        return subprocess.run(
+            [program, "run", "--checks=all", "--max-examples=1000", url], cwd=folder, check=False
+        ).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,285 @@
+"""A million requests that are hardly any, to the service inside this process and over sockets (`make fuzz-http`).
+
+Both adapters get every case, each on a database of its own. What has to hold after each is in `fuzz_judge.py`; the
+first case for which it does not is printed with its bytes, and ends the run with status 1. `--seed` and the
+number of a case name its bytes; `--first` begins with that case.
+"""
+
+import argparse
+import asyncio
+import gc
+import socket
+import sys
+import tempfile
+import traceback
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from tests.campaigns.mutations import Case, Cases, End
+from tests.harness import weakened  # noqa: F401 - WEAKENED names a broken build, here too
+from tests.harness.corpus import CORPUS
+from tests.harness.in_process import Inside, inside
+from tests.harness.process import Response, Running, serving
+from tests.harness.wire import CLOSE, HOST, PAYLOAD, SLOW, chunked, create, dial, request, responses
+from tests.oracles.fuzz_judge import Growth, Ledger, comparable, judge
+
+ROUND = 1500
+"""Cases on one pair of databases; the last LEAVING of them are of clients that leave without waiting."""
+
+LEAVING = 60
+OVER_SOCKETS = 50
+"""One request of so many goes over a socket, to a service of two workers."""
+
+MAX_TICKS = 8_000
+"""Iterations of the loop that a connection may take to settle: beyond the first few, of a millisecond each."""
+
+COMMON = [
+    *(create("A"), create("\u00fc", "X-Field: value"), create("Expected", "Expect: 100-continue"), chunked(PAYLOAD)),
+    request("POST", "/api/stores", PAYLOAD, "Connection: Upgrade", "Upgrade: h2c"),
+    *(request("PUT", f"/api/stores/{id}", PAYLOAD) for id in (1, 2, 3)),
+    chunked(PAYLOAD[:10], PAYLOAD[10:], method="PUT", target="/api/stores/2", fields=b"Connection: keep-alive\r\n"),
+    *(
+        request(method, target)
+        for method in ("GET", "HEAD")
+        for target in ("/api/stores/1", "/api/stores?name=A", SLOW)
+    ),
+]
+"""What is sent as often as all of the hostile together: it is what they must not harm."""
+
+LAST = b"GET /api/stores/1 HTTP/1.1\r\n" + HOST + CLOSE + b"\r\n"
+MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
+"""Where databases are of which none has to outlive this process."""
+
+
+ADAPTERS = ("--fast-lane", "--no-fast-lane")
+
+
+class Found(Exception):
+    """A case for which something does not hold."""
+
+    def __init__(self, case: Case, where: str, error: BaseException) -> None:
+        shown = [piece if len(piece) < 4096 else piece[:2048] + b" ... " + piece[-2048:] for piece in case.pieces]
+        at = traceback.extract_tb(error.__traceback__)[-1:]
+        what = f"{type(error).__name__}: {error} ({at[0].line})" if at else str(error)
+        super().__init__(f"case {case.name}, {where}, whose client {case.end.value}: {what}\nsent: {shown!r}")
+
+
+# Inside this process.
+
+
+class Inner:
+    """One adapter with its database, inside this process."""
+
+    def __init__(self, service: Inside, adapter: str, path: Path, figures: Counter[str]) -> None:
+        self._service = service
+        self.adapter = adapter
+        self.ledger = Ledger(path)
+        self._figures = figures
+
+    async def take(self, case: Case) -> bytes:
+        """Send a case, judge what comes of it, and see that the next client is served."""
+        received = await self._converse(case)
+        if case.end is End.LEAVES:
+            assert (await self._good("PUT", b'{"name":"Left"}')).status == 200  # whatever it wrote was before that
+            self.ledger.changes += 1
+            judge(case, received, self.ledger, self._figures, cut_off=True)
+            self.ledger.stores[1] = ("Left", None)
+        else:
+            judge(case, received, self.ledger, self._figures)
+        good = await self._good("GET")
+        assert good.status == 200, good
+        assert (good.json["name"], good.json["address"]) == self.ledger.stores[1], good
+        return received
+
+    async def _good(self, method: str, body: bytes | None = None) -> Response:
+        data = request(method, "/api/stores/1", body)
+        return responses(await self._converse(Case("good", 1, [data], End.WAITS)), method)[0]
+
+    async def _converse(self, case: Case) -> bytes:
+        connection, line = self._service.connect(self.adapter)
+        for at, piece in enumerate(case.pieces):
+            await quiet(lambda: line.reading or line.is_closing())
+            if line.is_closing():
+                break
+            connection.data_received(piece)
+            if at % 2:
+                await asyncio.sleep(0)
+        if case.end is End.LEAVES:
+            line.abort()
+            await quiet(lambda: connection not in connection.connections and not connection.tasks)
+            return line.sent
+        if case.end is End.HALF_CLOSES and not line.is_closing() and not connection.eof_received():
+            line.close()
+        await quiet(lambda: connection.exchange is None and not connection.waiting)
+        if case.end is End.WAITS:  # until long after every deadline
+            now = asyncio.get_running_loop().time()
+            connection.sweep(now)
+            connection.sweep(now + 1000)
+        assert line.is_closing() or line.ended, "the connection stays open for ever"
+        assert not line.aborted, "a response was broken off"
+        line.abort()
+        return line.sent
+
+
+async def quiet(done: Any) -> None:
+    """Let the loop run until something is so."""
+    for tick in range(MAX_TICKS):
+        if done():
+            return
+        await asyncio.sleep(0 if tick < 200 else 0.001)
+    raise AssertionError("the connection hangs")
+
+
+@asynccontextmanager
+async def inner_lanes(figures: Counter[str]) -> AsyncIterator[list[Inner]]:
+    """Open both adapters, each on a new database with the examples; at the end all that they hold is compared."""
+    async with AsyncExitStack() as stack:
+        top = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=MEMORY)))
+        lanes = []
+        for adapter in ADAPTERS:
+            folder = top / adapter
+            folder.mkdir()
+            service = await stack.enter_async_context(inside(folder, examples=True))
+            lanes.append(Inner(service, adapter, folder / "stores.db", figures))
+        yield lanes
+        for lane in lanes:
+            lane.ledger.close()
+
+
+async def fuzz_inside(cases: Cases, numbers: Iterator[int], requests: int, figures: Counter[str]) -> None:
+    """Send so many requests. Raises Found, and AssertionError for what is of no one case."""
+    strange: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: strange.append(context))
+    growth = Growth(figures, requests)
+    while figures["requests"] < requests:
+        async with inner_lanes(figures) as lanes:
+            for number in range(ROUND):
+                case = cases[next(numbers)]
+                if number >= ROUND - LEAVING:
+                    case = replace(case, end=End.LEAVES)
+                await _compare(case, lanes, strange)
+                figures["requests"] += case.count
+                if number % 100 == 0:
+                    growth.look()
+                if figures["requests"] >= requests:
+                    break
+        gc.unfreeze()  # each start puts all that there is out of the collector's sight
+        gc.collect()
+
+
+async def _compare(case: Case, lanes: list[Inner], strange: list[object]) -> None:
+    received = []
+    for lane in lanes:
+        try:
+            received.append(comparable(case, await lane.take(case)))
+            assert not strange, strange
+        except Exception as error:
+            raise Found(case, lane.adapter, error) from error
+    if case.end is not End.LEAVES and received[0] != received[1]:
+        raise Found(case, "both", AssertionError(f"the adapters answer differently: {received}"))
+
+
+# Over sockets.
+
+
+@contextmanager
+def outer_lanes() -> Iterator[list[tuple[Running, Ledger]]]:
+    """Start both adapters, each with two workers and a new database."""
+    with ExitStack() as stack:
+        top = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        lanes = []
+        for adapter in ADAPTERS:
+            folder = top / adapter
+            folder.mkdir()
+            service = stack.enter_context(serving(folder, adapter, "--workers=2"))
+            service.raw(create("First", "Connection: close"))
+            lanes.append((service, Ledger(folder / "stores.db")))
+        yield lanes
+        for _, ledger in lanes:
+            ledger.close()
+
+
+def converse(service: Running, case: Case) -> tuple[bytes, bool]:
+    """Send a case and close the sending side; give what came, and whether a reset may have taken some of it."""
+    received = b""
+    with dial(service) as wire:
+        try:
+            for piece in case.pieces:
+                wire.send(piece)
+            wire.client.shutdown(socket.SHUT_WR)
+            reset = False
+        except TimeoutError:
+            raise
+        except OSError:  # the service closed after a response that was the last
+            reset = True
+        try:
+            while data := wire.client.recv(1 << 16):
+                received += data
+        except ConnectionResetError:
+            reset = True
+    return received, reset
+
+
+def fuzz_sockets(cases: Cases, numbers: Iterator[int], requests: int, figures: Counter[str]) -> None:
+    """Send so many requests. Raises Found."""
+    with outer_lanes() as lanes:
+        while figures["requests"] < requests:
+            case = replace(cases[next(numbers)], end=End.HALF_CLOSES)
+            for service, ledger in lanes:
+                try:
+                    came, cut_off = converse(service, case)
+                    judge(case, came, ledger, figures, cut_off=cut_off)
+                    figures["resets"] += cut_off
+                    assert service.raw(LAST).startswith(b"HTTP/1.1 200 OK\r\n")
+                except Exception as error:
+                    raise Found(case, "over a socket", error) from error
+            figures["requests"] += case.count
+
+
+def requests_to_damage() -> list[bytes]:
+    """Return the corpus of both adapters' tests, and as many common requests."""
+    return [data for _, data in CORPUS] + COMMON * (len(CORPUS) // len(COMMON))
+
+
+def fuzz(requests: int, seed: int, first: int = 0) -> Iterator[str]:
+    """Send so many requests, a share of them over sockets; give a line for each way. Raises Found."""
+    cases = Cases(requests_to_damage(), seed)
+    numbers = count(first)
+    sockets = requests // OVER_SOCKETS
+    figures: Counter[str] = Counter()
+    uvloop.run(fuzz_inside(cases, numbers, requests - sockets, figures))
+    yield line("inside", figures)
+    figures.clear()
+    fuzz_sockets(cases, numbers, sockets, figures)
+    yield line("sockets", figures)
+
+
+def line(where: str, figures: Counter[str]) -> str:
+    return " ".join([f"fuzz-http-{where}", *(f"{name}={number}" for name, number in figures.items())])
+
+
+def main() -> int:
+    """Print a line for each way, or what was found."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--requests", type=int, default=1_000_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--first", type=int, default=0, help="the number of the first case")
+    options = parser.parse_args()
+    try:
+        for text in fuzz(options.requests, options.seed, options.first):
+            print(text, flush=True)
+    except (Found, AssertionError) as error:
+        print(error)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

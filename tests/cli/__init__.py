@@ -1,0 +1,1 @@
+"""The commands, and the files that they read and write."""

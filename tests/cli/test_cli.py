@@ -1,0 +1,662 @@
+import csv
+import fcntl
+import io
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import termios
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+import storekeeper
+from storekeeper import cli, csvfile
+from storekeeper.stores import Payload
+from tests.harness.collection import run as run_async
+from tests.harness.collection import stores
+from tests.harness.databases import Sqlite, handle
+from tests.harness.linux import memory
+from tests.harness.machine import fill_disk, mounted
+from tests.harness.process import COMMAND, refused, run, serving
+
+pytestmark = pytest.mark.count_processes
+
+FULL = Path("/dev/full")
+BOM = b"\xef\xbb\xbf"
+TRICKY = [
+    Payload("Main Street", "1 Main Street, Springfield"),
+    Payload('The "Corner"', 'Say "hi"'),
+    Payload("Two\nlines", "a\r\nb\rc\n"),
+    Payload(" blanks ", "\t"),
+    Payload("=1+1", "'"),
+    Payload("店舗 🏪", "é e\u0301 \u2028"),
+    Payload("\ufeffmark", "x" * 100_000),
+    Payload("null"),
+]
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Sqlite:
+    """A database that is not there yet."""
+    return Sqlite(tmp_path)
+
+
+def command(name: str, database: Sqlite, *args: str, stdin: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
+    return run(name, "--database", database.url, *args, stdin=stdin)
+
+
+def fill_with(database: Sqlite, payloads: list[Payload]) -> None:
+    async def main() -> None:
+        async with handle(database) as collection:
+            await collection.load(payloads)
+
+    run_async(main())
+
+
+def content(database: Sqlite) -> list[tuple[str, str | None]]:
+    async def main() -> list[tuple[str, str | None]]:
+        async with handle(database) as collection:
+            listed = await stores(collection)
+            assert [store["id"] for store in listed] == list(range(1, len(listed) + 1))
+            return [(store["name"], store["address"]) for store in listed]
+
+    return run_async(main())
+
+
+# What every command line has.
+
+
+def test_the_version() -> None:
+    done = run("--version")
+    assert (done.returncode, done.stdout.decode()) == (0, f"storekeeper {storekeeper.__version__}\n")
+
+
+@pytest.mark.parametrize("args", [[], ["--help"], ["serve", "--help"], ["import", "--help"], ["export", "--help"]])
+def test_the_help(args: list[str]) -> None:
+    done = run(*args)
+    assert "Usage: storekeeper" in (done.stdout + done.stderr).decode()
+    assert done.returncode == (0 if args else 2)
+    assert "Traceback" not in done.stderr.decode()
+
+
+def test_it_is_a_module_too() -> None:
+    program = [sys.executable, "-m", "storekeeper", "--version"]
+    assert subprocess.run(program, capture_output=True, check=True).stdout.startswith(b"storekeeper ")
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["nonsense"], "No such command 'nonsense'; see storekeeper --help"),
+        (["--nonsense"], "No such option: --nonsense"),
+        (["import"], "Missing argument"),
+        (["import"], "see storekeeper import --help"),
+        (["export", "a.csv", "b.csv"], "unexpected extra argument"),
+        (["check", "--nonsense"], "No such option: --nonsense; see storekeeper check --help"),
+        (["check", "http://127.0.0.1:1", "--timeout", "nan"], "--timeout: from 0.1 to 60.0 seconds, not nan"),
+        (["copy", "stores.db", "sqlite:///x.db"], "source: unknown kind of database 'stores.db'; use"),
+        (["copy", "sqlite:///x.db", "sqlite:"], "target: unknown kind of database 'sqlite:'; use"),
+        (
+            ["copy", "postgresql://me:secret@127.0.0.1:1/x", "sqlite:///x.db"],
+            "source postgresql://me@127.0.0.1:1/x: ",
+        ),
+        (["export", "--database", "postgres"], "--database: unknown kind of database 'postgres'; use"),
+        (["export", "--database", "sqlite:////nowhere/at/all.db"], "there is no such database"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_line(args: list[str], message: str) -> None:
+    lines = refused(run(*args))
+    assert len(lines) == 1
+    assert message in lines[0]
+    assert "secret" not in lines[0]
+
+
+@pytest.mark.parametrize("name", [["--version"], ["openapi"]])
+def test_output_that_cannot_be_written_is_said_in_one_line(name: list[str]) -> None:
+    with FULL.open("wb") as full:
+        done = subprocess.run([*COMMAND, *name], stdout=full, stderr=subprocess.PIPE, check=False)
+    assert done.returncode == 2
+    assert done.stderr == b"storekeeper: cannot go on: No space left on device\n"
+
+
+def closed(number: int, *args: str) -> "subprocess.CompletedProcess[bytes]":
+    """Run a command without one of its standard streams."""
+    program = ["sh", "-c", f'exec "$0" "$@" {number}>&-', *COMMAND, *args]
+    return subprocess.run(program, capture_output=True, timeout=60, check=False)
+
+
+def test_a_standard_stream_that_is_closed_is_no_bug(tmp_path: Path) -> None:
+    database = Sqlite(tmp_path)
+    fill_with(database, TRICKY)
+    for args in (["--version"], ["openapi"], ["check", "--read-only", "--json", "http://127.0.0.1:1"]):
+        done = closed(1, *args)
+        assert done.returncode == 2
+        assert b"Traceback" not in done.stderr
+    done = closed(1, "export", "--database", database.url)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr == b"storekeeper: standard output cannot be written: Bad file descriptor\n"
+    assert closed(2, "export", "--database", database.url).stdout == command("export", database).stdout
+    assert closed(0, "--version").returncode == 0
+
+
+def test_a_bug_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def raises() -> bytes:
+        raise RuntimeError("something\nunforeseen")
+
+    monkeypatch.setattr("storekeeper.api.docs.encoded_document", raises)
+    monkeypatch.setattr(sys, "argv", ["storekeeper", "openapi"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 70
+    assert capsys.readouterr().err == "storekeeper: a bug, please report it: RuntimeError: something unforeseen\n"
+
+
+# Import.
+
+
+IMPORTED: list[tuple[bytes, list[tuple[str, str | None]]]] = [
+    (b"name,address\nA,1 Road\nB,\n", [("A", "1 Road"), ("B", None)]),
+    (b"name,address\nA,1 Road", [("A", "1 Road")]),
+    (b"address,name\n1 Road,A\n", [("A", "1 Road")]),
+    (b"name,address\nA,1 Road\nB,\nC,\n", [("A", "1 Road"), ("B", None), ("C", None)]),
+    (b"id,name,address\n,A,1 Road\n,B,\n", [("A", "1 Road"), ("B", None)]),
+    (b"address,id,name\r\n1 Road,,A\r\n", [("A", "1 Road")]),
+    (BOM + b"name,address\r\nA,1 Road\r\n", [("A", "1 Road")]),
+    (BOM + b'"name","address"\r\nA,1 Road\r\n', [("A", "1 Road")]),
+    (b" Name , ADDRESS\nA,1 Road\n", [("A", "1 Road")]),
+    (b"name,address\n\nA,1\n\n\nB,2\n\n", [("A", "1"), ("B", "2")]),
+    (b'name,address\n"A, ""x""","1\nRoad\r\nTown"\n', [('A, "x"', "1\nRoad\r\nTown")]),
+    ("name,address\n店舗,Zürich\n".encode(), [("店舗", "Zürich")]),
+    (b"name,address\n A , \n", [(" A ", " ")]),
+    (b"name,address\n", []),
+]
+
+
+def imported(rows: list[tuple[str, str | None]]) -> str:
+    """Return how an import tells of so many rows behind one store."""
+    return {
+        0: "0 stores imported",
+        1: "1 store imported as 2",
+        2: "2 stores imported as 2 and 3",
+        3: "3 stores imported as 2 to 4",
+    }[len(rows)]
+
+
+@pytest.mark.parametrize(("data", "expected"), IMPORTED)
+def test_an_import_adds_every_row(
+    tmp_path: Path, database: Sqlite, data: bytes, expected: list[tuple[str, str | None]]
+) -> None:
+    fill_with(database, [Payload("There before")])
+    (tmp_path / "stores.csv").write_bytes(data)
+    done = command("import", database, str(tmp_path / "stores.csv"))
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert done.stderr.decode() == f"{imported(expected)} into {database.path}\n"
+    assert content(database) == [("There before", None), *expected]
+
+
+REFUSED: list[tuple[bytes, list[str], str]] = [
+    (b"", [], "line 1 has to be the header name,address; it is empty; nothing was imported"),
+    (b"\n", [], "line 1 has to be the header name,address; it is empty"),
+    (b"A,1 Road\n", [], "line 1 has to be the header name,address; it is A,1 Road"),
+    (b"name\nA\n", [], "line 1 has to be the header name,address; it is name"),
+    (b"name;address\nA;1\n", [], "line 1 has to be the header name,address; it is name;address"),
+    (b"name,name,address\nA,B,1\n", [], "line 1 has to be the header"),
+    (b"name,address,phone\nA,1,2\n", [], "line 1 has to be the header"),
+    (b"name,address\nA,1\n\xff\xfe,2\n", [], "line 3: not UTF-8; nothing was imported"),
+    (b"name,address\n" + b"A,1\n" * 9000 + b"\xe9,2\n", [], "line 9002: not UTF-8"),
+    (BOM + b"name,address\nA,\xc3\n", [], "line 2: not UTF-8"),
+    ("name,address\nA,1\n".encode("utf-16"), [], "line 1: not UTF-8"),
+    (b'name,address\nA,1\n"B,2\nC,3\nD,4\n', [], "line 3: unexpected end of data; nothing was imported"),
+    (b'name,address\nA,1\n"B"x,2\n', [], "line 3: ',' expected after '\"'"),
+    (b"name,address\nA," + b"x" * (2**20 + 1) + b"\n", [], "line 2: field larger than field limit (1048576)"),
+    (
+        b"name,address\nA\nB,1,2\nC,3\n",
+        [":2: 1 cells instead of 2", ":3: 3 cells instead of 2"],
+        "2 of 3 rows are bad",
+    ),
+    (
+        b'name,address\n"A\nA","1\n\n2"\n,3\nC,4\n"' + b"x" * 31 + b'","5\n6"\nD\0,7\n,"\0"\n',
+        [
+            ':6: "name" is required',
+            ':8: "name" length must be less than or equal to 30 characters long',
+            ':10: "name" must not contain null characters',
+            ':11: "name" is required. "address" must not contain null characters',
+        ],
+        "4 of 6 rows are bad; nothing was imported into {database}: mend them and import again",
+    ),
+    (b'name,address\nA,1\n"B\n\xff",2\n', [], "line 4: not UTF-8"),
+    (b"name,address\r\nA,1\r\n,2\r\n", [':3: "name" is required'], "1 of 2 rows are bad"),
+    (b"name,address\n" + b"A,1\n" * 2000 + b",2\n", [':2002: "name" is required'], "1 of 2001 rows are bad"),
+]
+
+
+@pytest.mark.parametrize(("data", "listed", "message"), REFUSED)
+def test_a_file_with_faults_is_not_imported_and_all_are_listed(
+    tmp_path: Path, database: Sqlite, data: bytes, listed: list[str], message: str
+) -> None:
+    fill_with(database, [Payload("There before")])
+    file = tmp_path / "stores.csv"
+    file.write_bytes(data)
+    lines = refused(command("import", database, str(file)))
+    assert lines[:-1] == [f"{file}{line}" for line in listed]
+    assert lines[-1].startswith(f"storekeeper: {file}: {message.format(database=database.path)}")
+    assert content(database) == [("There before", None)]
+
+
+@pytest.mark.parametrize("what", ["missing", "folder"])
+def test_a_file_that_cannot_be_read_is_named_and_makes_no_database(tmp_path: Path, what: str) -> None:
+    database = Sqlite(tmp_path)
+    file = tmp_path if what == "folder" else tmp_path / "missing.csv"
+    [line] = refused(command("import", database, str(file)))
+    reason = "Is a directory" if what == "folder" else "No such file or directory"
+    assert line == f"storekeeper: {file} cannot be read: {reason}"
+    assert not database.path.exists()
+
+
+def test_an_import_reads_from_a_pipe(database: Sqlite) -> None:
+    done = command("import", database, "/dev/stdin", stdin=b"name,address\nA,1\n")
+    new = f"the new database {database.path}; a service has to be given the same --database"
+    assert done.stderr.decode() == f"1 store imported as 1 into {new}\n"
+    assert content(database) == [("A", "1")]
+    lines = refused(command("import", database, "/dev/stdin", stdin=b"name,address\nA,\xff\n"))
+    assert lines == [f"storekeeper: /dev/stdin: line 2: not UTF-8; nothing was imported into {database.path}"]
+
+
+@pytest.mark.parametrize(("rows", "line"), [(0, 2), (1, 3), (9000, 9002)])
+def test_what_is_not_utf8_is_found_in_a_pipe_where_it_stands(rows: int, line: int) -> None:
+    ends = os.pipe()
+    feeding = threading.Thread(target=_feed, args=(ends[1], b"name,address\n" + b"A,1\n" * rows + b"\xe9,2\nB,3\n"))
+    feeding.start()
+    with (
+        csvfile.open_to_read(ends[0]) as file,
+        pytest.raises(csvfile.BadFile, match=f"^line {line}: not UTF-8$"),
+    ):
+        list(csvfile.Import(file, lambda *_: None).payloads(lambda _: None, refuse_ids=False))
+    feeding.join()
+    os.close(ends[0])
+
+
+def _feed(descriptor: int, data: bytes) -> None:
+    with open(descriptor, "wb") as file, suppress(BrokenPipeError):
+        file.write(data)
+
+
+HEADERS = [
+    (b"a," * 1_000_000, "a," * 40 + "…"),
+    (b"x" * 200, "x" * 80 + "…"),
+    ("name,\x1b[2J\x07\x9b,address".encode(), r"name,\x1b[2J\x07\x9b,address"),
+    ("name,\u202egnp,address".encode(), r"name,\u202egnp,address"),
+    (b'name,"two\nlines",address', "name,two lines,address"),
+]
+
+
+@pytest.mark.parametrize(("header", "shown"), HEADERS, ids=["many", "long", "escapes", "backwards", "two lines"])
+def test_a_strange_header_is_shown_in_a_line_that_can_be_printed(
+    capsys: pytest.CaptureFixture[str], header: bytes, shown: str
+) -> None:
+    file = io.StringIO(header.decode() + "\n", newline="")
+    with pytest.raises(csvfile.BadFile) as error:
+        csvfile.Import(file, lambda *_: None)
+    cli._report_failure(str(error.value))
+    assert capsys.readouterr().err == f"storekeeper: line 1 has to be the header name,address; it is {shown}\n"
+
+
+def test_no_name_of_a_file_gives_orders_to_a_terminal(tmp_path: Path) -> None:
+    """Nor does it make two lines of one."""
+    database = Sqlite(tmp_path)
+    file = tmp_path / "\x1b[2J\n\x07.csv"
+    [line] = refused(command("import", database, str(file)))
+    assert line == f"storekeeper: {tmp_path}/\\x1b[2J \\x07.csv cannot be read: No such file or directory"
+    file.write_text("name,address\n,1\n")
+    bad, line = refused(command("import", database, str(file)))
+    assert line.isprintable()
+    assert bad == f'{tmp_path}/\\x1b[2J \\x07.csv:2: "name" is required'
+
+
+def test_an_import_that_is_interrupted_imports_nothing(tmp_path: Path, database: Sqlite) -> None:
+    fill_with(database, [Payload("There before")])
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    program = [*COMMAND, "import", "--database", database.url, str(pipe)]
+    process = subprocess.Popen(program, stderr=subprocess.PIPE)
+    with pipe.open("wb", buffering=0) as file:
+        file.write(b"name,address\n")
+        for number in range(10_000):
+            try:
+                file.write(b"Endless,1 Road\n" * 1000)
+            except BrokenPipeError:
+                break
+            if number == 20:
+                process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert b"Traceback" not in said
+    assert content(database) == [("There before", None)]
+
+
+def test_an_import_may_be_larger_than_memory(tmp_path: Path, database: Sqlite) -> None:
+    mib = 2**20
+    rows = 250_000
+    with (tmp_path / "stores.csv").open("w") as file:
+        file.write("name,address\n")
+        file.writelines(f"Large,{'x' * 1000}\n" for _ in range(rows))
+    process = subprocess.Popen([*COMMAND, "import", "--database", database.url, str(tmp_path / "stores.csv")])
+    peak = 0
+    while process.poll() is None:
+        with suppress(OSError, IndexError):  # it ends just now
+            peak = max(peak, memory(process.pid))
+        time.sleep(0.01)
+    assert process.returncode == 0
+    assert 20 * mib < peak < 180 * mib
+
+
+def test_an_import_beside_a_busy_service_disturbs_nobody(tmp_path: Path) -> None:
+    (tmp_path / "stores.csv").write_text("name,address\n" + "Imported,1 Road\n" * 20_000)
+    database = Sqlite(tmp_path)
+    with serving(tmp_path, "--workers", "2") as service:
+        stop = threading.Event()
+        created: list[int] = []
+
+        def client() -> None:
+            while not stop.is_set():
+                response = service.request("POST", "/api/stores", {"name": "Created"})
+                assert response.status == 200
+                created.append(response.json["id"])
+
+        clients = [threading.Thread(target=client) for _ in range(6)]
+        for thread in clients:
+            thread.start()
+        done = command("import", database, str(tmp_path / "stores.csv"))
+        stop.set()
+        for thread in clients:
+            thread.join()
+        assert done.returncode == 0
+        assert created, "the service was not busy"
+        listed = service.request("GET", "/api/stores").json
+        assert [store["id"] for store in listed] == list(range(1, 20_001 + len(created)))
+        assert {store["id"] for store in listed if store["name"] == "Created"} == set(created)
+        imported = [store["id"] for store in listed if store["name"] == "Imported"]
+        assert imported == list(range(imported[0], imported[0] + 20_000)), "not together"
+        told = f"20000 stores imported as {imported[0]} to {imported[-1]} into {database.path}\n"
+        assert done.stderr.decode() == told
+
+
+def test_an_export_is_not_imported_where_there_are_stores_unless_it_is_asked_for(database: Sqlite) -> None:
+    """It would double the list, and nothing deletes a store."""
+    fill_with(database, [Payload("A"), Payload("B")])
+    export = command("export", database).stdout
+    [line] = refused(command("import", database, "-", stdin=export))
+    assert line == (
+        f"storekeeper: -: line 2 has the id 1, as in an export: its rows would be added to {database.path} again, as"
+        " new stores that nobody can delete; nothing was imported, --add does that"
+    )
+    assert content(database) == [("A", None), ("B", None)]
+    done = command("import", database, "--add", "-", stdin=export)
+    added = f"2 stores imported as 3 and 4 into {database.path}; the ids in the file were others\n"
+    assert (done.returncode, done.stderr.decode()) == (0, added)
+    assert len(content(database)) == 4
+
+
+def test_one_row_with_an_id_makes_a_file_an_export(database: Sqlite) -> None:
+    """So does the last of many, and an id that is no number."""
+    fill_with(database, [Payload("A")])
+    for last in (b"1,A,\n", b"x,A,\n"):
+        lines = refused(command("import", database, "-", stdin=b"id,name,address\n,New,\n,,bad\n" + last))
+        assert f"line 4 has the id {last[:1].decode()}, as in an export" in lines[-1]
+    assert content(database) == [("A", None)]
+
+
+@pytest.mark.parametrize(("ids", "told"), [("12", ""), ("79", "; the ids in the file were others")])
+def test_an_export_is_imported_into_an_empty_database_and_other_ids_are_told(
+    database: Sqlite, ids: str, told: str
+) -> None:
+    fill_with(database, [])
+    data = f"id,name,address\n{ids[0]},A,\n{ids[1]},B,\n".encode()
+    done = command("import", database, "-", stdin=data)
+    assert done.stderr.decode() == f"2 stores imported as 1 and 2 into {database.path}{told}\n"
+    assert content(database) == [("A", None), ("B", None)]
+
+
+def test_a_header_that_is_wrong_makes_no_database_and_bad_rows_tell_of_the_one_they_made(database: Sqlite) -> None:
+    [line] = refused(command("import", database, "-", stdin=b"name\nA\n"))
+    assert not database.path.exists()
+    *_, line = refused(command("import", database, "-", stdin=b"name,address\n,1\n"))
+    told = f"nothing was imported into the new database {database.path}: mend them and import again"
+    assert line == f"storekeeper: -: 1 of 1 rows are bad; {told}"
+
+
+# Export.
+
+
+def rows(data: bytes) -> list[list[str]]:
+    return list(csv.reader(io.StringIO(data.decode(), newline="")))
+
+
+def expected_rows(payloads: list[Payload]) -> list[list[str]]:
+    cells = [[str(id), payload.name, payload.address or ""] for id, payload in enumerate(payloads, 1)]
+    return [["id", "name", "address"], *cells]
+
+
+@pytest.mark.parametrize("payloads", [[], TRICKY, [*TRICKY, Payload("x", "")] * 300], ids=["none", "few", "many"])
+def test_an_export_can_be_imported_again_and_is_the_same(tmp_path: Path, payloads: list[Payload]) -> None:
+    one, two = Sqlite(tmp_path), Sqlite(tmp_path / "again")
+    two.path.parent.mkdir()
+    fill_with(one, payloads)
+    done = command("export", one)
+    assert (done.returncode, done.stderr.decode()) == (0, f"{len(payloads)} stores exported from {one.path}\n")
+    assert rows(done.stdout) == expected_rows(payloads)
+    file = tmp_path / "stores.csv"
+    assert command("export", one, str(file)).stdout == b""
+    assert file.read_bytes() == done.stdout
+    assert command("import", two, str(file)).returncode == 0
+    assert command("export", two).stdout == done.stdout
+
+
+GOOD = "id,name,address\n1,The last good one,\n"
+
+
+def test_an_export_replaces_a_file_only_by_a_whole_one(tmp_path: Path) -> None:
+    database = Sqlite(tmp_path)
+    fill_with(database, [Payload("Store", "x" * 1000)] * 3000)
+    with mounted(tmp_path / "disk", "size=1m") as disk:
+        file = disk / "stores.csv"
+        file.write_text(GOOD)
+        [line] = refused(command("export", database, str(file)))
+        assert line == f"storekeeper: {file} cannot be written: No space left on device"
+        assert [one.name for one in disk.iterdir()] == ["stores.csv"]
+        assert file.read_text() == GOOD
+    file = tmp_path / "stores.csv"
+    file.write_text(GOOD)
+    assert command("export", database, str(file)).returncode == 0
+    assert len(rows(file.read_bytes())) == 3001
+
+
+@pytest.mark.parametrize(
+    ("there", "overwritten"),
+    [
+        (b"", True),
+        (b"id,name,address\n", True),
+        (BOM + b"id,name,address\r\n1,A,\r\n", True),
+        (b"name,address\nA,\n", False),
+        (b"id,name,address,phone\n", False),
+        (b"my notes", False),
+    ],
+)
+def test_an_export_overwrites_only_an_export_unless_it_is_asked_for(
+    tmp_path: Path, database: Sqlite, there: bytes, *, overwritten: bool
+) -> None:
+    fill_with(database, [Payload("A")])
+    file = tmp_path / "stores.csv"
+    file.write_bytes(there)
+    done = command("export", database, str(file))
+    if not overwritten:
+        [line] = refused(done)
+        told = "is there, and not as an export: name another file, or overwrite it with --force"
+        assert line == f"storekeeper: {file} {told}"
+        assert file.read_bytes() == there
+        done = command("export", database, "--force", str(file))
+    assert done.returncode == 0
+    assert file.read_bytes() == b"id,name,address\r\n1,A,\r\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"), [("nowhere/stores.csv", "No such file or directory"), (".", "Is a directory")]
+)
+def test_an_export_that_cannot_be_written_names_the_file(tmp_path: Path, name: str, reason: str) -> None:
+    database = Sqlite(tmp_path)
+    fill_with(database, TRICKY)
+    file = tmp_path / name
+    [line] = refused(command("export", database, str(file)))
+    assert line == f"storekeeper: {file} cannot be written: {reason}"
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["stores.db"]
+
+
+def test_an_export_to_a_reader_that_has_enough_ends_quietly(tmp_path: Path) -> None:
+    database = Sqlite(tmp_path)
+    fill_with(database, [Payload("Store", "x" * 100)] * 5000)
+    process = subprocess.Popen(
+        [*COMMAND, "export", "--database", database.url], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout
+    assert process.stderr
+    assert process.stdout.readline() == b"id,name,address\r\n"
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait(30) == 0
+    process.stderr.close()
+
+
+def test_an_export_to_a_full_disk_by_standard_output_is_refused(tmp_path: Path) -> None:
+    database = Sqlite(tmp_path)
+    fill_with(database, TRICKY)
+    with FULL.open("wb") as full:
+        program = [*COMMAND, "export", "--database", database.url]
+        done = subprocess.run(program, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert done.returncode == 2
+    assert done.stderr == b"storekeeper: standard output cannot be written: No space left on device\n"
+    [line] = refused(command("export", database, "/dev/full"))
+    assert line == "storekeeper: /dev/full cannot be written: No space left on device"
+
+
+def test_a_file_without_a_second_line_does_not_fill_the_memory(tmp_path: Path) -> None:
+    database = Sqlite(tmp_path)
+    [line] = refused(command("import", database, "/dev/zero"))
+    assert "line 1: longer than 4,194,304 characters; nothing was imported" in line
+
+
+def test_standard_input_is_imported_and_standard_output_exported(tmp_path: Path) -> None:
+    database = Sqlite(tmp_path)
+    done = run("import", "--database", database.url, "-", stdin=BOM + b"name,address\r\nA,1 Road\r\n")
+    assert b"1 store imported as 1 into the new database" in done.stderr
+    assert run("export", "--database", database.url, "-").stdout == b"id,name,address\r\n1,A,1 Road\r\n"
+    assert not Path("-").exists()
+
+
+@pytest.mark.parametrize("source", ["-", "/dev/stdin"])
+def test_an_import_that_waits_for_its_source_can_be_interrupted(tmp_path: Path, source: str) -> None:
+    database = Sqlite(tmp_path)
+    fill_with(database, [Payload("There before")])
+    program = [*COMMAND, "import", "--database", database.url, source]
+    process = subprocess.Popen(program, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdin is not None
+    process.stdin.write(b"name,address\r\nA,\r\n")
+    process.stdin.flush()
+    while int.from_bytes(fcntl.ioctl(process.stdin, termios.FIONREAD, bytes(4)), sys.byteorder):
+        time.sleep(0.01)  # it has not begun to read
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 130
+    process.communicate()
+    assert content(database) == [("There before", None)]
+
+
+def test_what_is_done_is_no_failure_because_nobody_can_be_told(tmp_path: Path) -> None:
+    database = Sqlite(tmp_path)
+    (tmp_path / "stores.csv").write_text("name,address\nA,\n")
+    with FULL.open("wb") as full:
+        for args in (["import", str(tmp_path / "stores.csv")], ["export", str(tmp_path / "all.csv")]):
+            program = [*COMMAND, args[0], "--database", database.url, args[1]]
+            assert subprocess.run(program, stderr=full, check=False).returncode == 0
+    assert content(database) == [("A", None)]
+    assert (tmp_path / "all.csv").read_text() == "id,name,address\n1,A,\n"
+
+
+def test_an_export_keeps_the_rights_of_a_file_and_follows_a_link_to_it(tmp_path: Path) -> None:
+    database = Sqlite(tmp_path)
+    fill_with(database, [Payload("A")])
+    file, link = tmp_path / "stores.csv", tmp_path / "latest.csv"
+    file.write_text(GOOD)
+    file.chmod(0o600)
+    link.symlink_to(file)
+    assert command("export", database, str(link)).returncode == 0
+    assert link.is_symlink()
+    assert file.read_bytes() == b"id,name,address\r\n1,A,\r\n"
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_an_import_to_a_full_disk_is_refused_whole(tmp_path: Path) -> None:
+    (tmp_path / "stores.csv").write_text("name,address\n" + f"Imported,{'x' * 1000}\n" * 3000)
+    with mounted(tmp_path / "disk", "size=2m") as disk:
+        database = Sqlite(disk)
+        fill_with(database, [Payload("There before")])
+        fill_disk(disk / "filler")
+        (disk / "filler").write_bytes(b"")
+        [line] = refused(command("import", database, str(tmp_path / "stores.csv")))
+        assert line == "storekeeper: The disk is full"
+        assert content(database) == [("There before", None)]
+
+
+def test_an_import_whose_temporary_folder_is_full_is_refused_and_names_it(tmp_path: Path) -> None:
+    (tmp_path / "stores.csv").write_text("name,address\n" + f"Imported,{'x' * 1000}\n" * 4000)
+    database = Sqlite(tmp_path)
+    fill_with(database, [Payload("There before")])
+    with mounted(tmp_path / "temporary", "size=1m") as full:
+        done = run("import", "--database", database.url, str(tmp_path / "stores.csv"), env={"TMPDIR": str(full)})
+        assert refused(done) == [f"storekeeper: The disk is full that has the folder of temporary files, {full}"]
+    assert content(database) == [("There before", None)]
+
+
+# Progress.
+
+
+@pytest.fixture
+def terminal() -> Iterator[tuple[int, int]]:
+    """The two ends of a terminal."""
+    ours, theirs = pty.openpty()
+    yield ours, theirs
+    os.close(ours)
+
+
+@pytest.mark.parametrize("name", ["import", "export"])
+def test_progress_is_shown_on_a_terminal_and_nowhere_else(
+    tmp_path: Path, terminal: tuple[int, int], name: str
+) -> None:
+    database = Sqlite(tmp_path)
+    file = tmp_path / "stores.csv"
+    file.write_text("name,address\n" + "Store,1 Road\n" * 25_000)
+    assert b"25000 stores imported as 1 to 25000" in command("import", database, str(file)).stderr
+    done = command("export", database, str(file), "--force")
+    assert done.stderr.decode() == f"25000 stores exported from {database.path}\n"
+    ours, theirs = terminal
+    flag = ["--add"] if name == "import" else []
+    program = [*COMMAND, name, "--database", database.url, str(file), *flag]
+    environ = os.environ | {"TERM": "xterm", "COLUMNS": "100"}
+    process = subprocess.Popen(program, stderr=theirs, env=environ)
+    os.close(theirs)
+    shown = b""
+    try:
+        while data := os.read(ours, 65536):
+            shown += data
+    except OSError:
+        pass  # that is how a terminal ends
+    assert process.wait(30) == 0
+    text = re.sub(rb"\x1b\[[0-9;?]*[a-zA-Z]", b"", shown).decode()
+    assert f"{name.capitalize()}ing" in text
+    assert "stores" in text
+    assert f"25000 stores {name}ed" in text.splitlines()[-1]

@@ -1,0 +1,584 @@
+"""The files that commands write and read: whole by themselves or not there, read even where nothing can be written.
+
+The databases here are SQLite files; `test_transfer` has what holds for copies of every kind.
+"""
+
+import errno
+import io
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import apsw
+import pytest
+
+from storekeeper import atomicfile, csvfile, databases, transfer
+from storekeeper.errors import CannotStart, StorekeeperError
+from storekeeper.sqlite import schema
+from storekeeper.sqlite.snapshot import SqliteSnapshot, TargetSnapshot
+from storekeeper.stores import Payload
+from tests.harness.collection import run as run_async
+from tests.harness.databases import Change, Sqlite, handle
+from tests.harness.machine import mounted
+from tests.harness.process import COMMAND, TIMEOUT, refused, run, serving
+from tests.harness.system_calls import SYNCS, injected
+
+pytestmark = pytest.mark.count_processes
+
+LONG = "x" * 3000
+GOOD = "id,name,address\n1,The last good one,\n"
+finish = TargetSnapshot.finish
+
+
+def filled(folder: Path, count: int, address: str = LONG) -> Sqlite:
+    """Make a database in a folder of its own, closed."""
+    folder.mkdir(exist_ok=True)
+    database = Sqlite(folder)
+
+    async def main() -> None:
+        async with handle(database) as collection:
+            await collection.load(Payload(f"Store {number}", address) for number in range(1, count + 1))
+
+    run_async(main())
+    return database
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Sqlite:
+    """A database of some 3 MiB that nobody changes."""
+    return filled(tmp_path_factory.mktemp("source"), 400)
+
+
+def whole(path: Path, folder: Path) -> list[Change]:
+    """Return the changes of a file that was taken away from all that stood beside it, found sound."""
+    folder.mkdir(exist_ok=True)
+    taken = Sqlite(folder)
+    shutil.copyfile(path, taken.path)
+    connection = apsw.Connection(str(taken.path))
+    try:
+        assert connection.pragma("integrity_check") == "ok"
+    finally:
+        connection.close()
+    return taken.changes()
+
+
+def nothing(_done: int, _of: int) -> None:
+    """Show no progress."""
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+# A copy is one file.
+
+
+def check_a_disk(source: Sqlite, disk: Path, taken: Path) -> bool:
+    """Copy to a disk that may be too small; return whether the copy was made."""
+    target = disk / "backup.db"
+    try:
+        databases.copy(source.url, f"sqlite:///{target}", nothing)
+    except StorekeeperError as error:
+        assert "full" in str(error)
+        assert str(target) in str(error)
+        assert names(disk) == []
+        return False
+    assert whole(target, taken) == source.changes()
+    assert names(disk) == ["backup.db"]
+    target.unlink()
+    return True
+
+
+@pytest.mark.parametrize("kib", [2048, 3600])
+def test_a_copy_is_whole_by_itself_or_refused(tmp_path: Path, source: Sqlite, kib: int) -> None:
+    with mounted(tmp_path / "disk", f"size={kib}k") as disk:
+        assert check_a_disk(source, disk, tmp_path / "taken") == (kib == 3600)
+
+
+@pytest.mark.thorough
+def test_a_copy_is_whole_by_itself_or_refused_whatever_space_there_is(tmp_path: Path, source: Sqlite) -> None:
+    made = []
+    for kib in range(16, 12288, 256):
+        with mounted(tmp_path / f"disk-{kib}", f"size={kib}k") as disk:
+            made.append(check_a_disk(source, disk, tmp_path / "taken"))
+    assert made == sorted(made)
+    assert set(made) == {False, True}
+
+
+def test_a_full_disk_refuses_a_copy_in_one_line(tmp_path: Path, source: Sqlite) -> None:
+    with mounted(tmp_path / "disk", "size=2m") as disk:
+        [line] = refused(run("copy", source.url, f"sqlite:///{disk}/backup.db"))
+        assert line == f"storekeeper: target {disk}/backup.db: The disk is full"
+        assert names(disk) == []
+
+
+def spoilt(path: Path) -> None:
+    """Flip a bit of one name, wherever it stands in a file."""
+    data = path.read_bytes().replace(b"Store 200", b"Stose 200")
+    with path.open("r+b") as file:
+        file.write(data)
+
+
+def test_a_copy_that_reads_otherwise_from_the_disk_is_found_and_not_kept(
+    tmp_path: Path, source: Sqlite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+
+    def finish_spoilt(self: TargetSnapshot) -> None:
+        finish(self)
+        spoilt(self.path)
+
+    monkeypatch.setattr(TargetSnapshot, "finish", finish_spoilt)
+    with pytest.raises(transfer.VerificationFailed):
+        databases.copy(source.url, f"sqlite:///{tmp_path}/backup.db", nothing)
+    assert names(tmp_path) == []
+
+
+def test_a_copy_that_was_read_back_through_the_writers_cache_would_be_seen(
+    tmp_path: Path, source: Sqlite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control: it says that all is well."""
+
+    def through_the_cache(self: TargetSnapshot) -> None:
+        self._writer.pragma("cache_size", -16 * 1024)
+        assert SqliteSnapshot.count(self)[0]
+        list(SqliteSnapshot.rows(self, "stores"))
+        list(SqliteSnapshot.rows(self, "changes"))
+        self._writer.execute("COMMIT")
+        spoilt(self.path)
+
+    monkeypatch.setattr(TargetSnapshot, "finish", through_the_cache)
+    databases.copy(source.url, f"sqlite:///{tmp_path}/backup.db", nothing)
+    assert b"Stose" in (tmp_path / "backup.db").read_bytes()
+
+
+def test_a_copy_into_an_empty_database_is_whole_by_itself(tmp_path: Path, source: Sqlite) -> None:
+    target = tmp_path / "backup.db"
+    schema.prepare(target)
+    databases.copy(source.url, f"sqlite:///{target}", nothing)
+    assert names(tmp_path) == ["backup.db"]
+    assert whole(target, tmp_path / "taken") == source.changes()
+
+
+def test_a_copy_into_an_empty_database_that_finds_no_space_leaves_it_empty(tmp_path: Path, source: Sqlite) -> None:
+    with mounted(tmp_path / "disk", "size=3m") as disk:
+        target = Sqlite(disk)
+        schema.prepare(target.path)
+        with pytest.raises(StorekeeperError, match="disk is full"):
+            databases.copy(source.url, target.url, nothing)
+        assert target.changes() == []
+
+
+def test_a_copy_into_the_database_of_a_running_service_is_refused(tmp_path: Path, source: Sqlite) -> None:
+    target = Sqlite(tmp_path)
+    with serving(tmp_path) as service:
+        [line] = refused(run("copy", source.url, target.url))
+        assert line.startswith(f"storekeeper: target {target.path} is locked by another program: stop")
+        assert service.request("POST", "/api/stores", {"name": "Goes on"}).json["id"] == 1
+    assert len(target.changes()) == 1
+
+
+def test_of_two_copies_to_one_name_one_is_refused(tmp_path: Path, source: Sqlite) -> None:
+    target = tmp_path / "backup.db"
+
+    def copy(_number: int) -> int:
+        return run("copy", source.url, f"sqlite:///{target}").returncode
+
+    with ThreadPoolExecutor(2) as pool:
+        assert sorted(pool.map(copy, range(2))) == [0, 2]
+    assert whole(target, tmp_path / "taken") == source.changes()
+
+
+def test_a_file_that_appears_during_a_copy_is_left_as_it_is(
+    tmp_path: Path, source: Sqlite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "backup.db"
+    monkeypatch.setattr(TargetSnapshot, "finish", lambda self: (finish(self), target.write_text("mine")))
+    with pytest.raises(CannotStart, match="exists"):
+        databases.copy(source.url, f"sqlite:///{target}", nothing)
+    assert target.read_text() == "mine"
+    assert names(tmp_path) == ["backup.db"]
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_finished_file_takes_no_name_from_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, links: bool
+) -> None:
+    if not links:
+        monkeypatch.setattr(os, "link", _no_links)
+    new, path = tmp_path / "new", tmp_path / "path"
+    new.write_text("new")
+    atomicfile.publish(new, path)
+    assert path.read_text() == "new"
+    new.write_text("newer")
+    with pytest.raises(FileExistsError):
+        atomicfile.publish(new, path)
+
+
+def _no_links(*_args: object, **_options: object) -> None:
+    raise PermissionError(errno.EPERM, "no links here")
+
+
+@pytest.mark.parametrize("beside", ["-wal", "-journal"])
+def test_a_copy_does_not_begin_beside_the_log_of_another_file(tmp_path: Path, source: Sqlite, beside: str) -> None:
+    """SQLite would take it for the new file's own."""
+    log = tmp_path / f"backup.db{beside}"
+    log.write_bytes(b"left behind")
+    with pytest.raises(CannotStart, match=log.name):
+        databases.copy(source.url, f"sqlite:///{tmp_path}/backup.db", nothing)
+    assert names(tmp_path) == [log.name]
+
+
+def test_a_copy_to_what_is_no_file_is_refused(tmp_path: Path, source: Sqlite) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    for name in ("pipe", "folder", "nowhere/backup.db"):
+        with pytest.raises(CannotStart, match=str(tmp_path / name)):
+            databases.copy(source.url, f"sqlite:///{tmp_path}/{name}", nothing)
+    assert names(tmp_path) == ["folder", "pipe"]
+
+
+# A process that is killed.
+
+
+@contextmanager
+def slowed(name: str, *args: str, calls: str = "pwrite64") -> Iterator["subprocess.Popen[bytes]"]:
+    """Run a command whose calls take 20 ms each; kill it at the end."""
+    slow = ["strace", "-D", "-f", "-o", os.devnull, "-e", f"trace={calls}", "-e", f"inject={calls}:delay_enter=20000"]
+    process = subprocess.Popen([*slow, *COMMAND, name, *args], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait(TIMEOUT)
+
+
+def until(condition: Callable[[], object]) -> None:
+    give_up = time.monotonic() + TIMEOUT
+    while not condition():
+        assert time.monotonic() < give_up
+        time.sleep(0.005)
+
+
+@pytest.mark.usefixtures("strace")
+def test_a_killed_copy_leaves_nothing_under_its_name(tmp_path: Path, source: Sqlite) -> None:
+    """What is left says what it is; the next copy takes no notice of it."""
+    target = tmp_path / "backup.db"
+    with slowed("copy", source.url, f"sqlite:///{target}") as process:
+        until(lambda: any(path.stat().st_size for path in tmp_path.glob(".backup.db.unfinished-*/*")))
+        process.send_signal(signal.SIGKILL)
+        process.wait(TIMEOUT)
+    [left] = names(tmp_path)
+    assert left.startswith(".backup.db.unfinished-")
+    assert run("copy", source.url, f"sqlite:///{target}").returncode == 0
+    assert whole(target, tmp_path / "taken") == source.changes()
+
+
+@pytest.mark.usefixtures("strace")
+def test_a_killed_export_leaves_the_last_good_file(tmp_path: Path, source: Sqlite) -> None:
+    file = tmp_path / "all.csv"
+    file.write_text(GOOD)
+    with slowed("export", "--database", source.url, str(file), calls="write") as process:
+        until(lambda: any(path.stat().st_size for path in tmp_path.glob(".all.csv.*")))
+        process.send_signal(signal.SIGKILL)
+        process.wait(TIMEOUT)
+    assert file.read_text() == GOOD
+    left, _ = names(tmp_path)
+    assert left.startswith(".all.csv.unfinished-")
+
+
+# An export is never more readable than what it replaces.
+
+
+@pytest.mark.parametrize(("mode", "result"), [(0o600, 0o600), (0o640, 0o640), (None, 0o644)])
+def test_an_export_is_never_more_readable_than_the_file_that_it_replaces(
+    tmp_path: Path, source: Sqlite, mode: int | None, result: int
+) -> None:
+    file = tmp_path / "all.csv"
+    if mode is not None:
+        file.write_text(GOOD)
+        file.chmod(mode)
+    seen: set[int] = set()
+    mask = os.umask(0o022)
+    try:
+        program = [*COMMAND, "export", "--database", source.url, str(file)]
+        with _watching(tmp_path, seen, file):
+            assert subprocess.run(program, capture_output=True, check=False).returncode == 0
+    finally:
+        os.umask(mask)
+    assert stat.S_IMODE(file.stat().st_mode) == result
+    assert seen <= {0o600, result}
+
+
+@contextmanager
+def _watching(folder: Path, seen: set[int], but: Path) -> Iterator[None]:
+    """Note the modes of all files in a folder, one excepted, as often as one can look."""
+    done = False
+
+    def watch() -> None:
+        while not done:
+            for path in folder.iterdir():
+                with suppress(FileNotFoundError):
+                    if path != but:
+                        seen.add(stat.S_IMODE(path.stat().st_mode))
+
+    with ThreadPoolExecutor(1) as pool:
+        watching = pool.submit(watch)
+        yield
+        done = True
+        watching.result()
+
+
+def test_an_export_keeps_the_owner_of_the_file_that_it_replaces(tmp_path: Path, source: Sqlite) -> None:
+    file = tmp_path / "all.csv"
+    file.write_text(GOOD)
+    if os.geteuid():
+        pytest.skip("only root gives files away")
+    os.chown(file, 65534, 65534)
+    assert run("export", "--database", source.url, str(file)).returncode == 0
+    assert (file.stat().st_uid, file.stat().st_gid) == (65534, 65534)
+
+
+# An export onto the database itself.
+
+
+def other_names(database: Sqlite) -> list[Path]:
+    """Return names under which a database, or its log, would be overwritten."""
+    folder = database.path.parent
+    for link in ("link", "link of a journal"):
+        (folder / link).symlink_to(f"{database.path}{'-journal' * (link != 'link')}")
+    (folder / "hard").hardlink_to(database.path)
+    own = [folder / f"stores.db{end}" for end in ("", "-wal", "-shm", "-journal")]
+    return [*own, *(folder / name for name in ("link", "link of a journal", "hard"))]
+
+
+def test_an_export_onto_its_own_database_is_refused(tmp_path: Path) -> None:
+    database = filled(tmp_path, 3)
+    *others, last = other_names(database)
+    [line] = refused(run("export", "--database", database.url, str(last)))
+    assert line == f"storekeeper: {last} is the database itself, or its log: name another file"
+    for file in others:
+        assert databases.is_database_file(database.url, file)
+    assert not databases.is_database_file(database.url, tmp_path / "all.csv")
+    assert len(database.changes()) == 3
+
+
+def test_an_export_appended_to_its_own_database_is_refused(tmp_path: Path) -> None:
+    database = filled(tmp_path, 3)
+    before = database.path.read_bytes()
+    for file in ("-", "/dev/stdout"):
+        with database.path.open("ab") as opened:
+            program = [*COMMAND, "export", "--database", database.url, file]
+            done = subprocess.run(program, stdout=opened, stderr=subprocess.PIPE, check=False)
+        assert done.returncode == 2
+        assert database.path.read_bytes() == before
+
+
+def test_a_copy_onto_its_own_source_is_refused(tmp_path: Path) -> None:
+    database = filled(tmp_path, 3)
+    for target in other_names(database):
+        with pytest.raises(CannotStart, match="the target is the source itself, or its log: name another file"):
+            databases.copy(database.url, f"sqlite:///{target}", nothing)
+    assert not (tmp_path / "stores.db-journal").exists()
+    assert len(database.changes()) == 3
+
+
+# What may only be read.
+
+
+@contextmanager
+def read_only(disk: Path) -> Iterator[None]:
+    """Have a disk in memory that nobody can write to."""
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+    yield
+
+
+def both(url: str, folder: Path) -> tuple[list[Change], int]:
+    """Copy and export; return the changes, and the lines of the export."""
+    folder.mkdir()
+    databases.copy(url, f"sqlite:///{folder}/stores.db", nothing)
+    return Sqlite(folder).changes(), exported(url).count("\n")
+
+
+def exported(url: str) -> str:
+    async def main() -> str:
+        async with databases.open_listing(url) as listing:
+            file = io.StringIO()
+            await csvfile.write(file, listing, lambda _: None)
+            return file.getvalue()
+
+    return run_async(main())
+
+
+@pytest.mark.parametrize("log", ["none", "empty", "journal mode"])
+def test_a_database_on_a_read_only_medium_is_copied_and_exported(tmp_path: Path, log: str) -> None:
+    with mounted(tmp_path / "disk", "size=8m") as disk:
+        database = filled(disk, 30)
+        if log == "empty":
+            (disk / "stores.db-wal").touch()
+        elif log == "journal mode":
+            connection = apsw.Connection(str(database.path))
+            assert connection.pragma("journal_mode", "delete") == "delete"
+            connection.close()
+        before = names(disk)
+        with read_only(disk):
+            changes, lines = both(database.url, tmp_path / "target")
+        assert (len(changes), lines) == (30, 31)
+        assert names(disk) == before
+
+
+def test_a_database_in_a_folder_that_may_only_be_read_is_copied_and_exported(open_folder: Path) -> None:
+    database = filled(open_folder / "closed", 30)
+    database.path.chmod(0o444)
+    database.path.parent.chmod(0o555)
+    user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
+    target = open_folder / "copy.db"
+    for program in (["copy", database.url, f"sqlite:///{target}"], ["export", "--database", database.url, "-"]):
+        done = subprocess.run([*user, *COMMAND, *program], capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr
+    assert names(database.path.parent) == ["stores.db"]
+    assert len(whole(target, open_folder / "taken")) == 30
+
+
+@contextmanager
+def killed_with_a_log(disk: Path) -> Iterator[Sqlite]:
+    """A database whose latest writes are in its log only."""
+    database = filled(disk, 30)
+    with serving(disk) as service:
+        assert service.request("POST", "/api/stores", {"name": "In the log"}).json["id"] == 31
+        service.process.kill()
+        service.process.wait(TIMEOUT)
+    assert (disk / "stores.db-wal").stat().st_size
+    yield database
+
+
+@pytest.mark.parametrize("index", [True, False])
+def test_a_log_with_content_on_a_read_only_medium_is_read_or_refused_in_one_line(
+    tmp_path: Path, *, index: bool
+) -> None:
+    """It is never passed over."""
+    with mounted(tmp_path / "disk", "size=8m") as disk, killed_with_a_log(disk) as database:
+        if not index:
+            (disk / "stores.db-shm").unlink()
+        with read_only(disk):
+            if index:
+                assert len(both(database.url, tmp_path / "target")[0]) == 31
+            else:
+                with pytest.raises(CannotStart, match="not whole without stores"):
+                    databases.copy(database.url, f"sqlite:///{tmp_path}/copy.db", nothing)
+                [line] = refused(run("export", "--database", database.url))
+                assert "not whole without stores.db-wal" in line
+                assert not (tmp_path / "copy.db").exists()
+
+
+def test_a_journal_on_a_read_only_medium_is_not_passed_over(tmp_path: Path) -> None:
+    with mounted(tmp_path / "disk", "size=8m") as disk:
+        database = filled(disk, 30)
+        half_done = Sqlite(tmp_path / "disk")
+        connection = apsw.Connection(str(half_done.path))
+        connection.pragma("journal_mode", "delete")
+        connection.pragma("cache_size", 1)
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("UPDATE stores SET name = 'half done'")
+        connection.cache_flush()
+        for name in ("stores.db", "stores.db-journal"):
+            shutil.copyfile(disk / name, tmp_path / name)
+        connection.execute("ROLLBACK")
+        connection.close()
+        for name in ("stores.db", "stores.db-journal"):
+            shutil.copyfile(tmp_path / name, disk / name)
+        with read_only(disk), pytest.raises(CannotStart, match="not whole without stores"):
+            exported(database.url)
+
+
+def test_a_copy_of_what_is_written_meanwhile_where_nobody_can_lock_it_is_refused(open_folder: Path) -> None:
+    """A service starts on it, and its log goes into the file while that is read."""
+    database = filled(open_folder / "closed", 30)
+    seen = os.access
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "access", lambda path, mode: seen(path, mode) and Path(path) != database.path)
+        reading = databases._snapshot(database.url, fill=False)
+
+        @contextmanager
+        def disturbed() -> Iterator[transfer.Snapshot]:
+            with reading() as whole:
+                whole.count()
+                patch.undo()
+                filled(database.path.parent, 3)
+                yield whole
+
+        with pytest.raises(StorekeeperError, match="was written meanwhile: try again"):
+            transfer.copy(disturbed, databases._snapshot(f"sqlite:///{open_folder}/copy.db", fill=True), nothing)
+    assert names(open_folder) == ["closed"]
+
+
+def test_no_service_starts_on_a_read_only_medium(tmp_path: Path) -> None:
+    with mounted(tmp_path / "disk", "size=8m") as disk:
+        database = filled(disk, 3)
+        with read_only(disk):
+            assert "cannot be opened for writing" in refused(run("serve", "--database", database.url))[0]
+
+
+# A quota is a full disk.
+
+
+@pytest.mark.usefixtures("strace")
+@pytest.mark.parametrize("file", ["stores.db-wal", pytest.param("stores.db", marks=pytest.mark.thorough)])
+def test_a_quota_that_is_used_up_refuses_writes_and_nothing_else(tmp_path: Path, file: str) -> None:
+    """Either nothing can be written to the log, or the log not to the file, which nobody has to notice."""
+    with serving(tmp_path):
+        pass
+    within = injected("pwrite64", tmp_path / file, "12+" if file == "stores.db-wal" else "1+", "error=EDQUOT")
+    with serving(tmp_path, within=within) as service:
+        first = service.request("POST", "/api/stores", {"name": "Fits"})
+        statuses = {first.status}
+        for _ in range(3):
+            response = service.request("POST", "/api/stores", {"name": "Refused", "address": LONG})
+            statuses.add(response.status)
+            if response.status == 503:
+                assert (response.json["outcome"], response.json["message"]) == ("none", "The disk is full")
+            assert service.request("GET", "/api/stores").status == 200
+        assert statuses == ({200, 503} if file == "stores.db-wal" else {200})
+        assert service.stop() == 0
+
+
+@pytest.mark.thorough
+@pytest.mark.usefixtures("strace")
+def test_a_quota_is_still_an_error_of_the_disk_where_it_fails_a_sync(tmp_path: Path) -> None:
+    """What was taken from us and is not on the disk may be gone."""
+    with serving(tmp_path):
+        pass
+    within = injected(SYNCS, tmp_path / "stores.db-wal", "2+", "error=EDQUOT")
+    with serving(tmp_path, within=within) as service:
+        for _ in range(3):
+            with suppress(OSError):
+                if service.request("POST", "/api/stores", {"name": "Lost?"}).status == 503:
+                    break
+        assert service.process.wait(TIMEOUT) == 74
+
+
+@pytest.mark.usefixtures("strace")
+def test_a_quota_refuses_an_import_and_a_copy_in_one_line(tmp_path: Path, source: Sqlite) -> None:
+    (tmp_path / "stores.csv").write_text("name,address\nA,1\n")
+    database = filled(tmp_path / "one", 1)
+    within = injected("pwrite64", database.path.with_name("stores.db-wal"), "1+", "error=EDQUOT")
+    program = [*within, *COMMAND, "import", "--database", database.url, str(tmp_path / "stores.csv")]
+    done = subprocess.run(program, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (2, b"storekeeper: The disk is full\n")
+    target = tmp_path / "backup.db"
+    schema.prepare(target)
+    for calls in ("1", "9"):
+        within = injected("pwrite64", target, f"{calls}+", "error=EDQUOT")
+        done = subprocess.run(
+            [*within, *COMMAND, "copy", source.url, f"sqlite:///{target}"], capture_output=True, check=False
+        )
+        assert done.returncode == 2
+        assert done.stderr.startswith(f"storekeeper: {target}".encode())
+        assert b"The disk is full" in done.stderr
+        assert whole(target, tmp_path / "taken") == []

@@ -1,0 +1,1 @@
+"""How many writes may wait."""

@@ -1,0 +1,124 @@
+"""More writes than the disk can take: what cannot be answered in time is refused at once, and nothing else is."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import uvloop
+
+from storekeeper.concurrency.queue_limit import MAX_WAIT, MIN_QUEUE, QueueLimit
+from tests.campaigns import load
+from tests.campaigns.load_clients import NEW_STORE
+from tests.harness import weakened
+from tests.harness.process import Running, serving
+from tests.oracles.history import Client
+
+LIMIT = 10_000
+BATCH = 1000
+
+
+def limit_after(*seconds: float) -> QueueLimit:
+    limit = QueueLimit(LIMIT, BATCH)
+    for took in seconds:
+        limit.record(took)
+    return limit
+
+
+def test_who_may_wait_would_be_answered_in_time() -> None:
+    """Those before its own batch, its own, and the one under way."""
+    for took in (0.25, 0.3, 0.5, 0.8, 1.0):
+        limit = limit_after(*[took] * 30).limit
+        assert (limit / BATCH + 1) * took <= MAX_WAIT + 0.01
+        assert limit == MIN_QUEUE or (limit / BATCH + 1) * took > MAX_WAIT * 0.9
+
+
+def test_a_fast_disk_and_a_cold_start_refuse_nothing() -> None:
+    assert limit_after().limit == LIMIT
+    assert limit_after(0.0, 0.001, 0.1).limit == LIMIT
+
+
+def test_whatever_happens_a_handful_may_wait() -> None:
+    assert limit_after(100.0).limit == MIN_QUEUE
+    assert QueueLimit(5, BATCH).limit == 5
+
+
+def test_one_slow_batch_is_soon_forgotten() -> None:
+    assert limit_after(3.5, *[0.01] * 5).limit == LIMIT
+
+
+def test_the_pace_is_that_of_all_lanes() -> None:
+    one, two = QueueLimit(LIMIT, BATCH), QueueLimit(LIMIT, BATCH, workers=2)
+    for limit in (one, two):
+        limit.record(1.0)
+    assert two.limit == 2 * one.limit
+
+
+# The real thing: 10 writes each 0.1 s.
+
+
+@contextmanager
+def slow(folder: Path, adapter: str, *changes: str) -> Iterator[tuple[Running, Path]]:
+    """A service on a disk that is as slow as a file says."""
+    file = folder / "seconds"
+    file.write_text("0.1")
+    environment = weakened.environment("has_a_slow_disk", *changes) | {"SLOW_DISK": str(file)}
+    with serving(folder, adapter, env=environment, program=weakened.PROGRAM) as service:
+        for _ in range(5):
+            assert service.request("POST", "/api/stores", {"name": "Before"}).status == 200
+        yield service, file
+
+
+async def _at_once(port: int, count: int) -> list[tuple[int, bytes, float]]:
+    clients = [await Client.connect(port) for _ in range(count)]
+    began = time.monotonic()
+
+    async def one(client: Client) -> tuple[int, bytes, float]:
+        status, body = await client.ask("POST", "/api/stores", NEW_STORE)
+        return status, body, time.monotonic() - began
+
+    try:
+        return await asyncio.gather(*(one(client) for client in clients))
+    finally:
+        for client in clients:
+            client.close()
+
+
+def at_once(service: Running, count: int) -> list[tuple[int, bytes, float]]:
+    """Send so many creates at one moment; give status, body and seconds of each."""
+    return uvloop.run(_at_once(service.port, count))
+
+
+def test_the_excess_is_refused_before_what_is_accepted_is_done(tmp_path: Path, adapter: str) -> None:
+    """And when the disk is fast again, everything is taken again."""
+    with slow(tmp_path, adapter) as (service, file):
+        responses = at_once(service, 400)
+        taken = [seconds for status, _, seconds in responses if status == 200]
+        refused = [(body, seconds) for status, body, seconds in responses if status == 503]
+        assert len(taken) >= MIN_QUEUE
+        assert len(refused) > 100
+        assert len(taken) + len(refused) == 400
+        assert all(b'"message":"Too many writes are waiting","outcome":"none"' in body for body, _ in refused)
+        # An order of events, not a time: all were refused before the last of those taken was on the disk.
+        assert max(seconds for _, seconds in refused) < max(taken)
+        assert len(service.request("GET", "/api/stores").json) == 5 + len(taken)
+        file.write_text("0")
+        for _ in range(8):
+            service.request("POST", "/api/stores", {"name": "Fast"})
+        assert Counter(status for status, _, _ in at_once(service, 400)) == {200: 400}
+
+
+@pytest.mark.thorough
+def test_that_would_be_seen(tmp_path: Path, adapter: str) -> None:
+    """The same with a build that takes all writes: some are refused after much too long a wait."""
+    with slow(tmp_path, adapter, "takes_all_writes") as (service, _):
+        responses = at_once(service, 700)
+        assert any(status == 503 and seconds > MAX_WAIT + 1 for status, _, seconds in responses)
+
+
+@pytest.mark.thorough
+def test_three_times_what_the_disk_can_take_is_survived(tmp_path: Path, adapter: str) -> None:
+    assert load.slow_disk(tmp_path, load.SMALL, adapter).violations == []

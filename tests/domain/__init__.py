@@ -1,0 +1,1 @@
+"""Stores, commands, and the promises of a collection on every kind of database."""

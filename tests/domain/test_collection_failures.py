@@ -1,0 +1,238 @@
+import asyncio
+import inspect
+import json
+import resource
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from storekeeper.collection import Collection
+from storekeeper.commands import Command, Replace
+from storekeeper.databases import open_collection
+from storekeeper.errors import Unavailable
+from storekeeper.sqlite.committer import Committer, Result
+from storekeeper.stores import Payload
+from tests import ROOT
+from tests.harness.collection import MANY, numbered, run, stores
+from tests.harness.databases import Sqlite, handle
+from tests.harness.machine import fill_disk, mounted
+from tests.harness.probe import LOAD, QUESTIONS
+from tests.harness.system_calls import injecting
+
+METHODS = sorted(name for name, value in vars(Collection).items() if inspect.isfunction(value) and name[0] != "_")
+READS = ["get", "list", "change_token", "check"]
+WRITES = ["write", "load"]
+
+
+class Probe:
+    """A process that asks one question of a database as often as it is told to."""
+
+    def __init__(self, path: Path, question: str, *rights: str) -> None:
+        program = [sys.executable, "-m", "tests.harness.probe", str(path), question, *rights]
+        self.process = subprocess.Popen(program, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def wait(self) -> None:
+        line = self._line()
+        assert line == "ready", line
+
+    def ask(self) -> dict[str, Any]:
+        self._send("ask\n")
+        response: dict[str, Any] = json.loads(self._line())
+        return response
+
+    def close(self) -> None:
+        self._send("\n")
+        assert self._line() == "closed"
+        assert self.process.wait(30) == 0
+
+    def _send(self, line: str) -> None:
+        assert self.process.stdin
+        self.process.stdin.write(line)
+        self.process.stdin.flush()
+
+    def _line(self) -> str:
+        assert self.process.stdout
+        return self.process.stdout.readline().strip()
+
+
+@contextmanager
+def probing(path: Path, question: str, *rights: str) -> Iterator[Probe]:
+    probe = Probe(path, question, *rights)
+    try:
+        probe.wait()
+        yield probe
+    finally:
+        probe.process.kill()
+        probe.process.communicate()
+
+
+# The faults. Each is a context: what is wrong begins within, and is mended at its end.
+
+
+@contextmanager
+def locked(path: Path, _probe: Probe) -> Iterator[None]:
+    connection = apsw.Connection(str(path))
+    connection.execute("BEGIN IMMEDIATE")
+    yield
+    connection.close()
+
+
+@contextmanager
+def full(path: Path, _probe: Probe) -> Iterator[None]:
+    fill_disk(path.with_name("filler"))
+    yield
+    path.with_name("filler").unlink()
+
+
+@contextmanager
+def read_only(_path: Path, _probe: Probe) -> Iterator[None]:
+    yield
+
+
+@contextmanager
+def limited(_path: Path, probe: Probe) -> Iterator[None]:
+    """No file may grow: the write fails, and not for lack of space."""
+    resource.prlimit(probe.process.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+    yield
+    resource.prlimit(probe.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+
+@contextmanager
+def unreadable(path: Path, probe: Probe) -> Iterator[None]:
+    with injecting(probe.process.pid, "pread64", path):
+        yield
+
+
+@contextmanager
+def unsynced(path: Path, probe: Probe) -> Iterator[None]:
+    with injecting(probe.process.pid, "fsync,fdatasync", path.with_name(path.name + "-wal")):
+        yield
+
+
+@contextmanager
+def corrupted(path: Path, _probe: Probe) -> Iterator[None]:
+    # By another program: were this process to open and close the file, it would drop its own locks on it.
+    before = path.read_bytes()
+    spoil = f"f = open({str(path)!r}, 'r+b'); f.seek(4096); f.write(b'\\xa5' * {len(before) - 4096})"
+    subprocess.run([sys.executable, "-c", spoil], check=True)
+    yield
+    path.write_bytes(before)
+
+
+Fault = Callable[[Path, Probe], Any]
+
+LOST = "The database failed"
+DAMAGED = "The database is damaged"
+EXPECTED: dict[Fault, dict[str, str]] = {
+    locked: dict.fromkeys(WRITES, "none: The database is locked"),
+    full: dict.fromkeys(WRITES, "none: The disk is full"),
+    read_only: dict.fromkeys(WRITES, "none: The database cannot be written"),
+    limited: dict.fromkeys(WRITES, f"unknown: {LOST}"),
+    unsynced: dict.fromkeys(WRITES, f"unknown: {LOST}"),
+    unreadable: dict.fromkeys(["get", "list", "check"], f"none: {LOST}") | dict.fromkeys(WRITES, f"unknown: {LOST}"),
+    corrupted: dict.fromkeys(["get", "list", "check"], f"none: {DAMAGED}")
+    | dict.fromkeys(WRITES, f"unknown: {DAMAGED}"),
+}
+"""What a question is answered while a fault lasts; any other is answered as always."""
+
+
+@pytest.fixture
+def path(request: pytest.FixtureRequest, open_folder: Path) -> Iterator[Path]:
+    """A database of many stores, closed, on a small disk of its own if the fault needs one."""
+    with ExitStack() as stack:
+        small = request.node.callspec.params.get("fault") is full
+        folder = stack.enter_context(mounted(open_folder / "disk", "size=2m")) if small else open_folder
+        database = Sqlite(folder)
+
+        async def main() -> None:
+            async with handle(database) as collection:
+                await collection.load(numbered(MANY))
+
+        run(main())
+        yield database.path
+
+
+def test_every_method_of_the_protocol_is_asked() -> None:
+    assert sorted(QUESTIONS) == METHODS
+    assert sorted([*READS, *WRITES, "close"]) == METHODS
+
+
+@pytest.mark.parametrize("question", METHODS)
+@pytest.mark.parametrize("fault", EXPECTED, ids=[fault.__name__ for fault in EXPECTED])
+def test_what_is_wrong_below_is_said_and_leaves_nothing_behind(path: Path, fault: Fault, question: str) -> None:
+    rights = ["nobody"] if fault is read_only else []
+    if rights:
+        path.chmod(0o444)
+    expected = EXPECTED[fault].get(question, "answer")
+    told = LOST in expected
+    lost = told or DAMAGED in expected
+    with probing(path, question, *rights) as probe:
+        with fault(path, probe):
+            said = probe.ask()
+            assert said["answer"].startswith(expected)
+            assert len(said["failures"]) == told, "the process was not told, or more than once"
+        again = probe.ask()
+        if question in WRITES and (lost or rights):
+            assert again["answer"].startswith("none: The database"), "it went on after it had failed"
+        elif not lost:
+            assert again["answer"] == "answer", "it did not go on"
+        assert len(again["failures"]) == told
+        probe.close()
+    _whole(path, most=MANY + LOAD * (said["answer"][:4] != "none") + LOAD * (again["answer"] == "answer"))
+
+
+def _whole(path: Path, most: int) -> None:
+    """What a write left is all of it or nothing, and not what was refused."""
+    path.chmod(0o644)
+
+    async def main() -> list[dict[str, Any]]:
+        async with handle(Sqlite(path.parent)) as collection:
+            return await stores(collection)
+
+    listed = run(main())
+    changes = Sqlite(path.parent).changes()
+    assert [seq for seq, *_ in changes] == list(range(1, len(changes) + 1))
+    latest = {id: {"id": id, "name": name, "address": address} for _, id, name, address in changes}
+    assert listed == [latest[id] for id in range(1, len(latest) + 1)]
+    assert len(listed) in (MANY, MANY + 1, MANY + 2, MANY + LOAD, MANY + 2 * LOAD)
+    assert len(listed) <= most
+
+
+def test_a_stop_does_not_wait_for_a_writer_whose_last_batch_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of the inbox is taken together with that batch."""
+    go_on = threading.Event()
+    failures: list[str] = []
+
+    def commit(_committer: Committer, commands: Sequence[Command], _deadline: float) -> list[Result]:
+        assert go_on.wait(30)
+        if len(commands) == 2:
+            raise apsw.CorruptError("a damaged page")
+        return [None]
+
+    async def main() -> float:
+        collection = open_collection(f"sqlite:///{tmp_path}/stores.db", failures.append)
+        await collection.check()
+        monkeypatch.setattr(Committer, "commit", commit)
+        first = collection.write(Replace(1, Payload("first")))
+        await asyncio.sleep(0.01)
+        last = [collection.write(Replace(1, Payload("last"))) for _ in range(2)]
+        began = time.monotonic()
+        asyncio.get_running_loop().call_later(0.1, go_on.set)
+        await collection.close()
+        assert await first is None
+        for write in last:
+            with pytest.raises(Unavailable):
+                await write
+        return time.monotonic() - began
+
+    assert run(main()) < 2

@@ -1,0 +1,193 @@
+"""The promises of `storekeeper.collection` on lists and filters, for every kind of database."""
+
+import asyncio
+import json
+import unicodedata
+from collections.abc import AsyncIterator, Iterator
+
+import msgspec
+import pytest
+
+from storekeeper.collection import Collection
+from storekeeper.sqlite import reads
+from storekeeper.stores import Payload
+from tests.harness.collection import MANY, a_store, create, get, listing, numbered, replace, run, stores
+from tests.harness.databases import Database, handle
+
+TEXTS = [
+    "Main Street",
+    " ",
+    "O'Hare",
+    'The "Corner"',
+    "a,b;c\\d/e%f_g*h",
+    "tab\tnew\r\nline",
+    "\x01\x1f\x7f\x80\x9f",
+    "Zürich",
+    "店舗",
+    "متجر",
+    "👩‍👩‍👧‍👦🏪",
+    "\u2028\u2029\ufeff\ufffd\uffff",
+    "\U0010ffff",
+    "' OR 1=1 --",
+    "</script>",
+]
+
+
+class TestLists:
+    """Whatever holds the stores lists them so."""
+
+    @pytest.mark.parametrize("count", [1, 999, 1000, 1001, MANY])
+    def test_a_list_has_every_store_once_by_id(self, database: Database, count: int) -> None:
+        async def main() -> None:
+            async with handle(database) as collection:
+                await collection.load(numbered(count))
+                expected = [
+                    {"id": number, "name": payload.name, "address": payload.address}
+                    for number, payload in enumerate(numbered(count), 1)
+                ]
+                assert await stores(collection) == expected
+
+        run(main())
+
+    @pytest.mark.parametrize("count", [999, 1000, 1001, MANY])
+    def test_a_filter_has_every_match_once_by_id(self, database: Database, count: int) -> None:
+        def mixed() -> Iterator[Payload]:
+            for payload in numbered(count):
+                yield Payload("Same", payload.address)
+                if payload.address == "500 Road":
+                    yield Payload("Other")
+
+        async def main() -> None:
+            async with handle(database) as collection:
+                await collection.load(mixed())
+                found = await stores(collection, "Same")
+                assert [store["address"] for store in found] == [payload.address for payload in numbered(count)]
+                assert [store["id"] for store in found] == [*range(1, 501), *range(502, count + 2)]
+
+        run(main())
+
+    @pytest.mark.parametrize("name", [None, "Same"])
+    def test_a_list_read_slowly_is_of_the_moment_it_began(self, database: Database, name: str | None) -> None:
+        """Between any two of its parts stores are replaced (also out of the filter and into it) and created."""
+
+        async def main() -> None:
+            async with handle(database) as one, handle(database) as two:
+                await one.load(numbered(MANY, "Same"))
+                await one.load([Payload("Other")] * 5)
+                expected = await stores(two, name)
+                found = await listing(two, name)
+                assert found.rest is not None
+                parts = [found.first]
+                await _disturb(one, 1)
+                async for part in found.rest:
+                    parts.append(part)
+                    await _disturb(one, len(parts))
+                assert len(parts) > 2, "nothing happened between the parts"
+                whole = b"[" + b"".join(parts) + b"]"
+                assert whole == msgspec.json.encode(expected)
+                assert await stores(two, name) != expected, "nothing was changed"
+
+        run(main())
+
+    def test_a_store_that_changed_often_since_a_list_began_is_listed_as_it_was(
+        self, database: Database, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The walk back to the list's version pauses; a list that is read meanwhile sees the present."""
+        monkeypatch.setattr(reads, "MAX_STEPS", 7)
+
+        async def main() -> None:
+            async with handle(database) as one, handle(database) as two:
+                await one.load(numbered(MANY))
+                expected = await stores(two)
+                found = await listing(two)
+                for number in range(40):
+                    await replace(one, 1500, Payload(f"Changed {number}"))
+                assert found.rest is not None
+                rest, present = await asyncio.gather(_joined(found.rest), stores(two))
+                assert json.loads(b"[" + found.first + rest + b"]") == expected
+                assert present[1499]["name"] == (await stores(two))[1499]["name"] == "Changed 39"
+
+        run(main())
+
+    def test_lists_during_writes_are_snapshots(self, database: Database) -> None:
+        """Each write makes all of some stores equal, in one transaction for one writer: no list sees a part of it."""
+
+        async def writer(collection: Collection, done: asyncio.Event) -> None:
+            for tick in range(1, 25):
+                # In this order, so that at any moment the versions never ascend by more than one step.
+                await asyncio.gather(*(replace(collection, id, Payload(str(tick))) for id in range(1, 1101)))
+            done.set()
+
+        async def main() -> None:
+            async with handle(database) as one, handle(database) as two:
+                await one.load(numbered(1100, "0"))
+                done = asyncio.Event()
+                writing = asyncio.create_task(writer(one, done))
+                looks = 0
+                while not done.is_set():
+                    turns = [int(store["name"]) for store in await stores(two)]
+                    # Written in the order of the ids: a moment is some of the new, then the rest of the old.
+                    assert turns == sorted(turns, reverse=True)
+                    assert turns[0] - turns[-1] <= 1
+                    looks += 1
+                await writing
+                assert looks > 3
+
+        run(main())
+
+    @pytest.mark.parametrize("text", TEXTS)
+    def test_text_comes_back_as_it_was_and_is_found_by_it(self, database: Database, text: str) -> None:
+        async def main() -> None:
+            async with handle(database) as collection:
+                await create(collection, Payload("Other", "elsewhere"))
+                created = await create(collection, Payload(text, text * 50))
+                assert created == a_store(2, text, text * 50, 2)
+                assert await get(collection, 2) == created
+                expected = {"id": 2, "name": text, "address": text * 50}
+                assert await stores(collection, text) == [expected]
+                assert (await stores(collection))[1] == expected
+
+        run(main())
+
+    def test_the_filter_compares_code_point_by_code_point(self, database: Database) -> None:
+        composed = unicodedata.normalize("NFC", "Café")
+        names = [
+            composed, unicodedata.normalize("NFD", "Café"), "CAFÉ", "café", "Caf", "Café ", " Café", "Cafe",
+            "Café\n", "Ca", "1", "01", "1.0", "%", "_", "Ca%", "straße", "strasse", "ß", "ẞ", "i", "I", "\u0131",
+            "A", "\uff21", "a'", 'a"', "null", "true", "k", "\u212a",
+        ]  # fmt: skip
+
+        async def main() -> None:
+            async with handle(database) as collection:
+                await collection.load(Payload(name) for name in names)
+                for id, name in enumerate(names, 1):
+                    assert await stores(collection, name) == [{"id": id, "name": name, "address": None}], name
+
+        run(main())
+
+    def test_a_list_of_stores_with_the_longest_addresses_can_be_read(self, database: Database) -> None:
+        """A body may have 1 MiB, so that one page of stores by number would be a gigabyte."""
+        address = "é" * 2**19
+
+        async def main() -> None:
+            async with handle(database) as collection:
+                await collection.load(Payload("Long", address) for _ in range(24))
+                for name in (None, "Long"):
+                    found = await listing(collection, name)
+                    parts = [found.first] + ([part async for part in found.rest] if found.rest else [])
+                    assert max(map(len, parts)) < 2**25
+                    assert (b"[" + b"".join(parts) + b"]").count(b'"id":') == 24
+                    assert [store["id"] for store in await stores(collection, name)] == list(range(1, 25))
+
+        run(main())
+
+
+async def _disturb(collection: Collection, tick: int) -> None:
+    ids = range(1, MANY + 6, 7)
+    await asyncio.gather(*(replace(collection, id, Payload("Other" if tick % 2 else "Same", "new")) for id in ids))
+    await asyncio.gather(*(create(collection, Payload("Same")) for _ in range(3)))
+    await replace(collection, MANY + 1, Payload("Same", "entered"))
+
+
+async def _joined(parts: AsyncIterator[bytes]) -> bytes:
+    return b"".join([part async for part in parts])

@@ -1,0 +1,44 @@
+"""A real browser: Debian's Chromium, driven headless, its profile in a temporary folder."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from playwright.sync_api import Page, sync_playwright
+
+from tests.harness.machine import need
+
+# Without these Chromium looks for its maker's hosts at every start.
+QUIET = [
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-quic",
+    "--no-first-run",
+]
+
+
+@contextmanager
+def page() -> Iterator[tuple[Page, list[str]]]:
+    """Open an empty page; beside it a list of everything that went wrong on it, or left the machine."""
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if program is None:
+        need("browser", "Chromium is not installed")
+    sandbox = [] if os.geteuid() else ["--no-sandbox"]
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=[*QUIET, *sandbox])
+        try:
+            opened = browser.new_page()
+            faults: list[str] = []
+            opened.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
+            opened.on("pageerror", lambda error: faults.append(str(error)))
+            opened.on("request", lambda request: _note_foreign(request.url, faults))
+            yield opened, faults
+        finally:
+            browser.close()
+
+
+def _note_foreign(url: str, faults: list[str]) -> None:
+    if not url.startswith(("http://127.0.0.1:", "data:", "blob:http://127.0.0.1:")):
+        faults.append(f"asked {url}")

@@ -1,0 +1,92 @@
+"""What tests of the API do over and over: create a store, look whether all went well or nothing changed."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from storekeeper.databases import open_collection
+from storekeeper.stores import Payload
+from tests.harness.process import TIMEOUT, Response, Running
+
+
+def assert_success(response: Response) -> None:
+    """Status 200 with the two headers that the contract names."""
+    assert response.status == 200, response
+    assert response.headers["content-type"] == "application/json; charset=utf-8"
+    assert response.headers["cache-control"] == "no-cache"
+
+
+def create(service: Running, name: str, address: str | None = None) -> int:
+    body = {"name": name} if address is None else {"name": name, "address": address}
+    response = service.request("POST", "/api/stores", body)
+    assert_success(response)
+    id: int = response.json["id"]
+    return id
+
+
+@contextmanager
+def nothing_changes(service: Running) -> Iterator[None]:
+    """Every store is afterwards as it was before, and there is one at least."""
+    before = service.request("GET", "/api/stores").body
+    assert len(before) > 2
+    yield
+    assert service.request("GET", "/api/stores").body == before
+
+
+def fill(folder: Path, payloads: Iterable[Payload]) -> None:
+    """Create many stores at once in the database that `serving` has in a folder; a service may run on it."""
+
+    async def load() -> None:
+        collection = open_collection(f"sqlite:///{folder}/stores.db", lambda _: None)
+        try:
+            await collection.load(payloads)
+        finally:
+            await collection.close()
+
+    asyncio.run(load())
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep every write to the database in a folder waiting, as another process does that writes for long."""
+    other = apsw.Connection(str(folder / "stores.db"))
+    other.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    finally:
+        other.execute("ROLLBACK")
+        other.close()
+
+
+def until(done: Callable[[], object]) -> None:
+    """Look again and again until something outside this process is so."""
+    give_up = time.monotonic() + TIMEOUT
+    while not done():
+        assert time.monotonic() < give_up
+        time.sleep(0.01)
+
+
+def both(service: Running, body: object, headers: dict[str, str] | None = None) -> list[Response]:
+    """Try to create and to update with a body that has to be refused; every store stays as it was."""
+    id = create(service, "Unchanged", "Same address")
+    with nothing_changes(service):
+        tried = (("POST", "/api/stores"), ("PUT", f"/api/stores/{id}"))
+        return [service.request(method, target, body, headers) for method, target in tried]
+
+
+def accepted(service: Running, body: object, headers: dict[str, str] | None = None) -> dict[str, Any]:
+    """Create and update with a body that has to be accepted; give the store without its id."""
+    created = service.request("POST", "/api/stores", body, headers)
+    assert_success(created)
+    id = created.json["id"]
+    create(service, "Another")
+    updated = service.request("PUT", f"/api/stores/{id}", body, headers)
+    assert_success(updated)
+    assert updated.body == created.body == service.request("GET", f"/api/stores/{id}").body
+    store: dict[str, Any] = created.json
+    return {key: value for key, value in store.items() if key != "id"}

@@ -1,0 +1,69 @@
+"""What tests ask of a collection, of whatever kind, and the stores that they put into it. Quick to import."""
+
+import asyncio
+import json
+from collections.abc import Coroutine, Iterator
+from typing import Any, TypeVar, cast
+
+import uvloop
+
+from storekeeper.collection import Collection, Eventual, Listing, Pending, Query
+from storekeeper.commands import Create, Replace
+from storekeeper.stores import Payload, Store
+
+T = TypeVar("T")
+MANY = 2500
+"""More than two pages of a long list, whatever a page is (at most 1,000)."""
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """Run a test's coroutine as the service would."""
+    return uvloop.run(main)
+
+
+def numbered(count: int, name: str = "") -> Iterator[Payload]:
+    """Return payloads that differ, but for the name if one is given."""
+    for number in range(1, count + 1):
+        yield Payload(name or f"Store {number}", f"{number} Road")
+
+
+def a_store(id: int, name: str, address: str | None, version: int) -> Store:
+    """Return a store as the collection holds it; tests make theirs here alone."""
+    return Store(id, name, address, version)
+
+
+def create(collection: Collection, payload: Payload) -> Pending[Store]:
+    """Add a store; a create always has one."""
+    return cast("Pending[Store]", collection.write(Create(payload)))
+
+
+def replace(collection: Collection, id: int, payload: Payload) -> Pending[Store | None]:
+    """Replace a store, None if there is none of that id."""
+    return collection.write(Replace(id, payload))
+
+
+async def get(collection: Collection, id: int) -> Store | None:
+    """Read one store, whether the result is there now or later."""
+    return await _now(collection.get(id))
+
+
+async def listing(collection: Collection, name: str | None = None) -> Listing:
+    """Begin to read a list, whether the result is there now or later."""
+    return await _now(collection.list(Query(name)))
+
+
+async def stores(collection: Collection, name: str | None = None) -> list[dict[str, Any]]:
+    """Read a list to its end."""
+    found = await listing(collection, name)
+    parts = [found.first]
+    if found.rest is not None:
+        parts += [part async for part in found.rest]
+    decoded: list[dict[str, Any]] = json.loads(b"[" + b"".join(parts) + b"]")
+    return decoded
+
+
+async def _now(value: Eventual[T]) -> T:
+    if asyncio.isfuture(value):
+        result: T = await value
+        return result
+    return value

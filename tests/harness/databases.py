@@ -1,0 +1,107 @@
+"""Every kind of database that a Collection can be in, for the tests that hold it to its promises.
+
+A new one is a class like `Sqlite` and a line in `KINDS`.
+"""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Protocol
+
+import apsw
+import psycopg
+import pytest
+
+from storekeeper.collection import Collection
+from storekeeper.databases import open_collection
+from tests.harness.machine import need
+from tests.harness.postgres_server import Missing, Server, shared
+
+Change = tuple[int, int, str, str | None]
+"""seq, store_id, name, address."""
+
+
+class Database(Protocol):
+    """One empty database of a test's own; handles on it are like instances of the service."""
+
+    url: str
+
+    def changes(self) -> list[Change]:
+        """Return what stands in its table of changes, by seq, read without the code under test."""
+        ...
+
+
+@asynccontextmanager
+async def handle(database: Database) -> AsyncIterator[Collection]:
+    """Open another handle on a database, as the service does; close it at the end. A failed one fails the test."""
+    failures: list[str] = []
+    collection = open_collection(database.url, failures.append)
+    try:
+        yield collection
+    finally:
+        await collection.close()
+    assert not failures
+
+
+class Sqlite:
+    """A file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "stores.db"
+        self.url = f"sqlite:///{self.path}"
+
+    def changes(self) -> list[Change]:
+        """See Database."""
+        connection = apsw.Connection(str(self.path))
+        try:
+            return list(connection.execute("SELECT seq, store_id, name, address FROM changes ORDER BY seq"))
+        finally:
+            connection.close()
+
+
+class Postgres:
+    """A database of a PostgreSQL server."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def changes(self) -> list[Change]:
+        """See Database."""
+        with psycopg.connect(self.url) as connection:
+            return connection.execute("SELECT seq, store_id, name, address FROM changes ORDER BY seq").fetchall()
+
+
+@contextmanager
+def _sqlite(folder: Path) -> Iterator[Database]:
+    yield Sqlite(folder)
+
+
+@contextmanager
+def _postgres(folder: Path) -> Iterator[Database]:
+    del folder  # a server has its own
+    with shared().database() as url:
+        yield Postgres(url)
+
+
+class Kind(Protocol):
+    """Makes an empty database, with `folder` for its files, and takes it away."""
+
+    def __call__(self, folder: Path) -> AbstractContextManager[Database]:
+        """Make one."""
+        ...
+
+
+KINDS: dict[str, Kind] = {"sqlite": _sqlite, "postgres": _postgres}
+
+
+EVERY_KIND = pytest.mark.parametrize("stored_in", KINDS, indirect=True, scope="module")
+"""As `pytestmark`: the module's services run once with each kind of database (see `stored_in` in conftest)."""
+
+
+def postgres() -> Server:
+    """Return the PostgreSQL that the tests of this process share; skip the test if there cannot be one."""
+    try:
+        return shared()
+    except Missing as error:
+        need("postgres", str(error))
+        raise

@@ -1,0 +1,195 @@
+"""The service inside the test's own process: real parts, but for the socket, whose place a `Line` takes.
+
+What depends on time is told the time (`Connection.sweep`), and what a client does not read stays on the line.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from uvicorn.server import ServerState
+
+from storekeeper.api.fastlane import FastLane
+from storekeeper.http.connection import Connection
+from storekeeper.service import Service
+from storekeeper.settings import make
+from storekeeper.stores import Payload
+from tests.harness.client import fill
+from tests.harness.process import Response
+from tests.harness.wire import request
+
+HIGH_WATER = 64 * 1024
+
+
+class Line(asyncio.Transport):
+    """A transport without a socket. While `stuck`, the client reads nothing and what is sent to it piles up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.protocol: Connection
+        self._sent: list[bytes] = []
+        self.stuck = False
+        self.unread = 0
+        self.high = 64 * 1024
+        self.reading = True
+        self.ended = False
+        self.aborted = False
+        self._closing = False
+        self._lost = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        assert not self.ended, "nothing may follow the end"
+        self._sent.append(bytes(data))
+        if self.stuck:
+            self.unread += len(data)
+            if self.unread > self.high and not self.protocol.flow.write_paused:
+                self.protocol.pause_writing()
+
+    @property
+    def sent(self) -> bytes:
+        return b"".join(self._sent)
+
+    def client_reads(self, amount: int) -> None:
+        """Take so many bytes off the line, as a client that reads does."""
+        self.unread = max(0, self.unread - amount)
+        if self.unread == 0 and self._closing:
+            self._lose()
+        elif self.unread == 0 and self.protocol.flow.write_paused:
+            self.protocol.resume_writing()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        assert high is not None
+        assert low is None
+        self.high = high
+
+    def get_write_buffer_size(self) -> int:
+        return self.unread
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return {"sockname": ("127.0.0.1", 80), "peername": ("127.0.0.1", 40_000)}.get(name, default)
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        self.ended = True
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def close(self) -> None:
+        """Close once all is read."""
+        self._closing = True
+        if not self.unread:
+            self._lose()
+
+    def abort(self) -> None:
+        self.aborted = True
+        self.unread = 0
+        self.close()
+
+    def _lose(self) -> None:
+        if not self._lost:
+            self._lost = True
+            asyncio.get_running_loop().call_soon(self.protocol.connection_lost, None)
+
+
+class Inside:
+    """A service that lives; `connect` gives a connection to it."""
+
+    def __init__(self, service: Service, state: dict[str, Any]) -> None:
+        self.service = service
+        self.server_state = ServerState()
+        self.server_state.default_headers = [(b"date", b"Sat, 21 Nov 2026 12:00:00 GMT")]
+        self._state = state
+        self._config = uvicorn.Config(
+            service, interface="asgi3", log_config=None, access_log=False, ws="none", proxy_headers=False
+        )
+        self._config.load()
+
+    def connect(self, adapter: str = "--fast-lane") -> tuple[Connection, Line]:
+        runtime = self.service.runtime
+        given = self._config, self.server_state, self._state, asyncio.get_running_loop()
+        fast = adapter == "--fast-lane"
+        connection = FastLane(runtime, *given) if fast else Connection(runtime.limits, *given)
+        line = Line()
+        line.protocol = connection
+        connection.connection_made(line)
+        return connection, line
+
+
+@asynccontextmanager
+async def inside(folder: Path, **settings: object) -> AsyncIterator[Inside]:
+    """Open a service without examples on a database in `folder`, by the ASGI life that a server gives it."""
+    url = f"sqlite:///{folder}/stores.db"
+    service = Service(make({"database": url, "examples": False, **settings}))
+    told: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    said: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    state: dict[str, Any] = {}
+    life = asyncio.create_task(service({"type": "lifespan", "state": state}, told.get, said.put))
+    await told.put({"type": "lifespan.startup"})
+    assert (await said.get())["type"] == "lifespan.startup.complete"
+    try:
+        yield Inside(service, state)
+    finally:
+        await told.put({"type": "lifespan.shutdown"})
+        await life
+
+
+async def until(done: Callable[[], object]) -> None:
+    """Let the loop run until something is so."""
+    async with asyncio.timeout(30):
+        for _ in count():
+            if done():
+                return
+            await asyncio.sleep(0.001)
+
+
+async def settled(connection: Connection) -> None:
+    """Wait until a connection has answered all that it was asked."""
+    await until(lambda: connection.exchange is None and not connection.waiting)
+
+
+def last_response(line: Line) -> Response:
+    head, _, body = line.sent[line.sent.rindex(b"HTTP/1.1 ") :].partition(b"\r\n\r\n")
+    first, *fields = head.decode().split("\r\n")
+    return Response(int(first.split()[1]), dict(field.split(": ", 1) for field in fields), body)
+
+
+def statuses(line: Line) -> list[int]:
+    return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d+)", line.sent)]
+
+
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(scenario, 60))
+
+
+async def tick() -> None:
+    """Let everything run that is ready, and what that makes ready."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def stuck(service: Inside, adapter: str) -> tuple[Connection, Line]:
+    """Return a connection whose client asked for more than the line holds, and reads nothing."""
+    connection, line = service.connect(adapter)
+    line.stuck = True
+    connection.data_received(request("GET", "/api/stores") * 1000)
+    await until(lambda: connection.flow.write_paused)
+    await tick()
+    return connection, line
+
+
+def some_stores(folder: Path, count: int) -> None:
+    fill(folder, (Payload(f"Store {number}", "x" * 100) for number in range(count)))

@@ -1,0 +1,77 @@
+"""What Linux tells of a running service: memory, files, workers. A test that asks is skipped elsewhere."""
+
+from pathlib import Path
+
+from tests.harness.machine import need
+from tests.harness.process import Running
+
+PROC = Path("/proc")
+ESTABLISHED = "01"
+LISTENING = "0A"
+
+
+def of(pid: int) -> Path:
+    """Return what is told of a process."""
+    if not PROC.exists():
+        need("linux", "memory, files and children of a process are read from /proc")
+    return PROC / str(pid)
+
+
+def peak_memory(service: Running) -> int:
+    """Return the most bytes of memory that the process had so far."""
+    status = (of(service.process.pid) / "status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) * 1024
+
+
+def memory(pid: int) -> int:
+    """Return the bytes of memory that a process has of its own now, without files that it maps."""
+    status = (of(pid) / "status").read_text()
+    return int(status.split("RssAnon:")[1].split()[0]) * 1024
+
+
+def sockets(pid: int) -> set[str]:
+    """Return the numbers of the sockets that a process has open."""
+    links = []
+    for file in (of(pid) / "fd").iterdir():
+        try:
+            links.append(str(file.readlink()))
+        except FileNotFoundError:  # closed meanwhile
+            continue
+    return {link[len("socket:[") : -1] for link in links if link.startswith("socket:[")}
+
+
+def connections(pid: int) -> int:
+    """Return how many clients are connected to a process."""
+    rows = [line.split() for line in (of(pid) / "net/tcp").read_text().splitlines()[1:]]
+    return len({row[9] for row in rows if row[3] == ESTABLISHED} & sockets(pid))
+
+
+def ports(pid: int) -> set[int]:
+    """Return the ports of IPv4 that a process listens on."""
+    rows = [line.split() for line in (of(pid) / "net/tcp").read_text().splitlines()[1:]]
+    own = sockets(pid)
+    return {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == LISTENING and row[9] in own}
+
+
+def parent(pid: int) -> int:
+    """Return the process that started this one, 0 if it is at its end."""
+    try:
+        state, parent = (of(pid) / "stat").read_text().rpartition(")")[2].split()[:2]
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    return 0 if state in "ZX" else int(parent)
+
+
+def workers(service: Running) -> set[int]:
+    """Return the processes that serve, if they are several."""
+    supervisor = service.process.pid
+    of(supervisor)
+    children = {pid for pid in map(int, (path.name for path in PROC.glob("[0-9]*"))) if parent(pid) == supervisor}
+    return {pid for pid in children if b"spawn_main" in _command(pid)}
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return (of(pid) / "cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+        return b""

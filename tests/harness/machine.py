@@ -1,0 +1,43 @@
+"""What tests need of the machine: programs, file systems of their own, full disks."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+REQUIRED = {name for name in os.environ.get("STOREKEEPER_REQUIRE", "").split(",") if name}
+
+
+def need(program: str, reason: str) -> NoReturn:
+    """Skip a test that lacks a program; fail it where STOREKEEPER_REQUIRE says that it has to be there."""
+    if program in REQUIRED:
+        pytest.fail(f"{program} is required: {reason}")
+    pytest.skip(reason)
+
+
+@contextmanager
+def mounted(folder: Path, options: str) -> Iterator[Path]:
+    """Mount a file system in memory, with its own size, on `folder`; skip where that is not allowed."""
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
+    try:
+        done = subprocess.run(mount, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        need("mount", "there is no mount command")
+    if done.returncode:
+        need("mount", f"no file system can be mounted here: {done.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def fill_disk(file: Path) -> None:
+    """Write to a file until its disk is full to the last page."""
+    with file.open("ab", buffering=0) as opened, suppress(OSError):
+        while opened.write(bytes(4096)):
+            pass

@@ -1,0 +1,103 @@
+"""The pages as tests read them: their commands with what they print, and the shell that runs them in order."""
+
+import os
+import re
+import secrets
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]
+STEP_TIMEOUT = 30.0
+"""Seconds that one command of a page may take, on a machine that is busy."""
+
+
+_STEP = re.compile(r"^([$#]) (.*)\n((?:(?![$#] ).+\n)*)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command of a page: who types it (`$` anybody, `#` root), and what the page says that it prints."""
+
+    where: str
+    prompt: str
+    command: str
+    printed: str
+
+    def difference(self, status: int, output: str) -> str | None:
+        """Return how a run differs from what the page says; a `…` there stands for anything."""
+        expected = ".*".join(re.escape(part) for part in self.printed.strip().split("…"))
+        if self.printed and re.fullmatch(expected, output.strip(), re.DOTALL):
+            return None
+        if not self.printed and status == 0:
+            return None
+        return f"{self.where}: {self.command}\nstatus {status}, printed:\n{output}\nnot:\n{self.printed}"
+
+
+def blocks(page: Path) -> Iterator[tuple[int, str, list[str]]]:
+    """Yield each fenced block: the line of its fence, its language, its lines."""
+    begin, language, lines = 0, "", list[str]()
+    for number, line in enumerate(page.read_text().splitlines(), 1):
+        if not line.startswith("```"):
+            lines.append(line)
+            continue
+        if begin:
+            yield begin, language, lines
+        begin, language, lines = (0 if begin else number), line[3:], []
+
+
+def steps(page: Path) -> list[Step]:
+    """Return the commands of all `console` blocks of a page, in order."""
+    found: list[Step] = []
+    for begin, language, lines in blocks(page):
+        if language == "console":
+            text = "\n".join(lines) + "\n"
+            found += [Step(f"{page.name}:{begin}", *match) for match in _STEP.findall(text)]
+    return found
+
+
+class Shell:
+    """A shell that keeps its folder and its variables from one command to the next, as a reader's does."""
+
+    def __init__(self, argv: Sequence[str], folder: Path, env: dict[str, str], files: Sequence[int] = ()) -> None:
+        self.process = subprocess.Popen(
+            argv,
+            cwd=folder,
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            pass_fds=files,
+        )
+
+    def run(self, command: str, timeout: float = STEP_TIMEOUT) -> tuple[int, str]:
+        """Run one command; return its status and all that it printed. It fails after `timeout` seconds."""
+        assert self.process.stdin
+        end = secrets.token_hex(8)
+        self.process.stdin.write(f'{{ {command}\n}} </dev/null 2>&1; echo "{end} $?"\n'.encode())
+        self.process.stdin.flush()
+        output = ""
+        deadline = time.monotonic() + timeout
+        while not (found := re.search(rf"{end} (\d+)\n", output)):
+            output += self._read(deadline, f"{command} takes longer than {timeout} s, or ended the shell:\n{output}")
+        return int(found[1]), output[: found.start()].replace("\r\n", "\n")
+
+    def _read(self, deadline: float, complaint: str) -> str:
+        assert self.process.stdout
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stdout, selectors.EVENT_READ)
+            ready = selector.select(max(0.0, deadline - time.monotonic()))
+        data = os.read(self.process.stdout.fileno(), 65536) if ready else b""
+        assert data, complaint
+        return data.decode(errors="replace")
+
+    def close(self) -> None:
+        """End the shell and all that it started in its session."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.communicate()

@@ -1,0 +1,290 @@
+"""A real PostgreSQL in a temporary folder, run by an ordinary user: started, stopped, killed, copied, promoted."""
+
+import itertools
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
+from pathlib import Path
+
+TIMEOUT = 60.0
+
+SETTINGS = {
+    "listen_addresses": "127.0.0.1",
+    "max_connections": "100",
+    "shared_buffers": "32MB",
+    "max_wal_senders": "4",
+    "hot_standby": "on",
+    # It is killed, but the machine goes on: what was written is there without it.
+    "fsync": "off",
+    # A killed server's successor begins with what the log has since the last checkpoint.
+    "checkpoint_timeout": "30min",
+    "log_min_messages": "warning",
+    "log_line_prefix": "%m [%p] @%d ",
+    "wal_receiver_timeout": "5s",
+    "wal_retrieve_retry_interval": "200ms",
+}
+
+
+class Missing(Exception):
+    """There is no PostgreSQL on this machine, or nobody who could run it."""
+
+
+def binaries() -> Path:
+    """Return the folder of PostgreSQL's programs, the newest version's; raise Missing."""
+    folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name))
+    if configured := shutil.which("pg_config"):
+        found = subprocess.run([configured, "--bindir"], capture_output=True, text=True, check=True).stdout.strip()
+        folders.insert(0, Path(found))
+    for folder in reversed(folders):
+        if (folder / "initdb").exists() and (folder / "postgres").exists():
+            return folder
+    raise Missing("PostgreSQL's initdb and postgres are not installed (Debian: apt-get install postgresql)")
+
+
+def _ordinary_user() -> pwd.struct_passwd:
+    """Return who runs the server instead of root."""
+    for name in ("postgres", "nobody"):
+        with suppress(KeyError):
+            return pwd.getpwnam(name)
+    raise Missing("PostgreSQL does not run as root, and there is neither a user postgres nor nobody")
+
+
+class Server:
+    """One server, on 127.0.0.1 and on a socket in `folder`. Not running until `start`."""
+
+    def __init__(self, folder: Path, port: int | None = None) -> None:
+        self.bin = binaries()
+        # Only root can, and has to, start it as somebody else.
+        other = _ordinary_user() if os.geteuid() == 0 else None
+        self.uid = other.pw_uid if other else None
+        self.gid = other.pw_gid if other else None
+        self.groups: list[int] | None = [] if other else None
+        self.folder = folder
+        self.data = folder / "data"
+        self.port = port or _free_port()
+        self.settings: dict[str, str] = {}
+        self._numbers = itertools.count(1)
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def log(self) -> str:
+        """What the server wrote so far."""
+        return (self.folder / "log").read_text(errors="replace")
+
+    def url(self, database: str = "postgres", *, user: str = "storekeeper") -> str:
+        """Return the URL of one of its databases."""
+        return f"postgresql://{user}@127.0.0.1:{self.port}/{database}"
+
+    def create(self) -> None:
+        """Make an empty cluster that lets everybody on this machine in."""
+        self._own()
+        self._run(
+            "initdb", "--pgdata", str(self.data), "--username", "storekeeper", "--auth", "trust",
+            "--encoding", "UTF8", "--no-locale", "--no-sync",
+        )  # fmt: skip
+
+    def configure(self, **settings: str) -> None:
+        """Add settings for the next start (or reload)."""
+        with (self.data / "postgresql.auto.conf").open("a") as file:
+            file.writelines(f"{name} = '{value}'\n" for name, value in settings.items())
+
+    def start(self) -> None:
+        """Start, and return once it takes connections. A killed one's children may have to die first."""
+        deadline = time.monotonic() + TIMEOUT
+        while not self._try_start(deadline):
+            if time.monotonic() > deadline:
+                raise AssertionError(f"PostgreSQL did not start: {self.log[-2000:]}")
+            time.sleep(0.1)
+
+    def stop(self, number: signal.Signals = signal.SIGINT) -> None:
+        """Stop; SIGINT ends the connections too, SIGQUIT does not even write what is in memory."""
+        if self.process is not None:
+            self.process.send_signal(number)
+            self.process.wait(TIMEOUT)
+            self.process = None
+
+    def kill(self) -> None:
+        """Kill -9 the server and every process of it, as a power cut would."""
+        if self.process is None:
+            return
+        children = self._children()
+        for pid in (self.process.pid, *children):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait(TIMEOUT)
+        self.process = None
+
+    def reload(self) -> None:
+        """Have it read its settings again."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGHUP)
+
+    def promote(self) -> None:
+        """Make a standby the primary; returns once it is."""
+        self._run("pg_ctl", "promote", "--wait", "--pgdata", str(self.data))
+
+    def sql(self, statement: str, database: str = "postgres") -> str:
+        """Run a statement with psql; give what it prints, unaligned."""
+        return self._run(
+            "psql", "--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--set", "ON_ERROR_STOP=1",
+            "--dbname", self.url(database), "--command", statement,
+        ).strip()  # fmt: skip
+
+    def new_database(self) -> str:
+        """Make a database; give its URL."""
+        name = f"test_{next(self._numbers)}"
+        self.sql(f"CREATE DATABASE {name}")
+        return self.url(name)
+
+    @contextmanager
+    def database(self) -> Iterator[str]:
+        """Return the URL of a new database; drop it at the end."""
+        url = self.new_database()
+        try:
+            yield url
+        finally:
+            self.sql(f"DROP DATABASE {url.rpartition('/')[2]} WITH (FORCE)")
+
+    def standby(self, folder: Path, name: str = "standby") -> "Server":
+        """Copy this running server to a streaming standby, not started yet."""
+        other = Server(folder)
+        other._own()
+        self._run(
+            "pg_basebackup", "--pgdata", str(other.data), "--write-recovery-conf", "--checkpoint", "fast",
+            "--no-sync", "--dbname", f"{self.url()}?application_name={name}",
+        )  # fmt: skip
+        return other
+
+    def _own(self) -> None:
+        self.folder.chmod(0o755)
+        if self.uid is not None and self.gid is not None:
+            os.chown(self.folder, self.uid, self.gid)
+
+    def _children(self) -> list[int]:
+        assert self.process is not None
+        path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        return [int(pid) for pid in path.read_text().split()] if path.exists() else []
+
+    def _try_start(self, deadline: float) -> bool:
+        settings = [
+            f"--{name}={value}" for name, value in (SETTINGS | self.settings | {"port": str(self.port)}).items()
+        ]
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [self.bin / "postgres", "-D", self.data, "-k", self.folder, *settings],
+                stdout=log, stderr=log, cwd=self.folder, start_new_session=True,
+                user=self.uid, group=self.gid, extra_groups=self.groups,
+            )  # fmt: skip
+        while self.process.poll() is None and time.monotonic() < deadline:
+            ready = subprocess.run(
+                [self.bin / "pg_isready", "--quiet", "--host=127.0.0.1", f"--port={self.port}"], check=False
+            )
+            if ready.returncode == 0:
+                return True
+            time.sleep(0.05)
+        return False
+
+    def _run(self, program: str, *args: str) -> str:
+        done = subprocess.run(
+            [self.bin / program, *args], cwd=self.folder, capture_output=True, text=True, timeout=TIMEOUT,
+            check=False, user=self.uid, group=self.gid, extra_groups=self.groups,
+        )  # fmt: skip
+        assert done.returncode == 0, f"{program}: {done.stderr}"
+        return done.stdout
+
+
+@contextmanager
+def running(**settings: str) -> Iterator[Server]:
+    """Return a new server that runs, with these settings; stop it and delete its folder, whatever happens."""
+    with folder() as path:
+        server = Server(path)
+        server.create()
+        server.settings = settings
+        server.start()
+        try:
+            yield server
+        finally:
+            server.kill()
+
+
+@contextmanager
+def replicated() -> Iterator[tuple[Server, Server]]:
+    """Return a primary and its synchronous standby, both running."""
+    with running() as primary, folder() as path:
+        standby = primary.standby(path)
+        standby.start()
+        try:
+            primary.configure(synchronous_standby_names="ANY 1 (standby)")
+            primary.reload()
+            deadline = time.monotonic() + TIMEOUT
+            while primary.sql("SELECT sync_state FROM pg_stat_replication") != "quorum":
+                assert time.monotonic() < deadline, standby.log[-2000:]
+                time.sleep(0.1)
+            yield primary, standby
+        finally:
+            standby.kill()
+
+
+def either(primary: Server, standby: Server, name: str) -> str:
+    """Return the URL that names both."""
+    return f"postgresql://storekeeper@127.0.0.1:{primary.port},127.0.0.1:{standby.port}/{name}"
+
+
+@cache
+def _shared() -> tuple[ExitStack, Server]:
+    stack = ExitStack()
+    return stack, stack.enter_context(running())
+
+
+def shared() -> Server:
+    """Return the server that all tests of this process share; for what does not stop or kill it. Raises Missing."""
+    return _shared()[1]
+
+
+def stop_shared() -> None:
+    """Stop the shared server, if there is one."""
+    if _shared.cache_info().currsize:
+        _shared()[0].close()
+        _shared.cache_clear()
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    """Return a temporary folder that another user can reach (pytest's own cannot be entered by others)."""
+    path = Path(tempfile.mkdtemp(prefix="storekeeper-postgres-", dir=_memory()))
+    # Should this process be killed, the watch ends the server and deletes the folder.
+    watch = subprocess.Popen(["sh", "-c", _WATCH, path], stdin=subprocess.PIPE, start_new_session=True)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+        watch.communicate()
+
+
+def _memory() -> Path | None:
+    """Return where files are kept in memory, if there is room: nothing here is synced anyway."""
+    shared = Path("/dev/shm")
+    with suppress(OSError):
+        if os.access(shared, os.W_OK) and shutil.disk_usage(shared).free > 4 << 30:
+            return shared
+    return None
+
+
+_WATCH = """read -r _
+[ -e "$0/data/postmaster.pid" ] && kill -QUIT "$(head -n 1 "$0/data/postmaster.pid")" && sleep 2
+rm -rf "$0"
+"""
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,82 @@
+"""One handle on a SQLite database in a process of its own, for the tests that break what is under it.
+
+    python -m tests.harness.probe PATH QUESTION [nobody]
+
+opens it, says so, waits for a line, asks, prints the response as JSON, and closes. With `nobody` it has no rights.
+"""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from storekeeper.collection import Collection
+from storekeeper.errors import StorekeeperError, Unavailable
+from storekeeper.sqlite import SqliteCollection, prepare
+from storekeeper.stores import Payload
+from tests.harness.collection import MANY, create, get, numbered, replace, stores
+
+LOAD = 3000
+
+
+async def _change_token(collection: Collection) -> Any:
+    return collection.change_token()
+
+
+QUESTIONS: dict[str, Callable[[Collection], Awaitable[Any]]] = {
+    "get": lambda collection: get(collection, MANY),
+    "list": stores,
+    "write": lambda collection: asyncio.gather(
+        create(collection, Payload("New", "x" * 200)), replace(collection, 1, Payload("Replaced", "x" * 200))
+    ),
+    "load": lambda collection: collection.load(numbered(LOAD)),
+    "change_token": _change_token,
+    "check": lambda collection: collection.check(),
+    "close": lambda collection: collection.close(),
+}
+"""One for each method of Collection."""
+
+
+async def _ask(collection: Collection, question: str) -> str:
+    try:
+        async with asyncio.timeout(20):
+            await QUESTIONS[question](collection)
+    except Unavailable as error:
+        return f"{error.outcome}: {error}"
+    except Exception as error:  # noqa: BLE001 - the test wants to see it
+        return f"foreign {type(error).__name__}: {error}"
+    return "answer"
+
+
+async def main() -> None:
+    path, question, *rights = sys.argv[1:]
+    # Not the real ones: a test has no time for them.
+    for name in ("load", "write_queue"):
+        vars(import_module(f"storekeeper.sqlite.{name}"))["LOCK_TIMEOUT"] = 0.3
+    if rights and os.getuid() == 0:
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
+    if not rights:
+        prepare(Path(path))
+    failures: list[str] = []
+    collection = SqliteCollection(Path(path), failures.append)
+    print("ready", flush=True)
+    for _ in iter(sys.stdin.readline, "\n"):
+        response = await _ask(collection, question)
+        print(json.dumps({"answer": response, "failures": failures}), flush=True)
+    await collection.close()
+    print("closed", flush=True)
+
+
+if __name__ == "__main__":
+    try:
+        uvloop.run(main())
+    except StorekeeperError as error:
+        print(error, flush=True)

@@ -1,0 +1,208 @@
+"""The real command on a free port, as a user runs it: started, waited for, always stopped by its process id."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+COMMAND = [str(Path(sys.executable).with_name("storekeeper"))]
+READY = re.compile(rb"answers on http://(?P<host>[^ ]+):(?P<port>\d+)")
+TIMEOUT = 30.0
+
+
+def run(*args: str, env: dict[str, str] | None = None, stdin: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
+    """Run a command to its end."""
+    return subprocess.run(
+        [*COMMAND, *args], env=_environment(env), input=stdin, capture_output=True, timeout=60, check=False
+    )
+
+
+def _environment(changes: dict[str, str] | None) -> dict[str, str]:
+    mine = {name: value for name, value in os.environ.items() if not name.startswith("STOREKEEPER_")}
+    return mine | (changes or {})
+
+
+@dataclass
+class Response:
+    """One response as it came; `headers` in lower case."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class Running:
+    """A service that runs; `log` is what it wrote on stderr so far."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", port: int, log: Path) -> None:
+        self.process = process
+        self.port = port
+        self._log = log
+
+    def wait(self) -> None:
+        """Wait until it answers; what was started with `ready=False` has no port before."""
+        self.port = _port(self.process, self._log)
+
+    @property
+    def log(self) -> str:
+        """What it has written; a thread of its writes it, a moment after the event."""
+        text = ""
+        for _ in range(20):
+            before, text = text, self._log.read_text()
+            if before and text == before:
+                break
+            time.sleep(0.05)
+        return text
+
+    def request(
+        self,
+        method: str,
+        target: str,
+        body: object = None,
+        headers: dict[str, str] | None = None,
+        timeout: float = TIMEOUT,
+    ) -> Response:
+        """Send one request on a connection of its own; a body that is not bytes is sent as JSON."""
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        try:
+            return ask(connection, method, target, body, headers)
+        finally:
+            connection.close()
+
+    def connection(self, timeout: float = TIMEOUT) -> HTTPConnection:
+        """Return a keep-alive connection; `ask` uses it."""
+        return HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+
+    def socket(self, timeout: float = TIMEOUT) -> socket.socket:
+        """Return a raw connection."""
+        return socket.create_connection(("127.0.0.1", self.port), timeout=timeout)
+
+    def raw(self, data: bytes, timeout: float = TIMEOUT) -> bytes:
+        """Send bytes on a connection of its own and give all that comes until the service closes it."""
+        with self.socket(timeout) as client:
+            client.sendall(data)
+            return read_all(client)
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Send a signal and give the exit status."""
+        self.process.send_signal(number)
+        return self.process.wait(TIMEOUT)
+
+
+def ask(
+    connection: HTTPConnection, method: str, target: str, body: object = None, headers: dict[str, str] | None = None
+) -> Response:
+    """Send a request on a connection and read its response."""
+    sent = dict(headers or {})
+    if body is not None and not isinstance(body, bytes):
+        body = json.dumps(body).encode()
+    if body is not None:
+        sent.setdefault("content-type", "application/json")
+    connection.request(method, target, body, sent)
+    response = connection.getresponse()
+    fields = {name.lower(): value for name, value in response.getheaders()}
+    return Response(response.status, fields, response.read())
+
+
+def read_all(client: socket.socket) -> bytes:
+    """Read until the other side closes."""
+    received = b""
+    while data := client.recv(65536):
+        received += data
+    return received
+
+
+class Home:
+    """Where services that are told nothing else keep their stores; the fixture `stored_in` can change it."""
+
+    url: Callable[[Path], str] = staticmethod(lambda folder: f"sqlite:///{folder}/stores.db")
+
+
+home = Home()
+
+
+@contextmanager
+def serving(
+    folder: Path,
+    *args: str,
+    env: dict[str, str] | None = None,
+    database: str | None = None,
+    ready: bool = True,
+    program: Sequence[str] = COMMAND,
+    within: Sequence[str] = (),
+) -> Iterator[Running]:
+    """Start `storekeeper serve` on a free port with its database in `folder`; stop it, whatever happens.
+
+    Without `database` that is what `home` says. It begins with no stores unless `args` say otherwise. `program` may
+    be another than the real command; `within` is a command that runs it.
+    """
+    log = folder / f"log-{time.monotonic_ns()}"
+    url = database or home.url(folder)
+    command = [*within, *program, "serve", "--port", "0", "--database", url, "--no-examples", *args]
+    with log.open("wb") as stderr:
+        process = subprocess.Popen(command, env=_environment(env), stderr=stderr, start_new_session=True)
+    try:
+        running = Running(process, 0, log)
+        if ready:
+            running.wait()
+        yield running
+    finally:
+        # The whole group: workers too, even when the supervisor was killed.
+        try:
+            if process.poll() is None:
+                process.terminate()
+                process.wait(TIMEOUT)
+        finally:
+            kill_group(process)
+
+
+def kill_group(process: "subprocess.Popen[bytes]") -> None:
+    """Kill a service and all its workers."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait(TIMEOUT)
+
+
+def _port(process: "subprocess.Popen[bytes]", log: Path) -> int:
+    deadline = time.monotonic() + TIMEOUT
+    while time.monotonic() < deadline:
+        if found := READY.search(log.read_bytes()):
+            return int(found["port"])
+        if process.poll() is not None:
+            break
+        time.sleep(0.01)
+    raise AssertionError(f"the service did not start: {log.read_text()}")
+
+
+def assert_nothing_logged(service: Running) -> None:
+    assert "level=" not in service.log
+    assert "Traceback" not in service.log
+
+
+def assert_stopped(service: Running) -> None:
+    assert service.process.wait(TIMEOUT) == 0
+    assert_nothing_logged(service)
+
+
+def refused(done: "subprocess.CompletedProcess[bytes]") -> list[str]:
+    """Return what a command that could not be done said; the last line is the one that says so."""
+    assert done.returncode == 2
+    assert done.stdout == b""
+    lines = done.stderr.decode().splitlines()
+    assert lines[-1].startswith("storekeeper: ")
+    assert "Traceback" not in done.stderr.decode()
+    return lines

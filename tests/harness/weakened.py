@@ -1,0 +1,265 @@
+"""The real command with one promise broken, or one thing made frequent, on purpose: WEAKENED names which of them.
+
+Each test of a promise must fail on a build that breaks it; else it shows nothing. Workers are started anew as
+this file, so that each of them is changed too.
+"""
+
+import itertools
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import apsw
+import msgspec
+
+from storekeeper import cli, service, supervisor
+from storekeeper.api.cache import ResponseCache
+from storekeeper.api.resource import Resource
+from storekeeper.commands import Batch, Command, Present
+from storekeeper.concurrency.queue_limit import QueueLimit
+from storekeeper.http import budgets, connection, deadlines
+from storekeeper.http.limits import ConnectionLimit
+from storekeeper.sqlite import columns, committer, schema, write_queue
+from storekeeper.sqlite.committer import Committer, Result
+from storekeeper.sqlite.file_identity import FileIdentity
+from storekeeper.sqlite.reads import Reader, Steps
+from storekeeper.sqlite.write_queue import Write, WriteQueue, WriterThread
+
+PROGRAM = (sys.executable, __file__)
+
+
+def environment(*changes: str) -> dict[str, str]:
+    """Return what to start PROGRAM with."""
+    return {"WEAKENED": " ".join(changes)}
+
+
+# Broken promises.
+
+
+def keeps_responses_for_ever() -> None:
+    vars_of(ResponseCache).drop = lambda _cache: None
+
+
+def sees_own_writes_only() -> None:
+    """Keeps responses until this worker writes, as a cache without SQLite's data_version would."""
+    own = itertools.count()
+    now = next(own)
+    settle = WriteQueue._settle
+
+    def settle_and_count(writes: WriteQueue, batch: list[Write], results: list[Result]) -> None:
+        nonlocal now
+        now = next(own)
+        settle(writes, batch, results)
+
+    vars_of(WriteQueue)._settle = settle_and_count
+    revalidate = ResponseCache.revalidate
+
+    def look_at_own(cache: ResponseCache, *args: Any) -> None:
+        vars_of(cache)._change_token = lambda: now
+        revalidate(cache, *args)
+
+    vars_of(ResponseCache).revalidate = look_at_own
+
+
+def acknowledges_before_commit() -> None:
+    commit, apply = WriterThread._commit, vars_of(committer).apply
+
+    def commit_late(thread: WriterThread, batch: list[Write]) -> list[Result]:
+        execute = thread._committer._execute
+        results: list[Result] = []
+
+        def applied(*args: Any) -> Batch:
+            decided: Batch = apply(*args)
+            results[:] = decided.results
+            return decided
+
+        def acknowledge_first(sql: str, *args: Any) -> Any:
+            if sql == "COMMIT":
+                thread._call_on_loop(thread._settle, batch, list(results))
+                time.sleep(0.01)
+            return execute(sql, *args)
+
+        vars_of(committer).apply = applied
+        vars_of(thread._committer)._execute = acknowledge_first
+        try:
+            return commit(thread, batch)
+        finally:
+            vars_of(thread._committer)._execute = execute
+
+    vars_of(WriterThread)._commit = commit_late
+
+
+def counts_ids_in_memory() -> None:
+    """Each worker counts from what it found at its first write."""
+    vars_of(columns).INSERT = columns.INSERT.replace("INSERT", "INSERT OR REPLACE")
+    apply = vars_of(committer).apply
+    count = 0
+
+    def apply_counted(commands: Sequence[Command], found: Present, now: int) -> Batch:
+        nonlocal count
+        batch: Batch = apply(commands, msgspec.structs.replace(found, count=count or found.count), now)
+        count = batch.count
+        return batch
+
+    vars_of(committer).apply = apply_counted
+
+
+def reads_pages_as_they_are() -> None:
+    """The later pages of a long list are not as of the first one."""
+    page = Reader._page
+
+    def newest(reader: Reader, ids: Sequence[int], _version: int) -> Steps[bytes]:
+        return page(reader, ids, 2**62)
+
+    vars_of(Reader)._page = newest
+
+
+def forgets_what_it_sent() -> None:
+    """A write whose COMMIT was on its way when PostgreSQL was lost is called refused."""
+    from storekeeper.postgres import pipeline  # noqa: PLC0415 - its driver is an extra
+
+    vars_of(pipeline.ConnectionLost).sent = property(lambda _lost: False, lambda _lost, _sent: None)
+
+
+def syncs_normally() -> None:
+    """WAL's usual setting: COMMIT does not wait for the disk."""
+    _after_connect(lambda connection: connection.pragma("synchronous", "normal"))
+
+
+def keeps_every_connection() -> None:
+    """However many files it may open."""
+    vars_of(ConnectionLimit).enter = lambda limit, newcomer: limit._open.add(newcomer) or True
+
+
+def takes_all_writes() -> None:
+    """However slow the disk is."""
+    vars_of(QueueLimit).record = lambda _limit, _seconds: None
+
+
+def takes_all_bodies() -> None:
+    """However much memory they take together."""
+    vars_of(budgets).MAX_RECEIVED_BYTES = 2**60
+
+
+def goes_by_what_the_kernel_took() -> None:
+    """Of what is sent, and not by what the client acknowledged; the kernel takes as much as it likes."""
+    vars_of(connection).delivery = vars_of(deadlines).delivery = lambda _transport: None
+    vars_of(service).bound_unsent = lambda _listener: None
+
+
+def does_not_look_for_its_file() -> None:
+    vars_of(FileIdentity).check = lambda _identity: None
+
+
+def goes_by_the_clock_on_the_wall() -> None:
+    """Deadlines end early, or never, when somebody sets the clock."""
+    sweep = ConnectionLimit.sweep
+    apart = time.time() - time.monotonic()
+
+    async def sweep_by_the_wall(all: ConnectionLimit, now: float) -> None:
+        await sweep(all, now + time.time() - time.monotonic() - apart)
+
+    vars_of(ConnectionLimit).sweep = sweep_by_the_wall
+
+
+def fails_in_the_writer() -> None:
+    """At the batch whose number stands in FAILS_AT."""
+    apply = vars_of(committer).apply
+    left = int(os.environ["FAILS_AT"])
+
+    def apply_or_fail(*args: Any) -> Batch:
+        nonlocal left
+        left -= 1
+        if not left:
+            raise RuntimeError("a bug")
+        batch: Batch = apply(*args)
+        return batch
+
+    vars_of(committer).apply = apply_or_fail
+
+
+def meets_a_bug_in_every_write() -> None:
+    def payload(_resource: Resource, _body: bytes) -> NoReturn:
+        raise RuntimeError("a bug")
+
+    vars_of(Resource)._payload = payload
+
+
+def heeds_signals_to_the_end() -> None:
+    """What comes after a stop has its usual effect."""
+    for module in (service, supervisor):
+        vars_of(module).ignore_signals = lambda: None
+
+
+# Nothing broken.
+
+
+def is_impatient() -> None:
+    """Deadlines in a tenth of their time."""
+    for name in ("REQUEST_TIMEOUT", "IDLE_TIMEOUT", "STALL_TIMEOUT", "DISCARD_TIMEOUT"):
+        setattr(deadlines, name, getattr(deadlines, name) / 10)
+
+
+def drops_who_reads_nothing_early() -> None:
+    """After half a second, looked for ten times a second."""
+    vars_of(deadlines).STALL_TIMEOUT = 0.5
+    vars_of(service)._SWEEP_INTERVAL = 0.1
+
+
+def has_short_timeouts() -> None:
+    """What a supervisor waits for takes about a second at most."""
+    supervisor.STOP_TIMEOUT = 1.0
+    supervisor.CLOSE_TIMEOUT = 0.2
+    supervisor.MIN_RETRY_PAUSE = 0.05
+
+
+def has_a_slow_disk() -> None:
+    """For each 10 writes it takes as many seconds as stand in the file that SLOW_DISK names."""
+    vars_of(write_queue).MAX_BATCH = 10
+    transact = Committer._transact
+
+    def transact_slowly(own: Committer, commands: Sequence[Command]) -> list[Result]:
+        time.sleep(float(Path(os.environ["SLOW_DISK"]).read_text()) * max(1, len(commands) / 10))
+        return transact(own, commands)
+
+    vars_of(Committer)._transact = transact_slowly
+
+
+def checkpoints_often() -> None:
+    """Every 4 pages, so that a checkpoint is always under way somewhere."""
+    _after_connect(lambda connection: connection.wal_autocheckpoint(4))
+
+
+def has_a_next_schema() -> None:
+    """As a later release would: a migration that touches every store."""
+    vars_of(schema).MIGRATIONS = (
+        *schema.MIGRATIONS,
+        "ALTER TABLE stores ADD COLUMN shown TEXT; UPDATE stores SET shown = upper(name)",
+    )
+
+
+def _after_connect(change: Callable[[apsw.Connection], object]) -> None:
+    connect = schema.connect
+
+    def connect_and_change(path: Path, *, reader: bool = False) -> apsw.Connection:
+        made = connect(path, reader=reader)
+        change(made)
+        return made
+
+    vars_of(schema).connect = connect_and_change
+
+
+def vars_of(target: Any) -> Any:
+    """Return a module, class or object as one whose attributes may be set to anything."""
+    return target
+
+
+# Not under `if __name__`: a worker runs this file by another name.
+for change in os.environ.get("WEAKENED", "").split():
+    globals()[change]()
+
+if __name__ == "__main__":
+    cli.main()

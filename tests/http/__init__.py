@@ -1,0 +1,1 @@
+"""The HTTP/1.1 server: requests, connections, timeouts, limits and budgets."""

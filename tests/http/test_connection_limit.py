@@ -1,0 +1,189 @@
+"""More connections than the service takes: idle ones make room, those at work are left alone, others are told."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from storekeeper.http import limits
+from storekeeper.http.connection import Connection
+from tests.harness import weakened
+from tests.harness.client import create as store
+from tests.harness.client import locked, until
+from tests.harness.in_process import Inside, Line, inside, last_response, run, settled, some_stores, stuck, tick
+from tests.harness.linux import sockets
+from tests.harness.process import Running, serving
+from tests.harness.wire import SLOW, Wire, assert_error, create, dial, request
+
+pytestmark = pytest.mark.count_processes
+
+FILES = 200
+"""What a process may open in these tests: 72 connections."""
+
+TAKEN = FILES - limits.RESERVED_FILES - limits.MAX_REFUSED
+MANY = 300
+
+
+async def connected(service: Inside, adapter: str, count: int) -> list[tuple[Connection, Line]]:
+    """Return connections that were served once, each idle for a second longer than the next."""
+    made = [service.connect(adapter) for _ in range(count)]
+    now = asyncio.get_running_loop().time()
+    for number, (connection, _) in enumerate(made):
+        connection.data_received(request("GET", "/test"))
+        await settled(connection)
+        connection.sweep(now - count + number)
+    return made
+
+
+def test_the_connection_that_is_idle_for_longest_makes_room(adapter: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            service.service.runtime.limits.connections.maximum = 5
+            made = await connected(service, adapter, 5)
+            made[0][0].data_received(request("GET", "/test"))  # so that it is the latest
+            await settled(made[0][0])
+            for longest in (1, 2, 3, 4, 0):
+                assert not made[longest][1].is_closing()
+                newcomer, line = service.connect(adapter)
+                assert made[longest][1].is_closing()
+                await tick()
+                newcomer.data_received(request("GET", "/test"))
+                await settled(newcomer)
+                assert last_response(line).status == 200
+            assert len(service.service.runtime.limits.connections) == 5
+
+    run(scenario())
+
+
+def test_no_connection_at_work_is_closed_and_the_newcomer_is_told(adapter: str, tmp_path: Path) -> None:
+    some_stores(tmp_path, 2500)
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            service.service.runtime.limits.connections.maximum = 5
+            at_work = [await stuck(service, adapter)]
+            with locked(tmp_path):
+                for sent in (b"G", create("Half")[:-1], create("Waits"), request("GET", SLOW) + b"GET /te"):
+                    connection, line = service.connect(adapter)
+                    connection.data_received(sent)
+                    at_work.append((connection, line))
+                newcomer, line = service.connect(adapter)
+                assert_error(last_response(line), 503, "Too many connections", outcome="none")
+                assert last_response(line).headers["connection"] == "close"
+                newcomer.data_received(create("Never"))
+                assert line.ended
+                assert not any(old.is_closing() for _, old in at_work)
+            for connection, _ in at_work[3:]:
+                await settled(connection)
+            assert [last_response(line).status for _, line in at_work[3:]] == [200, 200]
+
+    run(scenario())
+
+
+def test_those_that_were_told_are_few(adapter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes on top of them is closed without a word: there may be no file left."""
+    monkeypatch.setattr(limits, "MAX_REFUSED", 3)
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            service.service.runtime.limits.connections.maximum = 2
+            for _ in range(2):
+                service.connect(adapter)[0].data_received(b"G")
+            lines = [service.connect(adapter)[1] for _ in range(6)]
+            assert [line.aborted for line in lines] == [False] * 3 + [True] * 3
+            assert [len(line.sent) > 0 for line in lines] == [True] * 3 + [False] * 3
+
+    run(scenario())
+
+
+def test_who_is_idle_is_looked_for_once_between_two_sweeps(adapter: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            all = service.service.runtime.limits.connections
+            all.maximum = 2
+            (busy, _), (other, _) = [service.connect(adapter) for _ in range(2)]
+            for connection in (busy, other):
+                connection.data_received(b"G")
+            assert last_response(service.connect(adapter)[1]).status == 503
+            other.data_received(b"ET /test HTTP/1.1\r\nHost: a\r\n\r\n")
+            await settled(other)
+            assert last_response(service.connect(adapter)[1]).status == 503
+            await all.sweep(asyncio.get_running_loop().time())
+            assert service.connect(adapter)[1].sent == b""
+            assert other.transport.is_closing()
+
+    run(scenario())
+
+
+# The real thing.
+
+
+def within(files: int, hard: int | str = "") -> list[str]:
+    """Return the command that runs another one with so many files to open."""
+    limit = f"ulimit -S -n {files} && ulimit -H -n {hard or files}"
+    return ["sh", "-c", f'{limit} && exec "$0" "$@"']
+
+
+@contextmanager
+def dialled(service: Running, count: int, *, one_by_one: bool = False) -> Iterator[list[Wire]]:
+    """Return that many connections; with `one_by_one`, each few are followed by a newcomer that is served."""
+    wires = []
+    try:
+        for number in range(count):
+            wires.append(dial(service))
+            if one_by_one and number % 20 == 0:
+                store(service, "Newcomer")
+        yield wires
+    finally:
+        for wire in wires:
+            wire.client.close()
+
+
+def test_thousands_of_silent_clients_keeps_nobody_out(tmp_path: Path, adapter: str) -> None:
+    """Each newcomer is served, and so is a client at work, with hundreds of connections held open."""
+    with serving(tmp_path, adapter, within=within(FILES)) as service, dial(service) as wire:
+        wire.send(create("At work")[:-1])
+        for _ in range(MANY // 50):
+            with dialled(service, 50):
+                assert store(service, "Newcomer") > 0
+        with dialled(service, MANY, one_by_one=True) as silent:
+            assert len(sockets(service.process.pid)) < FILES
+            wire.send(b"}")
+            assert wire.response().json["name"] == "At work"
+            silent[0].assert_closed()
+            silent[-1].send(request("GET", "/test"))
+            assert silent[-1].response().body == b"OK"
+        assert service.log.count("connection limit reached, closing idle connections") == 1
+        assert service.log.count("\n") == 2
+
+
+def test_a_process_lets_itself_open_as_many_files_as_it_may(tmp_path: Path, adapter: str) -> None:
+    with serving(tmp_path, adapter, within=within(100, 1000)) as service, dialled(service, MANY) as wires:
+        for wire in wires:
+            wire.send(request("GET", "/test"))
+            assert wire.response().body == b"OK"
+        assert service.log.count("\n") == 1
+
+
+def test_without_a_file_left_established_connections_are_answered_all_the_same(tmp_path: Path, adapter: str) -> None:
+    """In a build that takes every connection. It is whole again when they go, and has not filled the log."""
+    environment = weakened.environment("keeps_every_connection")
+    program = weakened.PROGRAM
+    with serving(tmp_path, adapter, env=environment, program=program, within=within(FILES)) as service:
+        with dial(service) as wire:
+            wire.send(create("Before"))
+            assert wire.response().json["id"] == 1
+            with dialled(service, MANY):
+                until(lambda: len(sockets(service.process.pid)) > FILES - 50)
+                for number in range(2, 50):
+                    wire.send(create("Still") + request("GET", "/health/ready"))
+                    assert wire.response().json["id"] == number
+                    assert wire.response().status == 200
+                with pytest.raises((OSError, AssertionError)):  # nobody else gets in
+                    store(service, "Newcomer")
+        until(lambda: len(sockets(service.process.pid)) < 50)
+        assert store(service, "After") == 50
+        assert service.log.count("\n") < 100
+        assert service.stop() == 0

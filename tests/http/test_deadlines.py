@@ -1,0 +1,347 @@
+"""How long the service waits for a client (decision 27), and what a client that does not read can cost it.
+
+Time is told to the connection, but for one test in which it really passes.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from storekeeper.collection import Listing
+from storekeeper.http import deadlines
+from storekeeper.http.reader import Phase
+from tests.harness.client import locked
+from tests.harness.in_process import (
+    HIGH_WATER,
+    inside,
+    last_response,
+    run,
+    settled,
+    some_stores,
+    statuses,
+    stuck,
+    tick,
+    until,
+)
+from tests.harness.process import Running
+from tests.harness.wire import SLOW, assert_error, create, dial, request
+
+WHOLE = 10
+IDLE = 65
+STALL = 10
+
+UNFINISHED = [
+    b"G",
+    b"GET /test HT",
+    request("GET", "/test")[:-2],
+    create("Cut")[:-1],
+    create("Cut", "Expect: 100-continue")[:-20],
+]
+
+
+@pytest.fixture(autouse=True)
+def short_discard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refused client's remaining bytes are not waited for."""
+    monkeypatch.setattr(deadlines, "DISCARD_TIMEOUT", 0.0)
+
+
+@pytest.mark.parametrize("sent", UNFINISHED)
+def test_a_request_that_is_not_whole_in_time_is_refused(adapter: str, tmp_path: Path, sent: bytes) -> None:
+    """10 s from its first byte to its last, however many bytes come in between."""
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            connection, line = service.connect(adapter)
+            connection.data_received(sent[:1])
+            begun = connection.reader.began
+            connection.sweep(begun + WHOLE - 1)
+            for at in range(1, len(sent)):
+                connection.data_received(sent[at : at + 1])
+            told = len(line.sent)  # to continue, if it asked
+            connection.sweep(begun + WHOLE - 0.1)
+            assert len(line.sent) == told
+            connection.sweep(begun + WHOLE + 0.1)
+            assert_error(last_response(line), 408, "The request was not whole within 10 seconds")
+            assert line.ended
+            before = line.sent
+            connection.data_received(sent[-1:] + request("GET", "/test"))
+            await tick()
+            assert line.sent == before
+            assert line.aborted
+
+    run(scenario())
+
+
+def test_a_408_comes_behind_the_responses_before_it(adapter: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            connection, line = service.connect(adapter)
+            connection.data_received(request("GET", SLOW) + create("Written") + b"GET /te")
+            connection.sweep(connection.reader.began + WHOLE + 0.1)
+            assert line.sent == b""
+            await settled(connection)
+            assert statuses(line) == [200, 200, 408]
+
+    run(scenario())
+
+
+def test_the_time_of_a_request_begins_with_its_own_first_byte(adapter: str, tmp_path: Path) -> None:
+    """Not with that of the one before it, in whose last packet it began."""
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            connection, line = service.connect(adapter)
+            first, second = create("First"), create("Second")
+            connection.data_received(first[:50])
+            connection.reader.began -= WHOLE - 1  # so much time has passed
+            connection.data_received(first[50:] + second[:50])
+            await settled(connection)
+            connection.sweep(asyncio.get_running_loop().time() + WHOLE - 1)
+            assert statuses(line) == [200]
+            connection.data_received(second[50:])
+            await settled(connection)
+            assert statuses(line) == [200, 200]
+
+    run(scenario())
+
+
+def test_a_connection_that_says_nothing_is_closed_without_a_word(adapter: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            for sent in (b"", b"\r\n"):
+                connection, line = service.connect(adapter)
+                connection.data_received(sent)
+                connection.sweep(connection.reader.began + WHOLE - 0.1)
+                assert not line.is_closing()
+                connection.sweep(connection.reader.began + WHOLE + 0.1)
+                assert line.is_closing()
+                assert line.sent == b""
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("target", ["/test", "/api/stores", SLOW, "/nowhere"])
+def test_a_connection_that_was_served_is_kept_for_longer(adapter: str, tmp_path: Path, target: str) -> None:
+    """Longer than the 60 s of common load balancers."""
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            connection, line = service.connect(adapter)
+            now = connection.reader.began
+            for _ in range(3):
+                connection.data_received(request("GET", target))
+                await settled(connection)
+                now += IDLE - 1
+                connection.sweep(now)
+                assert not line.is_closing()
+            connection.sweep(now + IDLE - 1)
+            assert not line.is_closing()
+            connection.sweep(now + IDLE + 1)
+            assert line.is_closing()
+
+    run(scenario())
+
+
+def test_a_client_that_was_not_yet_told_to_continue_is_not_late(adapter: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            connection, line = service.connect(adapter)
+            head, _, body = create("Second", "Expect: 100-continue").partition(b"\r\n\r\n")
+            with locked(tmp_path):
+                connection.data_received(create("First") + head + b"\r\n\r\n")
+                connection.sweep(connection.reader.began + WHOLE + 5)
+                assert line.sent == b""
+            await settled(connection)
+            assert statuses(line) == [200, 100]
+            connection.data_received(body)
+            await settled(connection)
+            assert statuses(line) == [200, 100, 200]
+
+    run(scenario())
+
+
+# A client that does not read.
+
+
+@pytest.mark.parametrize("count", [500, 2500], ids=["whole", "streamed"])
+def test_a_client_that_reads_nothing_is_dropped_and_one_that_reads_slowly_is_not(
+    adapter: str, tmp_path: Path, count: int
+) -> None:
+    some_stores(tmp_path, count)
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            connection, line = await stuck(service, adapter)
+            assert not line.reading
+            assert len(line.sent) < 20 * HIGH_WATER
+            connection.data_received(b"GET /te")  # came in the same read
+            now = asyncio.get_running_loop().time()
+            for _ in range(10):
+                connection.sweep(now)
+                line.client_reads(1000)
+                connection.sweep(now + STALL - 1)
+                now += STALL + 1
+            assert not line.aborted
+            assert connection.reader.phase is Phase.HEAD  # not refused for what the service does not read
+            connection.sweep(now)
+            connection.sweep(now + STALL + 1)
+            assert line.aborted
+            await tick()
+            assert not service.server_state.connections
+            assert not service.server_state.tasks
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("asked", [create("Unread"), request("GET", "/test")], ids=["write", "read"])
+def test_nothing_more_is_read_of_a_client_while_the_response_to_its_only_request_waits(
+    adapter: str, tmp_path: Path, asked: bytes
+) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            connection, line = service.connect(adapter)
+            line.stuck, line.high = True, 0
+            connection.data_received(asked)
+            await until(lambda: line.unread)
+            await settled(connection)
+            assert not line.reading
+            line.client_reads(line.unread)
+            assert line.reading
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("count", [500, 2500], ids=["whole", "streamed"])
+def test_a_client_that_begins_to_read_gets_everything_in_order(adapter: str, tmp_path: Path, count: int) -> None:
+    some_stores(tmp_path, count)
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            connection, line = service.connect(adapter)
+            line.stuck = True
+            parts = [request("GET", "/api/stores") + request("GET", f"/api/stores/{id}") for id in range(1, 101)]
+            connection.data_received(b"".join(parts))
+
+            def all_was_read() -> bool:
+                line.client_reads(HIGH_WATER)
+                return not (connection.exchange or connection.waiting or line.unread)
+
+            await until(all_was_read)
+            assert statuses(line) == [200] * 200
+            ids = [int(id) for id in re.findall(rb'\r\n\r\n\{"id":(\d+)', line.sent)]
+            assert ids == list(range(1, 101))
+            assert line.reading
+
+    run(scenario())
+
+
+def test_a_client_that_goes_away_in_the_middle_leaves_nothing_behind(adapter: str, tmp_path: Path) -> None:
+    some_stores(tmp_path, 2500)
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            gone = [await stuck(service, adapter) for _ in range(5)]
+            for data in (create("A"), create("A") * 3, request("GET", SLOW), b"GET /te", b"garbage\r\n\r\n"):
+                connection, line = service.connect(adapter)
+                connection.data_received(data)
+                gone.append((connection, line))
+            for _, line in gone:
+                line.abort()
+            await until(lambda: not service.server_state.connections and not service.server_state.tasks)
+            assert all(connection.reader.phase is Phase.DISCARDING for connection, _ in gone)
+
+    run(scenario())
+
+
+def test_a_list_that_breaks_off_is_not_taken_for_whole_nor_given_to_the_next(
+    adapter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some_stores(tmp_path, 2500)
+
+    async def broken() -> AsyncIterator[bytes]:
+        yield b',{"id":2}'
+        raise RuntimeError("the list breaks off")
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            collection = service.service.runtime.resource._collection
+            with monkeypatch.context() as patch:
+                patch.setattr(collection, "list", lambda _name: Listing(1, b'{"id":1}', broken()))
+                connection, line = service.connect(adapter)
+                connection.data_received(request("GET", "/api/stores"))
+                await until(line.is_closing)
+                assert line.aborted
+                assert not line.sent.endswith(b"0\r\n\r\n")
+            connection, line = service.connect(adapter)
+            connection.data_received(request("GET", "/api/stores"))
+            await settled(connection)
+            assert line.sent.endswith(b"]\r\n0\r\n\r\n")
+            assert line.sent.count(b'"id"') == 2500
+
+    run(scenario())
+
+
+# A service that stops.
+
+
+def test_a_stopping_service_lets_a_connection_end_what_it_began(adapter: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            lines = {}
+            for sent in (b"", b"GET /te", create("Cut")[:-1], create("Whole"), request("GET", SLOW)):
+                connection, lines[sent] = service.connect(adapter)
+                connection.data_received(sent)
+                connection.shutdown()
+            connection, late = service.connect(adapter)
+            connection.shutdown()
+            connection.data_received(request("GET", "/test"))  # was on its way
+            await settled(connection)
+            assert last_response(late).headers["connection"] == "close"
+            await until(lines[b""].is_closing)
+            assert lines[b""].sent == b""
+            for sent, rest in ((b"GET /te", b"st HTTP/1.1\r\nHost: a\r\n\r\n"), (create("Cut")[:-1], b"}")):
+                line = lines[sent]
+                assert not line.is_closing()
+                line.protocol.data_received(rest)
+                await settled(line.protocol)
+            for line in list(lines.values())[1:]:
+                await until(line.is_closing)
+                response = last_response(line)
+                assert (response.status, response.headers["connection"]) == (200, "close")
+
+    run(scenario())
+
+
+# The real thing.
+
+
+def test_the_deadlines_hold_on_a_real_connection(service: Running) -> None:
+    """The only test that waits for time to pass: all of it at once."""
+
+    def refused(sent: bytes) -> None:
+        with dial(service) as wire:
+            wire.send(sent)
+            assert_error(wire.response(), 408)
+            wire.assert_closed()
+
+    def silent() -> None:
+        with dial(service) as wire:
+            wire.assert_closed()
+
+    def patient() -> None:
+        with dial(service) as wire:
+            wire.send(request("GET", "/test"))
+            assert wire.response().body == b"OK"
+            others[0].result()
+            wire.send(request("GET", "/test"))
+            assert wire.response().body == b"OK"
+
+    with ThreadPoolExecutor() as pool:
+        others = [pool.submit(refused, create("Cut")[:size]) for size in (1, 30, 100)]
+        others += [pool.submit(silent), pool.submit(patient)]
+        for other in others:
+            other.result()

@@ -1,0 +1,138 @@
+"""What requests take while they are not whole, wait, or are being answered: counted from their first byte."""
+
+from pathlib import Path
+
+import pytest
+
+from storekeeper.http.connection import Connection
+from tests.harness.client import locked
+from tests.harness.in_process import Inside, Line, inside, last_response, run, settled, some_stores, tick
+from tests.harness.linux import peak_memory
+from tests.harness.process import Running
+from tests.harness.wire import HOST, SLOW, assert_error, create, request
+
+MANY_FIELDS = b"GET /test HTTP/1.1\r\n" + HOST + b"ab:cd\r\n" * 570
+"""The beginning of a head of 4 KiB, of which Python makes 100 KiB."""
+
+LARGE_HEAD = b"POST /api/stores HTTP/1.1\r\n" + HOST + b"X: %b\r\n" % (b"x" * 150) * 90
+MIB = 2**20
+
+
+@pytest.fixture(autouse=True)
+def _little_may_be_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("storekeeper.http.budgets.MAX_RECEIVED_BYTES", MIB)
+    monkeypatch.setattr("storekeeper.http.budgets.RESERVED_BYTES", MIB)
+
+
+def held(service: Inside) -> int:
+    return service.service.runtime.limits.received.size
+
+
+def send(service: Inside, adapter: str, data: bytes, count: int) -> list[tuple[Connection, Line]]:
+    """Send the same on many connections, in one read each."""
+    made = [service.connect(adapter) for _ in range(count)]
+    for connection, _ in made:
+        connection.data_received(data)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("data", "least"),
+    [
+        (b"GET /te", 7),
+        (create("Cut")[:-1], 500),
+        (LARGE_HEAD, 2 * 14_000),
+        (LARGE_HEAD + b"Content-Length: 9\r\n\r\n", 14_000 + 90 * 100),
+        (request("POST", "/api/stores", b"x" * 60_000)[:-1], 60_000),
+    ],
+    ids=["few bytes", "small body", "large head", "large head without its body", "large body"],
+)
+def test_what_is_not_whole_counts_from_its_first_byte_and_is_bounded(
+    adapter: str, tmp_path: Path, data: bytes, least: int
+) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            made = send(service, adapter, data, 1)
+            assert held(service) >= least
+            made += send(service, adapter, data, 3 * MIB // max(least, 500))
+            assert held(service) <= 2 * MIB + 70_000
+            refused = [line for _, line in made if line.sent]
+            assert bool(refused) == (least > 10)
+            for line in refused:
+                assert_error(last_response(line), 503, "Too many large requests", outcome="none")
+            for connection, _ in made:
+                connection.transport.abort()
+            await tick()
+            assert held(service) == 0
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["new head", "known head"])
+def test_large_writes_that_wait_for_the_database_are_bounded(adapter: str, tmp_path: Path, again: bool) -> None:
+    """Though each came in one read; and small ones go on."""
+    large = request("POST", "/api/stores", b'{"name":"Large","address":"%b"}' % (b"x" * 60_000))
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            for _ in range(2 * again):
+                [(connection, _)] = send(service, adapter, large, 1)
+                await settled(connection)
+            with locked(tmp_path):
+                made = send(service, adapter, large, 40)
+                small = send(service, adapter, create("Small"), 10)
+                assert MIB < held(service) < MIB + 100_000
+                assert [last_response(line).status for _, line in made if line.sent] == [503] * (40 - 18)
+            for connection, line in (*made, *small):
+                await settled(connection)
+                assert last_response(line).status in (200, 503)
+            assert {last_response(line).status for _, line in small} == {200}
+            assert held(service) == 0
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("data", [request("GET", SLOW), create("A"), request("GET", SLOW) * 3 + create("B")])
+def test_nothing_is_held_for_what_was_answered_or_left(adapter: str, tmp_path: Path, data: bytes) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            [(connection, _)] = send(service, adapter, data, 1)
+            assert held(service) > 0
+            await settled(connection)
+            assert held(service) == 0
+            [(_, line)] = send(service, adapter, data, 1)
+            line.abort()
+            await tick()
+            await settled(connection)
+            assert held(service) == 0
+
+    run(scenario())
+
+
+def test_clients_that_share_a_remembered_head_are_counted_apart(tmp_path: Path) -> None:
+    some_stores(tmp_path, 2500)  # a list that is streamed
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            for _ in range(2):  # so that the head is remembered
+                [(connection, _)] = send(service, "--fast-lane", request("GET", "/api/stores"), 1)
+                await settled(connection)
+                service.service.runtime.cache.drop()
+            made = send(service, "--fast-lane", request("GET", "/api/stores"), 5)
+            assert held(service) > 0
+            for connection, _ in made:
+                await settled(connection)
+            assert held(service) == 0
+
+    run(scenario())
+
+
+def test_more_fields_than_there_may_be_are_refused_before_the_head_ends(fresh: Running) -> None:
+    before = peak_memory(fresh)
+    clients = [fresh.socket() for _ in range(500)]
+    for client in clients:
+        client.sendall(MANY_FIELDS)
+    for client in clients:
+        assert client.recv(100).startswith(b"HTTP/1.1 431 ")
+        client.close()
+    assert peak_memory(fresh) - before < 20 * MIB

@@ -1,0 +1,70 @@
+"""What the HTTP layer refuses (decision 27), as raw bytes: a table of cases. Both adapters.
+
+A request that two servers could cut differently out of the same bytes is never carried out, and no request is
+ever answered twice. Each case begins on a fresh connection, alone, behind a request that is still unanswered,
+and cut into two packets; every case that is refused carries a create that must not happen.
+"""
+
+import pytest
+
+from tests.harness.client import create as store
+from tests.harness.client import nothing_changes
+from tests.harness.process import Running
+from tests.harness.refused_requests import ACCEPTED, REFUSED, SMUGGLED
+from tests.harness.wire import HOST, SLOW, assert_error, dial, request
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_it_is_refused_once_and_changes_nothing(service: Running, case: str) -> None:
+    status, data = REFUSED[case]
+    store(service, "Unchanged")
+    with nothing_changes(service):
+        for before in (b"", request("GET", SLOW)):
+            with dial(service) as wire:
+                wire.send(before + data + SMUGGLED)
+                assert not before or wire.response().json == {"status": "ready"}
+                refused = wire.response()
+                assert_error(refused, status)
+                assert refused.headers["connection"] == "close"
+                wire.assert_closed()
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_it_is_refused_all_the_same_when_it_comes_in_two_packets(service: Running, case: str) -> None:
+    status, data = REFUSED[case]
+    store(service, "Unchanged")
+    half = len(data) // 2
+    with nothing_changes(service), dial(service) as wire:
+        wire.send(request("GET", "/test") + data[:half])
+        assert wire.response().body == b"OK"
+        wire.send(data[half:] + SMUGGLED)
+        assert_error(wire.response(), status)
+        wire.assert_closed()
+
+
+@pytest.mark.parametrize("case", ACCEPTED)
+def test_it_is_accepted_and_the_connection_goes_on(service: Running, case: str) -> None:
+    with dial(service) as wire:
+        wire.send(ACCEPTED[case] * 2 + request("GET", "/test"))
+        assert [wire.response().body for _ in range(3)] == [b"OK"] * 3
+        wire.send(ACCEPTED[case])
+        assert wire.response().body == b"OK"
+
+
+def test_an_absolute_target_means_the_same_as_its_path(service: Running) -> None:
+    id = store(service, "Absolute")
+    for target in (f"http://elsewhere.example:81/api/stores/{id}", f"HTTP://a/api/stores/{id}?x"):
+        with dial(service) as wire:
+            wire.send(request("GET", target) + request("GET", "http://a") + request("GET", "http://a?name=x"))
+            assert wire.response().json["name"] == "Absolute"
+            assert_error(wire.response(), 404, "Not Found")
+            assert_error(wire.response(), 404, "Not Found")
+
+
+def test_asterisk_and_connect_have_no_route(service: Running) -> None:
+    with dial(service) as wire:
+        wire.send(request("OPTIONS", "*") + request("OPTIONS", "/test"))
+        assert [wire.response().status for _ in range(2)] == [204, 204]
+        wire.send(b"CONNECT http://a/test HTTP/1.1\r\n" + HOST + b"\r\n")
+        assert_error(wire.response(), 400)
+        wire.assert_closed()

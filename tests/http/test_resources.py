@@ -1,0 +1,243 @@
+"""What clients can cost the service: memory, connections, time of the event loop. Over real sockets.
+
+The figures come from /proc, so these tests need Linux.
+"""
+
+import json
+import socket
+import struct
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from select import select
+
+import pytest
+
+from storekeeper.stores import Payload
+from tests.harness.client import create as store
+from tests.harness.client import fill, until
+from tests.harness.linux import peak_memory, sockets
+from tests.harness.process import TIMEOUT, Running, serving
+from tests.harness.wire import HOST, SLOW, CutShort, Wire, assert_error, chunked, create, dial, request
+
+MIB = 2**20
+
+
+def add(service: Running, tmp_path: Path, count: int, address: str) -> None:
+    fill(tmp_path, (Payload(f"Store {id}", address) for id in range(1, count + 1)))
+    assert service.request("GET", f"/api/stores/{count}").status == 200
+
+
+@pytest.mark.parametrize("count", [900, 1500], ids=["whole", "streamed"])
+def test_a_client_that_does_not_read_thousands_of_responses_costs_little_and_then_gets_them_in_order(
+    fresh: Running, tmp_path: Path, count: int
+) -> None:
+    add(fresh, tmp_path, count, "x" * 60)
+    expected = fresh.request("GET", "/api/stores").body
+    before = peak_memory(fresh)
+    rounds = 1500
+    assert len(expected) * rounds > 100 * MIB
+    with dial(fresh) as wire:
+        asked = [
+            request("GET", "/api/stores") + request("GET", f"/api/stores/{1 + id % count}") for id in range(rounds)
+        ]
+        wire.send(b"".join(asked))
+        # Others are served meanwhile.
+        assert fresh.request("GET", "/test").body == b"OK"
+        for id in range(rounds):
+            assert wire.response().body == expected
+            assert wire.response().json["id"] == 1 + id % count
+    assert peak_memory(fresh) - before < 50 * MIB
+
+
+def test_bodies_are_not_kept_with_the_heads_that_are_remembered(fresh: Running) -> None:
+    body = b'{"other":"' + b"x" * 40_000 + b'"}'
+    before = peak_memory(fresh)
+    with dial(fresh) as wire:
+        for number in range(3000):
+            wire.send(request("POST", "/api/stores", body, f"X-Request-Id: {number}"))
+            response = wire.response()
+            assert response.status == 400
+    assert_error(response, 400, '"name" is required', validation={"source": "payload", "keys": ["name"]})
+    assert peak_memory(fresh) - before < 50 * MIB
+
+
+def test_many_slow_bodies_of_one_client_each_cost_no_more_than_the_limit(fresh: Running) -> None:
+    """A mebibyte may wait behind an unanswered request; then the connection is not read on."""
+    body = json.dumps({"name": "Waits", "address": "x" * 900_000}).encode()
+    data = request("POST", "/api/stores", body)
+    before = peak_memory(fresh)
+    with dial(fresh) as wire:
+        wire.client.settimeout(None)
+        wire.client.setblocking(False)
+        sent = 0
+        for _ in range(60):
+            try:
+                sent += wire.client.send(data[sent % len(data) :])
+            except BlockingIOError:
+                break
+        wire.client.settimeout(TIMEOUT)
+        wire.send(data[sent % len(data) :])
+        for _ in range(sent // len(data) + 1):
+            assert wire.response().json["name"] == "Waits"
+    assert peak_memory(fresh) - before < 50 * MIB
+
+
+def test_large_bodies_of_many_connections_take_little_together_and_leave_room_for_small_ones(fresh: Running) -> None:
+    """The excess is refused at once; and when those that hold the room are gone, others have it."""
+    body = json.dumps({"name": "Large", "address": "x" * 1_000_000}).encode()
+    data = request("POST", "/api/stores", body)
+    before = peak_memory(fresh)
+    clients = [fresh.socket() for _ in range(100)]
+    for client in clients:
+        client.sendall(data[:-1])
+    late = [Wire(client) for client in refused(clients, at_least=30)]
+    assert 30 <= len(late) <= 40
+    for wire in late:
+        response = wire.response()
+        assert_error(response, 503, "Too many large requests", outcome="none")
+        assert response.headers["retry-after"] == "1"
+        wire.assert_closed()
+    assert peak_memory(fresh) - before < 100 * MIB
+    store(fresh, "Small")
+    for client in clients:
+        with suppress(OSError):
+            client.sendall(data[-1:])
+    kept = [Wire(client) for client in clients if client not in {wire.client for wire in late}]
+    assert {wire.response().json["name"] for wire in kept} == {"Large"}
+    with dial(fresh) as wire:
+        for _ in range(70):
+            wire.send(data)
+            assert wire.response().status == 200
+    for client in clients:
+        client.close()
+    assert len(fresh.request("GET", "/api/stores").json) == 1 + len(kept) + 70
+
+
+def refused(clients: list[socket.socket], at_least: int) -> list[socket.socket]:
+    """Return those that have a response, once there are so many and no more come for a while."""
+    deadline = time.monotonic() + TIMEOUT
+    before, answered = 0, select(clients, [], [], 0)[0]
+    while (len(answered) < at_least or len(answered) > before) and time.monotonic() < deadline:
+        before = len(answered)
+        time.sleep(0.5)
+        answered = select(clients, [], [], 0)[0]
+    return answered
+
+
+def test_a_body_in_many_pieces_takes_no_more_than_one_in_one_piece(fresh: Running) -> None:
+    body = json.dumps({"name": "Pieces", "address": "x" * 1_000_000}).encode()
+    before = peak_memory(fresh)
+    with dial(fresh) as wire:
+        wire.send(chunked(*(body[at : at + 2] for at in range(0, len(body), 2))))
+        assert wire.response().json["name"] == "Pieces"
+    assert peak_memory(fresh) - before < 20 * MIB
+
+
+def long_list(service: Running) -> int:
+    """Create what makes a list of 6 MB; give its length."""
+    for _ in range(60):
+        store(service, "Long", "x" * 100_000)
+    return len(service.request("GET", "/api/stores").body)
+
+
+def ask_and_read_nothing(service: Running, *fields: str) -> socket.socket:
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
+    client.settimeout(TIMEOUT)
+    client.connect(("127.0.0.1", service.port))
+    client.sendall(request("GET", "/api/stores", None, *fields))
+    return client
+
+
+@pytest.mark.parametrize("fields", [[], ["Connection: close"]])
+def test_clients_that_do_not_read_long_responses_take_little_together(fresh: Running, fields: list[str]) -> None:
+    """Those who have been reading for longest make room; who comes last is answered whole."""
+    long_list(fresh)
+    before = peak_memory(fresh)
+    clients = []
+    for number in range(70):
+        fresh.request("PUT", "/api/stores/1", {"name": f"Version {number}", "address": "x"})
+        clients.append(ask_and_read_nothing(fresh, *fields))
+        length = len(fresh.request("GET", "/api/stores").body)
+    assert peak_memory(fresh) - before < 280 * MIB
+    with Wire(clients[-1]) as wire:
+        assert len(wire.response().body) == length
+    with pytest.raises((CutShort, ConnectionResetError)), Wire(clients[0]) as wire:
+        wire.response()
+    for client in clients:
+        client.close()
+    assert "send budget used up" in fresh.log
+    assert fresh.request("GET", "/test").body == b"OK"
+
+
+def test_slow_readers_of_one_response_take_its_room_once(tmp_path: Path) -> None:
+    with serving(tmp_path) as service:
+        length = long_list(service)
+        service.request("GET", "/api/stores")
+        before = peak_memory(service)
+        clients = [ask_and_read_nothing(service) for _ in range(40)]
+        service.request("PUT", "/api/stores/1", {"name": "Next version"})
+        assert len(service.request("GET", "/api/stores").body) != length
+        assert peak_memory(service) - before < 50 * MIB
+        with ThreadPoolExecutor(len(clients)) as pool:
+            found = list(pool.map(lambda client: len(Wire(client).response().body), clients))
+        for client in clients:
+            client.close()
+        assert found == [length] * len(clients)
+
+
+def test_a_packet_of_thousands_of_requests_does_not_stop_the_others(fresh: Running) -> None:
+    """What waits behind an unanswered request is counted once, not again with each."""
+    with dial(fresh) as wire:
+        small = b"GET /test HTTP/1.1\r\nHost:a\r\n\r\n"
+        wire.send((create("First") + small * 4000) * 5)
+        for _ in range(5):
+            assert wire.response().json["name"] == "First"
+            assert {wire.response().body for _ in range(4000)} == {b"OK"}
+
+
+def reset(client: socket.socket) -> None:
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.close()
+
+
+def test_clients_that_reset_in_the_middle_leave_nothing_behind(fresh: Running, tmp_path: Path) -> None:
+    add(fresh, tmp_path, 3000, "x" * 100)
+    began = len(sockets(fresh.process.pid))
+    middles = [
+        b"",
+        b"GET /te",
+        create("Half")[:-5],
+        create("Whole"),
+        create("Two") * 2,
+        request("GET", "/api/stores"),
+        request("GET", "/api/stores") * 50,
+        request("GET", SLOW) * 3,
+        b"POST /api/stores HTTP/1.1\r\n" + HOST + b"Content-Length: 99999999\r\n\r\n",
+        b"garbage\r\n\r\n",
+    ]
+    for number in range(200):
+        with fresh.socket() as client:
+            client.sendall(middles[number % len(middles)])
+            if number % 3 == 0 and number % len(middles) in (3, 5, 6, 7):
+                client.recv(100)
+            reset(client)
+    until(lambda: len(sockets(fresh.process.pid)) <= began)
+    written = fresh.request("GET", "/api/stores?name=Whole").json
+    assert len(written) <= 20
+    assert store(fresh, "After") == len(fresh.request("GET", "/api/stores").json)
+    assert "level=" not in fresh.log, "clients that go away are nothing to log"
+
+
+def test_many_connections_at_once_are_all_served(service: Running) -> None:
+    id = store(service, "ConnectionLimit")
+    wires = [dial(service) for _ in range(300)]
+    try:
+        for wire in wires:
+            wire.send(request("GET", f"/api/stores/{id}"))
+        assert {wire.response().body for wire in wires} == {service.request("GET", f"/api/stores/{id}").body}
+    finally:
+        for wire in wires:
+            wire.client.close()

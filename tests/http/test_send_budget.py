@@ -1,0 +1,163 @@
+"""How much may wait for clients that do not read, over all connections, and who is given up for the others."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from storekeeper.events import Event
+from storekeeper.http import budgets
+from storekeeper.http.connection import Connection
+from tests.harness.in_process import Inside, Line, inside, run, settled, tick, until
+from tests.harness.wire import create, request
+
+LONG = 100_000
+"""Characters of an address: more than a line holds."""
+
+
+async def store(service: Inside, address: str) -> None:
+    """Create store 1, or write it anew."""
+    connection, line = service.connect()
+    connection.data_received(create("First"))
+    await settled(connection)
+    connection.data_received(request("PUT", "/api/stores/1", b'{"name":"Long","address":"%b"}' % address.encode()))
+    await settled(connection)
+    assert line.sent.count(b"HTTP/1.1 200 ") == 2
+    line.close()
+
+
+async def ask(service: Inside, adapter: str, *fields: str) -> tuple[Connection, Line]:
+    """Return a connection whose client asked for the long store and reads nothing."""
+    connection, line = service.connect(adapter)
+    line.stuck = True
+    connection.data_received(request("GET", "/api/stores/1", None, *fields))
+    await until(lambda: line.unread > LONG)
+    await tick()
+    return connection, line
+
+
+@pytest.fixture(autouse=True)
+def _little_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budgets, "MAX_UNSENT_BYTES", 3 * LONG)
+    monkeypatch.setattr(budgets, "MAX_RESERVATIONS", 0)
+
+
+@pytest.mark.parametrize("fields", [[], ["Connection: close"]])
+def test_who_has_been_reading_for_longest_makes_room(
+    adapter: str, tmp_path: Path, fields: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = []
+    monkeypatch.setattr(budgets, "emit", lambda event, **_fields: said.append(event))
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            lines = []
+            for version in range(5):
+                await store(service, str(version) * LONG)
+                lines.append((await ask(service, adapter, *fields))[1])
+            assert [line.aborted for line in lines] == [True, True, True, False, False]
+
+    run(scenario())
+    assert said == [Event.SLOW_READERS]
+
+
+def test_who_reads_or_leaves_takes_no_room_any_more(adapter: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            kept = service.service.runtime.limits.sent
+            for version in range(9):
+                await store(service, str(version) * LONG)
+                connection, line = await ask(service, adapter)
+                assert LONG < kept.size < 2 * LONG
+                if version % 2:
+                    line.client_reads(2 * LONG)
+                else:
+                    line.abort()
+                    await tick()
+                assert kept.size == 0
+                connection.transport.close()
+
+    run(scenario())
+
+
+def test_one_answer_for_many_takes_its_room_once(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            kept = service.service.runtime.limits.sent
+            await store(service, "x" * LONG)
+            many = [await ask(service, "--fast-lane") for _ in range(9)]
+            assert LONG < kept.size < 2 * LONG
+            assert not any(line.aborted for _, line in many)
+            for _, line in many:
+                assert LONG < kept.size < 2 * LONG
+                line.client_reads(2 * LONG)
+            assert kept.size == 0
+
+    run(scenario())
+
+
+def test_one_that_is_longer_than_all_may_be_is_sent(adapter: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            await store(service, "x" * 5 * LONG)
+            _, line = await ask(service, adapter)
+            await asyncio.sleep(0)
+            assert not line.aborted
+            assert line.sent.endswith(b'xxx"}')
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("size", [100, 15_000])
+def test_many_small_responses_count_from_their_first_byte(adapter: str, tmp_path: Path, size: int) -> None:
+    """Of a hundred clients that ask eight times and read nothing."""
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            unsent = service.service.runtime.limits.sent
+            await store(service, "x" * size)
+            lines = []
+            for _ in range(100):
+                connection, line = service.connect(adapter)
+                lines.append(line)
+                line.stuck = True
+                connection.data_received(request("GET", "/api/stores/1") * 8)
+                await until(lambda: lines[-1].unread)
+                await tick()
+                assert sum(line.unread for line in lines) <= unsent.size <= 3 * LONG
+            assert any(line.aborted for line in lines) == (size > 1000)
+            for line in lines:
+                line.abort()
+            await tick()
+            assert unsent.size == 0
+
+    run(scenario())
+
+
+def test_what_is_reserved_is_bounded_and_free_again_when_a_client_leaves(
+    adapter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first connections may leave small responses unsent without a count; all others are counted."""
+    monkeypatch.setattr(budgets, "MAX_RESERVATIONS", 3)
+
+    async def unread(service: Inside) -> tuple[Line, int]:
+        """Return a client that reads nothing of a small response, and what that added to the count."""
+        before = service.service.runtime.limits.sent.size
+        connection, line = service.connect(adapter)
+        line.stuck = True
+        connection.data_received(request("GET", "/api/stores/1"))
+        await until(lambda: line.unread)
+        await tick()
+        return line, service.service.runtime.limits.sent.size - before
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            await store(service, "small")
+            await tick()
+            clients = [await unread(service) for _ in range(5)]
+            assert [counted > 0 for _, counted in clients] == [False] * 3 + [True] * 2
+            clients[0][0].abort()
+            await tick()
+            assert [(await unread(service))[1] > 0 for _ in range(2)] == [False, True]
+
+    run(scenario())

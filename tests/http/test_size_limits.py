@@ -1,0 +1,187 @@
+"""How long a request may be (decisions 15 and 27): the limit itself, the first byte over it, however it arrives."""
+
+import asyncio
+import select
+from pathlib import Path
+
+import pytest
+
+from tests.harness.client import create as store
+from tests.harness.client import nothing_changes
+from tests.harness.in_process import inside, settled
+from tests.harness.process import Running
+from tests.harness.sized_requests import HEAD, OVER, TARGET, WITHIN
+from tests.harness.wire import HOST, SLOW, Wire, assert_error, create, dial, exchange, request
+
+pytestmark = pytest.mark.count_processes
+
+BODY = 2**20
+
+TOO_LARGE = "Payload content length greater than maximum allowed: 1048576"
+MANY = request("GET", "/test", None, "X-Padding: " + "p" * 900) * 150
+"""Requests that fill a packet, before the one that matters."""
+
+
+def in_parts(wire: Wire, data: bytes, size: int) -> None:
+    """Send with a response to something else in between, so that the parts arrive one by one."""
+    for start in range(0, len(data), size):
+        wire.send(data[start : start + size])
+        select.select([wire.client], [], [], 0.002)
+
+
+@pytest.mark.parametrize("data", WITHIN, ids=["target", "fields", "head"])
+def test_a_request_up_to_the_limits_is_answered(service: Running, data: bytes) -> None:
+    with dial(service) as wire:
+        wire.send(data * 3)
+        assert [wire.response().body for _ in range(3)] == [b"OK"] * 3
+        in_parts(wire, data, 1000)
+        assert wire.response().body == b"OK"
+
+
+@pytest.mark.parametrize(("what", "status", "data"), OVER)
+def test_a_request_over_a_limit_is_refused(service: Running, what: str, status: int, data: bytes) -> None:
+    refused = exchange(service, data)
+    assert_error(refused, status)
+    assert refused.headers["connection"] == "close"
+    assert str(TARGET if what == "target" else HEAD) in refused.json["message"]
+
+
+@pytest.mark.parametrize(("what", "status", "data"), OVER)
+@pytest.mark.parametrize("size", [700, 5000, 70_000])
+def test_it_is_refused_when_it_arrives_in_parts(
+    service: Running, what: str, status: int, data: bytes, size: int
+) -> None:
+    with dial(service) as wire:
+        try:
+            in_parts(wire, data, size)
+        except (BrokenPipeError, ConnectionResetError):
+            pytest.fail(f"the service closed before it had read the {what}")
+        assert_error(wire.response(), status)
+        wire.assert_closed()
+
+
+@pytest.mark.parametrize(("what", "status", "data"), OVER)
+@pytest.mark.parametrize("before", [request("GET", "/test"), request("GET", SLOW), create("Before"), MANY])
+def test_it_is_refused_behind_other_requests(
+    service: Running, what: str, status: int, data: bytes, before: bytes
+) -> None:
+    with dial(service) as wire:
+        wire.send(before + data)
+        for _ in range(before.count(b" HTTP/1.1")):
+            assert wire.response().status == 200
+        assert_error(wire.response(), status)
+        wire.assert_closed()
+    assert what
+
+
+@pytest.mark.parametrize("data", [*WITHIN, create("Behind many")], ids=["target", "fields", "head", "create"])
+def test_a_head_that_begins_behind_many_requests_has_the_same_limits(service: Running, data: bytes) -> None:
+    """It is not charged with what came before it in the same packet."""
+    with dial(service) as wire:
+        for cut in (1, 20, 50):
+            wire.send(MANY + data[:cut])
+            assert {wire.response().status for _ in range(150)} == {200}
+            in_parts(wire, data[cut:], max(5, len(data) // 10))
+            assert wire.response().status == 200
+
+
+@pytest.mark.parametrize("size", [50, 3000, 30_000, 200_000])
+def test_a_head_may_be_cut_anywhere_in_a_stream_of_requests(adapter: str, tmp_path: Path, size: int) -> None:
+    """However large each packet is, and whatever came before in it."""
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            connection, line = service.connect(adapter)
+            rounds = 12 if size > 1000 else 1
+            stream = (create("First") + b"GET /test HTTP/1.1\r\nHost:a\r\n\r\n" * 1000) * rounds
+            for start in range(0, len(stream), size):
+                connection.data_received(stream[start : start + (size, size // 3)[start // size % 2]])
+                if size // 3 < size and start // size % 2:
+                    connection.data_received(stream[start + size // 3 : start + size])
+                if not line.reading:
+                    await settled(connection)
+            await settled(connection)
+            assert line.sent.count(b"HTTP/1.1 200 OK") == line.sent.count(b"HTTP/1.1") == rounds * 1001
+
+    asyncio.run(scenario())
+
+
+def test_a_head_without_an_end_is_refused_while_it_is_sent(service: Running) -> None:
+    for start, status in (
+        (b"GET /", 414),
+        (b"GET /test HTTP/1.1\r\nX: ", 431),
+        (MANY + b"GET /test HTTP/1.1\r\nX", 431),
+    ):
+        with dial(service) as wire:
+            wire.send(start)
+            for _ in range(start.count(b"\r\n\r\n")):
+                assert wire.response().body == b"OK"
+            for _ in range(1000):
+                wire.send(b"x" * 10_000)
+                if select.select([wire.client], [], [], 0.001)[0]:
+                    break
+            assert_error(wire.response(), status)
+
+
+# The body (decision 15).
+
+
+def send_until_answered(wire: Wire, block: bytes, most: int, more: int) -> None:
+    """Send until the response is there and `more` blocks beyond, as a client does that does not look."""
+    for _ in range(most):
+        wire.send(block)
+        if select.select([wire.client], [], [], 0)[0]:
+            break
+    for _ in range(more):
+        wire.send(block)
+
+
+def test_a_client_in_the_middle_of_50_megabytes_sees_the_413_and_no_reset(service: Running) -> None:
+    store(service, "Unchanged")
+    with nothing_changes(service), dial(service) as wire:
+        wire.send(b"POST /api/stores HTTP/1.1\r\n" + HOST + b"Content-Length: 52428800\r\n\r\n")
+        send_until_answered(wire, b" " * 2**16, most=800, more=64)
+        response = wire.response()
+        assert_error(response, 413, TOO_LARGE)
+        assert response.headers["connection"] == "close"
+        wire.assert_closed()
+
+
+@pytest.mark.parametrize("size", [1, 1000, 2**16, 2**20 + 1])
+def test_chunks_are_refused_as_soon_as_they_are_too_much(service: Running, size: int) -> None:
+    store(service, "Unchanged")
+    with nothing_changes(service), dial(service) as wire:
+        wire.send(b"POST /api/stores HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n")
+        chunk = b"%x\r\n%b\r\n" % (size, b" " * size)
+        repeated = chunk * max(1, 2**16 // len(chunk))
+        send_until_answered(wire, repeated, most=50 * BODY // len(repeated), more=10)
+        assert_error(wire.response(), 413, TOO_LARGE)
+        wire.assert_closed()
+
+
+def test_a_mebibyte_in_chunks_of_one_byte_is_taken(service: Running) -> None:
+    body = b'{"name":"Tiny chunks"}'
+    with dial(service) as wire:
+        wire.send(b"POST /api/stores HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n")
+        wire.send(b"1\r\n \r\n" * (BODY - len(body)) + b"16\r\n" + body + b"\r\n0\r\n\r\n")
+        assert wire.response().json["name"] == "Tiny chunks"
+
+
+@pytest.mark.parametrize(
+    "endless", [b"1;" + b"e" * 70_000, b"0\r\n" + b"X: trailer\r\n" * 5000], ids=["ext", "trailer"]
+)
+def test_endless_framing_is_refused_too(service: Running, endless: bytes) -> None:
+    """Chunk extensions and trailers are no body, but they cost the same."""
+    with dial(service) as wire:
+        wire.send(b"POST /api/stores HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n" + endless)
+        send_until_answered(wire, endless[-60_000:], most=1000, more=10)
+        assert_error(wire.response(), 413, TOO_LARGE)
+        wire.assert_closed()
+
+
+def test_a_413_behind_a_write_does_not_take_its_response_away(service: Running) -> None:
+    with dial(service) as wire:
+        wire.send(create("Written") + request("POST", "/api/stores", None, "Content-Length: 1048577") + b" " * 2**20)
+        assert wire.response().json["name"] == "Written"
+        assert_error(wire.response(), 413, TOO_LARGE)
+        wire.assert_closed()

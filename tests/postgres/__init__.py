@@ -1,0 +1,1 @@
+"""What is PostgreSQL's own: sessions, batches, failures and the network."""

@@ -1,0 +1,43 @@
+"""Batcher alone, without a database: whatever happens before them, nobody waits for ever."""
+
+import asyncio
+
+import pytest
+
+from storekeeper.errors import Unavailable
+from storekeeper.postgres.batcher import Batch, Batcher
+
+MIB = 2**20
+
+
+def test_what_has_waited_too_long_leaves_nobody_behind_it_without_a_response(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("storekeeper.postgres.batcher.QUEUE_TIMEOUT", 0.05)
+
+    async def scene() -> None:
+        go_on = asyncio.Event()
+
+        async def serve(batch: Batch[int, int], _deadline: float) -> None:
+            await go_on.wait()
+            for request in batch:
+                request.settle(request.key)
+
+        turns: Batcher[int, int] = Batcher(serve, size=lambda _: MIB, max_batch_bytes=4 * MIB)
+        first = turns.add(0)
+        await asyncio.sleep(0.01)
+        late = [turns.add(number) for number in range(1, 11)]
+        await asyncio.sleep(0.1)
+        in_time = [turns.add(number) for number in range(11, 16)]
+        go_on.set()
+        async with asyncio.timeout(10):
+            assert await first == 0
+            assert [type(error) for error in await asyncio.gather(*late, return_exceptions=True)] == [
+                Unavailable
+            ] * 10
+            assert await asyncio.gather(*in_time) == [11, 12, 13, 14, 15]
+            assert await turns.add(16) == 16
+        # All the room is there again.
+        full = [turns.add(number) for number in range(64)]
+        assert await asyncio.gather(*full) == list(range(64))
+        await turns.close()
+
+    asyncio.run(scene())

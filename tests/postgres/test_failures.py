@@ -1,0 +1,303 @@
+"""PostgreSQL goes away in every way; what was acknowledged stays, everybody is answered, and it heals by itself."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from storekeeper.postgres.schema import COLLECTION
+from tests.harness.databases import postgres
+from tests.harness.postgres_server import Server, either, folder, replicated, running
+from tests.harness.process import Response, Running, serving
+from tests.oracles.promises import RESPONSE_TIMEOUT, Writers, assert_nothing_lost, until
+
+pytestmark = pytest.mark.count_processes
+
+RECOVERY = 10.0
+"""Seconds after the database is back in which everybody writes again."""
+
+FAILOVER = 15.0
+"""Seconds after the primary is dead in which everybody writes again."""
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """A server of the test's own."""
+    postgres()
+    with running() as server:
+        yield server
+
+
+@contextmanager
+def instances(database: str, path: Path, count: int = 2, *args: str) -> Iterator[list[Running]]:
+    """Run some services on one database, both kinds of adapter among them."""
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(
+                serving(path, *args, "--fast-lane" if number % 2 == 0 else "--no-fast-lane", database=database)
+            )
+            for number in range(count)
+        ]
+
+
+def ready(instance: Running) -> bool:
+    return instance.request("GET", "/health/ready").status == 200
+
+
+def create(instance: Running, name: str = "A") -> Response:
+    return instance.request("POST", "/api/stores", {"name": name}, timeout=RESPONSE_TIMEOUT)
+
+
+def assert_refused(response: Response, outcome: str = "none") -> None:
+    assert response.status == 503
+    assert response.headers["retry-after"]
+    assert response.json["outcome"] == outcome
+
+
+def test_the_database_is_killed_and_restarted_under_load(server: Server, tmp_path: Path) -> None:
+    with instances(server.new_database(), tmp_path) as both:
+        with Writers(both, 16) as history:
+            for _ in range(3):
+                history.everybody_writes(30, least=5)
+                server.kill()
+                server.start()
+                history.everybody_writes(RECOVERY)
+        assert_nothing_lost(history, *both)
+        assert len(history.acknowledged) > 16 * 18
+        assert history.refused | history.unknown
+        for instance in both:
+            assert "event=bug" not in instance.log
+
+
+def test_connections_are_ended_under_load(server: Server, tmp_path: Path) -> None:
+    """As an administrator, a proxy or a network does it: at any moment, one or all."""
+    with instances(server.new_database(), tmp_path) as both:
+        with Writers(both, 8) as history, psycopg.connect(server.url(), autocommit=True) as admin:
+            for tick in range(20):
+                history.everybody_writes(RECOVERY)
+                admin.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                    " WHERE application_name = 'storekeeper' ORDER BY random() LIMIT %s",
+                    (20 if tick % 2 else 1,),
+                )
+        assert_nothing_lost(history, *both)
+
+
+def test_a_synchronous_standby_takes_over_under_load(tmp_path: Path) -> None:
+    with replicated() as (primary, standby):
+        url = either(primary, standby, primary.new_database().rpartition("/")[2]) + "?target_session_attrs=read-write"
+        with instances(url, tmp_path) as both:
+            with Writers(both, 16) as history:
+                history.everybody_writes(30, least=10)
+                primary.kill()
+                dead = time.monotonic()
+                standby.promote()
+                history.everybody_writes(FAILOVER - (time.monotonic() - dead))
+            assert_nothing_lost(history, *both)
+            assert len(history.acknowledged) > 16 * 10
+            assert history.refused | history.unknown
+
+
+def test_reads_go_to_the_primary_only(tmp_path: Path) -> None:
+    with replicated() as (primary, standby):
+        name = primary.new_database().rpartition("/")[2]
+        with instances(either(standby, primary, name), tmp_path, 1) as (one,):
+            assert create(one).status == 200
+            assert one.request("GET", "/api/stores/1").status == 200
+        with serving(tmp_path, database=standby.url(name)) as alone:
+            assert_refused(alone.request("GET", "/api/stores/1"))
+            assert_refused(create(alone))
+            assert alone.request("GET", "/health/ready").status == 503
+
+
+def test_a_commit_that_no_standby_confirms_is_not_acknowledged(tmp_path: Path) -> None:
+    with replicated() as (primary, standby), instances(primary.new_database(), tmp_path, 1) as (one,):
+        assert create(one, "Replicated").status == 200
+        standby.kill()
+        assert_refused(create(one, "Waits"), "unknown")
+        # Nobody else gets the lock of writers; reading goes on.
+        assert_refused(create(one, "Behind it"))
+        assert [store["name"] for store in one.request("GET", "/api/stores").json] == ["Replicated"]
+        standby.start()
+        until(lambda: create(one, "Again").status == 200)
+        names = [store["name"] for store in one.request("GET", "/api/stores").json]
+        assert names[:2] == ["Replicated", "Waits"]
+        assert "Behind it" not in names
+
+
+def test_a_wait_for_the_standby_that_is_cancelled_is_no_success(tmp_path: Path) -> None:
+    """The server then warns, and says that it has committed: here it has, but a failover would lose it."""
+    with replicated() as (primary, standby), instances(primary.new_database(), tmp_path, 1) as (one,):
+        assert create(one, "Replicated").status == 200
+        standby.kill()
+        responses: list[Response] = []
+        client = threading.Thread(target=lambda: responses.append(create(one, "Cancelled")))
+        client.start()
+        waiting = "FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+        until(lambda: primary.sql(f"SELECT count(*) {waiting}") == "1")
+        primary.sql(f"SELECT pg_cancel_backend(pid) {waiting}")
+        client.join()
+        assert_refused(responses[0], "unknown")
+        assert "standby" in responses[0].json["message"]
+
+
+def test_a_database_that_comes_later_is_waited_for(tmp_path: Path) -> None:
+    postgres()
+    with folder() as path:
+        server = Server(path)
+        with instances(server.url(), tmp_path, 2, "--examples") as both:
+            for instance in both:
+                assert instance.request("GET", "/health/live").status == 200
+                assert_refused(instance.request("GET", "/health/ready"))
+                assert_refused(instance.request("GET", "/api/stores"))
+                assert_refused(instance.request("GET", "/api/stores?name=A"))
+                assert_refused(instance.request("GET", "/api/stores/1"))
+                assert_refused(create(instance))
+                assert "database cannot be reached" in instance.log
+                assert str(server.port) in instance.log
+            server.create()
+            try:
+                server.start()
+                for instance in both:
+                    until(partial(ready, instance), RECOVERY)
+                until(lambda: len(both[0].request("GET", "/api/stores").json) == 3)
+                assert create(both[1]).json["id"] == 4
+                assert "database can be reached again" in both[0].log
+            finally:
+                server.kill()
+
+
+def test_a_newer_schema_that_turns_up_later_ends_the_service(tmp_path: Path) -> None:
+    postgres()
+    with folder() as path:
+        server = Server(path)
+        with serving(tmp_path, database=server.url()) as instance:
+            server.create()
+            try:
+                server.start()
+                until(partial(ready, instance), RECOVERY)
+                server.sql("UPDATE storekeeper SET schema = 1000")
+                server.stop()
+                instance.stop()
+            finally:
+                server.kill()
+        with serving(tmp_path, database=server.url()) as instance:
+            try:
+                server.start()
+                assert instance.process.wait(30) == 74
+                assert "newer Storekeeper" in instance.log
+            finally:
+                server.kill()
+
+
+def test_a_database_that_does_not_answer_keeps_nobody_waiting(server: Server, tmp_path: Path) -> None:
+    with instances(server.new_database(), tmp_path) as both:
+        with Writers(both, 8) as history:
+            history.everybody_writes(30)
+            with frozen(server):
+                for instance in both:
+                    for target in ("/api/stores/1", "/api/stores", "/api/stores?name=A", "/health/ready"):
+                        assert_refused(instance.request("GET", target, timeout=RESPONSE_TIMEOUT))
+                    assert instance.request("GET", "/health/live").status == 200
+            history.everybody_writes(RECOVERY)
+        assert_nothing_lost(history, *both)
+
+
+@contextmanager
+def frozen(server: Server) -> Iterator[None]:
+    """Have all processes of a server stand still, as a machine does that is about to vanish."""
+    assert server.process is not None
+    pids = [server.process.pid, *server._children()]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+
+def test_an_instance_that_stands_still_does_not_keep_the_lock_of_writers(server: Server, tmp_path: Path) -> None:
+    with instances(server.new_database(), tmp_path, 3) as (one, two, three):
+        with Writers([one, two], 4) as history:
+            history.everybody_writes(30, least=20)
+            one.process.send_signal(signal.SIGSTOP)
+            until(lambda: create(three).status == 200, RECOVERY)
+            one.process.send_signal(signal.SIGCONT)
+            history.everybody_writes(RECOVERY)
+        listed = two.request("GET", "/api/stores").json
+        assert [store["id"] for store in listed] == list(range(1, len(listed) + 1))
+        names = {store["name"]: store["id"] for store in listed}
+        assert all(names[name] == id for name, id in history.acknowledged.items())
+
+
+def test_a_held_lock_keeps_writes_waiting_and_then_refuses_them(server: Server, tmp_path: Path) -> None:
+    database = server.new_database()
+    with instances(database, tmp_path, 1) as (one,):
+        assert create(one).status == 200
+        with psycopg.connect(database) as other:
+            other.execute(f"SELECT * FROM {COLLECTION} FOR UPDATE".encode())
+            assert_refused(create(one, "B"))
+            assert one.request("GET", "/api/stores/1").status == 200
+        until(lambda: create(one, "C").status == 200)
+        assert [store["name"] for store in one.request("GET", "/api/stores").json] == ["A", "C"]
+
+
+def test_a_server_that_lets_in_few_connections_is_made_do_with(server: Server, tmp_path: Path) -> None:
+    server.sql("CREATE ROLE few LOGIN CONNECTION LIMIT 2")
+    server.sql("GRANT CREATE ON SCHEMA public TO PUBLIC", "template1")
+    with instances(server.new_database().replace("storekeeper@", "few@"), tmp_path, 1) as (one,):
+        with Writers([one], 8) as history:
+            for _ in range(5):
+                history.everybody_writes(RECOVERY)
+                assert one.request("GET", "/api/stores").status == 200
+                assert one.request("GET", "/api/stores/1").status == 200
+        assert_nothing_lost(history, one)
+        assert not history.refused
+
+
+def test_a_database_that_takes_no_writes_is_still_read(server: Server, tmp_path: Path) -> None:
+    """So do managed services when the disk is full."""
+    database = server.new_database()
+    name = database.rpartition("/")[2]
+    with instances(database, tmp_path, 1) as (one,):
+        assert create(one).status == 200
+        server.sql(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+        server.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'storekeeper'")
+        until(lambda: one.request("GET", "/api/stores/1").status == 200)
+        assert_refused(create(one, "B"))
+        assert "read-only" in create(one, "B").json["message"]
+        server.sql(f"ALTER DATABASE {name} RESET default_transaction_read_only")
+        server.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'storekeeper'")
+        until(lambda: create(one, "C").status == 200)
+
+
+def test_a_list_that_cannot_be_finished_breaks_off_and_is_no_bug(server: Server, tmp_path: Path) -> None:
+    database = server.new_database()
+    with instances(database, tmp_path) as both:
+        with psycopg.connect(database) as connection:
+            many = "FROM generate_series(1, 100000) AS n"
+            connection.execute(f"INSERT INTO stores SELECT n, 'Store', repeat('x', 500), n {many}".encode())
+            connection.execute(f"INSERT INTO changes SELECT n, n, 'Store', '', 0, 0, n {many}".encode())
+            connection.execute(f"UPDATE {COLLECTION} SET count = 100000, version = 100000".encode())
+        for instance in both:
+            with instance.socket() as client:
+                client.sendall(b"GET /api/stores HTTP/1.1\r\nHost: a\r\n\r\n")
+                received = client.recv(1000)
+                assert received.startswith(b"HTTP/1.1 200 OK\r\n")
+                server.kill()
+                with suppress(ConnectionResetError):
+                    while data := client.recv(2**20):
+                        received = received[-10:] + data
+                assert not received.endswith(b"0\r\n\r\n"), "the list was whole"
+            server.start()
+            for each in both:
+                until(partial(ready, each))
+            assert "event=bug" not in instance.log

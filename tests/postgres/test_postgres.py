@@ -1,0 +1,588 @@
+"""What is PostgreSQL's own: one query for a loop iteration, URLs, secrets, migrations.
+
+`domain/test_collection` has the promises.
+"""
+
+import asyncio
+import itertools
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import msgspec
+import psycopg
+import pytest
+
+from storekeeper import databases
+from storekeeper.collection import Collection
+from storekeeper.errors import CannotStart, Unavailable
+from storekeeper.postgres import schema, session
+from storekeeper.postgres.batcher import MAX_QUEUED
+from storekeeper.postgres.schema import COLLECTION
+from storekeeper.stores import EXAMPLES, Payload, Store
+from tests.harness.collection import create, get, listing, numbered, replace, run
+from tests.harness.databases import Postgres, Sqlite, handle, postgres
+from tests.harness.machine import need
+from tests.harness.postgres_server import Server, running
+from tests.harness.process import Running, ask, serving
+from tests.harness.process import run as run_command
+from tests.oracles.promises import until
+
+pytestmark = pytest.mark.count_processes
+
+SECRET = "s3cret-%41/?&"
+ENCODED = "s3cret-%2541%2F%3F%26"
+
+
+@pytest.fixture
+def database() -> Iterator[Postgres]:
+    """An empty database of the test's own."""
+    with postgres().database() as url:
+        yield Postgres(url)
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[Server]:
+    """A server that asks for a password: the user `keeper` has it."""
+    postgres()
+    with running() as server:
+        server.sql(f"CREATE ROLE keeper LOGIN SUPERUSER PASSWORD '{SECRET}'")
+        rules = server.data / "pg_hba.conf"
+        rules.write_text("host all keeper 127.0.0.1/32 scram-sha-256\n" + rules.read_text())
+        server.reload()
+        yield server
+
+
+def statements(database: Postgres) -> list[str]:
+    """Return the prepared statements that were carried out in a database that logs it, oldest first."""
+    name = database.url.rpartition("/")[2]
+    return [
+        line.partition("execute ")[2].partition(":")[0]
+        for line in postgres().log.splitlines()
+        if f"@{name} " in line and "execute " in line and "execute <unnamed>" not in line
+    ]
+
+
+# One query for a turn.
+
+
+@pytest.fixture
+def logged(database: Postgres) -> Postgres:
+    """A database that logs every statement."""
+    name = database.url.rpartition("/")[2]
+    postgres().sql(f"ALTER DATABASE {name} SET log_statement = 'all'")
+    return database
+
+
+async def warm(collection: Collection) -> None:
+    """Have a collection connect."""
+    await collection.load(numbered(20))
+    await asyncio.gather(get(collection, 1), listing(collection, "x"), create(collection, Payload("x")))
+
+
+def test_reads_of_one_tick_are_one_query_each(logged: Postgres) -> None:
+    async def main() -> None:
+        async with handle(logged) as collection:
+            await warm(collection)
+            before = statements(logged)
+            responses = [get(collection, id) for id in range(1, 31)]
+            lists = [listing(collection, f"Store {number}") for number in range(1, 31)]
+            found = await asyncio.gather(*responses)
+            named = await asyncio.gather(*lists, listing(collection), listing(collection))
+            assert [store.name for store in found if store] == [f"Store {number}" for number in range(1, 21)] + ["x"]
+            assert [bool(one.first) for one in named] == [True] * 20 + [False] * 10 + [True] * 2
+            assert sorted(statements(logged)[len(before) :]) == ["first", "get", "named"]
+
+    run(main())
+
+
+def test_writes_of_one_tick_are_one_transaction(logged: Postgres) -> None:
+    async def main() -> None:
+        async with handle(logged) as collection:
+            await warm(collection)
+            before = statements(logged)
+            writes = [create(collection, Payload("new")) for _ in range(30)]
+            replaces = [replace(collection, id, Payload("other")) for id in range(1, 31)]
+            await asyncio.gather(*writes, *replaces)
+            done = statements(logged)[len(before) :]
+            assert done == ["begin", "lock", "versions", "create", "replace", "change", "count", "commit"]
+
+    run(main())
+
+
+def test_a_read_that_arrives_while_another_is_under_way_is_asked_after_it_arrived(database: Postgres) -> None:
+    """It must not be given the response of a query that was sent before the write before it was acknowledged."""
+
+    async def main() -> None:
+        async with handle(database) as one, handle(database) as two:
+            await one.load(numbered(50))
+            stop = asyncio.Event()
+
+            async def readers() -> None:
+                while not stop.is_set():
+                    await asyncio.gather(*(get(two, id) for id in range(1, 51)))
+
+            beside = asyncio.create_task(readers())
+            for tick in range(300):
+                replaced = await replace(one, 7, Payload(f"Turn {tick}"))
+                assert await get(two, 7) == replaced
+            stop.set()
+            await beside
+
+    run(main())
+
+
+def test_created_on_one_instance_it_is_read_on_the_other_a_thousand_times(database: Postgres, tmp_path: Path) -> None:
+    with (
+        serving(tmp_path, database=database.url) as one,
+        serving(tmp_path, "--no-fast-lane", database=database.url) as two,
+        ExitStack() as stack,
+    ):
+        here, there = stack.enter_context(closing(one.connection())), stack.enter_context(closing(two.connection()))
+        for number in range(1, 1001):
+            created = ask(here, "POST", "/api/stores", {"name": f"Store {number}"}).json
+            assert created["id"] == number
+            assert ask(there, "GET", f"/api/stores/{number}").json == created
+            assert ask(there, "GET", f"/api/stores?name=Store+{number}").json == [created]
+            here, there = there, here
+
+
+def test_more_than_may_wait_is_refused_at_once(database: Postgres) -> None:
+    async def main() -> None:
+        async with handle(database) as collection:
+            await create(collection, Payload("First"))
+            reads = [collection.get(1) for _ in range(MAX_QUEUED + 5)]
+            found = await asyncio.gather(
+                *[one for one in reads if isinstance(one, asyncio.Future)], return_exceptions=True
+            )
+            assert [type(one) for one in found] == [Store] * MAX_QUEUED + [Unavailable] * 5
+
+    run(main())
+
+
+# The same bytes.
+
+
+def test_lists_are_byte_for_byte_those_of_sqlite(database: Postgres, tmp_path: Path) -> None:
+    """Over every code point up to U+0800 and samples beyond, which two databases could escape differently."""
+    points = [*range(1, 0x801), 0xFFF, *range(0x2000, 0x2070), 0xD7FF, 0xE000, *range(0xFEFE, 0x10000)]
+    points += [0x10000, 0x1F3EA, 0xE0001, 0x10FFFF]
+    texts = ["".join(map(chr, points[at : at + 20])) for at in range(0, len(points), 20)]
+    payloads = [Payload(text, "|".join(text)) for text in texts] + [Payload(" ", ""), Payload("\\u0041", None)]
+
+    async def parts(collection: Collection, name: str | None) -> bytes:
+        found = await listing(collection, name)
+        assert found.rest is None
+        return found.first
+
+    async def main() -> None:
+        async with handle(database) as one, handle(Sqlite(tmp_path)) as other:
+            await asyncio.gather(one.load(payloads), other.load(payloads))
+            everything = await parts(one, None)
+            assert everything == await parts(other, None)
+            encoded = [
+                {"id": id, "name": payload.name, "address": payload.address} for id, payload in enumerate(payloads, 1)
+            ]
+            assert b"[" + everything + b"]" == msgspec.json.encode(encoded)
+            for id, text in enumerate(texts, 1):
+                assert await parts(one, text) == await parts(other, text) == msgspec.json.encode(encoded[id - 1])
+                assert await get(one, id) == await get(other, id)
+
+    run(main())
+
+
+# Where the database is, and who may know.
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "host=127.0.0.1,127.0.0.1&port=1,{port}",
+        "host=127.0.0.1,127.0.0.1&port=1,{port}&target_session_attrs=read-write",
+        "host=127.0.0.1&port={port}&target_session_attrs=primary&application_name=mine&connect_timeout=5",
+        "host={folder}&port={port}&sslmode=disable&keepalives_idle=9",
+    ],
+)
+def test_a_url_is_what_libpq_takes(database: Postgres, query: str) -> None:
+    server = postgres()
+    name = database.url.rpartition("/")[2]
+    words = query.format(port=server.port, folder=server.folder)
+    done = run_command("export", "--database", f"postgres://storekeeper@/{name}?{words}")
+    assert b"no such database" in done.stderr, done.stderr
+    databases.prepare(database.url)
+    done = run_command("export", "--database", f"postgres://storekeeper@/{name}?{words}")
+    assert (done.returncode, done.stdout) == (0, b"id,name,address\r\n"), done.stderr
+
+
+@pytest.mark.parametrize("how", ["URL", "PGPASSWORD", "passfile", "PGPASSFILE", "service"])
+def test_a_password_may_come_from_wherever_libpq_takes_it(guarded: Server, tmp_path: Path, how: str) -> None:
+    with guarded.database() as url:
+        plain = url.replace("storekeeper@", "keeper@")
+        env: dict[str, str] = {}
+        passfile, services = tmp_path / "passfile", tmp_path / "services"
+        passfile.write_text(f"127.0.0.1:{guarded.port}:*:keeper:{SECRET}\n")
+        passfile.chmod(0o600)
+        name = url.rpartition("/")[2]
+        services.write_text(
+            f"[stores]\nhost=127.0.0.1\nport={guarded.port}\nuser=keeper\npassword={SECRET}\ndbname={name}\n"
+        )
+        match how:
+            case "URL":
+                plain = url.replace("storekeeper@", f"keeper:{ENCODED}@")
+            case "PGPASSWORD":
+                env["PGPASSWORD"] = SECRET
+            case "passfile":
+                plain += f"?passfile={passfile}"
+            case "PGPASSFILE":
+                env["PGPASSFILE"] = str(passfile)
+            case "service":
+                plain, env["PGSERVICEFILE"] = "postgresql://?service=stores", str(services)
+        with serving(tmp_path, database=plain, env=env) as running_service:
+            assert running_service.request("POST", "/api/stores", {"name": "A"}).json["id"] == 1
+            assert SECRET not in running_service.log
+        assert run_command("export", "--database", plain, env=env).stdout.endswith(b"1,A,\r\n")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"postgresql://keeper:{ENCODED}@127.0.0.1:{{port}}/nobody",
+        f"postgresql://keeper:wrong{ENCODED}@127.0.0.1:{{port}}/{{name}}",
+        f"postgresql://keeper:{ENCODED}@127.0.0.1:1/{{name}}",
+        f"postgresql://keeper:{SECRET}@127.0.0.1:{{port}}/{{name}}",
+        f"postgresql://keeper:x@{SECRET}@127.0.0.1:{{port}}/{{name}}",
+        f"postgresql://keeper:{ENCODED}@127.0.0.1:x{{port}}/{{name}}?sslmode={ENCODED}",
+        f"postgresql://keeper@127.0.0.1:{{port}}/{{name}}?password={ENCODED}&no_such_word=1",
+        f"mysql://keeper:{SECRET}@127.0.0.1/{{name}}",
+    ],
+)
+def test_a_password_is_in_no_message_and_in_no_log(guarded: Server, tmp_path: Path, url: str) -> None:
+    """Whatever is wrong with the URL or with the connection."""
+    with guarded.database() as good:
+        database = url.format(port=guarded.port, name=good.rpartition("/")[2])
+        done = run_command("export", "--database", database)
+        assert done.returncode == 2
+        assert done.stderr.count(b"\n") == 1
+        texts = [done.stderr.decode()]
+        if not any(word in database for word in ("mysql", SECRET, "no_such_word", "sslmode")):
+            with serving(tmp_path, database=database) as unready:
+                texts.append(unready.request("GET", "/health/ready").body.decode())
+                texts.append(unready.log)
+            assert "database cannot be reached" in texts[-1]
+        for text in texts:
+            assert "s3cret" not in text
+
+
+def test_a_password_is_not_in_the_log_when_the_server_goes_away(guarded: Server, tmp_path: Path) -> None:
+    with (
+        guarded.database() as url,
+        serving(tmp_path, database=url.replace("storekeeper@", f"keeper:{ENCODED}@")) as here,
+    ):
+        assert here.request("POST", "/api/stores", {"name": "A"}).status == 200
+        guarded.kill()
+        assert here.request("POST", "/api/stores", {"name": "A"}).status == 503
+        guarded.start()
+        wait_until(here, 200)
+        assert "database cannot be reached" in here.log
+        assert "database can be reached again" in here.log
+        assert "s3cret" not in here.log
+
+
+def wait_until(instance: Running, status: int) -> None:
+    """Ask for readiness until it is so."""
+    for _ in range(600):
+        if instance.request("GET", "/health/ready").status == status:
+            return
+        asyncio.run(asyncio.sleep(0.05))
+    raise AssertionError(instance.log)
+
+
+def test_tls_is_used_and_verified_as_the_url_says(tmp_path: Path) -> None:
+    postgres()
+    if not shutil.which("openssl"):
+        need("postgres", "openssl is not installed (Debian: apt-get install openssl)")
+    with running() as server:
+        key, certificate = server.data / "server.key", server.data / "server.crt"
+        subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+             "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate],
+            check=True, capture_output=True,
+        )  # fmt: skip
+        for file in (key, certificate):
+            file.chmod(0o600)
+            if server.uid is not None and server.gid is not None:
+                os.chown(file, server.uid, server.gid)
+        server.configure(ssl="on")
+        rules = server.data / "pg_hba.conf"
+        rules.write_text("hostnossl all keeper all reject\n" + rules.read_text())
+        server.sql("CREATE ROLE keeper LOGIN SUPERUSER")
+        server.stop()
+        server.start()
+        trusted = tmp_path / "root.crt"
+        shutil.copy(certificate, trusted)
+        with server.database() as url:
+            keeper = url.replace("storekeeper@", "keeper@")
+            verified = f"{keeper}?sslmode=verify-full&sslrootcert={trusted}"
+            with serving(tmp_path, database=verified) as here:
+                assert here.request("POST", "/api/stores", {"name": "A"}).status == 200
+            assert run_command("export", "--database", f"{keeper}?sslmode=disable").returncode == 2
+            other = verified.replace("127.0.0.1", "localhost")
+            done = run_command("export", "--database", other.replace("verify-full", "verify-ca"))
+            assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("attributes", ["any", "standby", "prefer-standby", "read-only"])
+def test_a_url_that_allows_a_standby_is_refused(attributes: str) -> None:
+    with pytest.raises(CannotStart, match="may be behind"):
+        schema.parameters(f"postgresql://host/stores?target_session_attrs={attributes}")
+
+
+# The schema.
+
+FIRST_SCHEMA = """
+INSERT INTO stores VALUES (1, 'A', NULL, 1), (2, 'D', 'x', 5), (3, 'C', NULL, 3);
+INSERT INTO changes VALUES (1, 1, 'A', NULL, 10), (2, 2, 'B', NULL, 30), (3, 3, 'C', NULL, 20), (4, 2, 'B', 'x', 40),
+  (5, 2, 'D', 'x', 50);
+UPDATE collection SET count = 3, version = 5"""
+
+
+@pytest.fixture
+def older(database: Postgres, monkeypatch: pytest.MonkeyPatch) -> Postgres:
+    """A database of the first schema with three stores, of which the second was replaced twice."""
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:1])
+        databases.prepare(database.url)
+    postgres().sql(FIRST_SCHEMA, database.url.rpartition("/")[2])
+    return database
+
+
+def test_a_database_of_the_first_schema_is_upgraded_with_its_history(older: Postgres) -> None:
+    databases.prepare(older.url)
+    with psycopg.connect(older.url) as connection:
+        rows = connection.execute("SELECT seq, at, previous, count FROM changes ORDER BY seq").fetchall()
+        assert rows == [(1, 10, 0, 1), (2, 30, 0, 2), (3, 30, 0, 3), (4, 40, 2, 3), (5, 50, 4, 3)]
+        assert connection.execute(f"SELECT count, version, at FROM {COLLECTION}".encode()).fetchall() == [(3, 5, 50)]
+
+
+def test_an_instance_of_an_older_version_reads_but_writes_nothing_more(older: Postgres) -> None:
+    """Its statements are prepared already; the lock is the first of each write."""
+    with psycopg.connect(older.url, prepare_threshold=0) as old:
+        lock = "SELECT count, version FROM collection WHERE one = 1 FOR UPDATE"
+        assert old.execute(lock).fetchall() == [(3, 5)]
+        old.rollback()
+        databases.prepare(older.url)
+        with pytest.raises(psycopg.errors.FeatureNotSupported):
+            old.execute(lock)
+        old.rollback()
+        assert old.execute("SELECT count, version FROM collection").fetchall() == [(3, 5)]
+    assert f"collection_{len(schema.MIGRATIONS)}" == COLLECTION, "each migration renames it"
+
+
+def test_only_the_service_upgrades_a_database(older: Postgres, tmp_path: Path) -> None:
+    file = tmp_path / "stores.csv"
+    file.write_text("name,address\nA,\n")
+    for command in (
+        ("import", "--database", older.url, str(file)),
+        ("export", "--database", older.url),
+        ("copy", older.url, f"sqlite:///{tmp_path}/copy.db"),
+    ):
+        done = run_command(*command)
+        assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
+        assert (
+            b"was written by an older Storekeeper: upgrade it first, by starting `storekeeper serve`" in done.stderr
+        )
+    assert len(older.changes()) == 5
+
+
+def test_ten_that_start_at_once_make_one_schema() -> None:
+    for _ in range(3):
+        with postgres().database() as url, ThreadPoolExecutor(10) as pool:
+            list(pool.map(databases.prepare, itertools.repeat(url, 10)))
+            with psycopg.connect(url) as connection:
+                assert connection.execute("SELECT schema FROM storekeeper").fetchall() == [(len(schema.MIGRATIONS),)]
+                assert connection.execute("SELECT count, version FROM collection").fetchall() == [(0, 0)]
+
+
+def test_ten_first_starts_at_once_put_in_the_examples_once(database: Postgres) -> None:
+    async def first_start() -> range:
+        async with handle(database) as collection:
+            return await collection.load(EXAMPLES, only_if_empty=True)
+
+    async def main() -> list[range]:
+        return await asyncio.gather(*(first_start() for _ in range(10)))
+
+    assert sorted(map(list, run(main()))) == [[]] * 9 + [[1, 2, 3]]
+
+
+def test_a_newer_schema_is_refused_in_one_line(database: Postgres) -> None:
+    databases.prepare(database.url)
+    with psycopg.connect(database.url) as connection:
+        connection.execute("UPDATE storekeeper SET schema = schema + 1")
+    for command in (["serve", "--port", "0"], ["export"], ["import", os.devnull]):
+        done = run_command(*command, "--database", database.url)
+        assert done.returncode == 2
+        assert b"newer Storekeeper" in done.stderr
+        assert done.stderr.count(b"\n") == 1
+
+
+def test_tables_of_another_program_are_left_alone(database: Postgres) -> None:
+    with psycopg.connect(database.url) as connection:
+        connection.execute("CREATE TABLE stores (theirs text)")
+    done = run_command("serve", "--port", "0", "--database", database.url)
+    assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
+    assert b"another program" in done.stderr
+    with psycopg.connect(database.url) as connection:
+        tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
+        assert tables == [("stores",)]
+
+
+def test_a_database_in_another_encoding_is_refused() -> None:
+    server = postgres()
+    server.sql("CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0")
+    done = run_command("serve", "--port", "0", "--database", server.url("latin"))
+    server.sql("DROP DATABASE latin WITH (FORCE)")
+    assert done.returncode == 2
+    assert b"UTF8" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        ("TRUNCATE storekeeper", "has a table storekeeper that is not as we made it"),
+        ("INSERT INTO storekeeper VALUES (1)", "has a table storekeeper that is not as we made it"),
+        ("ALTER TABLE storekeeper RENAME schema TO version", "has a table storekeeper that is not as we made it"),
+        ("ALTER TABLE storekeeper ALTER schema TYPE text USING 'one'", "has a table storekeeper that is not"),
+        ("DROP TABLE changes", "is not complete, it lacks (or this user may not see) the table changes"),
+    ],
+)
+def test_what_was_not_restored_whole_is_refused_in_one_line(
+    database: Postgres, tmp_path: Path, spoil: str, message: str
+) -> None:
+    schema.prepare(schema.parameters(database.url))
+    postgres().sql(spoil, database.url.rpartition("/")[2])
+    file = tmp_path / "stores.csv"
+    file.write_text("name,address\nA,\n")
+    for command in (
+        ("serve", "--port", "0", "--database", database.url),
+        ("import", "--database", database.url, str(file)),
+        ("export", "--database", database.url),
+        ("copy", database.url, f"sqlite:///{tmp_path}/copy.db"),
+    ):
+        done = run_command(*command)
+        assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
+        assert message.encode() in done.stderr
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        f"TRUNCATE {COLLECTION}",
+        (
+            f"ALTER TABLE {COLLECTION} DROP CONSTRAINT collection_pkey;"
+            f" INSERT INTO {COLLECTION} SELECT * FROM {COLLECTION}"
+        ),
+    ],
+)
+def test_numbers_that_were_not_restored_whole_are_no_bug(database: Postgres, spoil: str) -> None:
+    """Whoever serves meanwhile says that it cannot, and a start is refused."""
+
+    async def main() -> None:
+        async with handle(database) as collection:
+            await create(collection, Payload("First"))
+            postgres().sql(spoil, database.url.rpartition("/")[2])
+            for question in (create(collection, Payload("Second")), listing(collection), collection.load(EXAMPLES)):
+                with pytest.raises(Unavailable, match="one row"):
+                    await question
+
+    run(main())
+    with pytest.raises(CannotStart, match="one row"):
+        databases.prepare(database.url)
+
+
+def test_a_user_who_may_not_create_tables_is_told(database: Postgres) -> None:
+    server = postgres()
+    server.sql("CREATE ROLE poor LOGIN")
+    server.sql("REVOKE CREATE ON SCHEMA public FROM PUBLIC", database.url.rpartition("/")[2])
+    done = run_command("serve", "--port", "0", "--database", database.url.replace("storekeeper@", "poor@"))
+    server.sql("DROP ROLE poor")
+    assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
+    assert b"permission denied" in done.stderr
+
+
+def test_a_user_who_may_not_make_temporary_tables_is_told(database: Postgres, tmp_path: Path) -> None:
+    server = postgres()
+    server.sql("CREATE ROLE lasting LOGIN SUPERUSER")
+    server.sql("ALTER ROLE lasting NOSUPERUSER")
+    name = database.url.rpartition("/")[2]
+    server.sql(f"REVOKE TEMPORARY ON DATABASE {name} FROM PUBLIC")
+    server.sql("GRANT CREATE ON SCHEMA public TO lasting", name)
+    url = database.url.replace("storekeeper@", "lasting@")
+    stores = tmp_path / "stores.csv"
+    stores.write_text("name,address\nFirst,\n")
+    with serving(tmp_path, "--examples", database=url) as service:
+        assert service.request("GET", "/api/stores").json == []
+        assert "permission denied to create temporary tables" in service.log
+    done = run_command("import", "--database", url, str(stores))
+    server.sql("DROP OWNED BY lasting", name)
+    server.sql("DROP ROLE lasting")
+    assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
+    assert b"TEMPORARY on the database" in done.stderr
+
+
+def test_examples_ask_for_no_lock_where_there_are_stores(database: Postgres) -> None:
+    async def main() -> None:
+        async with handle(database) as collection:
+            await create(collection, Payload("First"))
+            with psycopg.connect(database.url) as other:
+                other.execute(f"SELECT * FROM {COLLECTION} FOR UPDATE".encode())
+                async with asyncio.timeout(10):
+                    assert not await collection.load(EXAMPLES, only_if_empty=True)
+
+    run(main())
+
+
+def test_a_start_waits_for_no_lock_of_the_tables_nor_does_a_stop(database: Postgres, tmp_path: Path) -> None:
+    """As while another instance migrates: it answers with 503, stops when told to, and serves once it can."""
+    with serving(tmp_path, database=database.url):
+        pass
+    with psycopg.connect(database.url) as other:
+        other.execute("LOCK TABLE storekeeper IN ACCESS EXCLUSIVE MODE")
+        with serving(tmp_path, "--examples", database=database.url) as service:
+            assert service.request("GET", "/health/ready").status == 503
+            assert service.stop() == 0
+        with serving(tmp_path, "--examples", database=database.url) as service:
+            assert service.request("GET", "/api/stores").status == 503
+            other.rollback()
+            until(lambda: service.request("GET", "/health/ready").status == 200)
+            until(lambda: len(service.request("GET", "/api/stores").json) == len(EXAMPLES))
+
+
+@pytest.mark.parametrize(
+    ("configured", "ours"), [("off", "on"), ("local", "on"), ("remote_write", "on"), ("remote_apply", "remote_apply")]
+)
+def test_commits_are_made_durable_where_the_server_would_not(database: Postgres, configured: str, ours: str) -> None:
+    """Whoever sets synchronous_commit = off for all else on a server would lose acknowledged stores too."""
+    name = database.url.rpartition("/")[2]
+    postgres().sql(f"ALTER DATABASE {name} SET synchronous_commit = '{configured}'")
+
+    with schema.connect(schema.parameters(database.url)) as connection:
+        assert connection.execute("SHOW synchronous_commit").fetchone() == (ours,)
+    with psycopg.connect(database.url, autocommit=True) as connection:
+        assert connection.execute("SHOW synchronous_commit").fetchone() == (configured,)
+        for statement in session.setup_statements(session.SERVING):
+            connection.execute(statement.encode())
+        assert connection.execute("SHOW synchronous_commit").fetchone() == (ours,)
+
+
+def test_the_driver_is_loaded_only_for_a_postgresql_url(tmp_path: Path) -> None:
+    script = f"""if True:
+        import sys
+        from storekeeper import cli, databases, service
+        databases.prepare("sqlite:///{tmp_path}/stores.db")
+        sys.exit("psycopg" in sys.modules or "storekeeper.postgres" in sys.modules)"""
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

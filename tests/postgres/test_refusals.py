@@ -1,0 +1,165 @@
+"""What PostgreSQL refuses, and when: each refusal is told apart by whether something may have been written."""
+
+import asyncio
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from storekeeper import events
+from storekeeper.errors import Outcome, Unavailable
+from storekeeper.postgres import PostgresCollection, pool
+from storekeeper.postgres import schema as postgres_schema
+from storekeeper.stores import Payload, Store
+from tests.harness.collection import a_store, create, get, listing, replace, run, stores
+from tests.harness.databases import Postgres, handle, postgres
+
+REFUSING = """
+  CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN RAISE EXCEPTION 'refused by the test' USING ERRCODE = '{sqlstate}'; END $$;
+  CREATE {kind} TRIGGER refuse {when} ON stores {deferred} FOR EACH ROW WHEN (NEW.name LIKE 'Bad%')
+    EXECUTE FUNCTION refuse()"""
+AT_ONCE = {"kind": "", "when": "BEFORE INSERT OR UPDATE", "deferred": ""}
+AT_COMMIT = {"kind": "CONSTRAINT", "when": "AFTER INSERT OR UPDATE", "deferred": "DEFERRABLE INITIALLY DEFERRED"}
+
+
+@pytest.fixture
+def database() -> Iterator[Postgres]:
+    """An empty database of the test's own."""
+    with postgres().database() as url:
+        yield Postgres(url)
+
+
+def execute(database: Postgres, statement: str) -> None:
+    """Do something to a database as its administrator."""
+    with psycopg.connect(database.url, autocommit=True) as connection:
+        connection.execute(statement.encode())
+
+
+async def outcome_of(write: object) -> tuple[Outcome, str]:
+    assert isinstance(write, asyncio.Future)
+    with pytest.raises(Unavailable) as caught:
+        await write
+    return caught.value.outcome, str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("sqlstate", "moment", "expected"),
+    [
+        ("53100", AT_ONCE, (Outcome.NONE, "The database is out of space, memory or connections")),
+        ("25006", AT_ONCE, (Outcome.NONE, "The database is read-only")),
+        ("40001", AT_ONCE, (Outcome.NONE, "The database is busy")),
+        ("55P03", AT_ONCE, (Outcome.NONE, "The database is locked")),
+        ("XX001", AT_ONCE, (Outcome.NONE, "The database failed")),
+        ("40001", AT_COMMIT, (Outcome.NONE, "The database is busy")),
+        ("40003", AT_COMMIT, (Outcome.UNKNOWN, "The database is busy")),
+        ("57014", AT_COMMIT, (Outcome.UNKNOWN, "The database does not response")),
+        ("XX000", AT_COMMIT, (Outcome.UNKNOWN, "The database failed")),
+    ],
+)
+def test_a_refused_write_says_whether_it_may_have_happened(
+    database: Postgres, sqlstate: str, moment: dict[str, str], expected: tuple[Outcome, str]
+) -> None:
+    """After it the same connection writes on."""
+
+    async def main() -> None:
+        async with handle(database) as collection:
+            await create(collection, Payload("First"))
+            execute(database, REFUSING.format(sqlstate=sqlstate, **moment))
+            assert await outcome_of(create(collection, Payload("Bad"))) == expected
+            assert await outcome_of(replace(collection, 1, Payload("Bad too"))) == expected
+            assert await create(collection, Payload("Second")) == a_store(2, "Second", None, 2)
+            assert [store["name"] for store in await stores(collection)] == ["First", "Second"]
+
+    run(main())
+    assert [seq for seq, *_ in database.changes()] == [1, 2]
+
+
+@pytest.mark.parametrize("moment", [AT_ONCE, AT_COMMIT], ids=["at once", "at commit"])
+def test_what_is_wrong_with_the_data_of_one_write_costs_its_neighbours_nothing(
+    database: Postgres, moment: dict[str, str]
+) -> None:
+    async def main() -> None:
+        async with handle(database) as collection:
+            await create(collection, Payload("First"))
+            execute(database, REFUSING.format(sqlstate="23514", **moment))
+            names = ["A", "Bad", "B", "Bad", "C"]
+            done = await asyncio.gather(
+                *(create(collection, Payload(name)) for name in names), return_exceptions=True
+            )
+            good = [one.name for one in done if isinstance(one, Store)]
+            assert good == (["A", "B", "C"] if moment is AT_ONCE else [])
+            assert await create(collection, Payload("Next")) == a_store(len(good) + 2, "Next", None, len(good) + 2)
+
+    run(main())
+
+
+def test_what_nobody_expects_is_in_the_log_and_a_503(database: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when somebody drops the tables of a running service; it heals when they are back."""
+    log: list[bytes] = []
+    monkeypatch.setattr(events, "_write", log.append)
+    monkeypatch.setattr(events, "_due", {})  # other tests have logged it just now
+
+    async def main() -> None:
+        async with handle(database) as collection:
+            await create(collection, Payload("First"))
+            execute(database, "ALTER TABLE stores RENAME TO hidden")
+            for question in (
+                lambda: get(collection, 1),
+                lambda: listing(collection),
+                lambda: listing(collection, "x"),
+                lambda: create(collection, Payload("Second")),
+            ):
+                with pytest.raises(Unavailable):
+                    await question()
+            execute(database, "ALTER TABLE hidden RENAME TO stores")
+            assert await get(collection, 1) == a_store(1, "First", None, 1)
+            assert (await create(collection, Payload("Second"))).id == 2
+
+    run(main())
+    assert b"database refused a statement" in b"".join(log)
+
+
+def test_what_waits_too_long_is_refused(database: Postgres) -> None:
+    """While every connection is busy for longer than a client is kept waiting."""
+
+    async def main() -> None:
+        async with handle(database) as collection:
+            assert isinstance(collection, PostgresCollection)
+            await create(collection, Payload("First"))
+            loop = asyncio.get_running_loop()
+            busy = [await collection._pool.acquire(loop.time() + 5) for _ in range(5)]
+            for question in (lambda: get(collection, 1), lambda: create(collection, Payload("Second"))):
+                with pytest.raises(Unavailable) as caught:
+                    await asyncio.wait_for(question(), 5)
+                assert caught.value.outcome is Outcome.NONE
+            for link in busy:
+                collection._pool.release(link)
+            assert await get(collection, 1) == a_store(1, "First", None, 1)
+
+    run(main())
+
+
+def test_a_connection_that_has_grown_old_is_replaced(database: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with handle(database) as collection:
+            assert isinstance(collection, PostgresCollection)
+            await create(collection, Payload("x"))
+            before = set(collection._pool._connections)
+            monkeypatch.setattr(pool, "MAX_CONNECTION_AGE", -1.0)
+            assert await get(collection, 1) == a_store(1, "x", None, 1)
+            monkeypatch.undo()
+            for number in range(2, 6):
+                assert (await create(collection, Payload("x"))).id == number
+                assert await get(collection, number) == a_store(number, "x", None, number)
+            assert before - collection._pool._connections
+
+    run(main())
+
+
+def test_tables_of_another_encoding_or_program_are_never_touched_twice(database: Postgres) -> None:
+    """A database that is ready needs no right to create anything, and no lock."""
+    postgres_schema.prepare(postgres_schema.parameters(database.url))
+    with psycopg.connect(database.url) as connection:
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (postgres_schema.MIGRATION_LOCK,))
+        postgres_schema.prepare(postgres_schema.parameters(database.url))

@@ -1,0 +1,495 @@
+"""What a PostgreSQL session inherits (from its role, its database, the server, the URL) changes no promise."""
+
+import asyncio
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from storekeeper import databases
+from storekeeper.collection import Collection
+from storekeeper.errors import CannotStart, Outcome, Unavailable
+from storekeeper.postgres import PostgresCollection
+from storekeeper.postgres.pipeline import StatementError
+from storekeeper.stores import Payload
+from storekeeper.transfer import VerificationFailed
+from tests.harness.collection import a_store, create, get, listing, numbered, replace, run, stores
+from tests.harness.databases import Postgres, handle, postgres
+from tests.harness.machine import need
+from tests.harness.postgres_server import Server, running
+from tests.harness.process import run as run_command
+from tests.oracles.promises import until
+
+pytestmark = pytest.mark.count_processes
+
+USER = "inheriting"
+
+
+@contextmanager
+def owned(server: Server) -> Iterator[Postgres]:
+    """Make an empty database that belongs to an ordinary user, who is taken away with what was set for them."""
+    with server.database() as url:
+        server.sql(f"CREATE ROLE {USER} LOGIN")
+        server.sql(f"ALTER DATABASE {url.rpartition('/')[2]} OWNER TO {USER}")
+        try:
+            yield Postgres(url.replace("storekeeper@", f"{USER}@"))
+        finally:
+            server.sql(f"ALTER DATABASE {url.rpartition('/')[2]} OWNER TO storekeeper")
+            server.sql(f"DROP OWNED BY {USER} CASCADE; DROP ROLE {USER}", url.rpartition("/")[2])
+
+
+@pytest.fixture
+def database() -> Iterator[Postgres]:
+    """An empty database of an ordinary user."""
+    with owned(postgres()) as database:
+        yield database
+
+
+def inherit(**settings: str) -> None:
+    """Have every later session of the user begin with these settings."""
+    postgres().sql("; ".join(f"ALTER ROLE {USER} SET {name} = '{value}'" for name, value in settings.items()))
+
+
+def administer(database: Postgres, statement: str) -> None:
+    """Do something to a database as its administrator."""
+    postgres().sql(statement, database.url.rpartition("/")[2])
+
+
+@contextmanager
+def configured(server: Server, name: str, value: str) -> Iterator[None]:
+    """Change a setting of a running server, for its sessions too; take it back at the end."""
+    before = server.sql(f"SHOW {name}")
+    server.sql(f"ALTER SYSTEM SET {name} = '{value}'")
+    server.reload()
+    try:
+        until(lambda: server.sql(f"SHOW {name}") == value)
+        yield
+    finally:
+        server.sql(f"ALTER SYSTEM RESET {name}")
+        server.reload()
+        until(lambda: server.sql(f"SHOW {name}") == before)
+
+
+# Acknowledged is durable.
+
+
+def test_what_is_acknowledged_was_flushed_though_the_server_is_told_meanwhile_not_to(database: Postgres) -> None:
+    async def main() -> None:
+        async with handle(database) as collection:
+            await create(collection, Payload("First"))
+            with (
+                configured(server, "synchronous_commit", "off"),
+                psycopg.connect(server.url(), autocommit=True) as it,
+            ):
+                late = 0
+                for _ in range(20):
+                    await create(collection, Payload("Next"))
+                    ((flushed,),) = it.execute(
+                        "SELECT pg_current_wal_insert_lsn() <= pg_current_wal_flush_lsn()"
+                    ).fetchall()
+                    late += not flushed
+            # The server writes something of its own every 15 s.
+            assert late <= 1
+
+    server = postgres()
+    run(main())
+
+
+@pytest.mark.thorough
+def test_a_crash_loses_nothing_that_was_acknowledged_after_the_server_was_told_not_to_flush() -> None:
+    async def main() -> None:
+        async with handle(Postgres(url)) as collection:
+            await create(collection, Payload("First"))
+            with psycopg.connect(server.url(), autocommit=True) as other:
+                server.configure(synchronous_commit="off", wal_writer_delay="10s")
+                server.reload()
+                until(lambda: other.execute("SHOW synchronous_commit").fetchone() == ("off",))
+            await asyncio.gather(*(create(collection, Payload("Next")) for _ in range(50)))
+            for _ in range(20):
+                await create(collection, Payload("Last"))
+            server.kill()
+
+    postgres()
+    with running() as server:
+        url = server.new_database()
+        run(main())
+        server.start()
+        assert len(Postgres(url).changes()) == 71
+
+
+async def _create(collection: Collection, _: Path) -> None:
+    await create(collection, Payload("Cancelled"))
+
+
+async def _import(collection: Collection, _: Path) -> None:
+    await collection.load(numbered(3))
+
+
+WAYS: dict[str, Callable[[Collection, Path], Coroutine[Any, Any, None]]] = {"create": _create, "import": _import}
+
+
+async def cancel_the_wait(server: Server) -> None:
+    """Wait until a commit waits for its standby; cancel that."""
+    cancel = "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+    await asyncio.to_thread(until, lambda: server.sql(cancel) != "0", 4)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_cancelled_wait_for_the_standby_is_no_success_though_warnings_are_switched_off(
+    database: Postgres, tmp_path: Path, way: str
+) -> None:
+    async def main() -> None:
+        async with handle(database) as collection:
+            await create(collection, Payload("First"))
+            with configured(server, "synchronous_standby_names", "nobody"):
+                writing = asyncio.create_task(WAYS[way](collection, tmp_path))
+                await cancel_the_wait(server)
+                with pytest.raises(Unavailable, match="standby") as caught:
+                    await writing
+                assert caught.value.outcome is Outcome.UNKNOWN
+
+    inherit(client_min_messages="error")
+    server = postgres()
+    run(main())
+
+
+def test_a_copy_whose_wait_for_the_standby_is_cancelled_is_no_success(database: Postgres, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with handle(Postgres(source)) as collection:
+            await collection.load(numbered(3))
+        databases.prepare(database.url)
+        with configured(server, "synchronous_standby_names", "nobody"):
+            copying = asyncio.create_task(asyncio.to_thread(databases.copy, source, database.url, _silent))
+            await cancel_the_wait(server)
+            with pytest.raises(Unavailable, match="standby") as caught:
+                await copying
+            assert caught.value.outcome is Outcome.UNKNOWN
+
+    source = f"sqlite:///{tmp_path}/stores.db"
+    inherit(client_min_messages="error")
+    server = postgres()
+    run(main())
+
+
+def _silent(done: int, total: int) -> None:
+    del done, total
+
+
+# What it stores is what it said.
+
+
+def test_an_address_that_is_not_given_is_stored_as_none_whatever_arrays_take_null_for(database: Postgres) -> None:
+    async def main() -> None:
+        async with handle(database) as collection:
+            created = await create(collection, Payload("First"))
+            assert await get(collection, 1) == created == a_store(1, "First", None, 1)
+            assert await stores(collection) == [{"id": 1, "name": "First", "address": None}]
+
+    inherit(array_nulls="off")
+    run(main())
+    assert database.changes() == [(1, 1, "First", None)]
+
+
+@pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
+def test_an_import_beside_writers_goes_through_whatever_isolation_is_the_default(
+    database: Postgres, isolation: str
+) -> None:
+    async def main() -> None:
+        async with handle(database) as collection:
+            loop = asyncio.get_running_loop()
+
+            async def write() -> None:
+                await create(collection, Payload("Beside"))
+
+            def source() -> Iterator[Payload]:
+                yield Payload("Imported")
+                asyncio.run_coroutine_threadsafe(write(), loop).result(5)
+
+            assert await collection.load(source()) == range(2, 3)
+            assert [store["name"] for store in await stores(collection)] == ["Beside", "Imported"]
+
+    inherit(default_transaction_isolation=isolation)
+    run(main())
+
+
+# Whatever else it inherits.
+
+OTHERS = {
+    "client_encoding": "latin1",
+    "DateStyle": "German",
+    "TimeZone": "Asia/Kathmandu",
+    "extra_float_digits": "-15",
+    "statement_timeout": "150ms",
+    "lock_timeout": "150ms",
+    "idle_in_transaction_session_timeout": "150ms",
+    "idle_session_timeout": "150ms",
+}
+"""Beside those that are on or off or one of some words: what says how something is written, and limits of time."""
+
+TOLD = {"default_transaction_read_only"}
+"""What it is right to follow: writes are refused, and the client is told."""
+
+
+def choices() -> list[tuple[str, str]]:
+    """Return every setting that a role may have, that is on or off or one of some words, with each other value."""
+    found = postgres().sql(
+        "SELECT name, other FROM pg_settings, unnest(coalesce(enumvals, '{on,off}')) AS other"
+        " WHERE context = 'user' AND vartype IN ('bool', 'enum') AND other <> setting ORDER BY name, other"
+    )
+    pairs = [line.split("|") for line in found.splitlines()] + [list(pair) for pair in OTHERS.items()]
+    return [(name, value) for name, value in pairs if name not in TOLD and not name.startswith("transaction_")]
+
+
+async def keep_the_promises(database: Postgres, folder: Path) -> None:
+    """Do everything once, and see that it is as ever."""
+    first, second = Payload('Zoë "1"\\', None), Payload("NULL", "{a,\\b}\n")
+    async with handle(database) as one, handle(database) as two:
+        assert list(await asyncio.gather(create(one, first), create(one, second))) == [
+            a_store(1, first.name, first.address, 1),
+            a_store(2, second.name, second.address, 2),
+        ]
+        await asyncio.sleep(0.2 if folder.name == "patient" else 0)
+        assert await replace(one, 1, second) == a_store(1, second.name, second.address, 3)
+        assert await replace(one, 1, first) == await get(two, 1) == a_store(1, first.name, first.address, 4)
+        done = await asyncio.gather(*(create(one, Payload(name)) for name in ("C", "x" * 31)), return_exceptions=True)
+        assert done[0] == a_store(3, "C", None, 5)
+        assert isinstance(done[1], StatementError)
+        assert len(await two.load(slowly(folder))) == 2
+        names = [first.name, second.name, "C", "Store 1", "Store 2"]
+        assert [(store["id"], store["name"]) for store in await stores(two)] == list(enumerate(names, 1))
+        assert [store["address"] for store in await stores(one, second.name)] == [second.address]
+    copied = folder / "copy.db"
+    assert await asyncio.to_thread(databases.copy, database.url, f"sqlite:///{copied}", _silent) == (5, 7)
+    assert database.changes() == [
+        (1, 1, *_columns(first)), (2, 2, *_columns(second)), (3, 1, *_columns(second)), (4, 1, *_columns(first)),
+        (5, 3, "C", None), (6, 4, "Store 1", "1 Road"), (7, 5, "Store 2", "2 Road"),
+    ]  # fmt: skip
+
+
+def slowly(folder: Path) -> Iterator[Payload]:
+    """Return stores that take longer than the limits of time."""
+    for payload in numbered(2):
+        time.sleep(0.2 if folder.name == "patient" else 0)
+        yield payload
+
+
+def _columns(payload: Payload) -> tuple[str, str | None]:
+    return payload.name, payload.address
+
+
+def test_every_setting_that_a_role_may_have_changes_nothing(database: Postgres, tmp_path: Path) -> None:
+    turned = dict(choices())
+    assert len(turned) > 60
+    inherit(**turned)
+    run(keep_the_promises(database, made(tmp_path / "patient")))
+
+
+def test_a_service_that_pins_nothing_would_be_seen(
+    database: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("storekeeper.postgres.session.setup_statements", lambda *_: ("BEGIN", "COMMIT"))
+    inherit(array_nulls="off")
+    with pytest.raises(AssertionError):
+        run(keep_the_promises(database, tmp_path))
+
+
+@pytest.mark.thorough
+def test_each_setting_that_a_role_may_have_changes_nothing_alone(tmp_path: Path) -> None:
+    for number, (name, value) in enumerate(choices()):
+        with owned(postgres()) as database:
+            inherit(**{name: value})
+            try:
+                run(keep_the_promises(database, made(tmp_path / f"{number}")))
+            except BaseException as error:
+                error.add_note(f"{name} = {value}")
+                raise
+
+
+def made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+# Where it looks.
+
+
+def test_a_schema_that_comes_to_stand_before_the_collection_changes_nothing(database: Postgres) -> None:
+    """PostgreSQL looks in the schema with the user's name first, as soon as there is one."""
+
+    async def main() -> None:
+        async with handle(database) as before:
+            await create(before, Payload("First"))
+            administer(database, f"CREATE SCHEMA {USER} AUTHORIZATION {USER}")
+            async with handle(database) as after:
+                assert await create(after, Payload("Second")) == a_store(2, "Second", None, 2)
+                assert len(await after.load(numbered(1))) == 1
+            # What stands there under the same names has never been ours.
+            administer(database, f"CREATE TABLE {USER}.stores (LIKE public.stores)")
+            administer(database, f"CREATE TABLE {USER}.collection AS SELECT 1 AS one, 50 AS count, 50 AS version")
+            assert await create(before, Payload("Fourth")) == a_store(4, "Fourth", None, 4)
+            assert [store["id"] for store in await stores(before)] == [1, 2, 3, 4]
+
+    run(main())
+
+
+def test_a_second_collection_along_the_search_path_is_refused_in_one_line(database: Postgres) -> None:
+    """Whoever serves one of them goes on with that one, on new connections too."""
+
+    async def main() -> None:
+        async with handle(database) as collection:
+            assert isinstance(collection, PostgresCollection)
+            await create(collection, Payload("First"))
+            administer(database, f"CREATE SCHEMA {USER} AUTHORIZATION {USER}")
+            databases.prepare(f"{database.url}?options=-csearch_path%3D{USER}")
+            for link in list(collection._pool._connections):
+                link.drop("dropped by the test")
+            assert await get(collection, 1) == a_store(1, "First", None, 1)
+            assert await create(collection, Payload("Second")) == a_store(2, "Second", None, 2)
+
+    run(main())
+    done = run_command("serve", "--port", "0", "--database", database.url)
+    assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
+    assert f"two collections, in the schemas {USER} and public".encode() in done.stderr
+
+
+# What stands in its place.
+
+SWALLOWED = {
+    "a trigger": """CREATE FUNCTION swallow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+      CREATE TRIGGER swallow BEFORE INSERT OR UPDATE ON stores FOR EACH ROW EXECUTE FUNCTION swallow()""",
+    "a rule for changes": "CREATE RULE swallow AS ON INSERT TO changes DO INSTEAD NOTHING",
+    "a rule for stores": """CREATE RULE swallow AS ON INSERT TO stores DO INSTEAD NOTHING;
+      CREATE RULE swallow_too AS ON UPDATE TO stores DO INSTEAD NOTHING""",
+    "a rule for the numbers": "CREATE RULE swallow AS ON UPDATE TO collection_2 DO INSTEAD NOTHING",
+    "a policy": f"""ALTER TABLE stores ENABLE ROW LEVEL SECURITY; ALTER TABLE stores FORCE ROW LEVEL SECURITY;
+      CREATE POLICY hide ON stores TO {USER} USING (id > 1)""",
+}
+"""What keeps rows from being written, or hides them, without an error."""
+
+
+@pytest.mark.parametrize("what", SWALLOWED)
+def test_a_write_that_the_database_swallows_is_not_acknowledged(database: Postgres, what: str) -> None:
+    """COMMIT was sent with it, so that what became of it is unknown; an import looks before."""
+
+    async def main() -> None:
+        async with handle(database) as collection:
+            await create(collection, Payload("First"))
+            administer(database, SWALLOWED[what])
+            with pytest.raises((Unavailable, CannotStart)):
+                await collection.load(numbered(2))
+            assert len(database.changes()) == 1
+            for write in (create(collection, Payload("Second")), replace(collection, 1, Payload("Other"))):
+                with pytest.raises(Unavailable):
+                    await write
+
+    run(main())
+
+
+def test_a_list_that_a_policy_would_shorten_is_refused(database: Postgres) -> None:
+    async def main() -> None:
+        async with handle(database) as collection:
+            await collection.load(numbered(3))
+            administer(database, SWALLOWED["a policy"])
+            for question in (listing(collection), get(collection, 1), listing(collection, "Store 3")):
+                with pytest.raises(Unavailable):
+                    await question
+
+    run(main())
+
+
+@pytest.mark.parametrize("what", ["a trigger", "a rule for the numbers"])
+def test_a_copy_that_the_database_swallows_is_refused(database: Postgres, tmp_path: Path, what: str) -> None:
+    async def main() -> None:
+        async with handle(Postgres(source)) as collection:
+            await collection.load(numbered(3))
+
+    source = f"sqlite:///{tmp_path}/stores.db"
+    run(main())
+    databases.prepare(database.url)
+    administer(database, SWALLOWED[what])
+    with pytest.raises((CannotStart, VerificationFailed)):
+        databases.copy(source, database.url, _silent)
+    assert database.changes() == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ALTER TABLE changes SET UNLOGGED",
+        "ALTER TABLE stores RENAME TO kept; CREATE VIEW stores AS SELECT * FROM kept",
+        SWALLOWED["a rule for stores"],
+    ],
+)
+def test_a_table_that_a_crash_would_empty_or_that_is_none_is_refused(database: Postgres, change: str) -> None:
+    databases.prepare(database.url)
+    administer(database, f"SET ROLE {USER}; {change}")
+    with pytest.raises(CannotStart, match="no ordinary table"):
+        databases.prepare(database.url)
+
+
+# Whose session it is.
+
+
+@contextmanager
+def pooled(database: Postgres, mode: str) -> Iterator[Postgres]:
+    """Run PgBouncer before a server; give the database as it is reached through it."""
+    program = shutil.which("pgbouncer") or need(
+        "pgbouncer", "it is not installed (Debian: apt-get install pgbouncer)"
+    )
+    server = postgres()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = int(free.getsockname()[1])
+    settings = server.folder / f"pgbouncer-{mode}.ini"
+    settings.write_text(
+        f"[databases]\n* = host=127.0.0.1 port={server.port} user={USER}\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"
+        f"listen_port = {port}\nunix_socket_dir =\nauth_type = any\npool_mode = {mode}\n"
+    )
+    process = subprocess.Popen(
+        [program, "-q", settings], user=server.uid, group=server.gid, extra_groups=server.groups,
+        stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        until(lambda: responses(port))
+        yield Postgres(database.url.replace(f":{server.port}/", f":{port}/"))
+    finally:
+        process.kill()
+        process.wait()
+
+
+def responses(port: int) -> bool:
+    """Tell whether somebody listens."""
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_a_pooler_that_shares_sessions_is_refused(database: Postgres) -> None:
+    """What was set for a session would be set for another client's, and not for ours."""
+
+    async def main(url: str) -> None:
+        failures: list[str] = []
+        collection = databases.open_collection(url, failures.append)
+        with pytest.raises(Unavailable):
+            await create(collection, Payload("First"))
+        await collection.close()
+        assert "session pooling" in failures[0]
+
+    with pooled(database, "transaction") as shared:
+        run(main(shared.url))
+        databases.prepare(shared.url)
+        with pytest.raises(CannotStart, match="session pooling"):
+            databases.prepare(shared.url)
+    assert database.changes() == []
+
+
+def test_behind_a_pooler_of_sessions_nothing_changes(database: Postgres, tmp_path: Path) -> None:
+    inherit(**dict(choices()))
+    with pooled(database, "session") as kept:
+        run(keep_the_promises(kept, made(tmp_path / "patient")))

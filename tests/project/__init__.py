@@ -1,0 +1,1 @@
+"""The repository itself: its shape, its dependencies, what its pages say."""

@@ -1,0 +1,348 @@
+import json
+import os
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from unittest.mock import ANY
+
+import pytest
+
+from storekeeper.http.response import phrase
+from tests.harness.databases import postgres
+from tests.harness.machine import need
+from tests.harness.namespaces import Machine, missing
+from tests.harness.pages import PAGES, ROOT, Shell, Step, blocks, steps
+from tests.harness.process import serving
+
+OPERATING = ROOT / "docs/operating.md"
+README = ROOT / "README.md"
+
+SCALING = ROOT / "docs/scaling.md"
+CONFORMANCE = ROOT / "docs/conformance.md"
+BENCHMARKS = ROOT / "docs/benchmarks.md"
+
+SERVES = "serves until it is stopped; the test has a service that was started with the same options"
+NOT_RUN = {
+    "make serve": SERVES + "; `make thorough` runs it, in a clone",
+    "make test": "this test is a part of it",
+    ".venv/bin/storekeeper serve --database postgresql://keeper@db1,db2/stores": SERVES,
+}
+"""Commands of the pages that no test runs as they are written, each with its reason."""
+
+PAGES_NOT_RUN = {
+    CONFORMANCE: "the kit's own tests run its commands and read its report; the long one is of port 3000",
+}
+
+INSTALLS = (
+    "git ",
+    "python3 -m venv ",
+    "/opt/storekeeper/0.1.0/bin/pip ",
+    "/opt/storekeeper/0.2.0/bin/pip ",
+)
+"""What takes long and asks a registry: run by the thorough test; in its place the others have this checkout."""
+INSTALL_TIMEOUT = 120.0
+
+
+@pytest.fixture
+def empty_machine() -> Iterator[Machine]:
+    """A machine on which nothing is installed, and anybody may clone this checkout."""
+    if reason := missing():
+        need("machine", reason)
+    made = Machine()
+    try:
+        made.root("git config --system --add safe.directory '*'")
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture(scope="module")
+def machine() -> Iterator[Machine]:
+    """A machine that has this checkout where the page on operating would install it."""
+    if reason := missing():
+        need("machine", reason)
+    made = Machine()
+    made.root(
+        f"ln -s /mnt/source /opt/storekeeper/source; cd /opt/storekeeper; ln -s {ROOT}/.venv 0.1.0; ln -s 0.1.0 0.2.0"
+    )
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def differences(machine: Machine) -> list[str]:
+    return follow(machine)
+
+
+def follow(machine: Machine, *, install: bool = False) -> list[str]:
+    """Run the page on operating; return where it differs from what it says."""
+    found = []
+    for step in steps(OPERATING):
+        if not step.command.startswith(INSTALLS):
+            status, output = machine.run(step.prompt, step.command)
+        elif install:
+            status, output = machine.run_outside(step.command, INSTALL_TIMEOUT)
+        else:
+            continue
+        if difference := step.difference(status, output):
+            found.append(difference)
+    return found
+
+
+def test_every_command_of_the_page_on_operating_prints_what_it_says(differences: list[str]) -> None:
+    assert not differences, "\n\n".join(differences)
+
+
+@pytest.mark.thorough  # installs all dependencies twice, from a registry
+def test_the_page_on_operating_installs_and_upgrades_as_it_says(empty_machine: Machine) -> None:
+    found = follow(empty_machine, install=True)
+    assert not found, "\n\n".join(found)
+
+
+@pytest.mark.thorough  # installs all dependencies, from a registry
+def test_a_stranger_without_rights_clones_the_repository_and_serves(empty_machine: Machine) -> None:
+    clone = 'git clone --quiet "$REPOSITORY" storekeeper && make -C storekeeper setup'
+    found = empty_machine.run_outside(f"runuser -u visitor -- bash -c {shlex.quote('cd; ' + clone)}", INSTALL_TIMEOUT)
+    assert found[0] == 0, found[1]
+    start = (
+        "cd storekeeper; make serve > log 2>&1 & until curl -so /dev/null 127.0.0.1:8080/test; do sleep 0.05; done"
+    )
+    assert empty_machine.run("$", start)[0] == 0
+    before = "cd storekeeper"
+    for step in steps(README):
+        if (here := command(step)) not in NOT_RUN:
+            assert step.difference(*empty_machine.run("$", f"{before}; {here}")) is None
+        if here.startswith("export "):
+            before += f"; {here}"
+
+
+def test_every_page_shows_the_files_of_deploy_as_they_are() -> None:
+    shown = []
+    for begin, language, lines in blocks(OPERATING):
+        before = OPERATING.read_text().splitlines()[begin - 2]
+        if name := re.fullmatch(r"<!-- file: (.*) -->", before):
+            assert (ROOT / name[1]).read_text() == "\n".join(lines) + "\n", f"{name[1]}, shown as {language}"
+            shown.append(name[1])
+    assert len(shown) >= 4
+
+
+def test_a_backup_leaves_the_latest_14_and_what_is_named_otherwise(machine: Machine, differences: list[str]) -> None:
+    assert not differences
+    machine.root("cd /var/backups/storekeeper; touch stores-2020-01-{10..30}-000000.db; storekeeper-backup")
+    left = machine.root("ls").split()
+    copies = [name for name in left if name.startswith("stores-")]
+    assert len(copies) == 14
+    assert copies[0] >= "stores-2020-01-18"
+    assert copies[-1] > "stores-2026"
+    assert "before.db" in left
+
+
+ROTATE = "/var/log/stores.log { copytruncate\n rotate 3\n}"
+
+
+@pytest.mark.thorough  # a start with workers and a stop of them, for what the page says in a sentence
+def test_a_log_in_a_file_is_rotated_by_copytruncate(machine: Machine, differences: list[str]) -> None:
+    assert not differences
+    if shutil.which("logrotate") is None:
+        need("logrotate", "logrotate is not installed")
+    serve = "env -C /tmp /opt/storekeeper/current/bin/storekeeper serve --port 8090 --workers 2"
+    machine.root(f"cd /var/log; {serve} 2>> stores.log & until grep -q 8090 stores.log; do sleep 0.01; done")
+    first = machine.root("cat stores.log")
+    machine.root(f"echo {shlex.quote(ROTATE)} > /root/rotate; logrotate --force --state /root/state /root/rotate")
+    machine.root("kill -9 $(pgrep --newest --parent $!); until grep -q 'worker lost' stores.log; do sleep 0.01; done")
+    assert machine.root("cat stores.log.1") == first
+    assert not machine.root("head -c 20 stores.log | tr '\\0' X").startswith("X")
+    machine.root("kill %?8090; wait $!; cd")
+
+
+def test_who_may_not_write_is_told_how_to(machine: Machine, differences: list[str]) -> None:
+    assert not differences
+    output = machine.run("$", "curl -ski https://127.0.0.1/api/stores -d {}")[1]
+    assert "\nWWW-Authenticate: Basic" in output
+    assert json.loads(output.rpartition("\n\n")[2])["statusCode"] == 401
+
+
+RAW = "exec 3<>/dev/tcp/127.0.0.1/80; printf '{}' >&3; timeout 3 cat <&3; exec 3>&-"
+"""Sends bytes to nginx and prints what comes; a shell's own connection, since no client would send them."""
+
+REFUSED_BY_NGINX = {
+    "body too long": (413, "curl -si 127.0.0.1/api/stores -T /dev/zero -X POST"),
+    "target too long": (414, "curl -si 127.0.0.1/$(printf %017000d 0)"),
+    "field too long": (431, "curl -si 127.0.0.1/ -H x:$(printf %017000d 0)"),
+    "no Host": (400, RAW.format(r"GET / HTTP/1.1\r\n\r\n")),
+    "no HTTP": (400, RAW.format(r"GET / HTTP/x\r\n\r\n")),
+    "no TLS": (400, "curl -si http://127.0.0.1:443/"),
+    "TRACE": (405, "curl -si 127.0.0.1/ -X TRACE"),
+    "coding unknown": (501, "curl -si 127.0.0.1/test -H 'transfer-encoding: gzip'"),
+    "another major version": (505, RAW.format(r"GET / HTTP/3.0\r\nHost: a\r\n\r\n")),
+    "the error page itself": (404, "curl -si 127.0.0.1/storekeeper-error"),
+    "refused by nginx": (503, "curl -si 127.0.0.1/busy"),
+    "service stands still": (504, "kill -STOP $(cat /run/storekeeper.pid); curl -si 127.0.0.1/test"),
+    "service is gone": (502, "systemctl stop storekeeper; curl -si 127.0.0.1/test; systemctl start storekeeper"),
+}
+
+
+@pytest.fixture(scope="module")
+def behind_nginx(machine: Machine, differences: list[str]) -> Machine:
+    """The machine with one worker of nginx, which takes plain HTTP and everybody's writes and waits for less time."""
+    assert not differences
+    machine.root("sed -i 's/^worker_processes .*/worker_processes 1;/' /etc/nginx/nginx.conf")
+    for change in (
+        "s/listen 443 .*/&listen 80 default_server;/",
+        "/limit_except/,/}/d",
+        "s/proxy_read_timeout .*/proxy_read_timeout 300ms;/",
+        r"s,location / {,location = /busy { return 503; }\n&,",
+    ):
+        machine.root(f"sed -i {shlex.quote(change)} /etc/nginx/conf.d/storekeeper.conf")
+    machine.root("systemctl restart nginx")
+    return machine
+
+
+def test_what_nginx_refuses_itself_has_the_error_body_of_the_contract(behind_nginx: Machine) -> None:
+    for case, (status, sent) in REFUSED_BY_NGINX.items():
+        output = behind_nginx.run("#", f"{sent}; kill -CONT $(cat /run/storekeeper.pid)")[1]
+        head, _, body = output.rpartition("\n\n")
+        assert re.search(rf"^HTTP/1.1 {status}\b", head, re.MULTILINE), (case, output)
+        assert "\nContent-Type: application/json; charset=utf-8\n" in head, case
+        assert "\ncache-control: no-cache" in head, case
+        assert ("\nretry-after: 1" in head) == (status in {502, 503, 504}), case
+        expected = {"statusCode": status, "error": phrase(status), "message": ANY}
+        if status in {502, 503, 504}:
+            expected["outcome"] = "none" if status == 503 else "unknown"
+        assert json.loads(body) == expected, case
+
+
+def test_what_the_service_refuses_comes_through_nginx_as_it_is(behind_nginx: Machine) -> None:
+    for request in ["stores/99", "stores/1 -T /dev/null", "stores -d {} -H content-type:application/json"]:
+        _, direct = behind_nginx.run("$", f"curl -s 127.0.0.1:8080/api/{request}")
+        _, through = behind_nginx.run("$", f"curl -s 127.0.0.1/api/{request}")
+        assert json.loads(direct)["statusCode"] in {400, 404, 415}
+        assert through == direct
+
+
+CLOSES_AT_ITS_SECOND_REQUEST = """
+import socket
+listener = socket.create_server(("127.0.0.1", 8080))
+count = 0
+while True:
+    print(count, flush=True)
+    client = listener.accept()[0]
+    for response in (b"HTTP/1.1 200 OK\\r\\ncontent-length: 0\\r\\n\\r\\n", b""):
+        client.recv(65536)
+        count += 1
+        client.sendall(response)
+    client.close()
+"""
+
+
+def test_nginx_never_repeats_a_write_that_got_no_response(behind_nginx: Machine) -> None:
+    """A kept connection that is closed is where it would, whatever the method."""
+    machine = behind_nginx
+    machine.root("systemctl stop storekeeper; systemctl restart nginx")
+    machine.root(f"{sys.executable} -c {shlex.quote(CLOSES_AT_ITS_SECOND_REQUEST)} > /tmp/requests & peer=$!")
+    try:
+        machine.root("until grep -q 0 /tmp/requests; do sleep 0.01; done")
+        write = "curl -s -o /dev/null -w %{http_code} 127.0.0.1/api/stores -d {}"
+        assert machine.root(write).strip() == "200"
+        assert machine.root(write).strip() == "502"
+        machine.root("until grep -q 2 /tmp/requests; do sleep 0.01; done; sleep 0.1")
+        assert machine.root("cat /tmp/requests").split() == ["0", "2"]
+    finally:
+        machine.root("kill $peer; systemctl start storekeeper")
+
+
+def command(step: Step) -> str:
+    """Return a command without the comment behind it."""
+    return step.command.partition("  #")[0].strip()
+
+
+@contextmanager
+def follower(folder: Path) -> Iterator[Shell]:
+    """A shell in a fresh folder that has this checkout's `.venv`."""
+    (folder / ".venv").symlink_to(ROOT / ".venv")
+    mine = {name: value for name, value in os.environ.items() if not name.startswith("STOREKEEPER_")}
+    shell = Shell(["bash"], folder, mine)
+    try:
+        yield shell
+    finally:
+        shell.close()
+
+
+def test_every_command_of_the_readme_prints_what_it_says(tmp_path: Path) -> None:
+    database = f"sqlite:///{tmp_path}/storekeeper.db"
+    with serving(tmp_path, "--examples", database=database) as service, follower(tmp_path) as shell:
+        taken = [step for step in steps(README) if command(step) not in NOT_RUN]
+        assert len(taken) >= 12, "the commands were not found"
+        for step in taken:
+            here = command(step).replace("127.0.0.1:8080", f"127.0.0.1:{service.port}")
+            assert step.difference(*shell.run(here)) is None
+
+
+def test_a_file_is_moved_to_postgresql_and_served_from_there_as_the_page_says(tmp_path: Path) -> None:
+    move, serve = steps(SCALING)
+    assert command(serve) in NOT_RUN
+    with (
+        postgres().database() as url,
+        serving(tmp_path, "--examples", database=f"sqlite:///{tmp_path}/storekeeper.db"),
+    ):
+        with follower(tmp_path) as shell:
+            here = move.command.replace("postgresql://keeper@db1,db2/stores", shlex.quote(url))
+            assert here != move.command
+            assert move.difference(*shell.run(here)) is None
+        with serving(tmp_path, database=url) as service:
+            assert service.request("GET", "/api/stores/2").json["name"] == "Harbour"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_fenced_command_of_a_page_is_one_that_a_test_runs(page: Path) -> None:
+    if page in PAGES_NOT_RUN:
+        return
+    assert {language for _, language, _ in blocks(page)} <= {"console", "mermaid", "ini", "nginx", "sh"}
+    assert not steps(page) or page in {README, OPERATING, SCALING}
+    shown = [
+        line
+        for _, language, lines in blocks(page)
+        for line in lines
+        if language == "console"
+        if line[:2] in {"$ ", "# "}
+    ]
+    assert [f"{step.prompt} {step.command}" for step in steps(page)] == shown
+
+
+def test_what_is_named_as_not_run_stands_on_a_page() -> None:
+    assert NOT_RUN.keys() <= {command(step) for page in PAGES for step in steps(page)}
+
+
+def test_every_make_target_that_a_page_names_is_one() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = {
+        name for page in PAGES for name in re.findall(r"(?:`|^[$] )make ([a-z-]+)", page.read_text(), re.MULTILINE)
+    }
+    assert named - targets == set()
+    assert {"serve", "test"} <= named
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.read_text().splitlines()) < 150
+
+
+def table(text: str) -> list[list[str]]:
+    """Return the rows of the first table in a text, its head first."""
+    found = re.search(r"^\|.*(?:\n\|.*)*", text, re.MULTILINE)
+    assert found
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in found[0].splitlines()]
+    return [row for row in rows if not set(row[-1]) <= set("-:")]
+
+
+def test_the_figures_of_the_readme_are_those_of_the_benchmarks() -> None:
+    (_, *systems), *rows = table(README.read_text().partition("## How fast")[2])
+    assert len(rows) >= 5
+    for case, *figures in rows:
+        measured = {
+            row[0]: row[-1] for row in table(BENCHMARKS.read_text().partition(f"### {case}\n")[2]) if row[1] == "10"
+        }
+        assert figures == [measured[system] for system in systems], case

@@ -1,0 +1,197 @@
+"""The shape that `docs/architecture.md` describes, read from the source."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import storekeeper
+from storekeeper.settings import Settings, option, variable
+from tests import ROOT
+
+SOURCE = ROOT / "src" / "storekeeper"
+MODULES = sorted(SOURCE.rglob("*.py"))
+
+DOMAIN = {"stores", "tables", "errors", "commands", "collection"}
+EVERYWHERE = {"storekeeper", "settings", "events", "log"}
+"""What any part may import beside the domain: it imports nothing but the domain itself."""
+
+MAX_LINES = 350
+"""Of a module."""
+
+MAX_MEDIAN, MAX_P90 = 8, 25
+"""Lines of a function."""
+
+MAY_IMPORT = {
+    "storekeeper": set[str](),
+    "errors": set[str](),
+    "events": {"log"},
+    "log": set[str](),
+    "concurrency": set[str](),
+    "atomicfile": set[str](),
+    "stores": {"errors"},
+    "tables": set[str](),
+    "commands": {"stores"},
+    "collection": {"stores", "commands", "errors"},
+    "settings": {"errors"},
+    "transfer": DOMAIN,
+    "csvfile": DOMAIN,
+    "sqlite": DOMAIN | {"transfer", "concurrency", "atomicfile"},
+    "postgres": DOMAIN | {"transfer", "concurrency"},
+    "http": {"events"},
+    "api": DOMAIN | {"http"},
+    "conformance": set[str](),
+    "databases": {*DOMAIN, "sqlite", "postgres", "transfer"},
+    "process": set[str](),
+    "supervisor": {"process"},
+    "service": {*DOMAIN, *EVERYWHERE, "databases", "api", "http", "supervisor", "process"},
+    "cli": {*DOMAIN, *EVERYWHERE, "databases", "service", "csvfile", "conformance", "api", "atomicfile"},
+    "__main__": {"cli"},
+}
+"""Each part, and which others it may import: the arrows point to the domain. `http` knows no store."""
+
+ALONE = {*DOMAIN, *EVERYWHERE, "conformance", "concurrency", "atomicfile", "http", "__main__"}
+"""Parts that may import nothing but what the table says."""
+
+
+def part(name: str) -> str:
+    """Return the part of a module's dotted name: what stands below the package."""
+    return ([*name.split("."), name])[1]
+
+
+def imports(path: Path) -> set[str]:
+    """Return the names of our modules that a module imports, wherever in it."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} imports relatively"
+            assert node.module
+            found |= {
+                dotted if (dotted := f"{node.module}.{alias.name}") in NAMES else node.module for alias in node.names
+            }
+    return {name for name in found if name.split(".")[0] == "storekeeper"}
+
+
+def name_of(path: Path) -> str:
+    relative = path.relative_to(SOURCE.parent).with_suffix("")
+    return ".".join(part for part in relative.parts if part != "__init__")
+
+
+NAMES = {name_of(path) for path in MODULES}
+
+
+def test_every_part_is_in_the_table() -> None:
+    assert {part(name_of(path)) for path in MODULES} <= MAY_IMPORT.keys()
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_imports_point_inward(path: Path) -> None:
+    own = part(name_of(path))
+    allowed = MAY_IMPORT[own] | EVERYWHERE | {own}
+    if own in ALONE:
+        allowed = MAY_IMPORT[own] | {own, "storekeeper", "__version__"}
+    used = {part(name) for name in imports(path)}
+    assert used - {"__version__"} <= allowed, f"{own} may not import {used - allowed}"
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Imports for types alone count too."""
+    modules = {name_of(path): imports(path) for path in MODULES}
+    done: set[str] = set()
+
+    def visit(name: str, way: tuple[str, ...]) -> None:
+        assert name not in way, f"{' imports '.join((*way[way.index(name) :], name))}"
+        if name not in done and name in modules:
+            for other in modules[name] - {name}:
+                visit(other, (*way, name))
+            done.add(name)
+
+    for name in modules:
+        visit(name, ())
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_no_module_is_long(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= MAX_LINES
+
+
+def test_functions_are_short() -> None:
+    functions = [
+        node
+        for path in MODULES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    lengths = sorted((node.end_lineno or node.lineno) - node.lineno + 1 for node in functions)
+    assert lengths[len(lengths) // 2] <= MAX_MEDIAN
+    assert lengths[len(lengths) * 9 // 10] <= MAX_P90
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_every_module_says_in_one_sentence_what_it_is_for(path: Path) -> None:
+    assert ast.get_docstring(ast.parse(path.read_text()))
+
+
+def test_no_test_imports_from_another_or_from_conftest() -> None:
+    """What tests share is in `tests/harness` and `tests/oracles`."""
+    begins = re.compile(r"^ *(?:from|import) (tests\.\S*(?:test_|conftest)\w*)", re.MULTILINE)
+    importing = {
+        str(path.relative_to(ROOT)): found
+        for folder in ("tests", "bench", "tools")
+        for path in (ROOT / folder).rglob("*.py")
+        if (found := begins.findall(path.read_text()))
+    }
+    assert importing == {}
+
+
+def test_a_start_of_the_service_does_not_pay_for_what_it_does_not_use(tmp_path: Path) -> None:
+    """Rich, structlog and the CSV file's module are imported when a command needs them."""
+    program = "import sys, storekeeper.cli, storekeeper.service; print(*sys.modules)"
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("COV", "STOREKEEPER"))}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environ, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    imported = {name.split(".")[0] for name in done.stdout.split()} | set(done.stdout.split())
+    assert "storekeeper.service" in imported
+    heavy = {
+        "rich.progress",
+        "rich.console",
+        "structlog",
+        "storekeeper.csvfile",
+        "csv",
+        "asyncpg",
+        "psycopg",
+        "pydantic",
+    }
+    assert not imported & heavy
+
+
+# The documentation says what is there.
+
+
+def documents() -> str:
+    return "\n".join(path.read_text() for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))])
+
+
+@pytest.mark.parametrize("name", Settings.__struct_fields__)
+def test_every_setting_has_its_row_in_the_documentation(name: str) -> None:
+    rows = [line for line in documents().splitlines() if line.startswith("|") and f"`{variable(name)}`" in line]
+    assert len(rows) == 1
+    assert f"`{option(name)}`" in rows[0]
+
+
+def test_the_documentation_names_no_setting_that_there_is_not() -> None:
+    named = set(re.findall(r"`(STOREKEEPER_[A-Z_]+)", documents())) - {"STOREKEEPER_REQUIRE"}
+    assert named <= {variable(name) for name in Settings.__struct_fields__}
+
+
+def test_the_version_is_the_newest_of_the_changelog() -> None:
+    newest = re.search(r"^## \[?v?(\d+\.\d+\.\d+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert newest
+    assert newest[1] == storekeeper.__version__

@@ -1,0 +1,1 @@
+"""The process and its workers: start, stop, settings, log."""

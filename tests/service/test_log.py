@@ -1,0 +1,86 @@
+"""A log that nobody can write stops nothing: not the service, not its recovery, not its end."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.harness.databases import postgres
+from tests.harness.linux import ports, workers
+from tests.harness.postgres_server import running
+from tests.harness.process import COMMAND, READY, TIMEOUT, Running, kill_group
+from tests.oracles.promises import until
+
+FULL = Path("/dev/full")
+
+
+@contextmanager
+def unheard(database: str, *args: str) -> Iterator[Running]:
+    """Start a service and close the pipe that it logs to, once it has said where it answers."""
+    command = [*COMMAND, "serve", "--port", "0", "--database", database, "--no-examples", *args]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True)
+    try:
+        assert process.stderr is not None
+        found = READY.search(process.stderr.readline())
+        assert found
+        process.stderr.close()
+        yield Running(process, int(found["port"]), Path(os.devnull))
+    finally:
+        kill_group(process)
+
+
+def test_a_database_that_is_gone_ends_it(tmp_path: Path) -> None:
+    with unheard(f"sqlite:///{tmp_path}/stores.db") as service:
+        assert service.request("POST", "/api/stores", {"name": "A"}).status == 200
+        (tmp_path / "stores.db").unlink()
+        assert service.process.wait(TIMEOUT) == 74
+
+
+def test_a_worker_is_replaced_and_a_stop_is_a_stop(tmp_path: Path) -> None:
+    with unheard(f"sqlite:///{tmp_path}/stores.db", "--workers", "2") as service:
+        before = workers(service)
+        os.kill(min(before), signal.SIGKILL)
+        until(lambda: len(workers(service) | before) == 3)
+        until(lambda: service.request("GET", "/health/ready").status == 200)
+        assert service.stop() == 0
+
+
+def test_workers_have_standard_streams_too(tmp_path: Path) -> None:
+    """Else the first file that one opens would take their place."""
+    command = [*COMMAND, "serve", "--port", "0", "--database", f"sqlite:///{tmp_path}/stores.db", "--workers", "2"]
+    process = subprocess.Popen(["sh", "-c", 'exec "$0" "$@" 1>&- 2>&-', *command], start_new_session=True)
+    try:
+        service = Running(process, 0, Path(os.devnull))
+        until(lambda: len(workers(service)) == 2)
+        for pid in workers(service):
+            until(lambda pid=pid: bool(ports(pid)))  # type: ignore[misc]  # bound now
+            assert {str(Path(f"/proc/{pid}/fd/{number}").readlink()) for number in (1, 2)} == {os.devnull}
+        assert service.stop() == 0
+    finally:
+        kill_group(process)
+
+
+def test_a_database_that_comes_back_is_found() -> None:
+    postgres()
+    with running() as server, unheard(server.new_database()) as service:
+        assert service.request("POST", "/api/stores", {"name": "A"}).status == 200
+        server.stop()
+        until(lambda: service.request("GET", "/health/ready").status == 503)
+        server.start()
+        until(lambda: service.request("GET", "/health/ready").status == 200)
+        assert service.stop() == 0
+
+
+def test_a_log_on_a_full_disk_prevents_no_start(tmp_path: Path) -> None:
+    command = [*COMMAND, "serve", "--port", "0", "--database", f"sqlite:///{tmp_path}/stores.db"]
+    with FULL.open("wb") as full:
+        process = subprocess.Popen(command, stderr=full, start_new_session=True)
+    try:
+        until(lambda: bool(ports(process.pid)))
+        service = Running(process, ports(process.pid).pop(), Path(os.devnull))
+        until(lambda: service.request("GET", "/health/ready").status == 200)
+        assert service.stop() == 0
+    finally:
+        kill_group(process)

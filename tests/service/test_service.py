@@ -1,0 +1,300 @@
+"""The command as an operator meets it: how it starts, how it says that it cannot, how it stops."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from storekeeper.stores import Payload
+from tests.harness.client import create as store
+from tests.harness.client import fill, locked, until
+from tests.harness.process import TIMEOUT, Running, assert_stopped, run, serving
+from tests.harness.wire import Wire, assert_error, create, dial, request, slow_reader
+
+pytestmark = pytest.mark.count_processes
+
+STOPS = [signal.SIGTERM, signal.SIGINT]
+
+
+def takes_no_more(service: Running) -> bool:
+    """Tell whether the service has heard that it should stop."""
+    try:
+        service.socket(1).close()
+    except OSError:
+        return True
+    return False
+
+
+def told_to_stop(service: Running, number: signal.Signals = signal.SIGTERM) -> None:
+    service.process.send_signal(number)
+    until(lambda: takes_no_more(service))
+
+
+# Stopping.
+
+
+@pytest.mark.parametrize("number", STOPS)
+@pytest.mark.parametrize("workers", [1, 2])
+def test_it_stops_when_it_is_told_to(adapter: str, tmp_path: Path, number: signal.Signals, workers: int) -> None:
+    with serving(tmp_path, adapter, f"--workers={workers}") as service, dial(service) as idle:
+        store(service, "ResponseCache")
+        idle.send(request("GET", "/test"))
+        assert idle.response().body == b"OK"
+        with dial(service) as mute:
+            service.process.send_signal(number)
+            mute.assert_closed()
+            idle.assert_closed()
+        assert_stopped(service)
+    with serving(tmp_path, adapter) as service:
+        assert [each["name"] for each in service.request("GET", "/api/stores").json] == ["ResponseCache"]
+
+
+@pytest.mark.parametrize("number", STOPS)
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_second_signal_does_no_harm(adapter: str, tmp_path: Path, number: signal.Signals, workers: int) -> None:
+    with serving(tmp_path, adapter, f"--workers={workers}") as service:
+        store(service, "ResponseCache")
+        service.process.send_signal(number)
+        with suppress(ProcessLookupError):
+            service.process.send_signal(number)
+        assert service.process.wait(TIMEOUT) == 0
+        assert "Traceback" not in service.log
+
+
+@pytest.mark.parametrize("number", STOPS)
+def test_writes_under_way_are_answered(adapter: str, tmp_path: Path, number: signal.Signals) -> None:
+    with serving(tmp_path, adapter) as service, dial(service) as wire, dial(service) as other:
+        with locked(tmp_path):
+            for each in (wire, other):
+                each.send(request("GET", "/test") + create("Under way") * 3)
+                assert each.response().body == b"OK"  # so the rest of its packet was read too
+            told_to_stop(service, number)
+        for each in (wire, other):
+            responses = [each.response() for _ in range(3)]
+            assert [response.status for response in responses] == [200] * 3
+            assert responses[-1].headers["connection"] == "close"
+            each.assert_closed()
+        assert_stopped(service)
+    with serving(tmp_path, adapter) as service:
+        assert [each["name"] for each in service.request("GET", "/api/stores").json] == ["Under way"] * 6
+
+
+def test_a_list_under_way_is_sent_to_its_end(adapter: str, tmp_path: Path) -> None:
+    with serving(tmp_path, adapter) as service:
+        fill(tmp_path, [Payload("Long", "x" * 1000)] * 20_000)
+        with slow_reader(service) as wire:
+            wire.send(request("GET", "/test") + request("GET", "/api/stores"))
+            assert wire.response().body == b"OK"
+            told_to_stop(service)
+            assert wire.response().body.count(b'"Long"') == 20_000
+            wire.assert_closed()
+        assert_stopped(service)
+
+
+def test_a_request_that_was_half_there_is_still_answered(adapter: str, tmp_path: Path) -> None:
+    with serving(tmp_path, adapter) as service:
+        wires = []
+        for size in (5, 40, -5):
+            wire = dial(service)
+            wire.send(request("GET", "/test") + create("Half")[:size])
+            assert wire.response().body == b"OK"
+            wires.append((wire, create("Half")[size:]))
+        told_to_stop(service)
+        for wire, rest in wires:
+            with wire:
+                wire.send(rest)
+                response = wire.response()
+                assert response.json["name"] == "Half"
+                assert response.headers["connection"] == "close"
+                wire.assert_closed()
+        assert_stopped(service)
+
+
+def test_clients_that_are_stuck_do_not_keep_it_from_stopping(adapter: str, tmp_path: Path) -> None:
+    workers = 2 if adapter == "--fast-lane" else 1
+    with serving(tmp_path, adapter, f"--workers={workers}") as service:
+        fill(tmp_path, [Payload("Long", "x" * 1000)] * 20_000)
+        reader = slow_reader(service)
+        reader.send(request("GET", "/test") + request("GET", "/api/stores") * 3)
+        half = dial(service)
+        half.send(request("GET", "/test") + create("Never")[:-3])
+        for wire in (reader, half):
+            assert wire.response().body == b"OK"
+        service.process.send_signal(signal.SIGTERM)
+        assert service.process.wait(TIMEOUT) == 0
+        assert "Traceback" not in service.log
+        for wire in (reader, half):
+            wire.client.close()
+
+
+def test_a_signal_that_comes_early_stops_it_too(tmp_path: Path) -> None:
+    """Between the start of the command and that of its server nobody may swallow it."""
+    script = """
+import signal, sys, uvicorn
+from storekeeper import service
+from storekeeper.settings import make
+original = uvicorn.Config.get_loop_factory
+def early(config):
+    signal.raise_signal(signal.SIGTERM)
+    return original(config)
+uvicorn.Config.get_loop_factory = early
+sys.exit(service.serve(make({"port": 0, "database": sys.argv[1]})))
+"""
+    command = [sys.executable, "-c", script, f"sqlite:///{tmp_path}/stores.db"]
+    done = subprocess.run(command, capture_output=True, timeout=TIMEOUT, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+# Starting.
+
+
+def assert_refused(*args: str, says: str, env: dict[str, str] | None = None) -> None:
+    """It ends at once with status 2 and one line that says what is wrong."""
+    done = run("serve", *args, env=env)
+    said = done.stderr.decode()
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert said.startswith("storekeeper: ")
+    assert said.endswith("\n")
+    assert said.count("\n") == 1
+    assert says in said
+
+
+def test_a_port_in_use_is_said(tmp_path: Path) -> None:
+    with serving(tmp_path) as service:
+        other = f"--database=sqlite:///{tmp_path}/other.db"
+        for workers in ("1", "2"):
+            args = (f"--port={service.port}", "--workers", workers, other)
+            assert_refused(*args, says=f"cannot listen on 127.0.0.1 port {service.port} (Address already in use)")
+        assert service.request("GET", "/test").status == 200
+
+
+def test_an_address_that_is_not_ours_is_said(tmp_path: Path) -> None:
+    for host in ("192.0.2.1", "a..b"):
+        args = ("--host", host, "--port=0", f"--database=sqlite:///{tmp_path}/stores.db")
+        assert_refused(*args, says=f"cannot listen on {host} port 0")
+
+
+def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    for path in (f"{tmp_path}/nowhere/stores.db", f"{tmp_path}/file/stores.db"):
+        assert_refused("--port=0", f"--database=sqlite:///{path}", says=f"{path} cannot be opened for writing")
+    assert_refused("--port=0", f"--database=sqlite:///{tmp_path}/folder", says="folder is not a file")
+    if os.geteuid():  # root may write everywhere
+        (tmp_path / "folder").chmod(0o500)
+        path = f"{tmp_path}/folder/stores.db"
+        assert_refused("--port=0", f"--database=sqlite:///{path}", says=f"{path} cannot be opened for writing")
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("mysql://a/b", "unknown kind of database"),
+        ("stores.db", "unknown kind of database"),
+        ("", "unknown kind of database"),
+        ("sqlite:stores.db", "unknown kind of database"),
+        ("sqlite://stores.db", "names no file"),
+        ("sqlite:///", "names no file"),
+        ("sqlite:///:memory:", "names no file"),
+        ("sqlite:///a%00b.db", "names no file"),
+    ],
+)
+def test_a_url_that_names_no_database_is_said(url: str, says: str) -> None:
+    assert_refused("--port=0", f"--database={url}", says=says)
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["--port=65536"], "--port (or STOREKEEPER_PORT)"),
+        (["--port=-1"], "--port (or STOREKEEPER_PORT)"),
+        (["--port=http"], "--port"),
+        (["--workers=0"], "--workers (or STOREKEEPER_WORKERS)"),
+        (["--workers=65"], "--workers (or STOREKEEPER_WORKERS)"),
+        (["--error-detail=some"], "--error-detail"),
+        (["--missing-store=200"], "--missing-store"),
+        (["--unknown-keys=keep"], "--unknown-keys"),
+        (["--prot=8080"], "--prot"),
+        (["8080"], "8080"),
+        (["--port"], "--port"),
+    ],
+)
+def test_a_bad_option_is_said(tmp_path: Path, args: list[str], says: str) -> None:
+    assert_refused(f"--database=sqlite:///{tmp_path}/stores.db", *args, says=says)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("STOREKEEPER_PORT", "http", "STOREKEEPER_PORT"),
+        ("STOREKEEPER_WORKERS", "0", "STOREKEEPER_WORKERS"),
+        ("STOREKEEPER_MISSING_STORE", "403", "STOREKEEPER_MISSING_STORE"),
+        ("STOREKEEPER_FAST_LANE", "perhaps", "STOREKEEPER_FAST_LANE"),
+        ("STOREKEEPER_PROT", "8080", "STOREKEEPER_PROT is set but is no setting"),
+        ("STOREKEEPER_", "1", "STOREKEEPER_ is set but is no setting"),
+    ],
+)
+def test_a_bad_variable_is_said(tmp_path: Path, name: str, value: str, says: str) -> None:
+    assert_refused(
+        f"--database=sqlite:///{tmp_path}/stores.db", says=says, env={"STOREKEEPER_PORT": "0", name: value}
+    )
+
+
+def test_a_variable_does_what_its_option_does_and_the_option_wins(tmp_path: Path) -> None:
+    variables = {
+        "STOREKEEPER_MISSING_STORE": "500",
+        "STOREKEEPER_ERROR_DETAIL": "generic",
+        "STOREKEEPER_REQUIRE": "x",
+    }
+    with serving(tmp_path, "--error-detail=detailed", env=variables) as service:
+        assert_error(service.request("GET", "/api/stores/1"), 500)
+        response = service.request("POST", "/api/stores", {})
+        assert_error(response, 400, '"name" is required', validation={"source": "payload", "keys": ["name"]})
+
+
+def test_an_address_that_others_reach_is_warned_of(tmp_path: Path) -> None:
+    with serving(tmp_path, "--host=0.0.0.0") as service:
+        assert service.request("GET", "/test").status == 200
+        assert service.log.count("level=") == service.log.count("level=warning") == 1
+
+
+def test_an_ipv6_address_is_said_in_brackets(tmp_path: Path) -> None:
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    with serving(tmp_path, "--host=::1") as service:
+        assert service.log.startswith(f"Storekeeper answers on http://[::1]:{service.port} ")
+        with Wire(socket.create_connection(("::1", service.port), TIMEOUT)) as wire:
+            wire.send(request("GET", "/test"))
+            assert wire.response().body == b"OK"
+
+
+def test_several_first_starts_at_once_make_one_database(tmp_path: Path) -> None:
+    services: list[Running] = []
+    with_all = threading.Barrier(4)
+
+    def start() -> None:
+        with serving(tmp_path, "--examples") as service:
+            services.append(service)
+            with_all.wait(TIMEOUT)
+            store(service, "One each")
+            with_all.wait(TIMEOUT)
+            assert len(service.request("GET", "/api/stores").json) == 6
+            with_all.wait(TIMEOUT)
+
+    threads = [threading.Thread(target=start) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for _ in range(3):
+        with_all.wait(TIMEOUT)
+    for thread in threads:
+        thread.join()
+    assert len(services) == 3

@@ -1,0 +1,180 @@
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from storekeeper.databases import sqlite_path
+from storekeeper.errors import CannotStart
+from storekeeper.service import application
+from storekeeper.settings import Settings, from_environment, make, option, refuse_unknown, variable
+from tests.harness.process import run
+
+NAMES = Settings.__struct_fields__
+
+
+def test_an_empty_environment_gives_the_defaults() -> None:
+    assert from_environment({}) == Settings()
+    assert from_environment({"STOREKEEPER_PORT": "", "HOME": "/", "PORT": "1"}) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({"STOREKEEPER_PORT": "0"}, Settings(port=0)),
+        ({"STOREKEEPER_PORT": "65535", "STOREKEEPER_HOST": "::1"}, Settings(port=65535, host="::1")),
+        ({"STOREKEEPER_WORKERS": "4"}, Settings(workers=4)),
+        ({"STOREKEEPER_EXAMPLES": "false"}, Settings(examples=False)),
+        ({"STOREKEEPER_EXAMPLES": "0"}, Settings(examples=False)),
+        ({"STOREKEEPER_MISSING_STORE": "500"}, Settings(missing_store="500")),
+        ({"STOREKEEPER_ERROR_DETAIL": "generic"}, Settings(error_detail="generic")),
+        ({"STOREKEEPER_UNKNOWN_KEYS": "reject"}, Settings(unknown_keys="reject")),
+        ({"STOREKEEPER_DATABASE": "sqlite:////a.db"}, Settings(database="sqlite:////a.db")),
+        ({"STOREKEEPER_REQUIRE": "postgres"}, Settings()),
+    ],
+)
+def test_a_variable_sets_its_setting(environ: Mapping[str, str], expected: Settings) -> None:
+    assert from_environment(environ) == expected
+
+
+BAD = [
+    ("port", "65536", "expected `int` <= 65535, not '65536'"),
+    ("error_detail", "Some", "invalid enum value 'Some'"),
+    ("port", "-1", "expected `int` >= 0, not '-1'"),
+    ("port", "http", "expected `int`, got `str`, not 'http'"),
+    ("workers", "0", "expected `int` >= 1, not '0'"),
+    ("workers", "65", "expected `int` <= 64, not '65'"),
+    ("error_detail", "some", "invalid enum value 'some'"),
+    ("missing_store", "410", "invalid enum value '410'"),
+    ("unknown_keys", "drop", "invalid enum value 'drop'"),
+    ("examples", "perhaps", "expected `bool`, got `str`, not 'perhaps'"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "reason"), BAD)
+def test_a_bad_value_is_refused_with_its_option_and_its_variable(name: str, value: str, reason: str) -> None:
+    with pytest.raises(CannotStart) as error:
+        from_environment({variable(name): value})
+    assert str(error.value) == f"{option(name)} (or {variable(name)}): {reason}"
+    with pytest.raises(CannotStart):
+        make({name: value})
+
+
+@pytest.mark.parametrize("name", ["STOREKEEPER_PROT", "STOREKEEPER_", "STOREKEEPER_port", "STOREKEEPER_PORT_"])
+def test_a_variable_that_is_no_setting_is_refused_and_all_that_are_listed(name: str) -> None:
+    with pytest.raises(CannotStart) as error:
+        refuse_unknown({name: "1", "STOREKEEPER_PORT": "1"})
+    assert str(error.value).startswith(f"{name} is set but is no setting; there are ")
+    assert all(variable(setting) in str(error.value) for setting in NAMES)
+    assert "STOREKEEPER_REQUIRE" not in str(error.value)
+
+
+def test_what_kubernetes_adds_for_a_service_of_our_name_is_no_setting() -> None:
+    links = {
+        "STOREKEEPER_PORT": "tcp://10.0.0.7:80",
+        "STOREKEEPER_SERVICE_HOST": "10.0.0.7",
+        "STOREKEEPER_SERVICE_PORT_HTTP": "80",
+        "STOREKEEPER_PORT_80_TCP": "tcp://10.0.0.7:80",
+        "STOREKEEPER_PORT_80_TCP_ADDR": "10.0.0.7",
+        "STOREKEEPER_POSTGRES_SERVICE_HOST": "10.0.0.8",
+        "STOREKEEPER_POSTGRES_PORT": "tcp://10.0.0.8:5432",
+        "STOREKEEPER_POSTGRES_PORT_5432_TCP_PROTO": "tcp",
+    }
+    assert from_environment(links) == Settings()
+    assert from_environment({**links, "STOREKEEPER_PORT": "80"}).port == 80
+    done = run("export", "--database", "sqlite:////nowhere/at/all.db", env=links)
+    assert b"--database: there is no such database, /nowhere/at/all.db: name the one of your service" in done.stderr
+
+
+@pytest.mark.parametrize("value", ["no", "off", "FALSE", "0", "n"])
+def test_a_boolean_is_said_in_the_words_of_the_command_line(value: str) -> None:
+    assert not from_environment({"STOREKEEPER_EXAMPLES": value}).examples
+    assert from_environment({"STOREKEEPER_EXAMPLES": "On"}).examples
+
+
+def test_another_server_is_told_of_a_wrong_setting_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("STOREKEEPER_PORT", "x")
+    with pytest.raises(SystemExit) as ended:
+        application()
+    assert ended.value.code == 2
+    assert (
+        capsys.readouterr().err == "storekeeper: --port (or STOREKEEPER_PORT): expected `int`, got `str`, not 'x'\n"
+    )
+
+
+def test_every_setting_is_an_option_a_variable_and_described() -> None:
+    text = " ".join(run("serve", "--help", env={"COLUMNS": "400", "TERM": "dumb"}).stdout.decode().split())
+    schema = msgspec.json.schema(Settings)["$defs"]["Settings"]["properties"]
+    for name in NAMES:
+        assert f"{option(name)} " in text
+        assert variable(name) in text
+        assert " ".join(schema[name]["description"].split()) in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environ", "message"),
+    [
+        (["--port", "70000"], {}, "--port (or STOREKEEPER_PORT): expected `int` <= 65535, not 70000"),
+        (["--port", "x"], {}, "Invalid value for '--port'"),
+        (["--workers", "0"], {}, "--workers (or STOREKEEPER_WORKERS): expected `int` >= 1, not 0"),
+        (["--error-detail", "some"], {}, "'some' is not one of 'detailed', 'generic'"),
+        (["--prot", "1"], {}, "No such option: --prot"),
+        (["extra"], {}, "unexpected extra argument"),
+        ([], {"STOREKEEPER_PORT": "x"}, "(env var: 'STOREKEEPER_PORT')"),
+        ([], {"STOREKEEPER_PROT": "1"}, "STOREKEEPER_PROT is set but is no setting"),
+        (
+            ["--database", "mysql://x"],
+            {},
+            "--database: unknown kind of database 'mysql'; use sqlite:///relative.db",
+        ),
+        (["--database", "/srv/stores.db"], {}, "--database: unknown kind of database '/srv/stores.db'; use"),
+        (["--database", "sqlite:/stores.db"], {}, "--database: unknown kind of database 'sqlite:/stores.db'; use"),
+        (["--database", "postgresql:/me:secret@there"], {}, "--database: unknown kind of database; use"),
+        (["--database", "host=there password=secret"], {}, "--database: unknown kind of database; use"),
+        (["--database", "sqlite://x"], {}, "names no file"),
+        (["--database", "sqlite:///\udcff.db"], {}, "the name of the file '\\udcff.db' is not UTF-8"),
+        (["--database", "postgresql:///x?host=%FF"], {}, "--database is no valid PostgreSQL URL"),
+        (["--host", "999.1.1.1"], {}, "cannot listen on 999.1.1.1 port 8080"),
+    ],
+)
+def test_a_bad_start_says_so_in_one_line_and_ends_with_2(
+    tmp_path: Path, arguments: list[str], environ: dict[str, str], message: str
+) -> None:
+    url = [] if "--database" in arguments else ["--database", f"sqlite:///{tmp_path}/stores.db"]
+    done = run("serve", *url, *arguments, env=environ)
+    assert done.returncode == 2
+    assert done.stdout == b""
+    lines = done.stderr.decode().splitlines()
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("storekeeper: ")
+    assert message in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("sqlite:///stores.db", Path.cwd() / "stores.db"),
+        ("sqlite:///data/stores.db", Path.cwd() / "data" / "stores.db"),
+        ("sqlite:////var/lib/stores.db", Path("/var/lib/stores.db")),
+        ("sqlite:////var/a%20b%23.db", Path("/var/a b#.db")),
+    ],
+)
+def test_a_url_names_a_file(url: str, path: Path) -> None:
+    assert sqlite_path(url) == path
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        *(
+            (url, "unknown kind of database")
+            for url in ("", "stores.db", "mysql://x/y", "sqlite", "sqlite:/x.db", "://")
+        ),
+        *((url, "names no file") for url in ("sqlite://", "sqlite:///", "sqlite://host/x.db", "sqlite:///:memory:")),
+    ],
+)
+def test_a_url_that_names_none_is_refused(url: str, message: str) -> None:
+    with pytest.raises(CannotStart, match=message):
+        sqlite_path(url)

@@ -1,0 +1,277 @@
+"""What holds the workers together: when it is short of everything, and when it is told to stop."""
+
+import os
+import resource
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import apsw
+import pytest
+
+from tests.harness import weakened
+from tests.harness.client import create as store
+from tests.harness.client import until
+from tests.harness.linux import of, ports, workers
+from tests.harness.machine import need
+from tests.harness.process import TIMEOUT, Running, serving
+from tests.harness.wire import create, dial, request
+
+pytestmark = pytest.mark.count_processes
+
+STOP = 10.0
+"""Seconds that a stop may take, whatever came before."""
+
+SHORT = weakened.environment("has_short_timeouts")
+
+
+def open_files(pid: int) -> int:
+    return len(list((of(pid) / "fd").iterdir()))
+
+
+@contextmanager
+def without_a_file(pid: int) -> Iterator[None]:
+    """Keep a process from opening any more file, and so from making a process."""
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (open_files(pid), before[1]))
+    try:
+        yield
+    finally:
+        with suppress(ProcessLookupError):
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+
+
+# Short of everything.
+
+
+def test_a_worker_that_cannot_be_replaced_is_replaced_once_it_can_be(tmp_path: Path) -> None:
+    with serving(tmp_path, "--workers=2", env=SHORT, program=weakened.PROGRAM) as service:
+        store(service, "Before")
+        killed = min(workers(service))
+        with without_a_file(service.process.pid):
+            os.kill(killed, signal.SIGKILL)
+            until(lambda: service.log.count("worker cannot start") >= 2)
+            assert store(service, "Meanwhile") == 2
+        until(lambda: len(workers(service) - {killed}) == 2)
+        assert "Too many open files" in service.log
+        assert "Traceback" not in service.log
+        assert service.stop() == 0
+
+
+def test_workers_that_serve_are_kept_if_their_successors_cannot_start_at_sighup(tmp_path: Path) -> None:
+    with serving(tmp_path, "--workers=2") as service:
+        store(service, "Before")
+        before = workers(service)
+        set_schema(tmp_path, 999)
+        service.process.send_signal(signal.SIGHUP)
+        until(lambda: "no worker is replaced at SIGHUP" in service.log)
+        assert workers(service) == before
+        assert store(service, "Meanwhile") == 2
+        set_schema(tmp_path, 1)
+        service.process.send_signal(signal.SIGHUP)
+        until(lambda: len(workers(service) - before) == 2)
+        assert store(service, "After") == 3
+        assert service.stop() == 0
+
+
+def set_schema(folder: Path, version: int) -> None:
+    """Say in the file of a running service which version of Storekeeper has written it."""
+    connection = apsw.Connection(str(folder / "stores.db"))
+    connection.pragma("user_version", version)
+    connection.close()
+
+
+def test_a_stop_works_while_no_process_can_be_made(tmp_path: Path) -> None:
+    with serving(tmp_path, "--workers=2") as service:
+        with without_a_file(service.process.pid):
+            os.kill(min(workers(service)), signal.SIGKILL)
+            until(lambda: "worker cannot start" in service.log)
+            began = time.monotonic()
+            assert service.stop() == 0
+        assert time.monotonic() - began < STOP / 2
+        assert not workers(service)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_limit_of_open_files_that_is_too_low_is_said(tmp_path: Path, count: int) -> None:
+    limited = ["sh", "-c", 'ulimit -n 26; exec "$0" "$@"']
+    with serving(tmp_path, f"--workers={count}", within=limited, ready=False) as service:
+        assert service.process.wait(TIMEOUT) == 2
+        needed = 60 + 4 * count
+        said = f"storekeeper: only 26 files may be open at once, at least {needed} are needed: raise ulimit -n\n"
+        assert service.log == said
+
+
+def responses(service: Running) -> bool:
+    """Tell whether a newcomer is served, and not one too many."""
+    with suppress(OSError):
+        return service.request("GET", "/test").status == 200
+    return False
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("count", [1, 2])
+def test_the_lowest_limit_of_open_files_that_is_taken_is_enough(tmp_path: Path, count: int) -> None:
+    limited = ["sh", "-c", f'ulimit -n {60 + 4 * count}; exec "$0" "$@"']
+    with serving(tmp_path, f"--workers={count}", within=limited) as service:
+        wires = [dial(service) for _ in range(100)]
+        for wire in wires:
+            wire.client.close()
+        until(lambda: responses(service))
+        assert store(service, "There") == 1
+        assert service.stop() == 0
+
+
+def within_processes(most: int) -> list[str]:
+    """Return what runs a command as a user who has no other process, and may have so many, threads included."""
+    if shutil.which("setpriv") is None or shutil.which("prlimit") is None:
+        need("setpriv", "there is no setpriv, or no prlimit")
+    if os.geteuid():
+        return ["prlimit", f"--nproc={most}"]
+    capabilities = "-all,+dac_override"  # to reach the program wherever it is; it does not lift the limit
+    user = [
+        f"--reuid={100_000 + os.getpid()}",
+        "--clear-groups",
+        f"--inh-caps={capabilities}",
+        f"--ambient-caps={capabilities}",
+    ]
+    return ["setpriv", *user, "prlimit", f"--nproc={most}"]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_start_without_any_more_process_or_thread_is_said(open_folder: Path, count: int) -> None:
+    """A supervisor of the supervisor may try again: this can pass."""
+    with serving(open_folder, f"--workers={count}", within=within_processes(1), ready=False) as service:
+        assert service.process.wait(TIMEOUT) == 1
+        assert "worker cannot start" in service.log
+        assert "Traceback" not in service.log
+
+
+def test_a_stop_needs_no_more_thread(open_folder: Path) -> None:
+    """Two are enough for all it does: the one that serves, and the one that writes."""
+    with serving(open_folder, within=within_processes(2), ready=False) as service:
+        until(lambda: ports(service.process.pid))
+        service.port = ports(service.process.pid).pop()
+        assert store(service, "There") == 1
+        assert service.stop() == 0
+        assert "Traceback" not in service.log
+
+
+# Told to stop.
+
+
+@pytest.mark.parametrize("reloads", [pytest.param(1, marks=pytest.mark.thorough), 10])
+def test_a_stop_does_not_wait_for_workers_that_are_being_replaced(tmp_path: Path, reloads: int) -> None:
+    with serving(tmp_path, "--workers=2") as service:
+        for _ in range(reloads):
+            service.process.send_signal(signal.SIGHUP)
+        until(lambda: len(workers(service)) == 3)
+        began = time.monotonic()
+        assert service.stop() == 0
+        assert time.monotonic() - began < STOP / 4
+        assert service.log.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "before", [pytest.param([], marks=pytest.mark.thorough), [signal.SIGHUP]], ids=["at once", "behind SIGHUP"]
+)
+def test_a_worker_that_stands_still_is_killed_when_its_time_to_stop_is_over(
+    tmp_path: Path, before: list[signal.Signals]
+) -> None:
+    with serving(tmp_path, "--workers=2", env=SHORT, program=weakened.PROGRAM) as service:
+        still = min(workers(service))
+        os.kill(still, signal.SIGSTOP)
+        for number in before:
+            service.process.send_signal(number)
+        began = time.monotonic()
+        assert service.stop() == 0
+        assert time.monotonic() - began < 3
+        assert not workers(service)
+
+
+@pytest.mark.thorough
+def test_a_stop_ends_in_time_whatever_came_before(tmp_path: Path) -> None:
+    """Ten reloads, a worker that stands still, clients that are stuck, a log that nobody reads."""
+    with serving(tmp_path, "--workers=3") as service, dial(service) as wire:
+        wire.send(request("GET", "/test") + create("Never")[:-3])
+        assert wire.response().body == b"OK"
+        os.kill(min(workers(service)), signal.SIGSTOP)
+        for _ in range(10):
+            service.process.send_signal(signal.SIGHUP)
+        began = time.monotonic()
+        assert service.stop() == 0
+        assert time.monotonic() - began < STOP
+        assert not workers(service)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_while_a_service_drains_new_clients_are_refused(tmp_path: Path, count: int) -> None:
+    with serving(tmp_path, f"--workers={count}") as service:
+        wires = [dial(service) for _ in range(8)]  # so that each worker has something to finish
+        for wire in wires:
+            wire.send(request("GET", "/test") + create("Half")[:-3])
+            assert wire.response().body == b"OK"
+        service.process.send_signal(signal.SIGTERM)
+        asked = time.monotonic()
+        refused = 0
+        while refused < 50:
+            assert time.monotonic() < asked + 3
+            try:
+                with service.socket(1) as client:  # the last that was taken: it hears so at once
+                    client.sendall(request("GET", "/test"))
+                    began = time.monotonic()
+                    with suppress(ConnectionError):
+                        client.recv(1000)
+                    assert time.monotonic() - began < 1
+            except ConnectionError:
+                refused += 1
+        for number, wire in enumerate(wires, start=1):
+            with wire:
+                wire.send(create("Half")[-3:])
+                assert wire.response().status == 200, number
+        assert service.process.wait(TIMEOUT) == 0
+        assert service.log.count("\n") == 1
+
+
+def test_while_a_worker_stands_still_during_a_stop_new_clients_are_refused(tmp_path: Path) -> None:
+    """Though it still has the socket on which it would take them."""
+    with serving(tmp_path, "--workers=2", env=SHORT, program=weakened.PROGRAM) as service:
+        still = min(workers(service))
+        os.kill(still, signal.SIGSTOP)
+        service.process.send_signal(signal.SIGTERM)
+        began = time.monotonic()
+        until(lambda: not ports(service.process.pid))
+        assert time.monotonic() - began < 2
+        with pytest.raises(ConnectionError):
+            service.socket(1)
+        os.kill(still, signal.SIGCONT)
+        assert service.process.wait(TIMEOUT) == 0
+
+
+def stopped_by_many_signals(service: Running) -> int:
+    """Send SIGTERM without a pause until the service has ended; give its status."""
+    while (status := service.process.poll()) is None:
+        service.process.send_signal(signal.SIGTERM)
+    return status
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_signals_until_the_very_end_of_a_stop_leave_its_status_0(tmp_path: Path, count: int) -> None:
+    with serving(tmp_path, f"--workers={count}") as service:
+        assert stopped_by_many_signals(service) == 0
+        assert "Traceback" not in service.log
+
+
+@pytest.mark.thorough
+def test_a_service_that_heeds_signals_after_its_stop_would_be_seen(tmp_path: Path) -> None:
+    """In one of 20 stops at least: it is for the last milliseconds only."""
+    heeding = weakened.environment("heeds_signals_to_the_end")
+
+    def status() -> int:
+        with serving(tmp_path, env=heeding, program=weakened.PROGRAM) as service:
+            return stopped_by_many_signals(service)
+
+    assert any(status() == -signal.SIGTERM for _ in range(20))

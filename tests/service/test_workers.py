@@ -1,0 +1,95 @@
+"""Several processes that serve one database: their ids, what each sees of the others, what happens when one dies."""
+
+import os
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from tests.harness.client import assert_success, until
+from tests.harness.client import create as store
+from tests.harness.linux import connections, parent, workers
+from tests.harness.process import TIMEOUT, Running, ask, serving
+from tests.harness.wire import dial, request
+
+CLIENTS = 20
+EACH = 25
+
+
+def creates_and_reads(service: Running, client: int) -> list[int]:
+    """Create stores on one connection; read each back at once on a new one, which any worker may take."""
+    ids = []
+    connection = service.connection()
+    try:
+        for number in range(EACH):
+            body = {"name": f"Client {client}", "address": str(number)}
+            created = ask(connection, "POST", "/api/stores", body)
+            assert_success(created)
+            ids.append(created.json["id"])
+            assert service.request("GET", f"/api/stores/{ids[-1]}").body == created.body
+            found = service.request("GET", "/api/stores?name=" + quote(f"Client {client}")).json
+            assert [each["id"] for each in found] == ids
+    finally:
+        connection.close()
+    return ids
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_clients_that_create_at_once_get_every_number_once(adapter: str, tmp_path: Path, count: int) -> None:
+    """Ids are 1..n without a hole; each sees its own store at once, through whatever worker."""
+    with serving(tmp_path, adapter, f"--workers={count}") as service:
+        with ThreadPoolExecutor(CLIENTS) as pool:
+            ids = list(pool.map(lambda client: creates_and_reads(service, client), range(CLIENTS)))
+        assert sorted(chain(*ids)) == list(range(1, CLIENTS * EACH + 1))
+        assert all(mine == sorted(mine) for mine in ids)
+        stores = service.request("GET", "/api/stores").json
+        assert [each["id"] for each in stores] == list(range(1, CLIENTS * EACH + 1))
+
+
+def test_a_worker_that_is_killed_is_replaced(adapter: str, tmp_path: Path) -> None:
+    with serving(tmp_path, adapter, "--workers=3") as service:
+        id = store(service, "Before")
+        before = workers(service)
+        assert len(before) == 3
+        killed = min(before)
+        os.kill(killed, signal.SIGKILL)
+        until(lambda: len(workers(service) - {killed}) == 3)
+        for _ in range(20):
+            assert service.request("GET", f"/api/stores/{id}").json["name"] == "Before"
+        assert store(service, "After") == id + 1
+        until(lambda: f"pid={killed}" in service.log)
+        assert service.stop() == 0
+
+
+def test_a_supervisor_that_is_killed_leaves_no_worker_behind(adapter: str, tmp_path: Path) -> None:
+    with serving(tmp_path, adapter, "--workers=3") as service:
+        orphans = workers(service)
+        assert len(orphans) == 3
+        with dial(service) as wire:
+            wire.send(request("GET", "/test"))
+            assert wire.response().body == b"OK"
+            service.process.kill()
+            service.process.wait(TIMEOUT)
+            wire.assert_closed()
+        until(lambda: not any(parent(pid) for pid in orphans))
+        with pytest.raises(OSError, match="refused"):
+            service.socket()
+
+
+def test_each_worker_serves_connections(adapter: str, tmp_path: Path) -> None:
+    """Connections spread, so that one slow list does not stop all clients: more workers than one have sockets."""
+    with serving(tmp_path, adapter, "--workers=2") as service:
+        store(service, "There")
+        wires = [dial(service) for _ in range(60)]
+        try:
+            for wire in wires:
+                wire.send(request("GET", "/api/stores/1"))
+            for wire in wires:
+                assert wire.response().json["name"] == "There"
+            assert {connections(pid) > 0 for pid in workers(service)} == {True}
+        finally:
+            for wire in wires:
+                wire.client.close()

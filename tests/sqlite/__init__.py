@@ -1,0 +1,1 @@
+"""What is SQLite's own: the schema, the file, its disk, locks and errors."""

@@ -1,0 +1,133 @@
+"""What is under a running service goes bad: a damaged page, a sector that cannot be read, a disk that is slow."""
+
+import re
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.harness import weakened
+from tests.harness.client import create as store
+from tests.harness.client import fill
+from tests.harness.collection import numbered
+from tests.harness.process import TIMEOUT, Running, ask, serving
+from tests.harness.system_calls import SYNCS, injected, injecting
+from tests.harness.wire import assert_error
+from tests.oracles.aftermath import judge
+from tests.oracles.history import Recorder
+from tests.oracles.lincheck import Kind
+
+pytestmark = pytest.mark.count_processes
+
+MANY = 2500
+BAD = 1250
+"""A store whose page is spoilt; those far from it stand on others."""
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    """A database with one page of noise, which no start can see."""
+    with serving(tmp_path):
+        fill(tmp_path, numbered(MANY))
+    path = tmp_path / "stores.db"
+    data = bytearray(path.read_bytes())
+    for found in re.finditer(b"Store %d" % BAD, bytes(data)):
+        page = found.start() // 4096 * 4096
+        data[page : page + 4096] = b"\xa5" * 4096
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize("adapter", ["--fast-lane", "--no-fast-lane"])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_damaged_page_is_answered_with_503_and_the_others_are_read(
+    damaged: Path, adapter: str, workers: int
+) -> None:
+    """A restart would find the same, so there is none: writes and readiness are refused until it is restored."""
+    with (
+        serving(damaged.parent, adapter, f"--workers={workers}") as service,
+        closing(service.connection()) as connection,  # one worker's
+    ):
+        for _ in range(3):
+            response = ask(connection, "GET", f"/api/stores/{BAD}")
+            assert_error(response, 503, outcome="none")
+            assert response.json["message"].startswith("The database is damaged")
+            for id in (1, MANY):
+                expected = {"id": id, "name": f"Store {id}", "address": f"{id} Road"}
+                assert ask(connection, "GET", f"/api/stores/{id}").json == expected
+            assert_error(ask(connection, "POST", "/api/stores", {"name": "New"}), 503, outcome="none")
+            assert_error(ask(connection, "GET", "/health/ready"), 503, outcome="none")
+            assert ask(connection, "GET", "/health/live").status == 200
+        assert service.process.poll() is None
+        assert service.log.count("database is damaged, taking no more writes") == 1
+        assert "worker lost" not in service.log
+        assert service.stop() == 0
+
+
+def test_a_list_over_a_damaged_page_does_not_look_whole(damaged: Path) -> None:
+    with serving(damaged.parent) as service:
+        received = service.raw(b"GET /api/stores HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        assert not received.endswith(b"]\r\n0\r\n\r\n")
+        assert received.count(b'"id"') < MANY
+
+
+def test_a_page_that_cannot_be_read_ends_the_process_and_answers_nothing_wrong(tmp_path: Path) -> None:
+    """Its successor opens the file anew."""
+    with serving(tmp_path):
+        fill(tmp_path, numbered(MANY))
+    statuses = []
+    with serving(tmp_path) as service, closing(service.connection()) as connection:
+        assert ask(connection, "GET", "/api/stores/1").status == 200
+        with injecting(service.process.pid, "pread64", tmp_path / "stores.db"):
+            for id in range(1, MANY, 20):
+                response = ask(connection, "GET", f"/api/stores/{id}")
+                statuses.append(response.status)
+                if response.status != 200:
+                    assert_error(response, 503, outcome="none")
+                    break
+                assert response.json["name"] == f"Store {id}"
+            assert service.process.wait(TIMEOUT) == 74
+        assert service.log.count("database failed, ending this process") == 1
+    assert statuses.count(503) == 1
+    with serving(tmp_path) as service:
+        assert len(service.request("GET", "/api/stores").json) == MANY
+
+
+@pytest.mark.parametrize("adapter", ["--fast-lane", "--no-fast-lane"])
+def test_a_writer_that_dies_leaves_nobody_waiting(tmp_path: Path, adapter: str) -> None:
+    """Each write is answered, what was acknowledged is there, and the process ends so that another may begin."""
+    environment = weakened.environment("fails_in_the_writer") | {"FAILS_AT": "3"}
+    recorder = Recorder(clients=24, mix={Kind.CREATE: 1})
+    with serving(tmp_path, adapter, env=environment, program=weakened.PROGRAM) as service:
+        recorder.run(service.port, 2000)
+        assert service.process.wait(TIMEOUT) == 74
+        assert service.log.count("database failed, ending this process") == 1
+    assert recorder.statuses[503] > 0
+    assert recorder.statuses.keys() <= {200, 503}
+    assert judge(recorder.history, f"sqlite:///{tmp_path}/stores.db") == []
+
+
+def test_a_disk_that_takes_long_to_sync_keeps_no_read_waiting(tmp_path: Path) -> None:
+    """Writes share its syncs: all of them take as long as two or three, not as long as 24."""
+    with serving(tmp_path):
+        pass
+    delay = injected(SYNCS, tmp_path / "stores.db-wal", "1+", "delay_enter=300000")
+    with serving(tmp_path, within=delay) as service, ThreadPoolExecutor(24) as pool:
+        writes = [pool.submit(store, service, f"Store {number}") for number in range(24)]
+        reads = _reads_until(service, lambda: all(write.done() for write in writes))
+        assert sorted(write.result() for write in writes) == list(range(1, 25))
+        assert reads > 24
+        assert service.stop() == 0
+
+
+def _reads_until(service: Running, done: Callable[[], bool]) -> int:
+    reads = 0
+    with closing(service.connection()) as connection:
+        while not done():
+            assert ask(connection, "GET", "/api/stores").status == 200
+            reads += 1
+            time.sleep(0.001)  # the writes' own threads need the interpreter too
+    return reads

@@ -1,0 +1,335 @@
+"""What the service does when the disk below it fills up, fails or does not answer."""
+
+import asyncio
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from http.client import HTTPException
+from pathlib import Path
+
+import apsw
+import pytest
+
+from storekeeper.collection import Collection
+from storekeeper.errors import Outcome, Unavailable
+from storekeeper.sqlite import SqliteCollection, write_queue
+from storekeeper.stores import Payload, Store
+from tests.harness.collection import MANY, a_store, create, get, numbered, replace, run, stores
+from tests.harness.databases import Sqlite, handle
+from tests.harness.machine import fill_disk, mounted
+from tests.harness.process import TIMEOUT, serving
+from tests.harness.system_calls import SYNCS, injected
+
+pytestmark = pytest.mark.count_processes
+
+LONG = "x" * 3000
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 64 MiB."""
+    with mounted(tmp_path / "disk", "size=64m") as disk:
+        yield disk
+
+
+def free(disk: Path, pages: int) -> None:
+    """Leave so many pages of the disk free."""
+    filler = disk / "filler"
+    fill_disk(filler)
+    with filler.open("r+b") as file:
+        file.truncate(filler.stat().st_size - pages * 4096)
+
+
+def test_a_full_disk_refuses_writes_and_nothing_else_until_it_has_space(small: Path, tmp_path: Path) -> None:
+    with serving(tmp_path, database=f"sqlite:///{small}/stores.db") as service:
+        assert service.request("POST", "/api/stores", {"name": "Before"}).json["id"] == 1
+        fill_disk(small / "filler")
+        for _ in range(3):
+            refused = service.request("POST", "/api/stores", {"name": "Refused", "address": LONG})
+            assert refused.status == 503
+            assert refused.json["outcome"] == "none"
+            assert refused.headers["retry-after"] == "1"
+            assert service.request("GET", "/api/stores/1").json["name"] == "Before"
+            assert len(service.request("GET", "/api/stores").json) == 1
+            assert service.request("GET", "/health/ready").status == 200
+        (small / "filler").unlink()
+        assert service.request("POST", "/api/stores", {"name": "After"}).json["id"] == 2
+        assert service.stop() == 0
+
+
+@pytest.mark.parametrize("pages", range(0, 12, 2))
+def test_the_last_pages_of_a_disk_are_used_without_a_wrong_response(small: Path, pages: int) -> None:
+    """One write of another length after another: it is in the list if and only if it was acknowledged."""
+
+    async def main() -> None:
+        async with handle(Sqlite(small)) as collection:
+            acknowledged = [await create(collection, Payload("First"))]
+            free(small, pages)
+            refusals = 0
+            for number in range(60):
+                try:
+                    acknowledged.append(await create(collection, Payload("New", "x" * (number * 97 % 6000))))
+                except Unavailable as error:
+                    refusals += 1
+                    assert error.outcome is Outcome.NONE
+                    assert str(error) == "The disk is full"
+                assert len(await stores(collection)) == len(acknowledged)
+            assert refusals
+            (small / "filler").unlink()
+            acknowledged.append(await create(collection, Payload("Last")))
+            await _are_exactly(collection, acknowledged)
+        async with handle(Sqlite(small)) as again:
+            await _are_exactly(again, acknowledged)
+
+    run(main())
+
+
+async def _are_exactly(collection: Collection, acknowledged: list[Store]) -> None:
+    assert [store.id for store in acknowledged] == list(range(1, len(acknowledged) + 1))
+    assert [await get(collection, store.id) for store in acknowledged] == acknowledged
+    assert len(await stores(collection)) == len(acknowledged)
+
+
+@pytest.mark.parametrize("pages", range(18, 31, 2))
+def test_the_index_of_the_log_may_find_no_space(small: Path, pages: int) -> None:
+    """It grows once in about 4,000 pages of the log, after these were written: no response is wrong, none final."""
+
+    async def main() -> None:
+        async with handle(Sqlite(small)) as collection:
+            acknowledged = [await create(collection, Payload("First"))]
+            with _pinned(small / "stores.db"):
+                log = small / "stores.db-wal"
+                while log.stat().st_size < 4040 * 4120:
+                    acknowledged += await asyncio.gather(
+                        *(create(collection, Payload("New", LONG)) for _ in range(min(300, 1 + _room(log))))
+                    )
+                free(small, pages)
+                outcomes: set[Outcome] = set()
+                for _ in range(40):
+                    try:
+                        acknowledged.append(await create(collection, Payload("Tight", LONG)))
+                    except Unavailable as error:
+                        outcomes.add(error.outcome)
+                        assert str(error) == "The disk is full"
+                    assert await get(collection, len(acknowledged)) == acknowledged[-1]
+                    assert await get(collection, len(acknowledged) + 1) is None
+                # Undone, but in the log all the same: should all crash now, the next start would find it.
+                assert outcomes == {Outcome.UNKNOWN if 20 < pages < 29 else Outcome.NONE}
+            (small / "filler").unlink()
+            acknowledged.append(await create(collection, Payload("Last")))
+            await _are_exactly(collection, acknowledged)
+        async with handle(Sqlite(small)) as again:
+            await _are_exactly(again, acknowledged)
+
+    run(main())
+
+
+def _room(log: Path) -> int:
+    return max(0, (4000 * 4120 - log.stat().st_size) // 4120 // 4)
+
+
+@contextmanager
+def _pinned(path: Path) -> Iterator[None]:
+    """Read in one transaction, so that the log cannot begin anew and grows."""
+    connection = apsw.Connection(str(path))
+    connection.execute("BEGIN")
+    assert connection.execute("SELECT count(*) FROM stores").get
+    try:
+        yield
+    finally:
+        connection.close()
+
+
+# Errors after which nobody knows what the file holds.
+
+
+@pytest.mark.parametrize("adapter", ["--fast-lane", "--no-fast-lane"])
+def test_after_an_error_of_the_disk_the_process_says_so_and_ends(tmp_path: Path, adapter: str) -> None:
+    database = tmp_path / "stores.db"
+    with serving(tmp_path, adapter):
+        pass  # makes the file
+    with serving(tmp_path, adapter, within=injected(SYNCS, database.with_name("stores.db-wal"), "3+")) as service:
+        assert service.request("POST", "/api/stores", {"name": "ResponseCache"}).json["id"] == 1
+        ready = b"GET /health/ready HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+        write = b"POST /api/stores HTTP/1.1\r\nhost: x\r\ncontent-length: 16\r\n\r\n" + b'{"name":"Lost?"}'
+        responses = service.raw(write + write + ready)
+        assert [int(status) for status in re.findall(rb"HTTP/1.1 (\d+)", responses)] == [503, 503, 503]
+        assert re.findall(rb'"outcome":"(\w+)"', responses)[0] == b"unknown"
+        assert service.process.wait(TIMEOUT) == 74
+        assert service.log.count("database failed, ending this process") == 1
+        assert "Traceback" not in service.log
+    with serving(tmp_path, adapter) as service:
+        names = [store["name"] for store in service.request("GET", "/api/stores").json]
+        assert names in (["ResponseCache"], ["ResponseCache", "Lost?"])
+        assert service.request("POST", "/api/stores", {"name": "Next"}).json["id"] == len(names) + 1
+
+
+def test_a_worker_whose_disk_failed_is_replaced(tmp_path: Path) -> None:
+    """The kernel counts for each process: every worker fails at its 20th sync."""
+    with serving(tmp_path):
+        pass
+    within = injected(SYNCS, tmp_path / "stores.db-wal", "20")
+    with serving(tmp_path, "--workers", "2", within=within) as service:
+        acknowledged: list[int] = []
+        after = 0
+        while after < 3 and len(acknowledged) < 1000:
+            lost = "worker lost" in service.log
+            with suppress(OSError, HTTPException):  # it was at the worker that has just ended
+                response = service.request("POST", "/api/stores", {"name": "x"})
+                if response.status == 200:
+                    acknowledged.append(response.json["id"])
+                    after += lost
+        assert "database failed" in service.log
+        stored = [store["id"] for store in service.request("GET", "/api/stores").json]
+        assert stored == list(range(1, len(stored) + 1))
+        assert set(acknowledged) <= set(stored)
+        assert acknowledged == sorted(set(acknowledged))
+
+
+@pytest.mark.parametrize("then", ["the create first", "the damage first"])
+def test_once_a_damaged_page_was_met_nothing_more_is_acknowledged(tmp_path: Path, then: str) -> None:
+    database = Sqlite(tmp_path)
+
+    async def prepare() -> None:
+        async with handle(database) as collection:
+            await collection.load(numbered(MANY))
+
+    async def main() -> None:
+        failures: list[str] = []
+        collection = SqliteCollection(database.path, failures.append)
+        written = [create(collection, Payload("New"))] if then == "the create first" else []
+        for _ in range(3):
+            with pytest.raises(Unavailable, match="The database is damaged"):
+                collection.get(1250)
+        # What is not damaged is still read.
+        assert collection.get(1) == a_store(1, "Store 1", "1 Road", 1)
+        written.append(create(collection, Payload("New")))
+        for write in written:
+            with pytest.raises(Unavailable, match="The database is damaged"):
+                await write
+        with pytest.raises(Unavailable, match="The database is damaged"):
+            await collection.check()
+        with pytest.raises(Unavailable, match="The database is damaged"):
+            await collection.load(numbered(1))
+        assert not failures, "a successor would find the same damage"
+        await collection.close()
+
+    run(prepare())
+    data = bytearray(database.path.read_bytes())
+    for found in re.finditer(b"Store 1250", bytes(data)):
+        page = found.start() // 4096 * 4096
+        data[page : page + 4096] = b"\xa5" * 4096
+    database.path.write_bytes(data)
+    run(main())
+
+
+# Waiting.
+
+
+@pytest.fixture
+def held(tmp_path: Path) -> Iterator[tuple[Sqlite, apsw.Connection]]:
+    """A database with one store, locked by somebody else's transaction."""
+    database = Sqlite(tmp_path)
+
+    async def prepare() -> None:
+        async with handle(database) as collection:
+            await create(collection, Payload("First"))
+
+    run(prepare())
+    connection = apsw.Connection(str(database.path))
+    connection.execute("BEGIN IMMEDIATE")
+    yield database, connection
+    connection.close()
+
+
+def test_no_more_writes_than_the_limit_wait(
+    held: tuple[Sqlite, apsw.Connection], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database, connection = held
+    monkeypatch.setattr(write_queue, "MAX_QUEUED", 50)
+
+    async def main() -> None:
+        async with handle(database) as collection:
+            waiting = [create(collection, payload) for payload in numbered(50)]
+            for refused in (create(collection, Payload("Too many")), replace(collection, 1, Payload("Too many"))):
+                assert refused.done(), "it waits as well"
+                with pytest.raises(Unavailable, match="Too many writes are waiting") as error:
+                    await refused
+                assert error.value.outcome is Outcome.NONE
+            assert await get(collection, 1) == a_store(1, "First", None, 1)
+            connection.execute("COMMIT")
+            assert [store.id for store in await asyncio.gather(*waiting)] == list(range(2, 52))
+            assert (await create(collection, Payload("Now"))).id == 52
+
+    run(main())
+
+
+def test_a_write_that_nobody_carries_out_is_answered_all_the_same(
+    held: tuple[Sqlite, apsw.Connection], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its outcome is unknown: here it is even written in the end."""
+    database, connection = held
+    monkeypatch.setattr(write_queue, "WRITE_TIMEOUT", 0.2)
+
+    async def main() -> None:
+        async with handle(database) as collection:
+            for write in (create(collection, Payload("Late")), replace(collection, 1, Payload("Late"))):
+                with pytest.raises(Unavailable, match="The disk does not answer") as error:
+                    await write
+                assert error.value.outcome is Outcome.UNKNOWN
+            connection.execute("COMMIT")
+            assert (await create(collection, Payload("Next"))).id == 3
+            assert await get(collection, 1) == a_store(1, "Late", None, 3)
+
+    run(main())
+
+
+def test_closing_does_not_wait_for_ever(
+    held: tuple[Sqlite, apsw.Connection], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database, connection = held
+    monkeypatch.setattr(write_queue, "WRITE_TIMEOUT", 0.2)
+
+    async def main() -> None:
+        collection = SqliteCollection(database.path, pytest.fail)
+        write = create(collection, Payload("Stuck"))
+        await collection.close()
+        with pytest.raises(Unavailable) as error:
+            await write
+        assert error.value.outcome is Outcome.UNKNOWN
+        connection.execute("COMMIT")
+
+    run(main())
+
+
+def test_a_load_that_is_not_wanted_any_more_gives_up(held: tuple[Sqlite, apsw.Connection]) -> None:
+    """While it reads its source, and while it waits for the lock."""
+    database, connection = held
+
+    async def main() -> None:
+        async with handle(database) as collection:
+            began = asyncio.Event()
+            loop = asyncio.get_running_loop()
+
+            def endless() -> Iterator[Payload]:
+                loop.call_soon_threadsafe(began.set)
+                while True:
+                    yield Payload("Endless")
+
+            def short() -> Iterator[Payload]:
+                yield Payload("Short")
+                loop.call_soon_threadsafe(began.set)
+
+            for source in (endless(), short()):
+                began.clear()
+                loading = asyncio.create_task(collection.load(source))
+                await began.wait()
+                loading.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await loading
+            await asyncio.to_thread(lambda: None)
+            connection.execute("COMMIT")
+            assert len(await stores(collection)) == 1
+
+    run(main())  # it ends only when the threads of both loads have
+    assert len(database.changes()) == 1

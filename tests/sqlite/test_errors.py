@@ -1,0 +1,65 @@
+"""What each of SQLite's errors means for whoever asked, and for the process. How they come about: `test_disk`."""
+
+from pathlib import Path
+
+import apsw
+import pytest
+
+from storekeeper.errors import Outcome
+from storekeeper.sqlite import errors
+from storekeeper.sqlite.errors import Failure, failure, is_fatal, temporary
+from tests.harness.weakened import vars_of
+
+
+def no_space_for_the_index() -> apsw.Error:
+    error = apsw.IOError("disk I/O error")
+    vars_of(error).extendedresult = apsw.SQLITE_IOERR_SHMSIZE
+    return error
+
+
+GOES_ON = [
+    (apsw.BusyError(), "The database is locked"),
+    (apsw.LockedError(), "The database is locked"),
+    (apsw.ProtocolError(), "The database is locked"),
+    (apsw.FullError(), "The disk is full"),
+    (apsw.ReadOnlyError(), "The database cannot be written"),
+    (apsw.PermissionsError(), "The database cannot be written"),
+    (apsw.CantOpenError(), "The database cannot be opened"),
+    (apsw.ConnectionClosedError(), "The service is shutting down"),
+]
+
+
+@pytest.mark.parametrize(("error", "reason"), GOES_ON)
+def test_after_some_errors_nothing_has_changed_and_it_goes_on(error: apsw.Error, reason: str) -> None:
+    found = temporary(error, Outcome.UNKNOWN)
+    assert found is not None
+    assert (str(found), found.outcome) == (reason, Outcome.NONE)
+    assert not is_fatal(error)
+
+
+def test_without_space_for_the_index_of_the_log_a_commit_may_be_in_it() -> None:
+    found = temporary(no_space_for_the_index(), Outcome.UNKNOWN)
+    assert found is not None
+    assert (str(found), found.outcome) == ("The disk is full", Outcome.UNKNOWN)
+    assert not is_fatal(no_space_for_the_index())
+
+
+@pytest.mark.parametrize("error", [apsw.IOError(), apsw.CorruptError(), apsw.NotADBError()])
+def test_after_others_the_file_cannot_be_trusted(error: apsw.Error) -> None:
+    assert temporary(error, Outcome.NONE) is None
+    assert is_fatal(error)
+
+
+@pytest.mark.parametrize("error", [apsw.ConstraintError(), ValueError(), KeyError()])
+def test_all_else_is_a_bug(error: Exception) -> None:
+    assert not is_fatal(error)
+
+
+def test_a_page_is_damaged_only_if_the_disk_can_be_read(tmp_path: Path) -> None:
+    connection = apsw.Connection(str(tmp_path / "stores.db"))
+    connection.execute("CREATE TABLE one (two)")
+    corrupt = apsw.CorruptError("page 2")
+    assert failure(corrupt, connection) == Failure("The database is damaged: page 2", damaged=True)
+    assert failure(apsw.IOError("read"), connection) == Failure("The database failed: read")
+    connection.close()
+    assert failure(corrupt, connection) == Failure(f"{errors.FAILED}: page 2")

@@ -1,0 +1,141 @@
+"""A database that is deleted or replaced under a running service: nothing is acknowledged that nobody will find."""
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from storekeeper.sqlite.file_identity import CHECK_INTERVAL
+from tests.harness import weakened
+from tests.harness.client import create as store
+from tests.harness.client import until
+from tests.harness.process import TIMEOUT, Running, serving
+
+pytestmark = pytest.mark.count_processes
+
+LOST = 74
+"""Exit status after the database failed."""
+
+
+def deleted(path: Path) -> None:
+    path.unlink()
+
+
+def moved_away(path: Path) -> None:
+    path.rename(path.with_name("elsewhere.db"))
+
+
+def replaced(path: Path) -> None:
+    """As a restore from a backup beside the running service does."""
+    shutil.copy(path, path.with_name("copy.db"))
+    path.with_name("copy.db").rename(path)
+
+
+def without_its_log(path: Path) -> None:
+    path.with_name("stores.db-wal").unlink()
+
+
+def with_its_folder(path: Path) -> None:
+    path.parent.rename(path.parent.with_name("elsewhere"))
+
+
+FAULTS = [deleted, moved_away, replaced, without_its_log, with_its_folder]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    folder = tmp_path / "place"
+    folder.mkdir()
+    return folder / "stores.db"
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_process_says_so_and_ends(tmp_path: Path, place: Path, fault: Callable[[Path], None]) -> None:
+    """Nobody has to ask it anything."""
+    with serving(tmp_path, database=f"sqlite:///{place}") as service:
+        store(service, "Before")
+        fault(place)
+        assert service.process.wait(TIMEOUT) == LOST
+        assert service.log.count("database failed, ending this process") == 1
+        assert "Traceback" not in service.log
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_no_write_is_acknowledged_from_then_on(tmp_path: Path, place: Path, fault: Callable[[Path], None]) -> None:
+    """Not even before the service has looked by itself, which it does four times a second."""
+    with serving(tmp_path, database=f"sqlite:///{place}") as service:
+        store(service, "Before")
+        fault(place)
+        time.sleep(2 * CHECK_INTERVAL)  # for so long it may not have noticed
+        assert statuses_of_writes(service) <= {503, 0}
+
+
+def statuses_of_writes(service: Running) -> set[int]:
+    """Write until the service is gone, and give all statuses, 0 for a response that did not come."""
+    statuses: set[int] = set()
+    while service.process.poll() is None and statuses != {200}:
+        try:
+            statuses.add(service.request("POST", "/api/stores", {"name": "After"}).status)
+        except OSError:
+            statuses.add(0)
+    return statuses
+
+
+def test_that_would_be_seen(tmp_path: Path, place: Path) -> None:
+    """The same with a build that does not look."""
+    environment = weakened.environment("does_not_look_for_its_file")
+    database = f"sqlite:///{place}"
+    with serving(tmp_path, database=database, env=environment, program=weakened.PROGRAM) as service:
+        store(service, "Before")
+        deleted(place)
+        assert statuses_of_writes(service) == {200}
+        assert service.request("GET", "/health/ready").status == 200
+
+
+def test_its_successor_refuses_with_the_way_out(tmp_path: Path, place: Path) -> None:
+    """The log is there, so the file has to be: it does not begin with number 1 again."""
+    with serving(tmp_path, database=f"sqlite:///{place}") as service:
+        store(service, "Before")
+        place.rename(place.with_name("kept.db"))
+        assert service.process.wait(TIMEOUT) == LOST
+    with serving(tmp_path, database=f"sqlite:///{place}", ready=False) as service:
+        assert service.process.wait(TIMEOUT) == 2
+        assert "is gone but its log stores.db-wal is there: restore the file from a backup" in service.log
+    place.with_name("kept.db").rename(place)
+    with serving(tmp_path, database=f"sqlite:///{place}") as service:
+        assert service.request("GET", "/api/stores").json == [{"id": 1, "name": "Before", "address": None}]
+
+
+@pytest.mark.parametrize("fault", [deleted, pytest.param(with_its_folder, marks=pytest.mark.thorough)])
+def test_a_supervisor_starts_no_worker_on_a_new_database(
+    tmp_path: Path, place: Path, fault: Callable[[Path], None]
+) -> None:
+    """Also when nothing is left of the old one: the service ends, and says why."""
+    with serving(tmp_path, "--workers=2", database=f"sqlite:///{place}") as service:
+        store(service, "Before")
+        for name in ("stores.db-wal", "stores.db-shm"):
+            place.with_name(name).unlink()
+        fault(place)
+        until(lambda: service.process.poll() is not None)
+        assert service.process.returncode == 1
+        assert f"{place} is gone: restore it from a backup" in service.log
+    assert not place.exists()
+
+
+def test_a_link_to_the_file_may_be_what_its_path_names(tmp_path: Path, place: Path) -> None:
+    """The log stands beside the file, and a link that points elsewhere is another database."""
+    link = tmp_path / "link.db"
+    with serving(tmp_path, database=f"sqlite:///{place}"):
+        pass
+    link.symlink_to(place)
+    with serving(tmp_path, database=f"sqlite:///{link}") as service:
+        store(service, "Through the link")
+        assert service.request("GET", "/health/ready").status == 200
+        other = tmp_path / "other.db"
+        os.link(place, other)  # the same file by another name is the same file
+        store(service, "Still there")
+        link.unlink()
+        assert service.process.wait(TIMEOUT) == LOST

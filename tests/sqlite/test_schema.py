@@ -1,0 +1,486 @@
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import apsw
+import pytest
+
+from storekeeper.errors import CannotStart
+from storekeeper.sqlite import schema
+from storekeeper.stores import EXAMPLES
+from tests.harness.collection import numbered, run, stores
+from tests.harness.databases import Sqlite, handle
+from tests.harness.machine import mounted
+from tests.harness.process import run as run_command
+from tests.harness.process import serving
+
+NOW = len(schema.MIGRATIONS)
+"""The version of today's schema."""
+
+SECOND = "CREATE TABLE second (a INTEGER); INSERT INTO second SELECT id FROM stores;"
+
+
+@pytest.fixture
+def path(open_folder: Path) -> Path:
+    """A database of ours with five stores, closed."""
+    database = Sqlite(open_folder)
+
+    async def main() -> None:
+        async with handle(database) as collection:
+            await collection.load(numbered(5))
+
+    run(main())
+    assert [file.name for file in open_folder.iterdir()] == ["stores.db"]
+    return database.path
+
+
+def names(path: Path) -> list[str]:
+    async def main() -> list[str]:
+        async with handle(Sqlite(path.parent)) as collection:
+            return [store["name"] for store in await stores(collection)]
+
+    return run(main())
+
+
+@contextmanager
+def connected(path: Path) -> Iterator[apsw.Connection]:
+    connection = apsw.Connection(str(path))
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def inside(folder: Path) -> dict[str, bytes]:
+    # What SQLite keeps in shared memory is nobody's data.
+    return {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file() and file.suffix != ".db-shm"}
+
+
+# Migrations.
+
+
+def test_a_new_database_has_all_migrations_and_says_whose_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "new.db"
+    schema.prepare(path)
+    assert [file.name for file in tmp_path.iterdir()] == ["new.db"]
+    with connected(path) as connection:
+        assert connection.pragma("user_version") == len(schema.MIGRATIONS)
+        assert connection.pragma("application_id") == 0x53544F52
+        assert connection.pragma("journal_mode") == "wal"
+        assert connection.pragma("integrity_check") == "ok"
+    before = inside(tmp_path)
+    schema.prepare(path)
+    assert inside(tmp_path) == before
+
+
+def test_a_later_migration_upgrades_and_keeps_the_stores(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, SECOND, "ALTER TABLE second ADD COLUMN b TEXT;"))
+    schema.prepare(path)
+    with connected(path) as connection:
+        assert connection.pragma("user_version") == NOW + 2
+        assert connection.execute("SELECT count(*), count(b) FROM second").get == (5, 0)
+    assert names(path) == [payload.name for payload in numbered(5)]
+
+
+def test_a_migration_that_fails_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, SECOND, "CREATE TABLE stores (again);"))
+    with pytest.raises(apsw.SQLError):
+        schema.prepare(path)
+    monkeypatch.undo()
+    with connected(path) as connection:
+        assert connection.pragma("user_version") == NOW
+        assert connection.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'second'").get == 0
+    assert len(names(path)) == 5
+
+
+def test_a_crash_in_the_middle_of_a_migration_leaves_the_old_version(path: Path) -> None:
+    program = f"""
+import apsw, os
+from pathlib import Path
+from storekeeper.sqlite import schema
+schema.MIGRATIONS += ({SECOND!r}, "CREATE TABLE third (a)")
+def trace(cursor, sql, bindings):
+    if "third" in sql:
+        os.kill(os.getpid(), 9)
+    return True
+apsw.connection_hooks.append(lambda connection: setattr(connection, "exec_trace", trace))
+schema.prepare(Path({str(path)!r}))
+"""
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == -9
+    with connected(path) as connection:
+        assert connection.pragma("user_version") == NOW
+        assert connection.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'second'").get == 0
+    assert len(names(path)) == 5
+
+
+def test_a_start_waits_for_another_process_that_upgrades(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, SECOND))
+    with connected(path) as other:
+        other.execute("BEGIN IMMEDIATE")
+        start = threading.Thread(target=schema.prepare, args=(path,))
+        start.start()
+        start.join(0.5)
+        assert start.is_alive()
+        other.execute("COMMIT")
+        start.join(10)
+        assert not start.is_alive()
+        assert other.pragma("user_version") == NOW + 1
+
+
+def test_an_upgrade_that_cannot_get_the_lock_says_who_has_to_go(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, SECOND))
+    monkeypatch.setattr(schema, "START_TIMEOUT", 0.1)
+    with connected(path) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(CannotStart, match="is locked by another program: stop that one first"):
+            schema.prepare(path)
+
+
+def test_a_start_does_not_need_the_write_lock_that_an_import_holds(path: Path) -> None:
+    with connected(path) as other:
+        other.execute("BEGIN IMMEDIATE")
+        schema.prepare(path)
+        assert len(names(path)) == 5
+
+
+# An older schema.
+
+
+@pytest.fixture
+def older(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file of the first schema with three stores, of which the second was replaced twice."""
+    path = tmp_path / "older.db"
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:1])
+        schema.prepare(path)
+    with connected(path) as connection:
+        connection.execute("""
+            INSERT INTO stores VALUES (1, 'A', NULL, 1), (2, 'D', 'x', 5), (3, 'C', NULL, 3);
+            INSERT INTO changes VALUES (1, 1, 'A', NULL, 10), (2, 2, 'B', NULL, 30), (3, 3, 'C', NULL, 20),
+              (4, 2, 'B', 'x', 40), (5, 2, 'D', 'x', 50)""")
+    return path
+
+
+def test_a_file_of_the_first_schema_is_upgraded_with_its_history(older: Path) -> None:
+    schema.prepare(older)
+    with connected(older) as connection:
+        rows = list(connection.execute("SELECT seq, at, previous, count FROM changes ORDER BY seq"))
+        assert rows == [(1, 10, 0, 1), (2, 30, 0, 2), (3, 30, 0, 3), (4, 40, 2, 3), (5, 50, 4, 3)]
+        assert connection.pragma("integrity_check") == "ok"
+
+
+def test_a_process_of_an_older_version_reads_but_writes_nothing_more(older: Path) -> None:
+    with connected(older) as old:
+        insert = "INSERT INTO changes (seq, store_id, name, address, at) VALUES (6, 1, 'E', NULL, 60)"
+        old.execute(f"BEGIN IMMEDIATE; {insert}; ROLLBACK")
+        schema.prepare(older)
+        with pytest.raises(apsw.SQLError, match="it is a view"):
+            old.execute(insert)
+        assert old.execute("SELECT max(seq) FROM changes").get == 5
+    assert f"changes_{NOW}" == schema.CHANGES, "each migration renames it"
+
+
+def test_only_the_service_upgrades_a_file(older: Path, tmp_path: Path) -> None:
+    before = inside(tmp_path)
+    file = tmp_path / "stores.csv"
+    file.write_text("name,address\nA,\n")
+    url = f"sqlite:///{older}"
+    for command in (
+        ("import", "--database", url, str(file)),
+        ("export", "--database", url),
+        ("copy", url, f"sqlite:///{tmp_path}/copy.db"),
+    ):
+        done = run_command(*command)
+        assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
+        assert b"was written by an older Storekeeper: upgrade it first, by starting `storekeeper serve" in done.stderr
+    file.unlink()
+    assert inside(tmp_path) == before
+
+
+# What is refused, and stays as it was.
+
+
+def foreign(path: Path) -> None:
+    with connected(path) as connection:
+        connection.execute("CREATE TABLE theirs (a); INSERT INTO theirs VALUES (1)")
+
+
+def foreign_with_a_log(path: Path) -> None:
+    with connected(path) as connection:
+        connection.pragma("journal_mode", "wal")
+    foreign(path)
+
+
+def foreign_by_its_id(path: Path) -> None:
+    with connected(path) as connection:
+        connection.pragma("application_id", 77)
+        connection.execute("VACUUM")
+
+
+def foreign_by_its_version(path: Path) -> None:
+    with connected(path) as connection:
+        connection.pragma("user_version", 1)
+        connection.execute("VACUUM")
+
+
+def foreign_killed(path: Path) -> None:
+    """Its log has what the file has not."""
+    program = f"""
+import apsw, os
+connection = apsw.Connection({str(path)!r})
+connection.pragma("journal_mode", "wal")
+connection.execute("CREATE TABLE theirs (a); INSERT INTO theirs VALUES (1)")
+os.kill(os.getpid(), 9)
+"""
+    subprocess.run([sys.executable, "-c", program], check=False)
+    assert path.with_name(path.name + "-wal").stat().st_size > 0
+
+
+def foreign_killed_while_writing(path: Path) -> None:
+    """It has to be rolled back, by its own program."""
+    program = f"""
+import apsw, os
+connection = apsw.Connection({str(path)!r})
+connection.execute("CREATE TABLE theirs (a)")
+connection.execute("PRAGMA cache_size = 1; BEGIN")
+connection.executemany("INSERT INTO theirs VALUES (hex(randomblob(900)))", [()] * 100)
+os.kill(os.getpid(), 9)
+"""
+    subprocess.run([sys.executable, "-c", program], check=False)
+    assert path.with_name(path.name + "-journal").exists()
+
+
+def newer(path: Path) -> None:
+    schema.prepare(path)
+    with connected(path) as connection:
+        connection.pragma("user_version", len(schema.MIGRATIONS) + 1)
+
+
+def text(path: Path) -> None:
+    path.write_text("name,address\nHarbour,20 Quay Road\n" * 200)
+
+
+def empty(path: Path) -> None:
+    path.touch()
+
+
+def only_a_log(path: Path) -> None:
+    path.with_name(path.name + "-wal").write_bytes(b"acknowledged")
+
+
+def emptied_beside_its_log(path: Path) -> None:
+    empty(path)
+    only_a_log(path)
+
+
+def shortened(cut: int) -> Callable[[Path], None]:
+    def make(path: Path) -> None:
+        schema.prepare(path)
+        os.truncate(path, path.stat().st_size - cut if cut > 0 else -cut)
+
+    return make
+
+
+def garbage_in_the_schema(path: Path) -> None:
+    schema.prepare(path)
+    with path.open("r+b") as file:
+        file.seek(100)
+        file.write(b"\xff" * 3996)
+
+
+def without_a_table(path: Path) -> None:
+    schema.prepare(path)
+    with connected(path) as connection:
+        connection.execute(f"DROP VIEW changes; DROP TABLE {schema.CHANGES}")
+
+
+def folder(path: Path) -> None:
+    path.mkdir()
+
+
+def pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+REFUSED = [
+    (foreign, "is another program's database: name another file"),
+    (foreign_with_a_log, "is another program's database"),
+    (foreign_by_its_id, "is another program's database"),
+    (foreign_by_its_version, "is another program's database"),
+    (foreign_killed, "is another program's database"),
+    (foreign_killed_while_writing, "is another program's database"),
+    (newer, f"was written by a newer Storekeeper (its schema is {NOW + 1}, this one knows {NOW}): install that"),
+    (text, "is not a database: name another file"),
+    (empty, "is empty, so not a database: restore it, or delete it"),
+    (only_a_log, "is gone but its log stores.db-wal is there: restore"),
+    (emptied_beside_its_log, "is gone but its log stores.db-wal is there: restore"),
+    (shortened(100), "is damaged (its end is missing): restore"),
+    (shortened(4096), "is damaged (database disk image is malformed): restore"),
+    (shortened(-4096), "is damaged (database disk image is malformed): restore"),
+    (shortened(-50), "is damaged (database disk image is malformed): restore"),
+    (garbage_in_the_schema, "is damaged (database disk image is malformed): restore"),
+    (without_a_table, "is damaged (a table is missing): restore"),
+    (folder, "is not a file: name another one"),
+    (pipe, "is not a file: name another one"),
+]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"), REFUSED, ids=[f"{make.__name__}{n}" for n, (make, _) in enumerate(REFUSED)]
+)
+def test_what_is_no_good_database_is_refused_untouched(
+    tmp_path: Path, make: Callable[[Path], None], message: str
+) -> None:
+    path = tmp_path / "stores.db"
+    make(path)
+    before = inside(tmp_path)
+    with pytest.raises(CannotStart) as refusal:
+        schema.prepare(path)
+    assert str(refusal.value).startswith(f"{path} {message}")
+    assert inside(tmp_path) == before
+
+
+def test_a_link_is_followed_to_the_file_and_its_log(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    link = tmp_path / "stores.db"
+    link.symlink_to(elsewhere / "real.db")
+    only_a_log(elsewhere / "real.db")
+    with pytest.raises(CannotStart, match=r"its log real\.db-wal is there"):
+        schema.prepare(link)
+    (elsewhere / "real.db-wal").unlink()
+    schema.prepare(link)
+    assert link.is_symlink()
+    assert (elsewhere / "real.db").is_file()
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CannotStart, match=r"nowhere/stores\.db cannot be opened for writing \(No such file"):
+        schema.prepare(tmp_path / "nowhere" / "stores.db")
+
+
+def refused_without_rights(path: Path) -> str:
+    """Prepare a file as a user who is not root, and give what that says."""
+    program = f"""
+import os
+from pathlib import Path
+from storekeeper.errors import CannotStart
+from storekeeper.sqlite import prepare
+if os.getuid() == 0:
+    os.setgroups([]); os.setgid(65534); os.setuid(65534)
+try:
+    prepare(Path({str(path)!r}))
+except CannotStart as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+@pytest.mark.parametrize("case", ["folder", "file", "new"])
+def test_a_database_that_may_not_be_written_is_refused(path: Path, case: str) -> None:
+    target = path.with_name("new.db") if case == "new" else path
+    if case == "file":
+        path.chmod(0o444)
+        path.parent.chmod(0o777)
+    else:
+        path.chmod(0o666)
+        path.parent.chmod(0o555)
+    before = inside(path.parent)
+    message = refused_without_rights(target)
+    path.parent.chmod(0o755)
+    assert message.startswith(f"{target} cannot be opened for writing"), message
+    assert inside(path.parent) == before
+
+
+def test_a_read_only_disk_is_refused(tmp_path: Path) -> None:
+    with mounted(tmp_path / "disk", "size=1m") as disk:
+        schema.prepare(disk / "stores.db")
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        before = inside(disk)
+        for name in ("stores.db", "new.db"):
+            with pytest.raises(CannotStart, match=f"{name} cannot be opened for writing"):
+                schema.prepare(disk / name)
+        assert inside(disk) == before
+
+
+@pytest.mark.parametrize("size", range(36, 93, 4))
+def test_a_disk_that_is_too_small_is_refused_and_gets_no_half_database(tmp_path: Path, size: int) -> None:
+    """A new database has 24 KiB, and needs as much for its log and 32 KiB for the index of that."""
+    with mounted(tmp_path / "disk", f"size={size}k") as disk:
+        try:
+            schema.prepare(disk / "stores.db")
+        except CannotStart as refusal:
+            assert "stores.db cannot be opened for writing (The disk is full): check that its folder" in str(refusal)
+            assert inside(disk) == {}
+            assert size < 90
+        else:
+            assert size > 52
+            assert names(disk / "stores.db") == []
+
+
+def test_a_file_system_without_links_gets_its_database_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_links(_self: Path, _target: Path) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "hardlink_to", no_links)
+    schema.prepare(tmp_path / "stores.db")
+    assert [file.name for file in tmp_path.iterdir()] == ["stores.db"]
+    assert names(tmp_path / "stores.db") == []
+
+
+# Several first starts.
+
+
+def test_first_starts_at_one_moment_make_one_database(tmp_path: Path) -> None:
+    failures: list[BaseException] = []
+
+    def start(path: Path, together: threading.Barrier) -> None:
+        together.wait()
+        try:
+            schema.prepare(path)
+        except BaseException as error:  # noqa: BLE001 - the test's thread reports it
+            failures.append(error)
+
+    for number in range(60):
+        path = tmp_path / f"{number}.db"
+        together = threading.Barrier(8)
+        threads = [threading.Thread(target=start, args=(path, together)) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        with connected(path) as connection:
+            assert connection.pragma("user_version") == NOW
+    assert failures == []
+    assert sorted(file.name for file in tmp_path.iterdir()) == sorted(f"{number}.db" for number in range(60))
+
+
+def test_eight_services_started_at_once_on_a_new_file_have_three_examples(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        services = []
+        for number in range(8):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            url = f"sqlite:///{tmp_path}/stores.db"
+            services.append(stack.enter_context(serving(folder, "--examples", database=url, ready=False)))
+        for service in services:
+            service.wait()
+        expected = [one.name for one in EXAMPLES]
+        for service in services:
+            assert [store["name"] for store in service.request("GET", "/api/stores").json] == expected
+        ids = [service.request("POST", "/api/stores", {"name": "New"}).json["id"] for service in services * 2]
+        assert ids == list(range(4, 20))
+
+
+def test_the_schema_itself_refuses_what_validation_should_have(path: Path) -> None:
+    with connected(path) as connection:
+        for name in ("''", f"'{'x' * 31}'", "NULL"):
+            with pytest.raises(apsw.ConstraintError):
+                connection.execute(f"INSERT INTO stores VALUES (6, {name}, NULL, 6)")
+        with pytest.raises(apsw.ConstraintError):
+            connection.execute("INSERT INTO stores VALUES (5, 'Twice', NULL, 6)")

@@ -1,0 +1,1 @@
+"""What crosses the whole: linearizability, kills, power failures, memory."""

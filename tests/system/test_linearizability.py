@@ -1,0 +1,143 @@
+"""What concurrent clients saw was possible one after another, also across a kill; and if it was not, we notice."""
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.harness import weakened
+from tests.harness.databases import postgres
+from tests.harness.process import kill_group, run, serving
+from tests.oracles.aftermath import judge
+from tests.oracles.history import Recorder, csv
+from tests.oracles.lincheck import Outcome
+
+OPERATIONS = 4_000
+FEW = 3_000
+"""Nearly always enough for a weakened build to be caught many times over."""
+
+TRIES = 10
+"""Now and then one of several workers takes every connection, and a weakness that needs two of them sleeps."""
+
+KILLS = 10
+"""Not each of them comes between a response and its commit."""
+
+BUILDS = {"1 worker": (), "4 workers": ("--workers=4",), "ASGI": ("--no-fast-lane",)}
+PLACES = {**{build: (build, "sqlite") for build in BUILDS}, "PostgreSQL": ("4 workers", "postgres")}
+
+
+@pytest.fixture
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The URL of an empty database of the kind that the test's parameter names; else a file."""
+    if getattr(request, "param", "sqlite") == "sqlite":
+        yield f"sqlite:///{tmp_path}/stores.db"
+        return
+    with postgres().database() as url:
+        yield url
+
+
+def in_places(*places: str) -> pytest.MarkDecorator:
+    """Run a test in several of PLACES."""
+    chosen = [PLACES[place] for place in places]
+    return pytest.mark.parametrize(("build", "database"), chosen, ids=places, indirect=["database"])
+
+
+def faults(recorder: Recorder, database: str) -> set[str]:
+    return {violation.fault for violation in judge(recorder.history, database)}
+
+
+@in_places(*PLACES)
+def test_histories_are_linearizable(build: str, database: str, tmp_path: Path) -> None:
+    recorder = Recorder()
+    with serving(tmp_path, *BUILDS[build], database=database) as service:
+        recorder.run(service.port, OPERATIONS)
+        recorder.settle(service.port)
+    assert judge(recorder.history, database) == []
+    assert recorder.odd == []
+    assert set(recorder.statuses) == {200, 404}
+
+
+@in_places(*PLACES)
+def test_histories_are_linearizable_across_a_kill(build: str, database: str, tmp_path: Path) -> None:
+    """Whatever was acknowledged is there afterwards; whatever was not is there whole, or not at all."""
+    recorder = Recorder()
+    with serving(tmp_path, *BUILDS[build], database=database) as service:
+        recorder.run(service.port, OPERATIONS // 2, when=OPERATIONS // 5, then=partial(kill_group, service.process))
+    assert any(op.outcome is Outcome.UNKNOWN for op in recorder.history)
+    with serving(tmp_path, *BUILDS[build], database=database) as service:
+        recorder.run(service.port, OPERATIONS // 5)
+        recorder.settle(service.port)
+    assert judge(recorder.history, database) == []
+    assert recorder.odd == []
+
+
+@in_places("1 worker", "PostgreSQL")
+def test_long_lists_are_of_one_moment(build: str, database: str, tmp_path: Path) -> None:
+    """A list of several pages is as true as a short one while others write."""
+    recorder = with_many_stores(database)
+    with serving(tmp_path, *BUILDS[build], database=database) as service:
+        recorder.run(service.port, FEW)
+    assert judge(recorder.history, database) == []
+    assert recorder.odd == []
+
+
+def with_many_stores(database: str) -> Recorder:
+    recorder = Recorder(most_stores=3000)
+    rows = recorder.rows(2500)
+    done = run("import", "/dev/stdin", f"--database={database}", stdin=csv(rows))
+    assert done.returncode == 0, done.stderr
+    recorder.acknowledge(rows)
+    return recorder
+
+
+@pytest.mark.parametrize(
+    ("change", "build", "fault"),
+    [
+        ("keeps_responses_for_ever", "1 worker", "stale"),
+        ("sees_own_writes_only", "4 workers", "stale"),
+        ("acknowledges_before_commit", "1 worker", "stale"),
+        ("acknowledges_before_commit", "4 workers", "stale"),
+        ("acknowledges_before_commit", "ASGI", "stale"),
+        ("counts_ids_in_memory", "4 workers", "duplicate"),
+    ],
+)
+def test_a_weakened_build_is_found(change: str, build: str, fault: str, database: str, tmp_path: Path) -> None:
+    recorder = Recorder()
+    with serving(tmp_path, *BUILDS[build], env=weakened.environment(change), program=weakened.PROGRAM) as service:
+        for _ in range(TRIES):
+            recorder.run(service.port, FEW)
+            if fault in faults(recorder, database):
+                return
+    pytest.fail(f"{TRIES * FEW} operations met no {fault} answer")
+
+
+def test_a_torn_list_is_found(database: str, tmp_path: Path) -> None:
+    recorder = with_many_stores(database)
+    change = weakened.environment("reads_pages_as_they_are")
+    with serving(tmp_path, env=change, program=weakened.PROGRAM) as service:
+        for _ in range(TRIES):
+            recorder.run(service.port, FEW)
+            if "torn" in faults(recorder, database):
+                return
+    pytest.fail(f"{TRIES * FEW} operations met no torn list")
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_a_write_lost_by_a_kill_is_found(build: str, database: str, tmp_path: Path) -> None:
+    recorder = Recorder()
+    change = weakened.environment("acknowledges_before_commit")
+    for _ in range(KILLS):
+        with serving(tmp_path, *BUILDS[build], env=change, program=weakened.PROGRAM) as service:
+            recorder.run(service.port, FEW, when=FEW // 4, then=partial(kill_group, service.process))
+        if "lost" in faults(recorder, database):
+            return
+    pytest.fail(f"{KILLS} kills lost nothing")
+
+
+def test_the_wrapper_weakens_nothing_by_itself(database: str, tmp_path: Path) -> None:
+    """So that what the tests above find is the weakness."""
+    recorder = Recorder()
+    with serving(tmp_path, "--workers=4", program=weakened.PROGRAM) as service:
+        recorder.run(service.port, FEW)
+    assert faults(recorder, database) == set()

@@ -1,0 +1,1 @@
+"""What `make` runs beside the service: locks, bill of materials, audit."""
