@@ -577,6 +577,6 @@ def test_a_quota_refuses_an_import_and_a_copy_in_one_line(tmp_path: Path, source
             [*within, *COMMAND, "copy", source.url, f"sqlite:///{target}"], capture_output=True, check=False
         )
         assert done.returncode == 2
-        assert done.stderr.startswith(f"storekeeper: {target}".encode())
+        assert done.stderr.startswith(f"storekeeper: target {target}".encode())
         assert b"The disk is full" in done.stderr
         assert whole(target, tmp_path / "taken") == []
