@@ -381,7 +381,7 @@ def test_an_export_appended_to_its_own_database_is_refused(tmp_path: Path) -> No
 def test_a_copy_onto_its_own_source_is_refused(tmp_path: Path) -> None:
     database = filled(tmp_path, 3)
     for target in other_names(database):
-        with pytest.raises(CannotStart, match="^target .*: it is the source itself, or its log: name another file"):
+        with pytest.raises(CannotStart, match=r"^target .*: it is the source itself, or its log: name another file"):
             databases.copy(database.url, f"sqlite:///{target}", nothing)
     assert not (tmp_path / "stores.db-journal").exists()
     assert len(database.changes()) == 3
