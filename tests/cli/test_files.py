@@ -383,7 +383,7 @@ def test_an_export_appended_to_its_own_database_is_refused(tmp_path: Path) -> No
 def test_a_copy_onto_its_own_source_is_refused(tmp_path: Path) -> None:
     database = filled(tmp_path, 3)
     for target in other_names(database):
-        with pytest.raises(CannotStart, match="the target is the source itself, or its log: name another file"):
+        with pytest.raises(CannotStart, match=r"^target .*: it is the source itself, or its log: name another file"):
             databases.copy(database.url, f"sqlite:///{target}", nothing)
     assert not (tmp_path / "stores.db-journal").exists()
     assert len(database.changes()) == 3
@@ -579,6 +579,6 @@ def test_a_quota_refuses_an_import_and_a_copy_in_one_line(tmp_path: Path, source
             [*within, *COMMAND, "copy", source.url, f"sqlite:///{target}"], capture_output=True, check=False
         )
         assert done.returncode == 2
-        assert done.stderr.startswith(f"storekeeper: {target}".encode())
+        assert done.stderr.startswith(f"storekeeper: target {target}".encode())
         assert b"The disk is full" in done.stderr
         assert whole(target, tmp_path / "taken") == []

@@ -423,8 +423,8 @@ def test_a_newer_schema_is_refused_in_one_line(database: Postgres) -> None:
     databases.prepare(database.url)
     with psycopg.connect(database.url) as connection:
         connection.execute("UPDATE storekeeper SET schema = schema + 1")
-    for command in (["serve", "--port", "0"], ["export"], ["import", os.devnull]):
-        done = run_command(*command, "--database", database.url)
+    for command in (["serve", "--port", "0"], ["export"], ["import", "-"]):
+        done = run_command(*command, "--database", database.url, stdin=b"name,address\n")
         assert done.returncode == 2
         assert b"newer Storekeeper" in done.stderr
         assert done.stderr.count(b"\n") == 1
