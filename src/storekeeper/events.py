@@ -29,6 +29,8 @@ class Event(StrEnum):
     DATABASE_UNREACHABLE = "database cannot be reached, trying again and again"
     DATABASE_REACHABLE = "database can be reached again"
     DATABASE_REFUSED = "database refused a statement"
+    WRITES_REFUSED = "writes are refused"
+    WRITES_ACCEPTED = "writes work again"
     WORKER_LOST = "worker lost, starting another"
     WORKER_CANNOT_START = "worker cannot start"
     BUG = "bug"
@@ -45,6 +47,7 @@ _LEVELS = {
     Event.DATABASE_DAMAGED: "critical",
     Event.DATABASE_UNREACHABLE: "error",
     Event.DATABASE_REFUSED: "error",
+    Event.WRITES_REFUSED: "error",
     Event.WORKER_CANNOT_START: "critical",
     Event.BUG: "error",
     Event.SERVER: "warning",

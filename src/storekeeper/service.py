@@ -108,7 +108,7 @@ class Service:
         rules = Rules(settings.error_detail, 500 if settings.missing_store == "500" else 404, settings.unknown_keys)
         resource, gate, limits = Resource(collection, rules), Gate(), Limits()
         limits.connections.maximum = capacity()
-        application = Application(resource, gate, collection)
+        application = Application(resource, gate, collection, ready_needs_writes=settings.ready_needs_writes)
         self.runtime = Runtime(
             resource, gate, ResponseCache(collection.change_token), HeadCache(), limits, application
         )
