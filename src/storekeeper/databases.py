@@ -33,6 +33,14 @@ def open_collection(database: str, fail: Callable[[str], None], *, create: bool 
     return sqlite.SqliteCollection(path, fail)
 
 
+def shown(database: str) -> str:
+    """Return the URL of a database for people and logs: absolute, without a password. Raises CannotStart."""
+    if _is_postgres(database):
+        name: str = _postgres().shown(database)
+        return name
+    return f"sqlite:///{sqlite_path(database)}"
+
+
 def prepare(database: str) -> None:
     """Create or upgrade the database of a URL. Raises CannotStart, and Unavailable if it cannot be reached now."""
     if _is_postgres(database):

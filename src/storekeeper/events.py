@@ -21,6 +21,8 @@ FLUSH_TIMEOUT = 0.5
 class Event(StrEnum):
     """Every event that the service logs; the value is its text in the log."""
 
+    STARTED = "started"
+    STOPPED = "stopped"
     OPEN_TO_ALL = "open to everybody who can reach this address"
     TOO_MANY_CONNECTIONS = "connection limit reached, closing idle connections"
     SLOW_READERS = "send budget used up, closing the connections that have been reading for longest"

@@ -17,12 +17,17 @@ from storekeeper.postgres.snapshot import snapshot
 from storekeeper.stores import Payload, Store
 from storekeeper.write_state import WriteState
 
-__all__ = ["PostgresCollection", "exists", "prepare", "snapshot"]
+__all__ = ["PostgresCollection", "exists", "prepare", "shown", "snapshot"]
 
 POOL_SIZE = 5
 """Connections that one process opens at most: two for reads by id, one each for lists, pages of lists, and writes."""
 
 _STATEMENTS = reads.STATEMENTS | writes.STATEMENTS
+
+
+def shown(url: str) -> str:
+    """Return a URL with host, port, user and name of the database alone; raises CannotStart."""
+    return schema.shown(schema.parameters(url))
 
 
 def prepare(url: str) -> None:

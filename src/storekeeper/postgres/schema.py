@@ -100,6 +100,18 @@ def parameters(url: str) -> str:
     return make_conninfo(**(_DEFAULTS | _from_environment() | given | {"client_encoding": "utf8"}))
 
 
+def shown(conninfo: str) -> str:
+    """Return a URL for people: where the database is and who connects, without a password."""
+    given = {name: str(value) for name, value in conninfo_to_dict(conninfo).items()}
+    hosts = (given.get("host") or given.get("hostaddr") or "").split(",")
+    ports = given.get("port", "").split(",")
+    ports += ports[-1:] * (len(hosts) - len(ports))
+    places = ",".join(f"{host}:{port}" if port else host for host, port in zip(hosts, ports, strict=False))
+    user = f"{given['user']}@" if "user" in given else ""
+    service = f"?service={given['service']}" if "service" in given else ""
+    return f"postgresql://{user}{places}/{given.get('dbname', '')}{service}"
+
+
 def connect(conninfo: str) -> Connection:
     """Open a blocking connection, for a thread, whose statements may take long; raises Unavailable, CannotStart."""
     try:
