@@ -55,7 +55,13 @@ class Committer:
 
         No process can see a difference afterwards, not even in the data version: no cache is dropped.
         """
-        result = self.commit([Create(Payload("Probe", "x" * size))], deadline, keep=False)[0]
+        try:
+            result = self.commit([Create(Payload("Probe", "x" * size))], deadline, keep=False)[0]
+        except apsw.IOError as error:
+            if getattr(error, "extendedresult", 0) != apsw.SQLITE_IOERR_WRITE:
+                raise
+            # Nothing that was acknowledged is lost: reads go on until a client's write meets this.
+            return "The disk cannot be written"
         return str(result) if isinstance(result, Unavailable) else ""
 
     def close(self) -> None:

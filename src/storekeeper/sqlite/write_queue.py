@@ -48,8 +48,8 @@ WRITE_TIMEOUT = 4.5
 PROBE_LOCK_TIMEOUT = 0.1
 """Seconds that a probe waits for the lock while writes are refused: a stop or a write may wait for the probe."""
 
-PROBE_SIZE = 2**20
-"""Bytes of that probe's address. The largest write has to fit, else each of the disk's last pages would be an end."""
+PROBE_SIZE = 2**16
+"""Bytes of that probe's address: more than most writes have, else each of the disk's last pages would be an end."""
 
 CLOSED = "The service is shutting down"
 QUEUE_FULL = "Too many writes are waiting"
@@ -167,6 +167,7 @@ class WriteQueue:
     def fail(self, reason: str) -> None:
         """Acknowledge nothing more, not even writes under way."""
         self._refusal = self._failure = reason
+        self.state.probed(reason)
 
     async def close(self) -> None:
         """Finish every write that was submitted, then end the thread and close its connection.
