@@ -106,6 +106,13 @@ class Collection(Protocol):
         """Return if the collection can be read; raise Unavailable if not. For readiness probes."""
         ...
 
+    async def check_writes(self) -> None:
+        """Return if writes are not refused, as far as this process found out; raise Unavailable if they are.
+
+        What it found out is at most a few seconds old: it tries a write that changes nothing.
+        """
+        ...
+
     async def close(self) -> None:
         """Finish the writes under way, then close the database. A second call does nothing."""
         ...

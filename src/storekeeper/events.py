@@ -21,6 +21,8 @@ FLUSH_TIMEOUT = 0.5
 class Event(StrEnum):
     """Every event that the service logs; the value is its text in the log."""
 
+    STARTED = "started"
+    STOPPED = "stopped"
     OPEN_TO_ALL = "open to everybody who can reach this address"
     TOO_MANY_CONNECTIONS = "connection limit reached, closing idle connections"
     SLOW_READERS = "send budget used up, closing the connections that have been reading for longest"
@@ -29,6 +31,8 @@ class Event(StrEnum):
     DATABASE_UNREACHABLE = "database cannot be reached, trying again and again"
     DATABASE_REACHABLE = "database can be reached again"
     DATABASE_REFUSED = "database refused a statement"
+    WRITES_REFUSED = "writes are refused"
+    WRITES_ACCEPTED = "writes work again"
     WORKER_LOST = "worker lost, starting another"
     WORKER_CANNOT_START = "worker cannot start"
     BUG = "bug"
@@ -45,6 +49,7 @@ _LEVELS = {
     Event.DATABASE_DAMAGED: "critical",
     Event.DATABASE_UNREACHABLE: "error",
     Event.DATABASE_REFUSED: "error",
+    Event.WRITES_REFUSED: "error",
     Event.WORKER_CANNOT_START: "critical",
     Event.BUG: "error",
     Event.SERVER: "warning",

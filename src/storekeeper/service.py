@@ -10,12 +10,15 @@ import resource
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
+from types import FrameType
 from typing import Any
 
 import uvicorn
 
+from storekeeper import __version__
 from storekeeper.api.asgi import Application
 from storekeeper.api.cache import ResponseCache
 from storekeeper.api.fastlane import FastLane
@@ -24,7 +27,7 @@ from storekeeper.api.head_cache import HeadCache
 from storekeeper.api.resource import Resource, Rules
 from storekeeper.api.runtime import Runtime
 from storekeeper.collection import Collection
-from storekeeper.databases import open_collection, prepare
+from storekeeper.databases import describe, open_collection, prepare
 from storekeeper.errors import CannotStart, Unavailable
 from storekeeper.events import Event, emit, flush, write_line
 from storekeeper.http.connection import Connection
@@ -33,7 +36,7 @@ from storekeeper.http.limits import Limits, capacity
 from storekeeper.process import CANNOT_START, Heartbeat
 from storekeeper.settings import Settings, from_environment
 from storekeeper.stores import EXAMPLES
-from storekeeper.supervisor import Supervisor, ignore_signals
+from storekeeper.supervisor import Supervisor, ignore_signals, tell_stop
 
 GRACEFUL_TIMEOUT = 8
 """Seconds that a stop waits for the requests under way; the whole stop takes at most 10."""
@@ -108,7 +111,7 @@ class Service:
         rules = Rules(settings.error_detail, 500 if settings.missing_store == "500" else 404, settings.unknown_keys)
         resource, gate, limits = Resource(collection, rules), Gate(), Limits()
         limits.connections.maximum = capacity()
-        application = Application(resource, gate, collection)
+        application = Application(resource, gate, collection, ready_needs_writes=settings.ready_needs_writes)
         self.runtime = Runtime(
             resource, gate, ResponseCache(collection.change_token), HeadCache(), limits, application
         )
@@ -181,7 +184,11 @@ def serve(settings: Settings) -> int:
     )
     announce = functools.partial(_announce, settings, address)
     if settings.workers == 1:
-        return _run(_Server(config, announce), listeners)
+        server = _Server(config, announce)
+        try:
+            return _run(server, listeners)
+        finally:
+            tell_stop(server.stop_signal, server.stopping)
     return Supervisor(settings.workers, functools.partial(_run_worker, config, listeners), listener, announce).run()
 
 
@@ -194,11 +201,19 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._ready = ready
         self._closed = closed
+        self.stop_signal: int | None = None
+        self.stopping = 0.0
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, then call back."""
         await super().startup(sockets)
         self._ready()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Remember the first signal that asks to stop, and when it came."""
+        if self.stop_signal is None:
+            self.stop_signal, self.stopping = sig, time.monotonic()
+        super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept no more connections, call back, then stop."""
@@ -276,7 +291,9 @@ def _address(host: str, listener: socket.socket) -> str:
 
 
 def _announce(settings: Settings, address: str) -> None:
-    write_line(f"Storekeeper answers on {address} (Ctrl-C stops it)")
+    database = describe(settings.database)
+    write_line(f"Storekeeper answers on {address} with {database}; {address}/docs describes it (Ctrl-C stops it)")
+    emit(Event.STARTED, version=__version__, database=database, workers=settings.workers, pid=os.getpid())
     if not settings.host.startswith("127.") and settings.host not in ("::1", "localhost"):
         emit(Event.OPEN_TO_ALL, address=address)
 

@@ -47,6 +47,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     fast_lane: Annotated[
         bool, Meta(description="Serve the API's routes without going through ASGI: same responses, faster.")
     ] = True
+    ready_needs_writes: Annotated[
+        bool, Meta(description="Respond to /health/ready with 503 while writes are refused, not only reads.")
+    ] = False
 
 
 def variable(name: str) -> str:

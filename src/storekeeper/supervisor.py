@@ -42,6 +42,7 @@ class Supervisor:
         self._workers: list[Worker] = []
         self._signals: set[int] = set()
         self._stopping: float | None = None
+        self._stop_signal: int | None = None
         self._status = 0
         self._retry_pause = 0.0
         self._next_start = 0.0
@@ -66,6 +67,7 @@ class Supervisor:
             ignore_signals()
             for worker in self._workers:
                 worker.process.kill()
+            tell_stop(self._stop_signal, self._stopping)
         if any(worker.status is None for worker in self._workers):
             flush()
             # Nothing ends a process that waits for a broken disk, and Python would wait for it.
@@ -92,7 +94,8 @@ class Supervisor:
             for worker in self._workers:
                 worker.outdated = True
         self._watch()
-        if signals.intersection(STOP_SIGNALS):
+        if asked := signals.intersection(STOP_SIGNALS):
+            self._stop_signal = self._stop_signal or min(asked)
             self._stop()
         if self._stopping is None:
             self._replace()
@@ -172,6 +175,13 @@ class Supervisor:
             with suppress(OSError):
                 self._listener.shutdown(socket.SHUT_RDWR)
             self._listener.close()
+
+
+def tell_stop(number: int | None, since: float | None) -> None:
+    """Log the end of a service that a signal has stopped, and how long that took."""
+    if number is not None and since is not None:
+        name = signal.Signals(number).name
+        emit(Event.STOPPED, signal=name, seconds=round(time.monotonic() - since, 2), pid=os.getpid())
 
 
 def ignore_signals() -> None:

@@ -125,10 +125,13 @@ def test_head_has_the_headers_of_get_and_no_body(service: Running, path: str) ->
 
 
 def test_the_liveness_and_readiness_of_the_service_can_be_asked(service: Running) -> None:
-    for target, said in (("/health/live", "live"), ("/health/ready", "ready")):
+    for target, expected in (
+        ("/health/live", {"status": "live"}),
+        ("/health/ready", {"status": "ready", "writes": "ok"}),
+    ):
         response = service.request("GET", target)
         assert_success(response)
-        assert response.json == {"status": said}
+        assert response.json == expected
 
 
 # Decision 17: unknown paths.

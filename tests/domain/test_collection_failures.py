@@ -29,7 +29,7 @@ from tests.harness.system_calls import injecting
 
 METHODS = sorted(name for name, value in vars(Collection).items() if inspect.isfunction(value) and name[0] != "_")
 READS = ["get", "list", "change_token", "check"]
-WRITES = ["write", "load"]
+WRITES = ["write", "load", "check_writes"]
 
 
 class Probe:
@@ -141,6 +141,13 @@ EXPECTED: dict[Fault, dict[str, str]] = {
     corrupted: dict.fromkeys(["get", "list", "check"], f"none: {DAMAGED}")
     | dict.fromkeys(WRITES, f"unknown: {DAMAGED}"),
 }
+for fault, reason in (
+    (limited, "The disk cannot be written"),
+    (unsynced, LOST),
+    (unreadable, LOST),
+    (corrupted, DAMAGED),
+):
+    EXPECTED[fault]["check_writes"] = f"none: {reason}"
 """What a question is answered while a fault lasts; any other is answered as always."""
 
 

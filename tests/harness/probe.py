@@ -16,6 +16,7 @@ from typing import Any
 
 import uvloop
 
+from storekeeper import write_state
 from storekeeper.collection import Collection
 from storekeeper.errors import StorekeeperError, Unavailable
 from storekeeper.sqlite import SqliteCollection, prepare
@@ -29,6 +30,11 @@ async def _change_token(collection: Collection) -> Any:
     return collection.change_token()
 
 
+async def _check_writes(collection: Collection) -> None:
+    await asyncio.sleep(0.3)  # several probes, if writes are refused
+    await collection.check_writes()
+
+
 QUESTIONS: dict[str, Callable[[Collection], Awaitable[Any]]] = {
     "get": lambda collection: get(collection, MANY),
     "list": stores,
@@ -38,6 +44,7 @@ QUESTIONS: dict[str, Callable[[Collection], Awaitable[Any]]] = {
     "load": lambda collection: collection.load(numbered(LOAD)),
     "change_token": _change_token,
     "check": lambda collection: collection.check(),
+    "check_writes": _check_writes,
     "close": lambda collection: collection.close(),
 }
 """One for each method of Collection."""
@@ -59,6 +66,8 @@ async def main() -> None:
     # Not the real ones: a test has no time for them.
     for name in ("load", "write_queue"):
         vars(import_module(f"storekeeper.sqlite.{name}"))["LOCK_TIMEOUT"] = 0.3
+    vars(write_state)["PROBE_INTERVAL"] = 0.05
+    vars(write_state)["CHECK_TIMEOUT"] = 5.0
     if rights and os.getuid() == 0:
         os.setgroups([])
         os.setgid(65534)

@@ -221,9 +221,9 @@ def has_a_slow_disk() -> None:
     vars_of(write_queue).MAX_BATCH = 10
     transact = Committer._transact
 
-    def transact_slowly(own: Committer, commands: Sequence[Command]) -> list[Result]:
+    def transact_slowly(own: Committer, commands: Sequence[Command], keep: bool) -> list[Result]:
         time.sleep(float(Path(os.environ["SLOW_DISK"]).read_text()) * max(1, len(commands) / 10))
-        return transact(own, commands)
+        return transact(own, commands, keep)
 
     vars_of(Committer)._transact = transact_slowly
 

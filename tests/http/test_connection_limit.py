@@ -156,7 +156,7 @@ def test_thousands_of_silent_clients_keeps_nobody_out(tmp_path: Path, adapter: s
             silent[-1].send(request("GET", "/test"))
             assert silent[-1].response().body == b"OK"
         assert service.log.count("connection limit reached, closing idle connections") == 1
-        assert service.log.count("\n") == 2
+        assert service.log.count("level=") == 2
 
 
 def test_a_process_lets_itself_open_as_many_files_as_it_may(tmp_path: Path, adapter: str) -> None:
@@ -164,7 +164,7 @@ def test_a_process_lets_itself_open_as_many_files_as_it_may(tmp_path: Path, adap
         for wire in wires:
             wire.send(request("GET", "/test"))
             assert wire.response().body == b"OK"
-        assert service.log.count("\n") == 1
+        assert service.log.count("level=") == 1
 
 
 def test_without_a_file_left_established_connections_are_answered_all_the_same(tmp_path: Path, adapter: str) -> None:

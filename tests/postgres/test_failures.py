@@ -14,6 +14,7 @@ import pytest
 
 from storekeeper.postgres.schema import COLLECTION
 from tests.harness.databases import postgres
+from tests.harness.machine import fill_disk, mounted
 from tests.harness.postgres_server import Server, either, folder, replicated, running
 from tests.harness.process import Response, Running, serving
 from tests.oracles.promises import RESPONSE_TIMEOUT, Writers, assert_nothing_lost, until
@@ -125,8 +126,10 @@ def test_a_commit_that_no_standby_confirms_is_not_acknowledged(tmp_path: Path) -
         # Nobody else gets the lock of writers; reading goes on.
         assert_refused(create(one, "Behind it"))
         assert [store["name"] for store in one.request("GET", "/api/stores").json] == ["Replicated"]
+        assert writes(one) == "refused"
         standby.start()
-        until(lambda: create(one, "Again").status == 200)
+        until(lambda: writes(one) == "ok")
+        assert create(one, "Again").status == 200
         names = [store["name"] for store in one.request("GET", "/api/stores").json]
         assert names[:2] == ["Replicated", "Waits"]
         assert "Behind it" not in names
@@ -274,9 +277,43 @@ def test_a_database_that_takes_no_writes_is_still_read(server: Server, tmp_path:
         until(lambda: one.request("GET", "/api/stores/1").status == 200)
         assert_refused(create(one, "B"))
         assert "read-only" in create(one, "B").json["message"]
+        until(lambda: 'event="writes are refused" reason="The database is read-only"' in one.log)
+        refused = {"status": "ready", "writes": "refused", "reason": "The database is read-only"}
+        assert one.request("GET", "/health/ready").json == refused
         server.sql(f"ALTER DATABASE {name} RESET default_transaction_read_only")
         server.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'storekeeper'")
-        until(lambda: create(one, "C").status == 200)
+        until(lambda: writes(one) == "ok")
+        assert 'event="writes work again"' in one.log
+        assert create(one, "C").json["id"] == 2, "what was tried has left something behind"
+
+
+def writes(instance: Running) -> str:
+    said: str = instance.request("GET", "/health/ready").json.get("writes", "")
+    return said
+
+
+@pytest.mark.thorough
+def test_a_full_disk_is_known_of_while_it_is_full_although_nobody_writes(
+    server: Server, open_folder: Path, tmp_path: Path
+) -> None:
+    with mounted(open_folder / "disk", "size=16m") as disk:
+        os.chown(disk, server.uid or -1, server.gid or -1)
+        server.sql(f"CREATE TABLESPACE small LOCATION '{disk}'")
+        database = server.new_database()
+        server.sql(f"ALTER DATABASE {database.rpartition('/')[2]} SET TABLESPACE small")
+        with instances(database, tmp_path, 1) as (one,):
+            assert create(one).status == 200
+            fill_disk(disk / "filler")
+            while create(one, "Fills the last page").status == 200:
+                pass
+            assert writes(one) == "refused"
+            assert one.request("GET", "/api/stores/1").status == 200
+            before = len(one.request("GET", "/api/stores").json)
+            (disk / "filler").unlink()
+            until(lambda: writes(one) == "ok", RECOVERY)
+            assert len(one.request("GET", "/api/stores").json) == before
+        server.sql("DROP DATABASE test_1")
+        server.sql("DROP TABLESPACE small")
 
 
 def test_a_list_that_cannot_be_finished_breaks_off_and_is_no_bug(server: Server, tmp_path: Path) -> None:

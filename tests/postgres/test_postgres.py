@@ -245,6 +245,10 @@ def test_a_password_may_come_from_wherever_libpq_takes_it(guarded: Server, tmp_p
         with serving(tmp_path, database=plain, env=env) as running_service:
             assert running_service.request("POST", "/api/stores", {"name": "A"}).json["id"] == 1
             assert SECRET not in running_service.log
+            if how == "service":
+                assert 'database="postgresql:///?service=stores"' in running_service.log
+            else:
+                assert f"database=postgresql://keeper@127.0.0.1:{guarded.port}/{name}" in running_service.log
         assert run_command("export", "--database", plain, env=env).stdout.endswith(b"1,A,\r\n")
 
 

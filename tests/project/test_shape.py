@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import storekeeper
+from storekeeper.events import _LEVELS, Event
 from storekeeper.settings import Settings, option, variable
 from tests import ROOT
 
@@ -38,10 +39,11 @@ MAY_IMPORT = {
     "commands": {"stores"},
     "collection": {"stores", "commands", "errors"},
     "settings": {"errors"},
+    "write_state": {"errors"},
     "transfer": DOMAIN,
     "csvfile": DOMAIN,
-    "sqlite": DOMAIN | {"transfer", "concurrency", "atomicfile"},
-    "postgres": DOMAIN | {"transfer", "concurrency"},
+    "sqlite": DOMAIN | {"transfer", "concurrency", "atomicfile", "write_state"},
+    "postgres": DOMAIN | {"transfer", "concurrency", "write_state"},
     "http": {"events"},
     "api": DOMAIN | {"http"},
     "conformance": set[str](),
@@ -195,3 +197,9 @@ def test_the_version_is_the_newest_of_the_changelog() -> None:
     newest = re.search(r"^## \[?v?(\d+\.\d+\.\d+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert newest
     assert newest[1] == storekeeper.__version__
+
+
+def test_the_manual_has_every_event_with_its_level_and_no_other() -> None:
+    page = (ROOT / "docs" / "operating.md").read_text()
+    described = re.findall(r"^\| `([^`]+)` \| (critical|error|warning|info) \|", page, re.MULTILINE)
+    assert sorted(described) == sorted((event.value, _LEVELS.get(event, "info")) for event in Event)

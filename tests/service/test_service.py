@@ -1,6 +1,7 @@
 """The command as an operator meets it: how it starts, how it says that it cannot, how it stops."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from storekeeper import __version__
 from storekeeper.stores import Payload
 from tests.harness.client import create as store
 from tests.harness.client import fill, locked, until
@@ -261,7 +263,27 @@ def test_a_variable_does_what_its_option_does_and_the_option_wins(tmp_path: Path
 def test_an_address_that_others_reach_is_warned_of(tmp_path: Path) -> None:
     with serving(tmp_path, "--host=0.0.0.0") as service:
         assert service.request("GET", "/test").status == 200
-        assert service.log.count("level=") == service.log.count("level=warning") == 1
+        until(lambda: "event=started" in service.log)
+        assert service.log.count("level=warning") == 1
+        assert service.log.count("level=") == 2
+
+
+@pytest.mark.parametrize(("workers", "number"), [(1, signal.SIGHUP), (2, signal.SIGINT)])
+def test_its_start_and_its_stop_are_told(tmp_path: Path, workers: int, number: signal.Signals) -> None:
+    with serving(tmp_path, f"--workers={workers}") as service:
+        until(lambda: "event=started" in service.log)
+        people, started = service.log.splitlines()
+        address, database = f"http://127.0.0.1:{service.port}", f"sqlite:///{tmp_path}/stores.db"
+        assert people.startswith(f"Storekeeper answers on {address} with {database}; {address}/docs ")
+        assert (
+            f" version={__version__} database={database} workers={workers} pid={service.process.pid}" in started + " "
+        )
+        assert service.stop(number) == 0
+        (stopped,) = service.log.splitlines()[2:]
+        said = re.search(r"level=info event=stopped signal=(\w+) seconds=([\d.]+) pid=(\d+)$", stopped)
+        assert said
+        assert (said[1], said[3]) == (number.name, str(service.process.pid))
+        assert 0 <= float(said[2]) < 10
 
 
 def test_an_ipv6_address_is_said_in_brackets(tmp_path: Path) -> None:

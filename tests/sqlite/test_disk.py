@@ -10,19 +10,29 @@ from pathlib import Path
 import apsw
 import pytest
 
+from storekeeper import write_state
 from storekeeper.collection import Collection
+from storekeeper.commands import Create
 from storekeeper.errors import Outcome, Unavailable
-from storekeeper.sqlite import SqliteCollection, write_queue
+from storekeeper.events import Event
+from storekeeper.sqlite import SqliteCollection, schema, write_queue
+from storekeeper.sqlite.committer import Committer
+from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.stores import Payload, Store
+from storekeeper.write_state import WriteState
 from tests.harness.collection import MANY, a_store, create, get, numbered, replace, run, stores
 from tests.harness.databases import Sqlite, handle
 from tests.harness.machine import fill_disk, mounted
 from tests.harness.process import TIMEOUT, serving
 from tests.harness.system_calls import SYNCS, injected
+from tests.oracles.promises import until
 
 pytestmark = pytest.mark.count_processes
 
 LONG = "x" * 3000
+
+SLACK = 5.0
+"""Seconds beyond its time that a busy machine may take."""
 
 
 @pytest.fixture
@@ -55,6 +65,98 @@ def test_a_full_disk_refuses_writes_and_nothing_else_until_it_has_space(small: P
         (small / "filler").unlink()
         assert service.request("POST", "/api/stores", {"name": "After"}).json["id"] == 2
         assert service.stop() == 0
+
+
+def test_refused_writes_are_heard_of_and_their_end_is_found_without_a_client(small: Path, tmp_path: Path) -> None:
+    with serving(tmp_path, database=f"sqlite:///{small}/stores.db") as service:
+        fill_disk(small / "filler")
+        for _ in range(3):
+            assert service.request("POST", "/api/stores", {"name": "Refused", "address": LONG}).status == 503
+        until(lambda: 'level=error event="writes are refused" reason="The disk is full"' in service.log, 1 + SLACK)
+        refused = {"status": "ready", "writes": "refused", "reason": "The disk is full"}
+        assert service.request("GET", "/health/ready").json == refused
+        (small / "filler").unlink()
+        until(lambda: 'level=info event="writes work again" seconds=' in service.log, 2 + SLACK)
+        assert service.request("GET", "/health/ready").json == {"status": "ready", "writes": "ok"}
+        assert service.log.count("writes are refused") == 1
+        assert service.request("GET", "/api/stores").json == []
+
+
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.thorough)])
+def test_each_worker_knows_that_the_disk_is_full_although_nobody_writes(
+    small: Path, tmp_path: Path, workers: int
+) -> None:
+    options = (f"--workers={workers}", "--ready-needs-writes")
+    with serving(tmp_path, *options, database=f"sqlite:///{small}/stores.db") as service:
+
+        def readiness() -> set[int]:
+            return {service.request("GET", "/health/ready").status for _ in range(8 * workers)}
+
+        fill_disk(small / "filler")
+        assert readiness() == {503}
+        response = service.request("GET", "/health/ready").json
+        assert (response["message"], response["outcome"]) == ("Writes are refused: The disk is full", "none")
+        assert service.request("GET", "/api/stores").json == []
+        (small / "filler").unlink()
+        until(lambda: readiness() == {200}, 2 + SLACK)
+
+
+@pytest.fixture
+def committer(small: Path) -> Iterator[Committer]:
+    """What writes to a database on the disk of 64 MiB, with one store."""
+    path = small / "stores.db"
+    schema.prepare(path)
+    committer = Committer(schema.connect(path), FileIdentity(path))
+    assert committer.commit([Create(Payload("First"))], 0) == [Store(1, "First", None, 1)]
+    yield committer
+    committer.close()
+
+
+@pytest.mark.parametrize("size", [0, write_queue.PROBE_SIZE])
+def test_a_probe_needs_the_disk_and_changes_nothing(small: Path, committer: Committer, size: int) -> None:
+    other = apsw.Connection(str(small / "stores.db"))
+    before = other.pragma("data_version"), other.execute("SELECT * FROM changes").fetchall()
+    fill_disk(small / "filler")
+    assert committer.probe(0, size) == "The disk is full"
+    (small / "filler").unlink()
+    for _ in range(3):
+        assert committer.probe(0, size) == ""
+    assert (other.pragma("data_version"), other.execute("SELECT * FROM changes").fetchall()) == before
+    assert committer.commit([Create(Payload("Next"))], 0) == [Store(2, "Next", None, 2)]
+    other.close()
+
+
+def test_a_commit_of_nothing_would_find_space_on_a_full_disk(small: Path, committer: Committer) -> None:
+    fill_disk(small / "filler")
+    committer.connection.execute("BEGIN IMMEDIATE; COMMIT")
+    assert committer.probe(0, 0) == "The disk is full"
+
+
+def test_a_refusal_that_lasts_is_told_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if the disk does not answer, so that no probe ends."""
+    monkeypatch.setattr(write_state, "PROBE_INTERVAL", 0.01)
+    monkeypatch.setattr(write_state, "LOG_INTERVAL", 0.05)
+    said: list[tuple[Event, object]] = []
+    monkeypatch.setattr(write_state, "emit", lambda event, reason="", **_fields: said.append((event, reason)))
+
+    async def main() -> None:
+        probes: list[None] = []
+        state = WriteState(lambda: probes.append(None))
+        state.refused("The disk does not answer")
+        await asyncio.sleep(0.2)
+        assert said[0] == (Event.WRITES_REFUSED, "The disk does not answer")
+        assert said == said[:1] * len(said)
+        assert len(said) > 1
+        assert len(probes) == 1
+        state.probed("")
+        assert said.pop() == (Event.WRITES_ACCEPTED, "")
+        before = len(said)
+        await asyncio.sleep(0.1)
+        assert len(said) == before
+        assert len(probes) == 1
+        state.close()
+
+    run(main())
 
 
 @pytest.mark.parametrize("pages", range(0, 12, 2))
@@ -257,6 +359,7 @@ def test_no_more_writes_than_the_limit_wait(
                     await refused
                 assert error.value.outcome is Outcome.NONE
             assert await get(collection, 1) == a_store(1, "First", None, 1)
+            await collection.check_writes()
             connection.execute("COMMIT")
             assert [store.id for store in await asyncio.gather(*waiting)] == list(range(2, 52))
             assert (await create(collection, Payload("Now"))).id == 52
@@ -277,6 +380,8 @@ def test_a_write_that_nobody_carries_out_is_answered_all_the_same(
                 with pytest.raises(Unavailable, match="The disk does not answer") as error:
                     await write
                 assert error.value.outcome is Outcome.UNKNOWN
+            with pytest.raises(Unavailable, match="The disk does not answer"):
+                await collection.check_writes()
             connection.execute("COMMIT")
             assert (await create(collection, Payload("Next"))).id == 3
             assert await get(collection, 1) == a_store(1, "Late", None, 3)

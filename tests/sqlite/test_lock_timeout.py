@@ -8,6 +8,7 @@ from tests.harness.client import create as store
 from tests.harness.client import locked
 from tests.harness.process import Response, Running, ask
 from tests.harness.wire import assert_error, assert_invalid, create, dial, request
+from tests.oracles.promises import until
 
 REQUIRED = '"name" is required'
 
@@ -45,6 +46,11 @@ def test_while_another_process_writes_reads_go_on_and_writes_are_refused(fresh: 
         for write in writes:
             write.result()
         assert reads > 10
+        until(lambda: 'event="writes are refused" reason="The database is locked"' in fresh.log, 1 + SLACK)
+        refused_writes = {"status": "ready", "writes": "refused", "reason": "The database is locked"}
+        assert fresh.request("GET", "/health/ready").json == refused_writes
+    until(lambda: 'event="writes work again"' in fresh.log, 2 + SLACK)
+    assert fresh.request("GET", "/health/ready").json == {"status": "ready", "writes": "ok"}
     assert fresh.request("GET", "/api/stores").body == before
     assert store(fresh, "After") == id + 1
 

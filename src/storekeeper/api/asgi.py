@@ -39,11 +39,13 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 class Application:
     """Responds to every HTTP request: on the contract's routes by the resource, on all others by Starlette."""
 
-    def __init__(self, resource: Resource, gate: Gate, collection: Collection) -> None:
+    def __init__(
+        self, resource: Resource, gate: Gate, collection: Collection, *, ready_needs_writes: bool = False
+    ) -> None:
         self._resource = resource
         self._gate = gate
         self._starlette = Starlette(
-            routes=[*operations.routes(collection), *docs.routes()],
+            routes=[*operations.routes(collection, ready_needs_writes), *docs.routes()],
             exception_handlers={HTTPException: _http_error, Exception: _bug},
         )
         self._starlette.router.redirect_slashes = False

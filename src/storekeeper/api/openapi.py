@@ -128,8 +128,14 @@ def _contract() -> Json:
 def _operations() -> Json:
     paths = {}
     for probe, meaning in (("live", "the process is alive"), ("ready", "the database can be read too")):
-        schema = {"type": "object", "properties": {"status": {"const": probe}}, "required": ["status"]}
-        operation = _operation(probe, f"Tell that {meaning}", _json(schema, {"status": probe}), tag="operations")
+        example: Json = {"status": probe}
+        properties: Json = {"status": {"const": probe}}
+        if probe == "ready":
+            example["writes"] = "ok"
+            properties["writes"] = {"type": "string", "enum": ["ok", "refused"]}
+            properties["reason"] = {"type": "string", "description": "Why writes are refused, while they are."}
+        schema = {"type": "object", "properties": properties, "required": list(example)}
+        operation = _operation(probe, f"Tell that {meaning}", _json(schema, example), tag="operations")
         paths[f"/health/{probe}"] = _path("test", get=operation)
     schema = {"type": "object", "required": ["openapi", "info", "paths"]}
     own = _operation("openapi", "Read this document", _json(schema, None), tag="operations")

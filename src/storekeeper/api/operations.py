@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
@@ -12,7 +13,7 @@ from storekeeper.errors import Unavailable
 from storekeeper.http.response import JSON
 
 
-def routes(collection: Collection) -> Sequence[BaseRoute]:
+def routes(collection: Collection, ready_needs_writes: bool = False) -> Sequence[BaseRoute]:
     """Return the routes, bound to a collection."""
 
     async def live(_request: Request) -> Response:
@@ -21,12 +22,24 @@ def routes(collection: Collection) -> Sequence[BaseRoute]:
     async def ready(_request: Request) -> Response:
         try:
             await collection.check()
+            reason = await _refusal_of_writes(collection)
+            if reason and ready_needs_writes:
+                raise Unavailable(f"Writes are refused: {reason}")
         except Unavailable as error:
             refusal = to_response(error)
             return Response(refusal.body, refusal.status, _text(refusal.headers))
-        return _json(b'{"status":"ready"}')
+        writes = {"writes": "refused", "reason": reason} if reason else {"writes": "ok"}
+        return _json(msgspec.json.encode({"status": "ready"} | writes))
 
     return [Route("/health/live", live), Route("/health/ready", ready)]
+
+
+async def _refusal_of_writes(collection: Collection) -> str:
+    try:
+        await collection.check_writes()
+    except Unavailable as error:
+        return str(error)
+    return ""
 
 
 def _json(body: bytes) -> Response:

@@ -15,6 +15,7 @@ from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, St
 from storekeeper.postgres.pool import CLOSED, RESPONSE_TIMEOUT, Pool
 from storekeeper.postgres.snapshot import snapshot
 from storekeeper.stores import Payload, Store
+from storekeeper.write_state import WriteState
 
 describe = schema.describe
 
@@ -54,7 +55,9 @@ class PostgresCollection:
         self._closed = False
         self._pool = Pool(self._connect, POOL_SIZE, fail)
         self._reader = reads.Reader(self._pool)
-        self._writer = writes.Writer(self._pool)
+        self._state = WriteState(self._begin_probe)
+        self._writer = writes.Writer(self._pool, self._state.refused)
+        self._probing: asyncio.Task[None] | None = None
 
     def get(self, id: int) -> asyncio.Future[Store | None]:
         """Return the store of that id, or None."""
@@ -83,11 +86,31 @@ class PostgresCollection:
         deadline = asyncio.get_running_loop().time() + RESPONSE_TIMEOUT
         await self._pool.execute((b"check", ()), deadline=deadline)
 
+    async def check_writes(self) -> None:
+        """Return if writes are not refused; raise Unavailable with the reason if they are."""
+        await self._state.check()
+
+    def _begin_probe(self) -> None:
+        self._probing = asyncio.create_task(self._probe())
+
+    async def _probe(self) -> None:
+        reason = "The database failed"
+        try:
+            await self._writer.probe()
+            reason = ""
+        except Unavailable as error:
+            reason = str(error)
+        finally:
+            self._state.probed(reason)
+
     async def close(self) -> None:
         """Finish the writes under way, then close every connection."""
         self._closed = True
+        self._state.close()
         await asyncio.gather(self._writer.close(), self._reader.close())
         await self._pool.close()
+        if self._probing is not None:
+            await asyncio.wait([self._probing])
 
     async def _connect(self) -> PipelineConnection:
         """Open a connection and prepare its session; raises Unavailable, CannotStart."""

@@ -52,7 +52,8 @@ class Batcher(Generic[K, R]):
 
     While all workers are busy the next batch grows. `serve` gets a batch and its deadline; if it raises, the error
     settles the requests of the batch that have no result yet. With `gather`, a worker waits up to 1 ms so that
-    clients with a new response join the next batch; otherwise they split into two alternating groups.
+    clients with a new response join the next batch; otherwise they split into two alternating groups. `refused` gets
+    the reason if a batch could not be served.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Batcher(Generic[K, R]):
         size: Callable[[K], int] = lambda _: 0,
         max_batch_bytes: int = 1,
         gather: bool = False,
+        refused: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._serve = serve
         self._free = workers
@@ -71,6 +73,7 @@ class Batcher(Generic[K, R]):
         self._size = size
         self._max_batch_bytes = max_batch_bytes
         self._gather = gather
+        self._refused = refused
         self._loop = asyncio.get_running_loop()
         self._queue: deque[Queued[K, R]] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -121,6 +124,7 @@ class Batcher(Generic[K, R]):
         try:
             await self._serve(batch, batch[0].since + RESPONSE_TIMEOUT)
         except StorekeeperError as error:
+            self._refused(str(error))
             for request in batch:
                 request.settle(error)
         except Exception as error:  # noqa: BLE001 - a bug: no request may wait for ever because of it

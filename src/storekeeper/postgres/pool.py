@@ -179,10 +179,10 @@ def single_row(rows: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
     return rows[0]
 
 
-def to_unavailable(error: StatementError) -> Unavailable:
+def to_unavailable(error: StatementError, *, log: bool = True) -> Unavailable:
     """Return the Unavailable for a statement that the server refused; log what is out of the ordinary."""
     sqlstate_class = error.sqlstate[:2]
-    if sqlstate_class not in _EXPECTED:
+    if log and sqlstate_class not in _EXPECTED:
         emit(Event.DATABASE_REFUSED, sqlstate=error.sqlstate, reason=str(error))
     return Unavailable(_EXPECTED.get(sqlstate_class, "The database failed"))
 

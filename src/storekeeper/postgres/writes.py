@@ -6,19 +6,20 @@ takes two round trips: the lock with the numbers, then everything that is writte
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 
 from storekeeper import commands
-from storekeeper.commands import Command
+from storekeeper.commands import Command, Create
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.events import Event, emit
 from storekeeper.postgres import columns
 from storekeeper.postgres.batcher import Batch, Batcher
 from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, Statement, StatementError, array
-from storekeeper.postgres.pool import NO_RESPONSE, Pool, single_row, to_unavailable
+from storekeeper.postgres.pool import NO_RESPONSE, RESPONSE_TIMEOUT, Pool, single_row, to_unavailable
 from storekeeper.postgres.reads import MAX_ID
 from storekeeper.postgres.schema import COLLECTION
-from storekeeper.stores import Store
+from storekeeper.stores import Payload, Store
 
 _MAX_BATCH_BYTES = 4 * 2**20
 
@@ -35,24 +36,36 @@ STATEMENTS = {
     b"count": f"UPDATE {COLLECTION} SET count = $1::int8, version = $2::int8, at = $3::int8 WHERE one = 1",
     b"commit": "COMMIT",
     b"rollback": "ROLLBACK",
+    b"probe": "SAVEPOINT probe",
+    b"undo": "ROLLBACK TO SAVEPOINT probe",
 }
 """The statements that a connection has to prepare for writes."""
 
 Writes = Batch[Command, Store | None]
 
+_PROBE = (Create(Payload("Probe", "x" * 1000)),)
+
 
 class Writer:
     """Carries out writes; its futures raise Unavailable, or the error of a write that no client can send."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, refused: Callable[[str], None]) -> None:
         self._pool = pool
         self._batcher = Batcher(
-            self._commit, max_batch=1000, size=_size, max_batch_bytes=_MAX_BATCH_BYTES, gather=True
+            self._commit, max_batch=1000, size=_size, max_batch_bytes=_MAX_BATCH_BYTES, gather=True, refused=refused
         )
 
     def submit(self, command: Command) -> asyncio.Future[Store | None]:
         """Queue a command; its result is the store, None if there is no such store, or the error."""
         return self._batcher.add(command)
+
+    async def probe(self) -> None:
+        """Carry out a create, undo it and commit; raise Unavailable if any of that is refused.
+
+        The create needs space on the disk, the commit needs the standby: having locked a row, it is written too.
+        """
+        with suppress(_InvalidWrite):
+            await self._transact(_PROBE, asyncio.get_running_loop().time() + RESPONSE_TIMEOUT, keep=False)
 
     async def close(self) -> None:
         """Finish every write that was submitted."""
@@ -60,7 +73,7 @@ class Writer:
 
     async def _commit(self, batch: Writes, deadline: float) -> None:
         try:
-            stores = await self._transact(batch, deadline)
+            stores = await self._transact([request.key for request in batch], deadline)
         except _InvalidWrite as invalid:
             if len(batch) == 1:
                 batch[0].settle(invalid.error)
@@ -72,10 +85,10 @@ class Writer:
             for request, store in zip(batch, stores, strict=True):
                 request.settle(store)
 
-    async def _transact(self, batch: Writes, deadline: float) -> list[Store | None]:
+    async def _transact(self, batch: Sequence[Command], deadline: float, *, keep: bool = True) -> list[Store | None]:
         connection = await self._pool.acquire(deadline)
         try:
-            return await _transaction(connection, batch, deadline)
+            return await _transaction(connection, batch, deadline, keep)
         except BaseException:
             await _roll_back(connection, deadline)
             raise
@@ -106,20 +119,27 @@ def _rows(batch: commands.Batch) -> int:
     return len(batch.created) + len(batch.replaced) + len(batch.changes) + bool(batch.changes)
 
 
-async def _transaction(connection: PipelineConnection, batch: Writes, deadline: float) -> list[Store | None]:
+async def _transaction(
+    connection: PipelineConnection, batch: Sequence[Command], deadline: float, keep: bool
+) -> list[Store | None]:
     connection.warning = ""
-    requested = [request.key for request in batch]
-    present = await _begin(connection, requested, deadline)
-    applied = commands.apply(requested, present, time.time_ns() // 1_000_000)
-    written, expected = await _finish(connection, list(_statements(applied)), deadline), _rows(applied)
+    present = await _begin(connection, batch, deadline, keep)
+    applied = commands.apply(batch, present, time.time_ns() // 1_000_000)
+    statements = list(_statements(applied))
+    if not keep:
+        statements = [(b"probe", ()), *statements, (b"undo", ())]
+    written, expected = await _finish(connection, statements, deadline, keep), _rows(applied)
     if written != expected:
         reason = f"{written} of {expected} rows were written: a trigger or a rule kept out the others"
-        emit(Event.DATABASE_REFUSED, sqlstate="00000", reason=reason)
+        if keep:
+            emit(Event.DATABASE_REFUSED, sqlstate="00000", reason=reason)
         raise Unavailable("The database did not write everything", Outcome.UNKNOWN)
     return applied.results
 
 
-async def _begin(connection: PipelineConnection, requested: list[Command], deadline: float) -> commands.Present:
+async def _begin(
+    connection: PipelineConnection, requested: Sequence[Command], deadline: float, log: bool
+) -> commands.Present:
     """Take the lock; return what the database says of the collection, and of the stores that the batch touches."""
     ids = {id for id in commands.touched(requested) if id <= MAX_ID}
     statements: list[Statement] = [(b"begin", ()), (b"lock", ())]
@@ -130,12 +150,12 @@ async def _begin(connection: PipelineConnection, requested: list[Command], deadl
     except ConnectionLost:
         raise Unavailable(NO_RESPONSE) from None
     except StatementError as error:
-        raise to_unavailable(error) from None
+        raise to_unavailable(error, log=log) from None
     count, version, at = single_row(lock.rows())
     return commands.Present(count, version, at, {id: version for result in found for id, version in result.rows()})
 
 
-async def _finish(connection: PipelineConnection, statements: list[Statement], deadline: float) -> int:
+async def _finish(connection: PipelineConnection, statements: list[Statement], deadline: float, log: bool) -> int:
     """Write and commit; return how many rows. From here on, the outcome depends on what was sent and confirmed."""
     try:
         *written, commit = await connection.execute(*statements, (b"commit", ()), deadline=deadline)
@@ -146,7 +166,7 @@ async def _finish(connection: PipelineConnection, statements: list[Statement], d
     except StatementError as error:
         if error.index < len(statements) and error.sqlstate.startswith(_INVALID_DATA):
             raise _InvalidWrite(error) from None
-        refusal = to_unavailable(error)
+        refusal = to_unavailable(error, log=log)
         if error.index == len(statements) and not error.sqlstate.startswith(_ROLLED_BACK):
             refusal.outcome = Outcome.UNKNOWN
         raise refusal from None

@@ -88,6 +88,10 @@ class SqliteCollection:
         with self._translating():
             self._reader.check()
 
+    async def check_writes(self) -> None:
+        """Return if writes are not refused; raise Unavailable with the reason if they are."""
+        await self._queue.state.check()
+
     async def close(self) -> None:
         """Finish the writes under way, then close the file."""
         if not self._closed:

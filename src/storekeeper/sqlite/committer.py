@@ -8,11 +8,11 @@ from collections.abc import Sequence
 
 import apsw
 
-from storekeeper.commands import Batch, Command, Present, apply, touched
-from storekeeper.errors import Outcome
+from storekeeper.commands import Batch, Command, Create, Present, apply, touched
+from storekeeper.errors import Outcome, Unavailable
 from storekeeper.sqlite import columns, errors
 from storekeeper.sqlite.file_identity import FileIdentity
-from storekeeper.stores import MAX_NAME_LENGTH, Store
+from storekeeper.stores import MAX_NAME_LENGTH, Payload, Store
 
 Result = Store | None | Exception
 """The result of a command: the store, None if there is no such store, or the error."""
@@ -28,15 +28,16 @@ class Committer:
         self._lock_deadline = 0.0
         connection.set_busy_handler(self._wait_for_lock)
 
-    def commit(self, commands: Sequence[Command], deadline: float) -> list[Result]:
+    def commit(self, commands: Sequence[Command], deadline: float, *, keep: bool = True) -> list[Result]:
         """Carry out commands in one transaction; return their results in the same order.
 
-        If the file is locked until `deadline`, on the monotonic clock, nothing is written. Raises FileReplaced, and
-        those of apsw's errors after which nothing may be acknowledged any more.
+        If the file is locked until `deadline`, on the monotonic clock, nothing is written. Without `keep` the
+        transaction is rolled back at its end. Raises FileReplaced, and those of apsw's errors after which nothing may
+        be acknowledged any more.
         """
         self._lock_deadline = deadline
         try:
-            return self._transact(commands)
+            return self._transact(commands, keep)
         except (apsw.ConstraintError, UnicodeError, OverflowError) as error:
             if len(commands) == 1:
                 return [error]
@@ -49,17 +50,35 @@ class Committer:
                 raise
             return list(results)
 
+    def probe(self, deadline: float, size: int) -> str:
+        """Return why a create of so many bytes would be refused now, "" if it would not; raises as `commit` does.
+
+        No process can see a difference afterwards, not even in the data version: no cache is dropped.
+        """
+        try:
+            result = self.commit([Create(Payload("Probe", "x" * size))], deadline, keep=False)[0]
+        except apsw.IOError as error:
+            if getattr(error, "extendedresult", 0) != apsw.SQLITE_IOERR_WRITE:
+                raise
+            # Nothing that was acknowledged is lost: reads go on until a client's write meets this.
+            return "The disk cannot be written"
+        return str(result) if isinstance(result, Unavailable) else ""
+
     def close(self) -> None:
         """Close the connection."""
         self.connection.close()
 
-    def _transact(self, commands: Sequence[Command]) -> list[Result]:
+    def _transact(self, commands: Sequence[Command], keep: bool) -> list[Result]:
         self._execute("BEGIN IMMEDIATE")
         try:
             batch = apply(commands, self._present(commands), time.time_ns() // 1_000_000)
             _check_overwritten(batch)
             self._carry_out(batch)
-            self._execute("COMMIT")
+            if keep:
+                self._execute("COMMIT")
+            else:
+                # The pages go into the log, which needs space on the disk. The next transaction overwrites them.
+                self.connection.cache_flush()
         finally:
             if self.connection.in_transaction:
                 self._execute("ROLLBACK")

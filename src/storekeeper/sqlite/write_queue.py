@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, TypeVarTuple
 
 from storekeeper.commands import Command
 from storekeeper.concurrency.queue_limit import QueueLimit
@@ -20,8 +20,9 @@ from storekeeper.sqlite import errors
 from storekeeper.sqlite.committer import Committer, Result
 from storekeeper.sqlite.file_identity import FileReplaced
 from storekeeper.stores import Store
+from storekeeper.write_state import WriteState
 
-T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 MAX_QUEUED = 10_000
 """Writes that may wait, fewer if the disk is slow; the next ones are refused at once."""
@@ -43,6 +44,12 @@ QUEUE_TIMEOUT = 4.0
 
 WRITE_TIMEOUT = 4.5
 """Seconds after which a write gets its response in any case, with outcome unknown (decision 30: at most 5 s)."""
+
+PROBE_LOCK_TIMEOUT = 0.1
+"""Seconds that a probe waits for the lock while writes are refused: a stop or a write may wait for the probe."""
+
+PROBE_SIZE = 2**16
+"""Bytes of that probe's address: more than most writes have, else each of the disk's last pages would be an end."""
 
 CLOSED = "The service is shutting down"
 QUEUE_FULL = "Too many writes are waiting"
@@ -129,7 +136,8 @@ class WriteQueue:
         self._limit = QueueLimit(MAX_QUEUED, MAX_BATCH)
         self._refusal: str | None = None
         self._failure: str | None = None
-        self._thread = WriterThread(committer, self._limit, self._settle, self._on_failure)
+        self.state = WriteState(self._begin_probe)
+        self._thread = WriterThread(committer, self._limit, self._settle, self._on_failure, self.state.probed)
         self._timer = self._loop.call_later(_TICK, self._tick)
 
     def submit(self, command: Command) -> Write:
@@ -158,6 +166,7 @@ class WriteQueue:
     def fail(self, reason: str) -> None:
         """Acknowledge nothing more, not even writes under way."""
         self._refusal = self._failure = reason
+        self.state.probed(reason)
 
     async def close(self) -> None:
         """Finish every write that was submitted, then end the thread and close its connection.
@@ -165,6 +174,7 @@ class WriteQueue:
         If the disk does not respond, this takes no longer than a write may take.
         """
         self.refuse(CLOSED)
+        self.state.close()
         self._hand_over()
         if await self._thread.end(self._loop.time() + WRITE_TIMEOUT + 2 * _TICK):
             self._committer.close()
@@ -175,7 +185,18 @@ class WriteQueue:
             self._thread.inbox.put(self._gathered)
             self._gathered = []
 
+    def _begin_probe(self) -> None:
+        if self._queued and not self.state.reason:
+            # What becomes of these writes will tell, and they must not wait for a probe that waits for the lock.
+            self.state.probed("")
+            return
+        self._thread.probe = (PROBE_LOCK_TIMEOUT, PROBE_SIZE) if self.state.reason else (LOCK_TIMEOUT, 0)
+        self._thread.inbox.put([])
+
     def _settle(self, batch: list[Write], results: list[Result]) -> None:
+        # Expired writes come first in a batch: if the last result is theirs, nothing was tried.
+        if self._failure is None and results and type(last := results[-1]) is Unavailable and str(last) != QUEUE_FULL:
+            self.state.refused(str(last))
         self._queued -= len(batch)
         self._queued_bytes -= sum([write.size for write in batch])
         for write, result in zip(batch, results, strict=True):
@@ -199,11 +220,16 @@ class WriteQueue:
         now = self._loop.time()
         while self._unsettled and now - self._unsettled[0].since > WRITE_TIMEOUT:
             self._unsettled.popleft().settle(Unavailable(DISK_STALLED, Outcome.UNKNOWN))
+            self.state.refused(DISK_STALLED)
         self._timer = self._loop.call_later(_TICK, self._tick)
 
 
 class WriterThread:
-    """The thread's half of writing: commits batches from `inbox`, and calls `settle` or `fail` on the loop."""
+    """The thread's half of writing: commits batches from `inbox`, and calls `settle` or `fail` on the loop.
+
+    Once `probe` is set (how long to wait for the lock, bytes to write), the next batch, which may be empty, makes it
+    probe first and call `probed`.
+    """
 
     def __init__(
         self,
@@ -211,12 +237,15 @@ class WriterThread:
         limit: QueueLimit,
         settle: Callable[[list[Write], list[Result]], None],
         fail: Callable[[list[Write], errors.Failure], None],
+        probed: Callable[[str], None],
     ) -> None:
         self.inbox: queue.SimpleQueue[list[Write] | None] = queue.SimpleQueue()
         self._committer = committer
         self._limit = limit
         self._settle = settle
         self._fail = fail
+        self._probed = probed
+        self.probe: tuple[float, int] | None = None
         self._loop = asyncio.get_running_loop()
         self._thread = threading.Thread(target=self._run, name="storekeeper-writer", daemon=True)
         self._thread.start()
@@ -232,16 +261,19 @@ class WriterThread:
     def _run(self) -> None:
         while (batch := self.inbox.get()) is not None:
             last = self._take_more(batch)
-            began = time.monotonic()
             try:
+                if (probe := self.probe) is not None:
+                    self._probe(*probe)
+                began = time.monotonic()
                 results = self._commit(batch)
             except BaseException as error:  # noqa: BLE001 - no write may be left without a result
                 failure = errors.failure(error, self._committer.connection)
                 self._call_on_loop(self._fail, batch, failure)
                 # After the last batch nothing comes, not even the None that ends the inbox: it was taken with it.
                 return None if last else self._refuse_rest(failure.reason)
-            self._limit.record(time.monotonic() - began)
-            self._call_on_loop(self._settle, batch, results)
+            if batch:
+                self._limit.record(time.monotonic() - began)
+                self._call_on_loop(self._settle, batch, results)
             if last:
                 return None
         return None
@@ -257,10 +289,14 @@ class WriterThread:
             return expired
         return expired + self._committer.commit([write.command for write in rest], rest[0].since + LOCK_TIMEOUT)
 
-    def _call_on_loop(self, receive: Callable[[list[Write], T], None], batch: list[Write], value: T) -> None:
+    def _probe(self, timeout: float, size: int) -> None:
+        self.probe = None
+        self._call_on_loop(self._probed, self._committer.probe(time.monotonic() + timeout, size))
+
+    def _call_on_loop(self, receive: Callable[[*Ts], None], *values: *Ts) -> None:
         # If the loop is closed, nothing waits for the result.
         with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(receive, batch, value)
+            self._loop.call_soon_threadsafe(receive, *values)
 
     def _take_more(self, batch: list[Write]) -> bool:
         size = sum([write.size for write in batch])
@@ -278,4 +314,5 @@ class WriterThread:
     def _refuse_rest(self, reason: str) -> None:
         while (batch := self.inbox.get()) is not None:
             refused: list[Result] = [Unavailable(reason) for _ in batch]
-            self._call_on_loop(self._settle, batch, refused)
+            if batch:
+                self._call_on_loop(self._settle, batch, refused)
