@@ -4,8 +4,8 @@ import re
 import unicodedata
 from collections.abc import Callable
 
-from conformance_mutants import breaks, mutant
-from conformance_reference import JSON, Answer, Reference, Store
+from conformance.mutants import breaks, mutant
+from conformance.reference import JSON, Answer, Reference, Store
 
 # The list
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from conformance_reference import Reference
+from conformance.reference import Reference
 
 
 @dataclass(frozen=True)

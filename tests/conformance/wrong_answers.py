@@ -4,8 +4,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from conformance_mutants import STORE_OPERATIONS, breaks
-from conformance_reference import JSON, Answer, GenericReference, Reference, Store
+from conformance.mutants import STORE_OPERATIONS, breaks
+from conformance.reference import JSON, Answer, GenericReference, Reference, Store
 
 # The liveness route
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from conformance_mutants import breaks
-from conformance_reference import GENERIC, Answer, GenericReference, Problem, Reference, Store
+from conformance.mutants import breaks
+from conformance.reference import GENERIC, Answer, GenericReference, Problem, Reference, Store
 
 # The error body
 
