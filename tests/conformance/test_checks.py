@@ -18,7 +18,7 @@ from conformance.mutants import MUTANTS, Mutant
 from conformance.reference import GenericReference, Reference, served
 from conformance.variants import VARIANTS, Html, Lenient, Silent500, Strict, Units
 from storekeeper.conformance import examine
-from storekeeper.conformance.client import Address, Client
+from storekeeper.conformance.client import Client
 from storekeeper.conformance.running import RULES, Run
 from storekeeper.conformance.service import Service
 
@@ -52,7 +52,7 @@ def others_write(url: str, pause: float = 0.0) -> Iterator[None]:
 
 def alone(url: str, names: frozenset[str]) -> set[str]:
     """Run these checks and no others, and say which fail."""
-    run = Run(Service(Client(Address.of(url), 7.0)))
+    run = Run(Service(Client(url, 7.0)))
     run.prepare()
     results = [run.result(rule) for rule in RULES if rule.name in names]
     return {result.rule.name for result in results if result.state == "failed"}

@@ -14,7 +14,7 @@ from conformance.variants import Elsewhere
 from conftest import need
 from storekeeper import conformance
 from storekeeper.conformance import CannotCheck, examine
-from storekeeper.conformance.client import LARGE, SMALL, Address, Client, Exchange, Unreachable
+from storekeeper.conformance.client import LARGE, SMALL, Client, Exchange, Unreachable
 
 GIB = 1 << 30
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nCache-Control: no-cache\r\nContent-Length: 2\r\n\r\nOK"
@@ -186,7 +186,7 @@ def test_no_more_is_read_than_the_limit() -> None:
             taken.append(len(MEBIBYTE))
 
     with rude(flood) as url:
-        client = Client(Address.of(url), 10.0)
+        client = Client(url, 10.0)
         with pytest.raises(Unreachable, match="longer than 1 MiB") as caught:
             client.exchange("GET", "/test")
     assert caught.value.exchange is not None
@@ -284,7 +284,7 @@ def test_another_service_is_left_alone() -> None:
 def answered(answer: bytes, method: str = "GET") -> Exchange:
     """What the client makes of an answer."""
     with rude(says(answer)) as url:
-        return Client(Address.of(url + "/prefix/"), 5.0).exchange(method, "/x")
+        return Client(url + "/prefix/", 5.0).exchange(method, "/x")
 
 
 def test_the_client_sees_every_field_and_byte() -> None:
@@ -314,9 +314,9 @@ def test_an_answer_without_a_body_is_whole(answer: bytes, method: str) -> None:
 
 
 def test_ipv6_and_default_ports_are_written_as_they_must_be() -> None:
-    assert Address.of("http://[::1]:8080/").authority == "[::1]:8080"
-    assert Address.of("https://stores.example/api").authority == "stores.example"
-    assert Address.of("http://stores.example:80").authority == "stores.example"
+    assert Client("http://[::1]:8080/", 1.0).authority == "[::1]:8080"
+    assert Client("https://stores.example/api", 1.0).authority == "stores.example"
+    assert Client("http://stores.example:80", 1.0).authority == "stores.example"
 
 
 @pytest.fixture(scope="module")

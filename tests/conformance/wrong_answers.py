@@ -40,11 +40,7 @@ for operation in STORE_OPERATIONS:
         ("cache-control", None),
         ("cache-control", "no-cache, no-store"),
     ):
-        breaks(
-            f"{name} {value} on {operation}",
-            f"success-has-{name}",
-            headers=header(operation, False, name, value),
-        )
+        breaks(f"{name} {value} on {operation}", f"success-has-{name}", headers=header(operation, False, name, value))
 for operation in ("create", "update"):
     for of, mode in ((Reference, "detailed"), (GenericReference, "generic")):
         for name, value in (("content-type", "application/problem+json"), ("cache-control", None)):

@@ -203,4 +203,5 @@ OTHERS: dict[str, tuple[tuple[str, ...], tuple[str, ...], Callable[[int], bool]]
     "every update adds another store": (("update-adds-no-other",), ("update",), lambda status: status == 200),
 }
 for wrong, (checks, operations, when) in OTHERS.items():
-    breaks(wrong, *checks, **{operation: adds_another(operation, when) for operation in operations})
+    methods: dict[str, Any] = {operation: adds_another(operation, when) for operation in operations}
+    breaks(wrong, *checks, **methods)

@@ -11,15 +11,14 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Self, cast
+from typing import cast
 from urllib.parse import urlsplit
 
 SMALL, LARGE = 1 << 20, 1 << 28
 """The longest body read, in bytes: of any response, and of one that is read as it arrives (a list)."""
 EXCERPT = 2048
 PIECE = 1 << 18
-RATE = 1 << 22
-"""How many bytes of a body give it one more second: a long list may take its time."""
+RATE = 1 << 22  # how many bytes of a body give it one more second: a long list may take its time
 MAX_INTERIM = 10
 JSON = "application/json"
 Sink = Callable[[bytes], None]
@@ -60,35 +59,6 @@ class Exchange:
         return ", ".join(values) if values else None
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where the service is: `http(s)://host[:port][/prefix]`, taken apart."""
-
-    secure: bool
-    host: str
-    port: int
-    prefix: str
-
-    @classmethod
-    def of(cls, url: str) -> Self:
-        """Take `url` apart; ValueError says what is wrong with it."""
-        parts = urlsplit(url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise ValueError("the address must look like http://host:port")
-        if parts.query or parts.fragment or parts.username is not None:
-            raise ValueError("the address must have no user, query or fragment")
-        if not url.isascii() or not url.isprintable() or " " in url:
-            raise ValueError("the address must be plain ASCII without spaces")
-        secure = parts.scheme == "https"
-        return cls(secure, parts.hostname, parts.port or (443 if secure else 80), parts.path.rstrip("/"))
-
-    @property
-    def authority(self) -> str:
-        """The value of the Host field (RFC 9110 section 7.2)."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == (443 if self.secure else 80) else f"{host}:{self.port}"
-
-
 class Stream(io.RawIOBase):
     """What `http.client` takes for a socket: all that is read from it has to come before one deadline."""
 
@@ -112,13 +82,25 @@ class Stream(io.RawIOBase):
 
 
 class Client:
-    """Sends requests to one address; `timeout` is in seconds and covers an exchange from name to last byte."""
+    """Sends requests to `http(s)://host[:port][/prefix]`; ValueError says what is wrong with another address.
 
-    def __init__(self, address: Address, timeout: float) -> None:
-        self.address = address
-        self.timeout = timeout
-        self.place = address.host, address.port
-        self.tls: ssl.SSLContext | None = ssl.create_default_context() if address.secure else None
+    `timeout` is in seconds and covers an exchange from name to last byte.
+    """
+
+    def __init__(self, url: str, timeout: float) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise ValueError("the address must look like http://host:port")
+        if parts.query or parts.fragment or parts.username is not None:
+            raise ValueError("the address must have no user, query or fragment")
+        if not url.isascii() or not url.isprintable() or " " in url:
+            raise ValueError("the address must be plain ASCII without spaces")
+        usual = 443 if parts.scheme == "https" else 80
+        self.host, self.prefix, self.timeout = parts.hostname, parts.path.rstrip("/"), timeout
+        self.place = self.host, parts.port or usual
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        self.authority = host if self.place[1] == usual else f"{host}:{self.place[1]}"
+        self.tls: ssl.SSLContext | None = ssl.create_default_context() if usual == 443 else None
 
     def exchange(
         self, method: str, path: str, body: bytes | None = None, type: str | None = JSON, sink: Sink | None = None
@@ -128,12 +110,12 @@ class Client:
         With a `sink` a body of status 200 goes there piece by piece and is not kept. Unreachable when no whole
         HTTP response came.
         """
-        fields = [("Host", self.address.authority), ("User-Agent", "storekeeper-check"), ("Accept", "*/*")]
+        fields = [("Host", self.authority), ("User-Agent", "storekeeper-check"), ("Accept", "*/*")]
         fields.append(("Connection", "close"))
         if body is not None:
             fields += [("Content-Type", type)] if type else []
             fields.append(("Content-Length", str(len(body))))
-        done = Exchange(method, self.address.prefix + path, fields, body)
+        done = Exchange(method, self.prefix + path, fields, body)
         deadline = time.monotonic() + self.timeout
         try:
             with self.connect(deadline) as connection:
@@ -152,7 +134,7 @@ class Client:
         plain = socket.create_connection(self.place, remaining(deadline) / 2)
         self.place = plain.getpeername()[:2]
         plain.settimeout(remaining(deadline))
-        return self.tls.wrap_socket(plain, server_hostname=self.address.host) if self.tls else plain
+        return self.tls.wrap_socket(plain, server_hostname=self.host) if self.tls else plain
 
 
 def request_bytes(exchange: Exchange) -> bytes:

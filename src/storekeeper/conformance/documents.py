@@ -7,10 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 Store = dict[str, Any]
-ITEM = 1 << 20
-"""The longest single store of a list, in characters."""
-KEPT = 10_000
-"""The most stores of one list that are kept."""
+ITEM = 1 << 20  # the longest single store of a list, in characters
+KEPT = 10_000  # the most stores of one list that are kept
 BLANK = re.compile(r"[ \t\n\r]*")
 MOVES = {("start", "["): "first", ("first", "]"): "end", ("comma", ","): "item", ("comma", "]"): "end"}
 """What follows a sign of the array, by what may stand there."""

@@ -11,12 +11,9 @@ from storekeeper.conformance.service import Made, Response, Service, Violation, 
 
 RULES = Rules()
 Send = Callable[[Service], Response]
-CROWD = 10
-"""How many stores are created at the same time."""
-QUIET = 5
-"""How often a moment is looked for in which no other client creates a store."""
-GAP = 25
-"""How many ids between two of ours are looked at, when other clients create too."""
+CROWD = 10  # how many stores are created at the same time
+QUIET = 5  # how often a moment is looked for in which no other client creates a store
+GAP = 25  # how many ids between two of ours are looked at, when other clients create too
 
 
 @RULES.check(NUMBER, adds=2 * QUIET)

@@ -12,8 +12,7 @@ ID = b'"id"'
 ABSENT, NOBODY = f"{STORES}/{MISSING}", f"{STORES}?name={{free}}"
 BOTH = b'{"name": 5, "address": 5}'
 Look = Callable[[Service], str]
-Requests = dict[str, tuple[str, str, bytes | None]]
-"""Method, target and body by what the request is called."""
+Requests = dict[str, tuple[str, str, bytes | None]]  # method, target and body by what the request is called
 
 
 @dataclass(frozen=True, slots=True)

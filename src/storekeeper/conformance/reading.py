@@ -5,18 +5,10 @@ from functools import partial
 
 from storekeeper.conformance.documents import Store
 from storekeeper.conformance.rules import ALL, EXACT, Rule, Rules, Skipped
-from storekeeper.conformance.service import (
-    MISSING,
-    Made,
-    Response,
-    Service,
-    Violation,
-    number,
-)
+from storekeeper.conformance.service import MISSING, Made, Response, Service, Violation, number
 
 RULES = Rules()
-TRIES = 4
-"""How often something is looked at again because other clients may have written in between."""
+TRIES = 4  # how often something is looked at again because other clients may have written in between
 AWKWARD = (
     *("a+b&c=d", "100%", "%41", "'\"`", "\\n\\", "semi;colon", "#1?x=/y", "<b>&amp;", "[1]{2}|^~", "*_%", "null"),
     *("\u00e9\u00df\u0416", "\u5e97", "\U0001f3ec\U0001f600", "two  spaces", "a,b:c@d!$()", "line\nend\ttab"),
@@ -71,7 +63,7 @@ def filter_finds_exact_name(service: Service) -> None:
     for made in subjects(service):
         response = service.find(made.name)
         only(response, made.name)
-        if made.id in ids_in(response):
+        if response.with_id(made.id):
             return
         still = service.read(made.id).single.get("name") == made.name
         response.expect(not still, f"the store {made.id} has that name and is not found")
@@ -116,7 +108,7 @@ def filter_finds_every_match(service: Service) -> None:
     name = service.name()
     made = sorted(service.make(name, address).id for address in ("First", None, "First"))
     response = service.find(name)
-    ids = ids_in(response)
+    ids = [number(store) for store in response.listed.stores]
     response.expect(sorted(map(str, ids)) == sorted(map(str, made)), f"{made} have that name, found: {ids}")
 
 
@@ -137,7 +129,7 @@ def filter_compares_every_character(service: Service) -> None:
         made = service.spare(f"{text} {part}")
         response = service.find(made.name)
         only(response, made.name)
-        response.expect(made.id in ids_in(response), f"{made.name!r} is not found")
+        response.expect(response.with_id(made.id), f"{made.name!r} is not found")
     for text, others in (("0123456789012", ["123456789012", "123456789012.0"]), ("\u00e9", ["e", "\u00c9"])):
         made = service.spare(f"{text}{part[:8]}")
         none_but(service, made.name, [f"{other}{part[:8]}" for other in others])
@@ -154,7 +146,7 @@ def read_gives_that_store(service: Service) -> None:
             service.read(made.id).shows(made)
             break
         except Violation:
-            found = [store for store in service.find(made.name).listed.stores if number(store) == made.id]
+            found = service.find(made.name).with_id(made.id)
             as_before = [store for store in found if store.get("address") == made.address]
             if not service.read_only or as_before:  # else another client has changed it since the list was read
                 raise
@@ -195,8 +187,3 @@ def only(response: Response, value: str) -> None:
     for store in response.listed.stores:
         if store.get("name") != value:
             raise Violation(f"the filter {value!r} finds a store named {store.get('name')!r}", response.http)
-
-
-def ids_in(response: Response) -> list[int | None]:
-    """Return the ids of a list's stores."""
-    return [number(store) for store in response.listed.stores]

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 SIGNS = {"passed": "[green]✓[/]", "failed": "[red]✗[/]", "skipped": "[dim]-[/]"}
-SHOWN = 600
-"""The most characters of a body that are shown."""
+SHOWN = 600  # the most characters of a body that are shown
 
 
 @dataclass(frozen=True, slots=True)

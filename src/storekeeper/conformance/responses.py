@@ -11,8 +11,7 @@ from storekeeper.conformance.service import Fault, Response, Service
 
 RULES = Rules()
 VALID, NONE = "validation", type(None)
-Look = Callable[[Response], None]
-"""Looks at one response; Violation when it is wrong."""
+Look = Callable[[Response], None]  # looks at one response; Violation when it is wrong
 JSON = "application/json; charset=utf-8"
 SUCCESS = (
     "Success responses use status 200 and the headers `content-type: application/json; charset=utf-8`"

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from storekeeper.conformance import numbering, reading, rejecting, responses, writing
-from storekeeper.conformance.client import Address, Client, TimedOut, TooLarge, Unreachable
+from storekeeper.conformance.client import Client, TimedOut, TooLarge, Unreachable
 from storekeeper.conformance.profile import observe
 from storekeeper.conformance.report import Report
 from storekeeper.conformance.rules import Result, Rule, Skipped
@@ -33,7 +33,7 @@ def examine(
     service to check, or when it stops responding.
     """
     try:
-        client = Client(Address.of(url), timeout)
+        client = Client(url, timeout)
     except ValueError as error:
         raise CannotCheck(str(error)) from None
     service, start = Service(client, read_only), time.monotonic()

@@ -9,8 +9,7 @@ from urllib.parse import quote
 from storekeeper.conformance.client import Client, Exchange
 from storekeeper.conformance.documents import Listing, Malformed, Store, parse
 
-MISSING = 2_000_000_000
-"""An id that no store has, and that still fits 32 bits."""
+MISSING = 2_000_000_000  # an id that no store has, and that still fits 32 bits
 
 
 class Violation(Exception):
@@ -80,6 +79,10 @@ class Response:
             raise Violation(self.malformed or "the body is not one JSON object", self.http)
         return self.document
 
+    def with_id(self, id: int) -> list[Store]:
+        """Return the stores of its list that have this id."""
+        return [store for store in self.listed.stores if number(store) == id]
+
     def member(self, name: str) -> Any:
         """Return a member of a document that is an object; None when there is none."""
         return self.document.get(name) if isinstance(self.document, dict) else None
@@ -94,9 +97,7 @@ class Response:
 
         An absent address passes for null: that a store has three properties is a rule of its own.
         """
-        stores = (
-            [self.single] if self.listing is None else [one for one in self.listed.stores if number(one) == wanted.id]
-        )
+        stores = [self.single] if self.listing is None else self.with_id(wanted.id)
         self.expect(len(stores) == 1, f"the store {wanted.id} is there {len(stores)} times{where}")
         store = stores[0]
         have = {"id": number(store), "name": store.get("name"), "address": store.get("address")}

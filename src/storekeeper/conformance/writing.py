@@ -4,15 +4,7 @@ from collections.abc import Callable
 from functools import partial
 
 from storekeeper.conformance.rules import ADDED, CHANGED, NUMBER, THREE, Rule, Rules
-from storekeeper.conformance.service import (
-    MISSING,
-    Made,
-    Response,
-    Service,
-    fields,
-    made,
-    number,
-)
+from storekeeper.conformance.service import MISSING, Made, Response, Service, fields, made, number
 
 RULES = Rules()
 LENGTH = "name length, POST and PUT /api/stores payload, at most 30 characters"
@@ -23,8 +15,7 @@ LONG = "Long Road " * 30
 
 
 Write = Callable[..., Response]
-Hold = Callable[[Write, Service], None]
-"""Sends a payload that is to be stored, by POST or by PUT."""
+Hold = Callable[[Write, Service], None]  # sends a payload that is to be stored, by POST or by PUT
 
 
 def written(write: Write, service: Service, name: str, address: str | None = None) -> Made:
@@ -112,13 +103,7 @@ BOTH: tuple[tuple[str, tuple[str, str], str, Hold, int], ...] = (
     ("takes-an-empty-address", (ADDED, CHANGED), EMPTY, keeps_an_empty_address, 1),
     ("without-address-gives-null", (NULL, NULL), "Wherever the store is shown.", makes_null, 1),
     ("accepts-30-characters", (LENGTH, LENGTH), "30 are taken.", takes("{:x<28} x"), 1),
-    (
-        "counts-characters-not-bytes",
-        (LENGTH, LENGTH),
-        "30 of two bytes each are taken.",
-        takes("{:\u00e9<30}"),
-        1,
-    ),
+    ("counts-characters-not-bytes", (LENGTH, LENGTH), "30 of two bytes each are taken.", takes("{:\u00e9<30}"), 1),
     ("limits-only-the-name", (OPTIONAL, OPTIONAL), "An address of 300 characters is taken.", takes("{}", LONG), 1),
     ("is-seen-by-id", (ADDED, CHANGED), "It is read so by its id at once.", seen_by_id, 2),
     ("is-seen-by-name", (ADDED, CHANGED), "It is found by its name at once, and by no other.", seen_by_name, 1),
