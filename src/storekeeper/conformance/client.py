@@ -105,17 +105,14 @@ class Client:
     def exchange(
         self, method: str, path: str, body: bytes | None = None, type: str | None = JSON, sink: Sink | None = None
     ) -> Exchange:
-        """Send one request on a connection of its own, so that nothing is ever sent twice.
+        """Send one request on a connection of its own; Unreachable when no whole HTTP response came.
 
-        With a `sink` a body of status 200 goes there piece by piece and is not kept. Unreachable when no whole
-        HTTP response came.
+        With a `sink` a body of status 200 goes there piece by piece and is not kept.
         """
-        fields = [("Host", self.authority), ("User-Agent", "storekeeper-check"), ("Accept", "*/*")]
-        fields.append(("Connection", "close"))
+        fields = {"Host": self.authority, "User-Agent": "storekeeper-check", "Accept": "*/*", "Connection": "close"}
         if body is not None:
-            fields += [("Content-Type", type)] if type else []
-            fields.append(("Content-Length", str(len(body))))
-        done = Exchange(method, self.prefix + path, fields, body)
+            fields |= ({"Content-Type": type} if type else {}) | {"Content-Length": str(len(body))}
+        done = Exchange(method, self.prefix + path, list(fields.items()), body)
         deadline = time.monotonic() + self.timeout
         try:
             with self.connect(deadline) as connection:

@@ -1,7 +1,7 @@
 """A run from first contact to report: each rule once, in its order; this package only."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from storekeeper.conformance import numbering, reading, rejecting, responses, writing
 from storekeeper.conformance.client import Client, TimedOut, TooLarge, Unreachable
@@ -27,10 +27,9 @@ class CannotCheck(Exception):
 def examine(
     url: str, *, read_only: bool = False, timeout: float = 7.0, announce: Callable[[int], None] | None = None
 ) -> Report:
-    """Hold the service at `url` to every rule. `timeout`, in seconds, is for one exchange.
+    """Hold the service at `url` to every rule; CannotCheck when there is none, or when it stops responding.
 
-    `announce` is told how many stores will be added at most, before the first is. CannotCheck when there is no
-    service to check, or when it stops responding.
+    `timeout`, in seconds, is for one exchange. `announce` is told first how many stores will be added at most.
     """
     try:
         client = Client(url, timeout)
@@ -43,10 +42,10 @@ def examine(
         if announce:
             announce(MOST_ADDED)
         run.prepare()
-    results = list(run.results(late=False))
+    results = [run.result(rule) for rule in RULES if not rule.late]
     profile = list(observe(service))
     run.alive()
-    results += run.results(late=True)
+    results += [run.result(rule) for rule in RULES if rule.late]
     mode = "unknown" if read_only else "generic" if service.generic else "detailed"
     return Report(url, mode, results, profile, service.added, time.monotonic() - start)
 
@@ -91,12 +90,6 @@ class Run:
                 self.lost(error)
             except Violation:
                 admitted(self.service.seen[-1], "POST /api/stores")
-
-    def results(self, *, late: bool) -> Iterator[Result]:
-        """Yield what comes of each rule, early or late ones."""
-        for rule in RULES:
-            if rule.late == late:
-                yield self.result(rule)
 
     def result(self, rule: Rule) -> Result:
         """Return what comes of one rule."""

@@ -93,16 +93,13 @@ class Response:
             raise Violation(reason, self.http)
 
     def shows(self, wanted: "Made", where: str = "") -> None:
-        """Violation unless it, or the one store of its list with that id, is the store wanted.
-
-        An absent address passes for null: that a store has three properties is a rule of its own.
-        """
+        """Violation unless it, or the one of that id in its list, is this store; no address passes for null."""
         stores = [self.single] if self.listing is None else self.with_id(wanted.id)
         self.expect(len(stores) == 1, f"the store {wanted.id} is there {len(stores)} times{where}")
         store = stores[0]
-        have = {"id": number(store), "name": store.get("name"), "address": store.get("address")}
-        for key, value in have.items():
-            self.expect(value == getattr(wanted, key), f"its {key} is {value!r}, not {getattr(wanted, key)!r}{where}")
+        for key, right in (("id", wanted.id), ("name", wanted.name), ("address", wanted.address)):
+            have = number(store) if key == "id" else store.get(key)
+            self.expect(have == right, f"its {key} is {have!r}, not {right!r}{where}")
 
 
 @dataclass(frozen=True, slots=True)
