@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from functools import partial
 
-from storekeeper.conformance.documents import Store
 from storekeeper.conformance.rules import ALL, EXACT, Rule, Rules, Skipped
 from storekeeper.conformance.service import MISSING, Made, Response, Service, Violation, number
 
@@ -164,15 +163,10 @@ def subjects(service: Service) -> Iterator[Made]:
         return
     for _ in range(TRIES):
         response = service.everything()
-        samples = [store for store in response.stores if usable(store)]
+        samples = [store for store in response.stores if str(store.get("name") or "").strip() and number(store)]
         if not samples:
             raise Skipped("the list has no store to look at")
-        yield Made(number(samples[0]) or 0, samples[0]["name"], samples[0].get("address"), response)
-
-
-def usable(store: Store) -> bool:
-    """Return whether a store has a name to filter by and an id to read by."""
-    return bool(isinstance(store.get("name"), str) and store["name"].strip() and number(store))
+        yield Made(number(samples[0]) or 0, str(samples[0]["name"]), samples[0].get("address"), response)
 
 
 def none_but(service: Service, name: str, values: list[str]) -> None:

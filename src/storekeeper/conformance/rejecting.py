@@ -9,10 +9,7 @@ from storekeeper.conformance.service import MISSING, Fault, Response, Service
 
 RULES = Rules()
 GENERIC = "Invalid request payload input"
-VIOLATES = (
-    "400, Bad Request, The payload of POST or PUT /api/stores/... violates the store payload rules"
-    " (name is not a string, name is missing, name too long, address is not a string)"
-)
+VIOLATES = "name is not a string, name is missing, name too long, address is not a string"
 REQUIRED, NO_STRING = '"name" is required', '"name" must be a string'
 NAME, ADDRESS = ("name",), ("address",)
 Faults = Callable[[Service], list[Fault]]

@@ -14,14 +14,10 @@ VALID, NONE = "validation", type(None)
 Look = Callable[[Response], None]  # looks at one response; Violation when it is wrong
 JSON = "application/json; charset=utf-8"
 SUCCESS = (
-    "Success responses use status 200 and the headers `content-type: application/json; charset=utf-8`"
-    " and `cache-control: no-cache`, except where noted."
+    "use status 200 and the headers `content-type: application/json; charset=utf-8` and `cache-control: no-cache`"
 )
 ERRORS = "Error responses carry `content-type: application/json; charset=utf-8` and `cache-control: no-cache`."
-GENERIC_MODE = (
-    "A deployment may run in a generic mode: the same 400 status and error text but message"
-    " `Invalid request payload input` and no `validation` object."
-)
+GENERIC_MODE = "A deployment may run in a generic mode: the same 400 status and error text but message"
 INTERNAL, OCCURRED = "Internal Server Error", "An internal server error occurred"
 PHRASE = "error, string, Standard reason phrase of the status"
 MISSING = f"Message for a missing (or empty) name: `{REQUIRED}`, with keys [name]."
