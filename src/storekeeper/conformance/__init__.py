@@ -10,10 +10,9 @@ from json import loads
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from storekeeper.conformance.client import Address, Client
+from storekeeper.conformance.client import Client, Unreachable
 from storekeeper.conformance.report import as_json, as_junit, as_text, complain
 from storekeeper.conformance.running import CannotCheck, examine
-from storekeeper.conformance.wire import Unreachable
 
 __all__ = ["CannotCheck", "Permission", "examine", "run"]
 CONFORMS, VIOLATES, CANNOT_CHECK = 0, 1, 2
@@ -73,7 +72,7 @@ def run(
 
 def _holds_only(url: str, stores: list[dict[str, Any]], timeout: float) -> bool:
     try:
-        found = loads(Client(Address.of(url), timeout).exchange("GET", "/api/stores").content)
+        found = loads(Client(url, timeout).exchange("GET", "/api/stores").content)
         return isinstance(found, list) and [{"address": None} | store for store in found] == stores
     except (Unreachable, ValueError, TypeError):
         return False

@@ -1,38 +1,93 @@
-"""One HTTP/1.1 exchange per connection, every byte seen and every wait bounded; `wire` only."""
+"""One HTTP/1.1 exchange on each connection, every wait and every body bounded; the standard library only.
 
+`http.client` reads the response. The request is written here, so that a report shows it as it went out.
+"""
+
+import http.client
+import io
 import socket
 import ssl
-import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Self
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import cast
 from urllib.parse import urlsplit
 
-from storekeeper.conformance.wire import (
-    Exchange,
-    TimedOut,
-    Unreachable,
-    Wire,
-    keep_body,
-    read_head,
-    reason,
-    remaining,
-)
+SMALL, LARGE = 1 << 20, 1 << 28
+"""The longest body read, in bytes: of any response, and of one that is read as it arrives (a list)."""
+EXCERPT = 2048
+PIECE = 1 << 18
+RATE = 1 << 22  # how many bytes of a body give it one more second: a long list may take its time
+MAX_INTERIM = 10
+JSON = "application/json"
+Sink = Callable[[bytes], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where the service is: `http(s)://host[:port][/prefix]`, taken apart."""
+class Unreachable(Exception):
+    """No response that is HTTP: the reason is the message. `exchange` is what was sent, once something was."""
 
-    secure: bool
-    host: str
-    port: int
-    prefix: str
+    exchange: "Exchange | None" = None
 
-    @classmethod
-    def of(cls, url: str) -> Self:
-        """Take `url` apart; ValueError says what is wrong with it."""
+
+class TimedOut(Unreachable):
+    """The response was not whole in time."""
+
+
+class TooLarge(Unreachable):
+    """The response is longer than this client reads."""
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One request and its response. `content` is empty when a sink took the body; `excerpt` never is."""
+
+    method: str
+    target: str
+    sent: list[tuple[str, str]]
+    body: bytes | None
+    status: int = 0
+    phrase: str = ""
+    headers: list[tuple[str, str]] = field(default_factory=list)
+    content: bytes = b""
+    excerpt: bytes = b""
+    length: int = 0
+
+    def header(self, name: str) -> str | None:
+        """Return all values of a field as one, as RFC 9110 section 5.3 joins them; None without any."""
+        values = [value for key, value in self.headers if key.lower() == name]
+        return ", ".join(values) if values else None
+
+
+class Stream(io.RawIOBase):
+    """What `http.client` takes for a socket: all that is read from it has to come before one deadline."""
+
+    def __init__(self, connection: socket.socket, deadline: float) -> None:
+        self.connection = connection
+        self.deadline = deadline
+        self.buffer = io.BufferedReader(self, PIECE)
+
+    def makefile(self, _: str) -> io.BufferedIOBase:
+        """Return the same reader each time, so that interim responses lose none of what follows them."""
+        return self.buffer
+
+    def readable(self) -> bool:
+        """Return True: it is only read."""
+        return True
+
+    def readinto(self, buffer: "memoryview") -> int:  # type: ignore[override]  # BufferedReader passes no other
+        """Wait for more bytes; TimedOut after the deadline."""
+        self.connection.settimeout(remaining(self.deadline))
+        return self.connection.recv_into(buffer)
+
+
+class Client:
+    """Sends requests to `http(s)://host[:port][/prefix]`; ValueError says what is wrong with another address.
+
+    `timeout` is in seconds and covers an exchange from name to last byte.
+    """
+
+    def __init__(self, url: str, timeout: float) -> None:
         parts = urlsplit(url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise ValueError("the address must look like http://host:port")
@@ -40,110 +95,113 @@ class Address:
             raise ValueError("the address must have no user, query or fragment")
         if not url.isascii() or not url.isprintable() or " " in url:
             raise ValueError("the address must be plain ASCII without spaces")
-        secure = parts.scheme == "https"
-        return cls(secure, parts.hostname, parts.port or (443 if secure else 80), parts.path.rstrip("/"))
-
-    @property
-    def authority(self) -> str:
-        """The value of the Host field (RFC 9110 section 7.2)."""
+        usual = 443 if parts.scheme == "https" else 80
+        self.host, self.prefix, self.timeout = parts.hostname, parts.path.rstrip("/"), timeout
+        self.place = self.host, parts.port or usual
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == (443 if self.secure else 80) else f"{host}:{self.port}"
-
-
-class Client:
-    """Sends requests to one address; `timeout` is in seconds and covers an exchange from name to last byte."""
-
-    def __init__(self, address: Address, timeout: float) -> None:
-        self.address = address
-        self.timeout = timeout
-        self.places: list[tuple[int, tuple[str, int]]] = []
-        self.tls: ssl.SSLContext | None = ssl.create_default_context() if address.secure else None
+        self.authority = host if self.place[1] == usual else f"{host}:{self.place[1]}"
+        self.tls: ssl.SSLContext | None = ssl.create_default_context() if usual == 443 else None
 
     def exchange(
-        self,
-        method: str,
-        path: str,
-        *,
-        headers: list[tuple[str, str]] | None = None,
-        body: bytes | None = None,
-        sink: Callable[[bytes], None] | None = None,
+        self, method: str, path: str, body: bytes | None = None, type: str | None = JSON, sink: Sink | None = None
     ) -> Exchange:
-        """One request on a connection of its own, so that nothing is ever sent twice.
+        """Send one request on a connection of its own; Unreachable when no whole HTTP response came.
 
-        With a `sink` a body of status 200 goes there piece by piece and is not kept. Unreachable when no whole
-        HTTP answer came.
+        With a `sink` a body of status 200 goes there piece by piece and is not kept.
         """
-        fields = [("Host", self.address.authority), ("User-Agent", "storekeeper-check"), ("Accept", "*/*")]
-        fields += [("Connection", "close"), *(headers or [])]
+        fields = {"Host": self.authority, "User-Agent": "storekeeper-check", "Accept": "*/*", "Connection": "close"}
         if body is not None:
-            fields.append(("Content-Length", str(len(body))))
-        done = Exchange(method, self.address.prefix + path, fields, body)
+            fields |= ({"Content-Type": type} if type else {}) | {"Content-Length": str(len(body))}
+        done = Exchange(method, self.prefix + path, list(fields.items()), body)
+        deadline = time.monotonic() + self.timeout
         try:
-            self.perform(done, sink)
-        except Unreachable as error:
-            error.exchange = done
-            raise
+            with self.connect(deadline) as connection:
+                with suppress(ConnectionError):  # it may have said why before it closed
+                    connection.sendall(request_bytes(done))
+                read(Stream(connection, deadline), done, sink)
+        except (OSError, UnicodeError, http.client.HTTPException, Unreachable) as error:
+            failure = unreachable(error)
+            failure.exchange = done
+            raise failure from None
         return done
 
-    def perform(self, exchange: Exchange, sink: Callable[[bytes], None] | None) -> None:
-        """Send the request and fill in the answer."""
-        deadline = time.monotonic() + self.timeout
-        with self.connect(deadline) as connection:
-            wire = Wire(connection, deadline)
-            wire.send(request_bytes(exchange))
-            read_head(wire, exchange)
-            keep_body(wire, exchange, sink if exchange.status == 200 else None)
-
     def connect(self, deadline: float) -> socket.socket:
-        """A new connection to the first of the host's addresses that takes it."""
-        if not self.places:
-            self.places = lookup(self.address, remaining(deadline))
-        failure: Unreachable = Unreachable("it has no address")
-        for index, (family, place) in enumerate(self.places):
-            try:
-                return self.open(family, place, remaining(deadline) / (len(self.places) - index))
-            except TimeoutError:
-                failure = TimedOut("it does not answer")
-            except OSError as error:
-                failure = Unreachable(reason(error))
-        raise failure
-
-    def open(self, family: int, place: tuple[str, int], seconds: float) -> socket.socket:
-        """Connect, with TLS where the address says https."""
-        end = time.monotonic() + seconds
-        plain = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            plain.settimeout(seconds)
-            plain.connect(place)
-            plain.settimeout(max(end - time.monotonic(), 0.01))
-            return self.tls.wrap_socket(plain, server_hostname=self.address.host) if self.tls else plain
-        except BaseException:
-            plain.close()
-            raise
-
-
-def lookup(address: Address, seconds: float) -> list[tuple[int, tuple[str, int]]]:
-    """Where the host is. A resolver knows no deadline, so it runs in a thread that nobody waits for longer."""
-    found: list[tuple[int, tuple[str, int]]] = []
-    failed: list[str] = []
-
-    def ask() -> None:
-        try:
-            for family, *_, place in socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM):
-                found.append((family, (str(place[0]), int(place[1]))))
-        except (OSError, UnicodeError) as error:
-            failed.append(f"unknown host {address.host}: {reason(error)}")
-
-    thread = threading.Thread(target=ask, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if failed or not found:
-        raise Unreachable(failed[0] if failed else f"the name {address.host} is not resolved in time")
-    return found
+        """Connect, with TLS where the address says https; later connections go where the first found it."""
+        # Half of the time: when the first of a host's addresses is silent, its second still has a chance.
+        plain = socket.create_connection(self.place, remaining(deadline) / 2)
+        self.place = plain.getpeername()[:2]
+        plain.settimeout(remaining(deadline))
+        return self.tls.wrap_socket(plain, server_hostname=self.host) if self.tls else plain
 
 
 def request_bytes(exchange: Exchange) -> bytes:
-    """The request as it goes out."""
+    """Return the request as it goes out."""
     lines = [f"{exchange.method} {exchange.target} HTTP/1.1"]
     lines += [f"{name}: {value}" for name, value in exchange.sent]
     return "\r\n".join([*lines, "", ""]).encode("ascii") + (exchange.body or b"")
+
+
+def read(stream: Stream, exchange: Exchange, sink: Sink | None) -> None:
+    """Read the response, its body into `sink` or into the exchange and no further than the limit."""
+    response = final(stream, exchange)
+    sink = sink if exchange.status == 200 else None
+    limit, kept, start = LARGE if sink else SMALL, list[bytes](), stream.deadline
+    while piece := response.read1(PIECE):
+        exchange.length += len(piece)
+        if exchange.length > limit:
+            raise TooLarge(f"the response is longer than {limit >> 20} MiB")
+        exchange.excerpt += piece[: EXCERPT - len(exchange.excerpt)]
+        stream.deadline = start + exchange.length / RATE
+        (sink or kept.append)(piece)
+    if response.length:
+        raise http.client.IncompleteRead(b"")
+    exchange.content = b"".join(kept)
+
+
+def final(stream: Stream, exchange: Exchange) -> http.client.HTTPResponse:
+    """Read the head of the response that counts; interim ones (1xx) are passed over."""
+    for _ in range(MAX_INTERIM):
+        response = http.client.HTTPResponse(cast("socket.socket", stream), method=exchange.method)
+        response.begin()
+        if not 100 <= response.status < 200:
+            break
+    exchange.status, exchange.phrase = response.status, response.reason
+    exchange.headers = [(name, value.strip(" \t")) for name, value in response.headers.items()]
+    if response.headers.defects:
+        raise http.client.HTTPException("it has a header field that is none")
+    length = exchange.header("content-length")
+    if length is not None and not (length.isascii() and length.isdigit()):
+        raise http.client.HTTPException(f"Content-Length is {length!r}")
+    return response
+
+
+def remaining(deadline: float) -> float:
+    """Return the seconds left; TimeoutError when none are."""
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
+
+
+def unreachable(error: Exception) -> Unreachable:
+    """Return what went wrong in plain words, some of them the operating system's or those of TLS."""
+    match error:
+        case Unreachable():
+            return error
+        case TimeoutError():
+            return TimedOut("the response is not whole in time")
+        case http.client.RemoteDisconnected():
+            text = "it closed the connection without a response"
+        case http.client.IncompleteRead():
+            text = "it closed the connection in the middle of its response, or a chunk is none"
+        case http.client.HTTPException():
+            text = f"the response is not HTTP/1: {str(error)[:60]!r}"
+        case ssl.SSLCertVerificationError():
+            text = f"its certificate is not trusted: {error.verify_message}"
+        case ssl.SSLError():
+            text = f"no TLS there: {(error.reason or 'handshake failed').replace('_', ' ').lower()}"
+        case socket.gaierror() | UnicodeError():
+            text = "there is no host of that name"
+        case _:
+            text = (getattr(error, "strerror", None) or str(error) or type(error).__name__).lower()
+    return Unreachable(text)

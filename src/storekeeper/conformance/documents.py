@@ -7,14 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 Store = dict[str, Any]
-ITEM = 1 << 20
-"""The longest single store of a list, in characters."""
-KEPT = 10_000
-"""The most stores of one list that are kept."""
-blank = re.compile(r"[ \t\n\r]*").match
-
-
-MOVES = {("start", "["): "first", ("comma", ","): "item", ("comma", "]"): "end"}
+ITEM = 1 << 20  # the longest single store of a list, in characters
+KEPT = 10_000  # the most stores of one list that are kept
+BLANK = re.compile(r"[ \t\n\r]*")
+MOVES = {("start", "["): "first", ("first", "]"): "end", ("comma", ","): "item", ("comma", "]"): "end"}
+"""What follows a sign of the array, by what may stand there."""
 
 
 class Malformed(ValueError):
@@ -22,7 +19,7 @@ class Malformed(ValueError):
 
 
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object; a repeated key is an error, or a property could hide behind another."""
+    """Return an object; a repeated key is an error, or a property could hide behind another."""
     made = dict(pairs)
     if len(made) != len(pairs):
         raise Malformed("an object has the same key twice")
@@ -38,7 +35,7 @@ DECODER = json.JSONDecoder(object_pairs_hook=unique, parse_constant=constant)
 
 
 def parse(content: bytes) -> Any:
-    """The one JSON value of a body; Malformed when it is none, or is not UTF-8."""
+    """Return the one JSON value of a body; Malformed when it is none, or is not UTF-8."""
     try:
         return DECODER.decode(content.decode("utf-8"))
     except UnicodeDecodeError:
@@ -49,8 +46,14 @@ def parse(content: bytes) -> Any:
         raise Malformed(f"the body is not JSON: {error}") from None
 
 
+def skip_blanks(text: str, at: int) -> int:
+    """Return where the blanks that begin at `at` end."""
+    found = BLANK.match(text, at)
+    return found.end() if found else at
+
+
 def shape(store: Store) -> tuple[Any, ...]:
-    """What two stores have in common when the same rules hold or break for both."""
+    """Return what two stores have in common when the same rules hold or break for both."""
     get = store.get
     return tuple(store), type(get("id")), type(get("name")), type(get("address"))
 
@@ -68,18 +71,15 @@ class Listing:
         self.stores: list[Store] = []
         self.shapes: dict[tuple[Any, ...], Store] = {}
         self.fault: str | None = None
-        self.state = "start"
-        self.text = ""
-        self.one_by_one = False
+        self.state, self.text, self.one_by_one = "start", "", False
         self.decode = codecs.getincrementaldecoder("utf-8")().decode
 
     def feed(self, piece: bytes) -> None:
         """Read on; after a fault the rest is passed over."""
         if self.fault is None:
             try:
-                self.text += self.decode(piece)
-                self.one_by_one = False
-                self.advance()
+                self.text, self.one_by_one = self.text + self.decode(piece), False
+                self.text = self.text[self.advance() :]
             except UnicodeDecodeError:
                 self.fault = "the body is not UTF-8"
             except (ValueError, RecursionError) as error:
@@ -87,38 +87,29 @@ class Listing:
 
     def finish(self) -> None:
         """Say that nothing follows."""
-        if self.fault is None and (self.state != "end" or self.text.strip(" \t\n\r")):
-            self.fault = "the body is not a whole JSON array"
+        if self.state != "end" or self.text:
+            self.fault = self.fault or "the body is not a whole JSON array"
 
-    def advance(self) -> None:
-        """Take whole tokens from the front of the text and leave the unfinished one."""
-        at = blank(self.text, 0).end()  # type: ignore[union-attr]  # `*` matches the empty string too
+    def advance(self) -> int:
+        """Take whole tokens from the front of the text, and return where the unfinished one begins."""
+        at = skip_blanks(self.text, 0)
         while at < len(self.text):
-            if self.state in {"start", "comma", "end"}:
-                at = self.punctuation(at)
-            elif self.state == "first" and self.text[at] == "]":
-                self.state, at = "end", at + 1
+            if following := MOVES.get((self.state, self.text[at])):
+                self.state, at = following, at + 1
+            elif self.state not in {"first", "item"}:
+                raise Malformed("the body is not a JSON array" + (" alone" if self.state == "end" else ""))
             elif not (after := self.items(at)):
                 break
             else:
                 self.state, at = "comma", after
-            at = blank(self.text, at).end()  # type: ignore[union-attr]
-        self.text = self.text[at:]
-
-    def punctuation(self, at: int) -> int:
-        """Pass over the one character that may stand here."""
-        following = MOVES.get((self.state, self.text[at]))
-        if following is None:
-            raise Malformed("the body is not a JSON array" + (" alone" if self.state == "end" else ""))
-        self.state = following
-        return at + 1
+            at = skip_blanks(self.text, at)
+        return at
 
     def items(self, at: int) -> int:
-        """Take the objects that begin here, and say where the last one taken ends; 0 when none is whole yet."""
+        """Take the objects that begin here, and return where the last one taken ends; 0 when none is whole yet."""
         if self.text[at] != "{":
             raise Malformed("an item of the array is not an object")
-        end = 0 if self.one_by_one else self.text.rfind("},", at) + 1
-        if end:
+        if end := 0 if self.one_by_one else self.text.rfind("},", at) + 1:
             try:
                 self.take(DECODER.decode(f"[{self.text[at:end]}]"))  # far quicker than one by one
                 return end

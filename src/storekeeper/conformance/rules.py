@@ -2,13 +2,22 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from storekeeper.conformance.service import Answer, Service, Violation
-from storekeeper.conformance.wire import Exchange
+from storekeeper.conformance.client import Exchange
+from storekeeper.conformance.service import Service
 
 Check = Callable[[Service], None]
 State = Literal["passed", "failed", "skipped"]
+
+# Sentences of the contract that several rules hold.
+ALL = "When absent or empty: all stores are returned."
+EXACT = "name is exactly equal to the given value (case-sensitive, whole-string comparison) are returned"
+ADDED = "id = (count of stores before the add) + 1, name from the payload, address from the payload or null when"
+CHANGED = "the store with that id gets name from the payload and address from the payload (null when not sent)."
+NUMBER = "Assigned on creation as the number of stores existing at that moment plus one."
+THREE = "A store returned by create, update or read always carries exactly three properties: id, name, address."
+FAILURE = "Validation happens before the operation; on failure no store is created or changed."
 
 
 class Skipped(Exception):
@@ -19,14 +28,15 @@ class Skipped(Exception):
 class Rule:
     """One rule: the sentence is the contract's own, and `scope` says which part of it the check looks at.
 
-    `adds` is how many stores the check adds at most.
+    `adds` is how many stores the check adds at most. `writes` marks what a read-only run leaves out, `detailed` what
+    a service in generic mode does not show, `late` what looks at the responses to all other checks.
     """
 
     name: str
     sentence: str
     scope: str
     check: Check
-    writes: bool
+    writes: bool = True
     adds: int = 0
     detailed: bool = False
     late: bool = False
@@ -42,28 +52,16 @@ class Result:
     exchange: Exchange | None = None
 
 
-RULES: list[Rule] = []
+class Rules(list[Rule]):
+    """The rules of one module, in the order in which a reader expects them."""
 
+    def check(self, sentence: str = "", **marks: Any) -> Callable[[Check], Check]:
+        """Add a function under its own name: its docstring is the scope, or without a `sentence` that sentence."""
 
-def rule(
-    *, writes: bool = False, adds: int = 0, detailed: bool = False, late: bool = False
-) -> Callable[[Check], Check]:
-    """Register a check under its function's name; its docstring is the sentence that it holds, then the scope.
+        def add(check: Check) -> Check:
+            text = " ".join((check.__doc__ or "").split())
+            named = (sentence, text) if sentence else (text, "")
+            self.append(Rule(check.__name__.replace("_", "-"), *named, check, **marks))
+            return check
 
-    `writes` marks what a read-only run leaves out, `detailed` what a service in generic mode does not show,
-    `late` what looks at the answers to all other checks.
-    """
-
-    def register(check: Check) -> Check:
-        name = check.__name__.replace("_", "-")
-        sentence, _, scope = (" ".join(part.split()) for part in (check.__doc__ or "").partition("\n\n"))
-        RULES.append(Rule(name, sentence, scope, check, writes or adds > 0, adds, detailed, late))
-        return check
-
-    return register
-
-
-def expect(answer: Answer, holds: object, reason: str) -> None:
-    """Violation with `reason` and this exchange unless it holds."""
-    if not holds:
-        raise Violation(reason, answer.http)
+        return add

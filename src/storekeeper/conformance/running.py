@@ -1,18 +1,21 @@
 """A run from first contact to report: each rule once, in its order; this package only."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-from storekeeper.conformance import answers, creating, reading, rejecting, updating
-from storekeeper.conformance.client import Address, Client
+from storekeeper.conformance import numbering, reading, rejecting, responses, writing
+from storekeeper.conformance.client import Client, TimedOut, TooLarge, Unreachable
 from storekeeper.conformance.profile import observe
 from storekeeper.conformance.report import Report
-from storekeeper.conformance.rules import RULES, Result, Rule, Skipped
-from storekeeper.conformance.service import Answer, Service, Violation
-from storekeeper.conformance.wire import TimedOut, TooLarge, Unreachable
+from storekeeper.conformance.rules import Result, Rule, Skipped
+from storekeeper.conformance.service import Response, Service, Violation
 
-MODULES = [module.__name__ for module in (reading, creating, updating, rejecting, answers)]
-"""What registers rules, in the order in which a reader expects them."""
+RULES: list[Rule] = sorted(
+    [*reading.RULES, *writing.RULES, *numbering.RULES, *rejecting.RULES, *responses.RULES], key=lambda rule: rule.late
+)
+"""All rules in their order: those that look at all responses at the end."""
+MOST_ADDED = sum(rule.adds for rule in RULES) + 2
+"""How many stores a run adds at most: those of the rules, and the two that several of them share."""
 CLOSED = {401: "it wants authentication", 403: "it forbids it", 429: "too many requests", 503: "unavailable"}
 """What a service may say that neither keeps nor breaks the contract."""
 
@@ -24,13 +27,12 @@ class CannotCheck(Exception):
 def examine(
     url: str, *, read_only: bool = False, timeout: float = 7.0, announce: Callable[[int], None] | None = None
 ) -> Report:
-    """Hold the service at `url` to every rule. `timeout`, in seconds, is for one exchange.
+    """Hold the service at `url` to every rule; CannotCheck when there is none, or when it stops responding.
 
-    `announce` is told how many stores will be added at most, before the first is. CannotCheck when there is no
-    service to check, or when it stops answering.
+    `timeout`, in seconds, is for one exchange. `announce` is told first how many stores will be added at most.
     """
     try:
-        client = Client(Address.of(url), timeout)
+        client = Client(url, timeout)
     except ValueError as error:
         raise CannotCheck(str(error)) from None
     service, start = Service(client, read_only), time.monotonic()
@@ -38,48 +40,38 @@ def examine(
     first_contact(service)
     if not read_only:
         if announce:
-            announce(most_added())
+            announce(MOST_ADDED)
         run.prepare()
-    results = list(run.results(late=False))
+    results = [run.result(rule) for rule in RULES if not rule.late]
     profile = list(observe(service))
     run.alive()
-    results += run.results(late=True)
+    results += [run.result(rule) for rule in RULES if rule.late]
     mode = "unknown" if read_only else "generic" if service.generic else "detailed"
     return Report(url, mode, results, profile, service.added, time.monotonic() - start)
-
-
-def most_added() -> int:
-    """How many stores a run adds at most: those of the rules, and the two that several of them share."""
-    return sum(rule.adds for rule in RULES) + 2
-
-
-def every_rule() -> list[Rule]:
-    """All rules in their order: those that look at all answers at the end."""
-    return sorted(RULES, key=lambda rule: (rule.late, MODULES.index(rule.check.__module__)))
 
 
 def first_contact(service: Service) -> None:
     """CannotCheck unless this is the service at all and lets us in: nothing is written to anything else."""
     try:
-        test, stores = service.test(), service.find(service.name())
+        test = service.test()
+        stores = service.send("filter", "GET", f"/api/stores?name={service.marker}")
     except Unreachable as error:
         raise CannotCheck(said(error)) from None
     admitted(stores, "GET /api/stores")
     if not (test.ok or stores.ok):
-        answers = f"GET /test is answered {test.http.status}, GET /api/stores {stores.http.status}"
-        raise CannotCheck(f"no Store Resource API there: {answers}")
+        statuses = f"GET /test gets the status {test.http.status}, GET /api/stores {stores.http.status}"
+        raise CannotCheck(f"no Store Resource API there: {statuses}")
 
 
-def admitted(answer: Answer, what: str) -> None:
+def admitted(response: Response, what: str) -> None:
     """CannotCheck when the service keeps us out."""
-    if closed := CLOSED.get(answer.http.status):
-        raise CannotCheck(f"{what} is answered {answer.http.status}: {closed}")
+    if closed := CLOSED.get(response.http.status):
+        raise CannotCheck(f"{what} gets the status {response.http.status}: {closed}")
 
 
 def said(error: Unreachable) -> str:
-    """Why there is no answer, with the request that got none."""
-    request = f" ({error.exchange.method} {error.exchange.target})" if error.exchange else ""
-    return f"{error}{request}"
+    """Return why there is no response, with the request that got none."""
+    return f"{error} ({error.exchange.method} {error.exchange.target})" if error.exchange else str(error)
 
 
 class Run:
@@ -99,14 +91,8 @@ class Run:
             except Violation:
                 admitted(self.service.seen[-1], "POST /api/stores")
 
-    def results(self, *, late: bool) -> Iterator[Result]:
-        """What comes of each rule, early or late ones."""
-        for rule in every_rule():
-            if rule.late == late:
-                yield self.result(rule)
-
     def result(self, rule: Rule) -> Result:
-        """What comes of one rule."""
+        """Return what comes of one rule."""
         if rule.writes and self.service.read_only:
             return Result(rule, "skipped", "it writes, and this run is read-only")
         if rule.detailed and self.service.generic:
@@ -119,19 +105,19 @@ class Run:
             return Result(rule, "failed", str(found), found.exchange)
         except Unreachable as error:
             self.lost(error)
-            return Result(rule, "failed", f"no answer: {error}", error.exchange)
+            return Result(rule, "failed", f"no response: {error}", error.exchange)
         return Result(rule, "passed")
 
     def lost(self, error: Unreachable) -> None:
-        """An exchange without an answer breaks its rule, unless the whole service is gone: CannotCheck then."""
+        """Go on, since an exchange without a response breaks its rule; CannotCheck when the whole service is gone."""
         self.slow += isinstance(error, TimedOut)
         if isinstance(error, TooLarge) or self.slow > 1:
             raise CannotCheck(said(error)) from None
         self.alive()
 
     def alive(self) -> None:
-        """CannotCheck unless the service still answers anything."""
+        """CannotCheck unless the service still responds at all."""
         try:
             self.service.test()
         except Unreachable as error:
-            raise CannotCheck(f"it stopped answering: {said(error)}") from None
+            raise CannotCheck(f"it stopped responding: {said(error)}") from None

@@ -4,8 +4,8 @@ import re
 import unicodedata
 from collections.abc import Callable
 
-from tests.conformance_mutants import breaks, mutant
-from tests.conformance_reference import JSON, Answer, Reference, Store
+from tests.conformance.mutants import breaks, mutant
+from tests.conformance.reference import JSON, Answer, Reference, Store
 
 # The list
 

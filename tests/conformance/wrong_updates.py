@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from tests.conformance_mutants import mutant
-from tests.conformance_reference import Answer, Reference, Store
+from tests.conformance.mutants import mutant
+from tests.conformance.reference import Answer, Reference, Store
 
 
 @mutant("an update takes the client's id", "update-keeps-the-id")
@@ -139,7 +139,7 @@ class Behind(Reference):
         return self.success("update", {**store, **self.waiting[1]})
 
 
-@mutant("an update with the address before the name", "create-reads-json-escapes")
+@mutant("an update with the address before the name", "create-reads-json-escapes", "update-reads-json-escapes")
 class InOrder(Reference):
     """Only payloads that begin with the name are read."""
 

@@ -9,28 +9,23 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from storekeeper.conformance import examine
-from storekeeper.conformance.client import Address, Client
-from storekeeper.conformance.rules import RULES
-from storekeeper.conformance.running import Run
+from storekeeper.conformance.client import Client
+from storekeeper.conformance.running import RULES, Run
 from storekeeper.conformance.service import Service
-from tests import (
-    conformance_wrong_answers,  # noqa: F401  # importing them adds their mutants
-    conformance_wrong_errors,  # noqa: F401
-    conformance_wrong_payloads,  # noqa: F401
-    conformance_wrong_reads,  # noqa: F401
-    conformance_wrong_updates,  # noqa: F401
-    conformance_wrong_writes,  # noqa: F401
+from tests.conformance import (
+    wrong_writes,  # noqa: F401
 )
-from tests.conformance_mutants import MUTANTS, Mutant
-from tests.conformance_reference import GenericReference, Reference, served
-from tests.conformance_variants import VARIANTS, Html, Lenient, Silent500, Strict, Units
+from tests.conformance.mutants import MUTANTS, Mutant
+from tests.conformance.reference import GenericReference, Reference, served
+from tests.conformance.variants import VARIANTS, Html, Lenient, Silent500, Strict, Units
 
+ADDS_NO_OTHER = frozenset({"rejected-create-adds-no-other", "rejected-update-adds-no-other", "update-adds-no-other"})
 LATE = {rule.name for rule in RULES if rule.late}
 
 
 @contextmanager
-def others_write(url: str) -> Iterator[None]:
-    """Another client that creates stores all the time."""
+def others_write(url: str, pause: float = 0.0) -> Iterator[None]:
+    """Let another client create stores all the time, with a pause between them in seconds."""
     stop, wrote = threading.Event(), threading.Event()
 
     def write() -> None:
@@ -39,6 +34,7 @@ def others_write(url: str) -> Iterator[None]:
             connection.request("POST", "/api/stores", b'{"name": "Somebody else"}')
             connection.getresponse().read()
             wrote.set()
+            stop.wait(pause)
         connection.close()
 
     thread = threading.Thread(target=write)
@@ -53,7 +49,7 @@ def others_write(url: str) -> Iterator[None]:
 
 def alone(url: str, names: frozenset[str]) -> set[str]:
     """Run these checks and no others, and say which fail."""
-    run = Run(Service(Client(Address.of(url), 7.0)))
+    run = Run(Service(Client(url, 7.0)))
     run.prepare()
     results = [run.result(rule) for rule in RULES if rule.name in names]
     return {result.rule.name for result in results if result.state == "failed"}
@@ -111,6 +107,20 @@ def test_wrong_ids_are_seen_while_others_write(name: str) -> None:
     mutant = next(mutant for mutant in MUTANTS if mutant.name == name)
     with served(mutant.service()) as url, others_write(url):
         assert {result.rule.name for result in examine(url).failed}
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.003, 0.02, pytest.param(0.08, marks=pytest.mark.thorough)])
+def test_stores_of_another_client_are_not_blamed_on_rejected_payloads(pause: float) -> None:
+    """Whether it adds many while the kit looks, or one now and then."""
+    with served(Reference()) as url, others_write(url, pause):
+        assert alone(url, ADDS_NO_OTHER) == set()
+
+
+@pytest.mark.parametrize("name", ["every rejected write adds another store", "every update adds another store"])
+def test_stores_added_under_another_name_are_seen_though_another_client_writes_now_and_then(name: str) -> None:
+    mutant = next(mutant for mutant in MUTANTS if mutant.name == name)
+    with served(mutant.service()) as url, others_write(url, 1.0):
+        assert alone(url, mutant.checks) == mutant.checks
 
 
 @pytest.mark.parametrize("service", VARIANTS)

@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tests.conformance_mutants import breaks, mutant
-from tests.conformance_reference import Answer, Reference, Store
+from tests.conformance.mutants import breaks, mutant
+from tests.conformance.reference import Answer, Reference, Store
 
 # Ids
 
@@ -182,12 +182,12 @@ for operation in ("create", "update"):
     )
 breaks(
     "update: a blank address becomes null",
-    "update-takes-fields-from-payload",
+    "update-replaces-both-fields",
     values=stores("update", "address", lambda value: value if value and value.strip() else None),
 )
 breaks(
     "update: the text null becomes null",
-    "update-takes-fields-from-payload",
+    "update-replaces-both-fields",
     values=stores("update", "address", lambda value: None if value == "null" else value),
 )
 breaks(
@@ -206,7 +206,7 @@ def keeps_address(self: Reference, payload: Any, before: Store | None, asked: st
     return {**store, "address": before["address"]} if before and same else store
 
 
-breaks("update: the address is kept when the name stays", "update-without-address-gives-null", values=keeps_address)
+breaks("update: the address is kept when the name stays", "update-replaces-both-fields", values=keeps_address)
 breaks(
     "update: only the name is replaced",
     "update-replaces-both-fields",

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from tests.conformance_mutants import breaks, mutant
-from tests.conformance_reference import Answer, Problem, Reference
+from tests.conformance.mutants import breaks, mutant
+from tests.conformance.reference import Answer, Problem, Reference
 
 # What is accepted and what is not
 
@@ -177,3 +177,31 @@ class LooksFirst(Reference):
 
     def update(self, id: str, payload: Any) -> Answer:
         return super().update(id, payload) if self.find(id) else self.missing("update")
+
+
+# What is added under another name
+
+
+def adds_another(operation: str, when: Callable[[Any], bool]) -> Callable[..., Answer]:
+    """A write adds a store that nobody asked for, and whose name and address are of its own."""
+
+    def act(self: Reference, *asked: Any) -> Answer:
+        answer: Answer = getattr(Reference, operation)(self, *asked)
+        if when(answer.status):
+            number = len(self.stores) + 1
+            self.stores.append({"id": number, "name": f"Archive {number}", "address": None})
+        return answer
+
+    return act
+
+
+REJECTED = "rejected-create-adds-no-other", "rejected-update-adds-no-other"
+OTHERS: dict[str, tuple[tuple[str, ...], tuple[str, ...], Callable[[int], bool]]] = {
+    "every rejected write adds another store": (REJECTED, ("create", "update"), lambda status: status == 400),
+    "every rejected create adds another store": (REJECTED[:1], ("create",), lambda status: status == 400),
+    "every rejected update adds another store": (REJECTED[1:], ("update",), lambda status: status == 400),
+    "every update adds another store": (("update-adds-no-other",), ("update",), lambda status: status == 200),
+}
+for wrong, (checks, operations, when) in OTHERS.items():
+    methods: dict[str, Any] = {operation: adds_another(operation, when) for operation in operations}
+    breaks(wrong, *checks, **methods)

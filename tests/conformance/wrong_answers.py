@@ -4,8 +4,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from tests.conformance_mutants import STORE_OPERATIONS, breaks
-from tests.conformance_reference import JSON, Answer, GenericReference, Reference, Store
+from tests.conformance.mutants import STORE_OPERATIONS, breaks
+from tests.conformance.reference import JSON, Answer, GenericReference, Reference, Store
 
 # The liveness route
 
@@ -40,11 +40,7 @@ for operation in STORE_OPERATIONS:
         ("cache-control", None),
         ("cache-control", "no-cache, no-store"),
     ):
-        breaks(
-            f"{name} {value} on {operation}",
-            f"success-has-{name}",
-            headers=header(operation, False, name, value),
-        )
+        breaks(f"{name} {value} on {operation}", f"success-has-{name}", headers=header(operation, False, name, value))
 for operation in ("create", "update"):
     for of, mode in ((Reference, "detailed"), (GenericReference, "generic")):
         for name, value in (("content-type", "application/problem+json"), ("cache-control", None)):

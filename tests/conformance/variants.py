@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from typing import Any
 
-from tests.conformance_reference import Answer, Problem, Reference
+from tests.conformance.reference import Answer, Problem, Reference
 
 
 class Silent500(Reference):

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from tests.conformance_mutants import breaks
-from tests.conformance_reference import GENERIC, Answer, GenericReference, Problem, Reference, Store
+from tests.conformance.mutants import breaks
+from tests.conformance.reference import GENERIC, Answer, GenericReference, Problem, Reference, Store
 
 # The error body
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tests.conformance_reference import Reference
+from tests.conformance.reference import Reference
 
 
 @dataclass(frozen=True)

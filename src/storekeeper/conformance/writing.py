@@ -1,0 +1,213 @@
+"""The contract's rules for creating a store and replacing one, most of them the same for both; this package only."""
+
+from collections.abc import Callable
+from functools import partial
+
+from storekeeper.conformance.rules import ADDED, CHANGED, NUMBER, THREE, Rule, Rules
+from storekeeper.conformance.service import MISSING, Made, Response, Service, fields, made, number
+
+RULES = Rules()
+LENGTH = "name length, POST and PUT /api/stores payload, at most 30 characters"
+OPTIONAL = "Optional on create and on update. Must be a string when sent."
+NULL = "When not sent, it is stored and returned as null (never left undefined/absent)."
+SHAPE = "Request payload"
+LONG = "Long Road " * 30
+
+
+Write = Callable[..., Response]
+Hold = Callable[[Write, Service], None]  # sends a payload that is to be stored, by POST or by PUT
+
+
+def written(write: Write, service: Service, name: str, address: str | None = None) -> Made:
+    """Write a store; Violation when the response has other values than were sent."""
+    store = made(write(service, fields(name, address)), name, address)
+    store.response.shows(store)
+    return store
+
+
+# What holds for POST and PUT alike
+
+
+def comes_back(write: Write, service: Service, name: str, address: str | None = None) -> None:
+    """Violation unless these texts are in the response, and in the store when it is read again."""
+    store = written(write, service, name, address)
+    service.read(store.id).shows(store, " when it is read again")
+
+
+def odd_texts_come_back(write: Write, service: Service) -> None:
+    """Violation unless odd texts come back as they were sent."""
+    comes_back(write, service, f"  {service.name()}  ", "  1 Street\r\n\tTown  ")
+    signs = "\" \\ / ' <script> & %41 + \u0007 \u2028"
+    comes_back(write, service, f"{service.name()} \"'\\<>&", signs)
+    letters = "Stra\u00dfe \u5e97 \U0001f468\u200d\U0001f469 e\u0301 \ufeff"
+    comes_back(write, service, f"{service.name()} \u00e9\u0416\U0001f3ec e\u0301", letters)
+
+
+def takes(pattern: str, address: str | None = None) -> Hold:
+    """Return the check that a name of this pattern is taken, with this address."""
+    return lambda write, service: comes_back(write, service, pattern.format(service.name()), address)
+
+
+def takes_json_escapes(write: Write, service: Service) -> None:
+    """Violation unless characters may be escaped or not, and keys come in any order."""
+    name, address = service.name(), '\u00e9 \U0001f3ec " \\ / \u0001'
+    for escaped in (True, False):
+        response = write(service, {"address": address, "name": name}, escaped=escaped)
+        response.shows(made(response, name, address))
+
+
+def keeps_an_empty_address(write: Write, service: Service) -> None:
+    """Violation when an empty address is taken and becomes another."""
+    response = write(service, fields(service.name(), ""), "either")
+    for shown in (response, service.read(number(response.single) or 0)) if response.ok else ():
+        address = shown.single.get("address")
+        shown.expect(address == "", f"the address sent is '', the one returned {address!r}")
+
+
+def makes_null(write: Write, service: Service) -> None:
+    """Violation when an address that was not sent is anything but a null that is there, wherever it is shown."""
+    has_null(service, written(write, service, service.name()))
+
+
+def has_null(service: Service, store: Made) -> None:
+    """Violation unless its address is null, and not absent."""
+    for response in (store.response, service.read(store.id), service.find(store.name)):
+        for shown in response.stores:
+            address = repr(shown["address"]) if "address" in shown else "absent"
+            response.expect(address == "None", f"no address was sent; the one returned is {address}")
+
+
+def seen_by_id(write: Write, service: Service) -> None:
+    """Violation unless the store is read as it was just written, though it was looked for before."""
+    service.read(service.spare().id if write is Service.update else service.make().id + 1, "open")
+    store = written(write, service, service.name(), "Seen by id")
+    service.read(store.id).shows(store, " when it is read by id")
+
+
+def seen_by_name(write: Write, service: Service) -> None:
+    """Violation unless the store is found as it was just written, and only so."""
+    former, name = service.spare().name, service.name()
+    for looked_for in (former, name):
+        service.find(looked_for)
+    store = written(write, service, name, "Seen by name")
+    service.find(name).shows(store, " when it is found by name")
+    if write is Service.update:
+        found = service.find(former)
+        found.expect(not found.listed.count, "it is still found by its old name")
+
+
+EMPTY = "An empty address, where a service takes one, stays empty."
+BOTH: tuple[tuple[str, tuple[str, str], str, Hold, int], ...] = (
+    ("takes-fields-from-payload", (ADDED, CHANGED), "Text comes back as it was sent.", odd_texts_come_back, 3),
+    ("reads-json-escapes", (SHAPE, SHAPE), "Keys in any order, characters escaped or not.", takes_json_escapes, 2),
+    ("takes-an-empty-address", (ADDED, CHANGED), EMPTY, keeps_an_empty_address, 1),
+    ("without-address-gives-null", (NULL, NULL), "Wherever the store is shown.", makes_null, 1),
+    ("accepts-30-characters", (LENGTH, LENGTH), "30 are taken.", takes("{:x<28} x"), 1),
+    ("counts-characters-not-bytes", (LENGTH, LENGTH), "30 of two bytes each are taken.", takes("{:\u00e9<30}"), 1),
+    ("limits-only-the-name", (OPTIONAL, OPTIONAL), "An address of 300 characters is taken.", takes("{}", LONG), 1),
+    ("is-seen-by-id", (ADDED, CHANGED), "It is read so by its id at once.", seen_by_id, 2),
+    ("is-seen-by-name", (ADDED, CHANGED), "It is found by its name at once, and by no other.", seen_by_name, 1),
+)
+"""Name, the sentences of POST and of PUT, what of them is looked at, how, and how many stores a POST of it adds."""
+for name, sentences, scope, hold, adds in BOTH:
+    on_create, on_update = partial(hold, Service.create), partial(hold, Service.update)
+    RULES.append(Rule(f"create-{name}", sentences[0], f"POST: {scope}", on_create, adds=adds))
+    RULES.append(Rule(f"update-{name}", sentences[1], f"PUT: {scope}", on_update))
+
+# What holds for one of them
+
+
+@RULES.check(adds=1)
+def create_answers_the_new_store(service: Service) -> None:
+    """Response 200: the newly created Store object (a single object, with id, name, address)."""
+    written(Service.create, service, service.name(), "Address")
+
+
+@RULES.check()
+def update_answers_the_updated_store(service: Service) -> None:
+    """Response 200: the updated Store object."""
+    written(Service.update, service, service.name(), "After")
+
+
+@RULES.check(ADDED, adds=3)
+def create_again_makes_another(service: Service) -> None:
+    """The same payload again makes another store."""
+    first = service.make(address="Again")
+    for _ in range(2):
+        second = service.make(first.name, first.address)
+        second.response.expect(second.id > first.id, f"after the id {first.id} the same payload got {second.id}")
+        first = second
+
+
+@RULES.check(THREE, adds=1)
+def create_stores_no_other_key(service: Service) -> None:
+    """Also where a service takes a payload with other keys."""
+    name = service.name()
+    payload = {"name": name, "address": "Other key", "colour": "red"}
+    response = service.create(payload, "either")
+    if response.ok:
+        given = number(response.single) or 0
+        updated = service.replace(given, payload, "either")
+        for shown in (response, updated, service.read(given), service.find(name)):
+            kept = any("colour" in store for store in shown.stores)
+            shown.expect(not kept, "it has a property that is none of the three")
+
+
+@RULES.check()
+def update_replaces_both_fields(service: Service) -> None:
+    """Both fields are replaced, so a client that wants to keep an address sends it again."""
+    spare, name = service.spare(), service.name()
+    for text, address in (
+        *((name, "Second"), (name, "Third"), (spare.name, "Third"), (name, None), (name, "Fourth"), (name, None)),
+        *(("Z", name), ("0", name), (f"{name} null", "null"), (name, "0"), (name, " ")),
+    ):
+        store = changed(service, spare.id, text, address)
+        service.read(store.id).shows(store, " when it is read again")
+
+
+@RULES.check(CHANGED)
+def update_is_seen_in_list(service: Service) -> None:
+    """The list has it so at once."""
+    spare, other = service.spare(), service.settle()
+    service.everything()
+    both = [changed(service, spare.id, service.name()), changed(service, other.id, other.name, other.address)]
+    response = service.everything()
+    for store in both:
+        response.shows(store, " in the list")
+
+
+@RULES.check(CHANGED, adds=3)
+def update_changes_only_that_store(service: Service) -> None:
+    """Others of the same name stay as they are."""
+    name = service.name()
+    first, second, third = (service.make(name, "Same") for _ in range(3))
+    changed(service, second.id, service.name(), "Changed")
+    for other in (first, third):
+        service.read(other.id).shows(other, f" after an update of the store {second.id}")
+
+
+@RULES.check("Request payload: same shape and same validation as POST /api/stores", adds=2)
+def update_accepts_what_others_have(service: Service) -> None:
+    """A name may be that of another store, or stay."""
+    first, second = service.make(address="Same"), service.make(address="Other")
+    for _ in range(2):
+        changed(service, second.id, first.name, "Same")
+    service.read(first.id).shows(first, f" after an update of the store {second.id}")
+
+
+@RULES.check(f"{NUMBER} Never taken from the client.")
+def update_adds_no_store(service: Service) -> None:
+    """An update of a store that does not exist adds none."""
+    if service.read(MISSING, "open").ok:
+        return
+    name = service.name()
+    service.replace(MISSING, fields(name, "Nowhere"), "open")
+    found = service.find(name)
+    found.expect(not found.listed.count, f"an update of the store {MISSING}, which does not exist, added a store")
+
+
+def changed(service: Service, id: int, name: str, address: str | None = None) -> Made:
+    """PUT, and Violation when the response has other values than were sent."""
+    store = Made(id, name, address, service.replace(id, fields(name, address)))
+    store.response.shows(store)
+    return store
