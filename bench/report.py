@@ -77,9 +77,10 @@ def case_lines(case: Case, outcome: Outcome) -> Iterator[str]:
 
 
 def reference(case: Case, peer: str, size: int) -> str:
-    """Return a peer's entry of that size, or else the one that it has: 10 stores, in memory."""
+    """Return a peer's entry of that size, or its only one (10 stores in memory) where each system has only one."""
     sizes = [other for name, other in case.entries if name == peer]
-    return f"{peer}@{size if size in sizes or not sizes else sizes[0]}"
+    only = len(case.entries) == len(dict(case.entries)) and sizes
+    return f"{peer}@{sizes[0] if only else size}"
 
 
 def limit(rounds: Rounds) -> str:
