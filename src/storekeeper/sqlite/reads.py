@@ -69,7 +69,7 @@ class Reader:
         self._pages_bytes = 0
         self._latest_named: tuple[str, int, list[bytes]] = ("", 0, [])  # a long one: its name, version, ids
         connection.limit(apsw.SQLITE_LIMIT_LENGTH, MAX_PAGE_BYTES)
-        # Else SQLite, built with STAT4, plans a statement anew for each value that it compares with an indexed column.
+        # Else SQLite, built with STAT4, plans a statement again for each value that it compares with an index.
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
 
     def get(self, id: int) -> Store | None:
