@@ -23,6 +23,7 @@ BEGIN, END = "<!-- huge: begin (written by make huge) -->", "<!-- huge: end -->"
 SMALL, LARGE = 1_000_000, int(sys.argv[1]) if len(sys.argv) > 1 else 10_000_000
 READS = ("random-id", "random-unique", "random-name", "mix-95", "mix-50")
 WARM_UP, SECONDS = 3, 8
+RANDOM, GOAL = "GET a random store", 0.8
 Column = dict[str, str]
 
 
@@ -38,7 +39,11 @@ def main() -> int:
     machine = ", ".join(f"{what} {value}" for what, value in describe(DATA).items() if what in ("processor", "cores"))
     lines = [f"| stores | {SMALL:,} | {LARGE:,} |", "|---|---:|---:|"]
     lines += [f"| {what} | {columns[0][what]} | {columns[1][what]} |" for what in columns[0]]
-    text = "\n".join([*lines, "", f"{time.strftime('%Y-%m-%d')}, {SECONDS} s for each rate; {machine}."])
+    small, large = (float(column[RANDOM].partition(" /s")[0].replace(",", "")) for column in columns)
+    verdict = (
+        f"Random id: {large / small:.2f} of the rate among {SMALL:,} (goal ≥ {GOAL}) {'✗✓'[large / small >= GOAL]}"
+    )
+    text = "\n".join([*lines, "", verdict, "", f"{time.strftime('%Y-%m-%d')}, {SECONDS} s for each rate; {machine}."])
     before, _, rest = PAGE.read_text().partition(BEGIN)
     PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.partition(END)[2]}")
     sys.stdout.write(f"{text}\n")
