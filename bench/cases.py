@@ -10,7 +10,7 @@ PEERS = ("fastify", "hapi")
 OURS_AND_PEERS = ("storekeeper", *PEERS)
 FILE = ("storekeeper", "nginx", *PEERS)
 STARTERS = ("storekeeper", "storekeeper-asgi", "nginx", *PEERS)
-WRITERS = ("storekeeper", "storekeeper-asgi", "storekeeper-postgres", "fastify", "hapi", "fastapi", "drf")
+WRITERS = ("storekeeper", "storekeeper-asgi", "storekeeper-postgres", *PEERS)
 MILLION = 1_000_000
 Entry = tuple[str, int]
 

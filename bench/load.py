@@ -12,7 +12,7 @@ from pathlib import Path
 import seeds
 from cases import Case
 from servers import TIMEOUT, Server, UnavailableError, send
-from systems import System, call
+from systems import System, call, is_older
 
 SCRIPTS = Path(__file__).resolve().parent / "wrk"
 FIELDS = ("User-Agent: bench/1.0", "Accept: application/json", "Accept-Encoding: gzip, deflate")
@@ -77,9 +77,9 @@ def offered(server: Server, case: Case, seconds: int, rate: float, generator: Pa
 
 def build_generator(folder: Path) -> Path:
     """Return the path of the program that offers requests at a fixed rate."""
-    program = folder / "openloop"
-    if not program.exists():
-        call("cc", "-O2", "-o", program, SCRIPTS.parent / "openloop.c")
+    program, source = folder / "openloop", SCRIPTS.parent / "openloop.c"
+    if is_older(program, source):
+        call("cc", "-O2", "-o", program, source)
     return program
 
 
