@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 TESTS_AT_ONCE ?= $(shell expr 2 "*" $$(nproc 2>/dev/null || echo 2))
 
 .DEFAULT_GOAL := help
-.PHONY: help dev quick serve serve-postgres setup test check format lock bench bench-ab bench-scaling profile fuzz-api fuzz-http thorough soak load faults sbom audit clean
+.PHONY: help dev quick serve serve-postgres setup test check format lock bench bench-ab bench-scaling huge profile fuzz-api fuzz-http thorough soak load faults sbom audit clean
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z][a-z-]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -43,6 +43,9 @@ format: .venv/.dev  ## mends the format and what the linter can
 
 bench: .venv/.dev  ## ratios to other stacks into docs/benchmarks.md; ARGS=--quick for a first look, ARGS=--help
 	@$(BIN)/python -m bench.run $(ARGS)
+
+huge: .venv/.dev  ## the same work on 1,000,000 and 10,000,000 stores (5 minutes, 4 GB), into docs/benchmarks.md
+	@$(BIN)/python -m bench.huge $(HUGE)
 
 profile: .venv/.dev  ## where a request's microseconds go, by thread and by part, into docs/benchmarks.md
 	@$(BIN)/python -m bench.breakdown

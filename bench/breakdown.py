@@ -16,7 +16,7 @@ from bench.systems import DATA, ROOT, SYSTEMS
 
 PAGE = ROOT / "docs/benchmarks.md"
 BEGIN, END = "<!-- profile: begin (written by make profile) -->", "<!-- profile: end -->"
-PROFILED = ("get-one", "list-5", "by-name", "post", "post-scattered", "put")
+PROFILED = ("random-id", "random-unique", "random-name", "mix-50", "get-one", "post", "post-scattered")
 WARM_UP, SECONDS = 3, 8
 TICKS = os.sysconf("SC_CLK_TCK")
 PARTS = (

@@ -1,4 +1,4 @@
-"""The four ways to measure a running or starting system; imports cases, seeds, servers and systems."""
+"""The five ways to measure a running or starting system; imports cases, seeds, servers and systems."""
 
 import http.client
 import itertools
@@ -12,35 +12,75 @@ from pathlib import Path
 from bench import seeds
 from bench.cases import Case
 from bench.servers import TIMEOUT, Server, UnavailableError, send
-from bench.systems import System
+from bench.systems import System, call, is_older
 
 SCRIPTS = Path(__file__).resolve().parent / "wrk"
+FIELDS = ("User-Agent: bench/1.0", "Accept: application/json", "Accept-Encoding: gzip, deflate")
+"""What clients send beside Host."""
 Figures = dict[str, float]
 
 
 def wrk(server: Server, case: Case, seconds: int) -> Figures:
-    """Return requests per second and latencies (ms) at full load; any error makes the run invalid."""
-    script = "mixed.lua" if case.mix else "report.lua"
+    """Return requests per second, processor time and latencies (ms) at full load; any error makes the run invalid."""
+    words = case.words(server.system)
+    numbers = (f"stores={server.stores}", f"skip={server.sent}") if words else ()
     options = ["-t", "1", "-c", str(case.connections), "-d", f"{seconds}s", "--timeout", "60s", "--latency"]
+    options += [word for field in FIELDS for word in ("-H", field)]
+    script = SCRIPTS / ("requests.lua" if words else "report.lua")
     url = f"http://127.0.0.1:{server.port}{case.path}"
-    words = ["wrk", *options, "-s", script, url, "--", *map(str, case.mix)]
-    before = busy()
-    done = subprocess.run(words, cwd=SCRIPTS, capture_output=True, text=True, check=False, timeout=seconds + TIMEOUT)
+    changes = server.changes()
+    figures = generate(server, ["wrk", *options, "-s", str(script), url, "--", *numbers, *words], seconds)
+    server.sent = max(server.sent, int(figures["sent"]))
+    check_changes(server, changes, int(figures["writes"]), case.connections)
+    return figures
+
+
+def generate(server: Server, command: list[str], seconds: int) -> Figures:
+    """Run a load generator, which prints its figures as JSON; add the server's processor time to them."""
+    before, used = busy(), server.processor_seconds()
+    done = subprocess.run(
+        command, cwd=SCRIPTS, capture_output=True, text=True, check=False, timeout=seconds + TIMEOUT
+    )  # fmt: skip
+    used = server.processor_seconds() - used
     report = done.stdout.rpartition("@@")[2]
+    name = Path(command[0]).name
     if done.returncode or not report.startswith("{"):
-        raise UnavailableError(f"wrk failed: {(done.stderr or done.stdout).splitlines()[-1:]}")
-    figures = json.loads(report)
+        raise UnavailableError(f"{name} failed: {(done.stderr or done.stdout).splitlines()[-1:]}")
+    figures: Figures = json.loads(report)
     if figures["errors"] or not figures["requests"]:
         counts = f"{figures['requests']} responses within {seconds} s, {figures['errors']} errors"
         raise UnavailableError(counts)
-    percentiles = {key: figures[key] for key in ("p50", "p99", "p999")}
-    rate = figures["requests"] / figures["seconds"]
     return {
-        "rate": rate,
-        "requests": figures["requests"],
+        **figures,
+        "rate": figures["requests"] / figures["seconds"],
+        "us": used / figures["requests"] * 1e6,
         "generator": (busy() - before) / figures["seconds"],
-        **percentiles,
     }
+
+
+def check_changes(server: Server, before: int | None, writes: int, in_flight: int) -> None:
+    """Raise UnavailableError if the writes were not one change each; wrk leaves some without their response."""
+    if before is None:
+        return
+    end = time.monotonic() + 2
+    while (changes := (server.changes() or 0) - before) < writes and time.monotonic() < end:
+        time.sleep(0.05)
+    if not writes - in_flight <= changes <= writes:
+        raise UnavailableError(f"{writes} writes were {changes} changes")
+
+
+def offered(server: Server, case: Case, seconds: int, rate: float, generator: Path) -> Figures:
+    """Return latencies (ms) at a fixed rate of requests, which do not wait for each other."""
+    words = [str(generator), *map(str, (server.port, f"{rate:.0f}", seconds, case.connections, server.stores))]
+    return generate(server, words, seconds)
+
+
+def build_generator(folder: Path) -> Path:
+    """Return the path of the program that offers requests at a fixed rate."""
+    program, source = folder / "openloop", SCRIPTS.parent / "openloop.c"
+    if is_older(program, source):
+        call("cc", "-O2", "-o", program, source)
+    return program
 
 
 def busy() -> float:

@@ -7,13 +7,22 @@ from pathlib import Path
 from typing import Any
 
 from bench import chart
-from bench.cases import CASES, GOALS, Case, Entry, Goal
+from bench.cases import CASES, GOALS, HEADLINES, Case, Entry, Goal
 from bench.systems import SYSTEMS
 
 Figures = dict[str, float]
 Rounds = list[dict[str, Figures]]
 Outcome = dict[str, Any]
 BEGIN, END = "<!-- results: begin (written by make bench) -->", "<!-- results: end -->"
+HEADLINES_BEGIN = "<!-- headlines: begin (written by make bench; README repeats them) -->"
+HEADLINES_END = "<!-- headlines: end -->"
+HEADS = {
+    "us": "processor µs per request",
+    "p50": "p50 ms",
+    "p99": "p99 ms",
+    "p999": "p99.9 ms",
+    "after_list": "after one whole list",
+}
 UNITS = {"rate": "per second", "ms": "ms", "mib": "MiB"}
 
 
@@ -44,22 +53,34 @@ def median_text(values: list[float], form: str = ",.2f") -> str:
 
 def case_lines(case: Case, outcome: Outcome) -> Iterator[str]:
     rounds = outcome["figures"]
-    extra = {"mix": ("p50", "p99", "p999"), "memory": ("after_list",)}.get(case.name, ())
-    heads = {"p50": "p50 ms", "p99": "p99 ms", "p999": "p99.9 ms", "after_list": "after one whole list"}
-    titles = ["system", "stores", UNITS[case.metric], *(heads[name] for name in extra), "of nginx", "of hapi"]
+    extra = ("p50", "p99", "p999") if case.has_latencies else ("after_list",) if case.kind == "memory" else ()
+    extra = ("us", *extra) if case.kind in {"wrk", "offered"} else extra
+    main = "rate" if case.kind == "offered" else case.metric
+    titles = ["system", "stores", UNITS[main], *(HEADS[name] for name in extra), "of nginx", "of Fastify", "of hapi"]
     yield f"### {case.title}\n"
     yield f"| {' | '.join(titles)} |"
     yield f"|---|{'---:|' * (len(titles) - 1)}"
     for name, size in case.entries:
         own = key((name, size))
-        cells = [SYSTEMS[name].title, f"{size:,}", median_text(plain_values(rounds, own, case.metric), ",.0f")]
+        cells = [SYSTEMS[name].title, f"{size:,}", median_text(plain_values(rounds, own, main), ",.0f")]
         cells += [median_text(plain_values(rounds, own, metric)) for metric in extra]
-        cells += [median_text(ratios(rounds, own, f"{peer}@{size}", case.metric)) for peer in ("nginx", "hapi")]
+        cells += [
+            median_text(ratios(rounds, own, reference(case, peer, size), case.metric))
+            for peer in ("nginx", "fastify", "hapi")
+        ]
         yield f"| {' | '.join(cells)} |"
     yield ""
     for who, reason in {**outcome["missing"], **outcome["failures"]}.items():
-        yield f"- {who}: {reason}"
-    yield f"\n{outcome['date']}, {outcome['rounds']} rounds of {outcome['seconds']} s.{limit(rounds)}\n"
+        if who.partition("@")[0] in dict(case.entries):
+            yield f"- {who}: {reason}"
+    yield f"\n{outcome['date']}, {outcome['rounds']} rounds of {outcome['seconds']} s or more.{limit(rounds)}\n"
+
+
+def reference(case: Case, peer: str, size: int) -> str:
+    """Return a peer's entry of that size, or its only one (10 stores in memory) where each system has only one."""
+    sizes = [other for name, other in case.entries if name == peer]
+    only = len(case.entries) == len(dict(case.entries)) and sizes
+    return f"{peer}@{sizes[0] if only else size}"
 
 
 def limit(rounds: Rounds) -> str:
@@ -96,10 +117,17 @@ def machine_lines(results: dict[str, Any]) -> Iterator[str]:
         yield f"- {SYSTEMS[name].title}: {version_text(versions)}"
 
 
+def goal_lines(goals: tuple[Goal, ...], results: dict[str, Any]) -> Iterator[str]:
+    yield "| goal | wanted | median | lowest to highest round | |\n|---|---:|---:|---:|---|"
+    yield from (goal_line(goal, results) for goal in goals)
+
+
 def lines(results: dict[str, Any]) -> Iterator[str]:
     yield "### Goals\n"
-    yield "| goal | wanted | median | lowest to highest round | |\n|---|---:|---:|---:|---|"
-    yield from (goal_line(goal, results) for goal in GOALS)
+    yield HEADLINES_BEGIN
+    yield from goal_lines(HEADLINES, results)
+    yield f"{HEADLINES_END}\n"
+    yield from goal_lines(GOALS, results)
     yield "\n![Rates of all systems, hapi = 1](benchmarks.svg)\n"
     for case in CASES:
         if case.name in results["cases"]:
@@ -123,12 +151,12 @@ def panels(results: dict[str, Any]) -> list[chart.Panel]:
     """Return the speed of each system, hapi = 1: ratios of rates, or inverse ratios of times."""
     found = []
     for case in CASES:
-        if case.metric in {"rate", "ms"} and case.name in results["cases"] and case.name != "start":
-            size = case.entries[-1][1]
+        if case.kind in {"wrk", "list-changed"} and case.name in results["cases"]:
+            size = case.entries[-1][1]  # that of most systems
             rounds = results["cases"][case.name]["figures"]
             bars = []
-            for name in dict(case.entries):
-                values = ratios(rounds, key((name, size)), f"hapi@{size}", case.metric)
+            for name, largest in dict(case.entries).items():
+                values = ratios(rounds, key((name, largest)), reference(case, "hapi", size), case.metric)
                 if values:
                     ratio = statistics.median(values)
                     bars.append((SYSTEMS[name].title, 1 / ratio if case.metric == "ms" else ratio))

@@ -3,6 +3,7 @@
 import argparse
 import http.client
 import json
+import math
 import os
 import signal
 import subprocess
@@ -21,6 +22,10 @@ from bench.systems import BENCH, DATA, ROOT, SYSTEMS, call
 
 FAILURES = (UnavailableError, OSError, http.client.HTTPException, subprocess.SubprocessError)
 Measure = Callable[[Entry], load.Figures]
+QUICK = ("storekeeper", "storekeeper-postgres", "nginx", "fastify", "hapi")
+MIN_REQUESTS = 200_000
+"""Requests of all rounds of a system together, over which its processor time is taken."""
+MAX_SECONDS = 5
 
 
 def options() -> argparse.Namespace:
@@ -31,15 +36,23 @@ def options() -> argparse.Namespace:
         epilog=f"Cases: {', '.join(cases)}. Systems: {', '.join(SYSTEMS)}.",
     )
     parser.add_argument("--rounds", type=int, default=5, help="rounds over all systems (5)")
-    parser.add_argument("--seconds", type=int, default=4, help="length of one measurement (4)")
-    parser.add_argument("--cases", nargs="+", choices=cases, default=cases, metavar="CASE")
-    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS), metavar="SYSTEM")
-    parser.add_argument("--quick", action="store_true", help="2 rounds of 1 s, reported beside bench/ only")
+    parser.add_argument("--seconds", type=int, default=2, help="length of one measurement (2)")
+    parser.add_argument("--only", type=listed, default=cases, metavar="CASE,...", help="some of the cases")
+    parser.add_argument("--systems", type=listed, default=list(SYSTEMS), metavar="SYSTEM,...")
+    parser.add_argument("--quick", action="store_true", help="one round of 1 s, reported in bench/.data only")
     parser.add_argument("--report", action="store_true", help="write the last run's report again")
     chosen = parser.parse_args()
+    for word in chosen.only + chosen.systems:
+        if word not in cases and word not in SYSTEMS:
+            parser.error(f"there is no case or system {word}")
     if chosen.quick:
-        chosen.rounds, chosen.seconds = 2, 1
+        chosen.rounds, chosen.seconds = 1, 1
+        chosen.systems = [name for name in chosen.systems if name in QUICK]
     return chosen
+
+
+def listed(words: str) -> list[str]:
+    return words.replace("_", "-").split(",")
 
 
 class Bench:
@@ -88,27 +101,46 @@ class Bench:
 
     def measure_side_by_side(self, case: Case, entries: list[Entry], failures: dict[str, str]) -> report.Rounds:
         """Keep all servers from the first round to the last; each is stopped while another one is measured."""
-        load_with = load.list_after_write if case.kind == "list-changed" else load.wrk
-        seconds = max(self.chosen.seconds, case.least_seconds)
+        seconds: dict[Entry, int] = {}
         servers: dict[Entry, Server] = {}
+        rate = 0.0
 
         def measure(entry: Entry) -> load.Figures:
-            with servers[entry].awake():
-                return load_with(servers[entry], case, seconds)
+            server, time = servers[entry], seconds[entry]
+            with server.awake():
+                if case.kind == "list-changed":
+                    return load.list_after_write(server, case, time)
+                if case.kind == "offered" and rate:
+                    return load.offered(server, case, time, rate, load.build_generator(DATA))
+                return load.wrk(server, case, time)
 
         with ExitStack() as stack:
+            rates = {}
             for entry in entries:
                 try:
                     server = stack.enter_context(SYSTEMS[entry[0]].serve(entry[1], self.data))
                     if case.expected:
                         smoke.expect(case.path, smoke.request(server, "GET", case.path), case.expected(entry[1]))
-                    servers[entry] = server
-                    warm_up(measure, entry, 5 * seconds)
+                    servers[entry], seconds[entry] = server, 1
+                    rates[entry] = warm_up(measure, entry, 1 if self.chosen.quick else 4 * self.chosen.seconds)
+                    seconds[entry] = self.length(case, rates[entry])
                 except FAILURES as error:
                     servers.pop(entry, None)
                     failures[report.key(entry)] = str(error)
                     log(f"  {report.key(entry)}: left out: {error}")
+            if case.kind == "offered":
+                rate = rates.get(("fastify", 10), 0.0) / 2
+                if not rate:
+                    raise UnavailableError("the offered rate is half of Fastify's: it has to take part")
+                log(f"  {rate:,.0f} requests are offered each second")
             return self.rounds(case, list(servers), measure, failures)
+
+    def length(self, case: Case, rate: float) -> int:
+        """Return the seconds of one measurement: enough for `MIN_REQUESTS` in all rounds, up to `MAX_SECONDS`."""
+        least: int = max(self.chosen.seconds, case.least_seconds)
+        if self.chosen.quick or case.kind == "list-changed" or case.least_seconds > 1:
+            return least
+        return max(least, min(MAX_SECONDS, math.ceil(MIN_REQUESTS / self.chosen.rounds / rate)))
 
     def rounds(self, case: Case, entries: list[Entry], measure: Measure, failures: dict[str, str]) -> report.Rounds:
         """Return one dictionary per round; each round begins with another system."""
@@ -128,13 +160,14 @@ class Bench:
         return rounds
 
 
-def warm_up(measure: Measure, entry: Entry, limit: int) -> None:
-    """Measure until it gets no faster: on one core, a just-in-time compiler can need 10 s for its best."""
+def warm_up(measure: Measure, entry: Entry, limit: int) -> float:
+    """Measure until it gets no faster, as a just-in-time compiler can need seconds; return the best rate."""
     best, unimproved, end = 0.0, 0, time.monotonic() + limit
-    while unimproved < 2 and time.monotonic() < end:
+    while not best or (unimproved < 2 and time.monotonic() < end):
         rate = measure(entry)["rate"]
         unimproved = unimproved + 1 if rate < best * 1.03 else 0
         best = max(best, rate)
+    return best
 
 
 def log(text: str) -> None:
@@ -152,8 +185,11 @@ def run(chosen: argparse.Namespace, store: Path) -> None:
         results["machine"] = {**describe(DATA), "load generator": f"wrk {generator}"}
         results["versions"] = {**results.get("versions", {}), **bench.versions}
         for case in CASES:
-            if case.name in chosen.cases:
-                results["cases"][case.name] = bench.measure(case)
+            if case.name in chosen.only:
+                try:
+                    results["cases"][case.name] = bench.measure(case)
+                except UnavailableError as error:
+                    log(f"  left out: {error}")
                 store.write_text(json.dumps(results, indent=1))
 
 

@@ -38,6 +38,8 @@ def main() -> int:
             assert isinstance(system, StorekeeperPostgres)
             url = system.fill(database, 10, folder)
             two = [stack.enter_context(running(*instance(url), folder / f"log-{core}", core)) for core in (0, 1)]
+            for server in two:
+                server.system = "storekeeper"
             hapi = stack.enter_context(SYSTEMS["hapi"].serve(10, folder))
             for round_number in range(ROUNDS + 1):
                 for case in (case for case in CASES if case.name in MEASURED):

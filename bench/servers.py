@@ -1,4 +1,4 @@
-"""Starts, pins, watches and always stops one server process, whatever it serves; imports nothing."""
+"""Starts, pins, watches and always stops one server process, whatever it serves; imports nothing of these scripts."""
 
 import contextlib
 import http.client
@@ -11,6 +11,8 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+import apsw
 
 CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 TIMEOUT = 120.0
@@ -25,6 +27,12 @@ class Server:
     process: subprocess.Popen[bytes]
     port: int
     seconds_to_start: float = 0.0
+    system: str = ""
+    stores: int = 10
+    sent: int = 0
+    """Requests that earlier runs have sent: the next one goes on from there."""
+    database: Path | None = None
+    """Storekeeper's file."""
 
     def connect(self) -> contextlib.closing[http.client.HTTPConnection]:
         return contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=TIMEOUT))
@@ -41,6 +49,23 @@ class Server:
     def memory(self) -> float:
         """Return the resident memory of the process and its workers, in MiB."""
         return sum(family(self.process.pid).values()) / 2**20
+
+    def changes(self) -> int | None:
+        """Return how many changes the database has; None if there is no file of Storekeeper's."""
+        if self.database is None:
+            return None
+        with contextlib.closing(apsw.Connection(str(self.database), apsw.SQLITE_OPEN_READONLY)) as connection:
+            connection.set_busy_timeout(2000)
+            return int(connection.execute("SELECT ifnull(max(seq), 0) FROM changes").get)
+
+    def processor_seconds(self) -> float:
+        """Return user and system time of the process, with all its threads and workers (fields as in proc(5))."""
+        ticks = 0
+        for pid in family(self.process.pid):
+            with contextlib.suppress(OSError):
+                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                ticks += sum(map(int, fields[11:15]))  # of itself, and of children that have ended
+        return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def free_port() -> int:

@@ -24,7 +24,12 @@ ROOT = BENCH.parent
 PEERS = BENCH / "peers"
 PEER_BIN = BENCH / ".venv/bin"
 STOREKEEPER = Path(sys.executable).with_name("storekeeper")
-HINTS = {"nginx": "apt-get install nginx", "wrk": "apt-get install wrk", "npm": "apt-get install nodejs npm"}
+HINTS = {
+    "nginx": "apt-get install nginx",
+    "wrk": "apt-get install wrk",
+    "npm": "apt-get install nodejs npm",
+    "cc": "apt-get install gcc libc6-dev",
+}
 
 
 def call(*command: str | Path, cwd: Path = ROOT, accept: int = 0, **env: str) -> str:
@@ -62,6 +67,10 @@ class System:
         memory_peer = {"PORT": str(port), "SEED": str(count), "NODE_ENV": "production"}
         return {**memory_peer, "TMPDIR": str(folder)}
 
+    def database(self, _folder: Path) -> Path | None:
+        """Return the file whose changes are counted."""
+        return None
+
     @contextlib.contextmanager
     def serve(self, count: int, data: Path) -> Iterator[Server]:
         with tempfile.TemporaryDirectory(dir=data, prefix=f"{self.name}-") as temporary:
@@ -69,6 +78,7 @@ class System:
             env = self.prepare(count, folder, port)
             command = [str(word).format(port=port, folder=folder) for word in self.command]
             with running(command, env, self.folder, port, folder / "log") as server:
+                server.system, server.stores, server.database = self.name, count, self.database(folder)
                 yield server
 
 
@@ -106,6 +116,9 @@ class Storekeeper(DatabaseSystem):
     def prepare(self, count: int, folder: Path, port: int) -> dict[str, str]:
         super().prepare(count, folder, port)
         return {}
+
+    def database(self, folder: Path) -> Path | None:
+        return folder / "stores.db"
 
 
 class StorekeeperPostgres(System):

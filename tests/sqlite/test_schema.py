@@ -9,8 +9,10 @@ from pathlib import Path
 import apsw
 import pytest
 
+from storekeeper.collection import Query
 from storekeeper.errors import CannotStart
 from storekeeper.sqlite import schema
+from storekeeper.sqlite.reads import Reader
 from storekeeper.stores import EXAMPLES
 from tests.harness.collection import numbered, run, stores
 from tests.harness.databases import Sqlite, handle
@@ -484,3 +486,21 @@ def test_the_schema_itself_refuses_what_validation_should_have(path: Path) -> No
                 connection.execute(f"INSERT INTO stores VALUES (6, {name}, NULL, 6)")
         with pytest.raises(apsw.ConstraintError):
             connection.execute("INSERT INTO stores VALUES (5, 'Twice', NULL, 6)")
+
+
+def test_a_read_of_another_value_is_not_planned_anew(path: Path) -> None:
+    with connected(path) as connection:
+        reader = Reader(connection)
+        planned: list[object] = []
+
+        def note(*action: object) -> int:  # SQLite asks for each part of what it plans
+            planned.append(action)
+            return apsw.SQLITE_OK
+
+        connection.authorizer = note
+        for id, wanted in (1, True), (2, False):
+            planned.clear()
+            store = reader.get(id)
+            assert store is not None
+            assert reader.list(Query(store.name)).first
+            assert bool(planned) is wanted

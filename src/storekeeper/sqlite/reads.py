@@ -81,14 +81,18 @@ class Reader:
         self._pages_bytes = 0
         self._latest_named: tuple[str, int, list[bytes]] = ("", 0, [])  # a long one: its name, version, ids
         connection.limit(apsw.SQLITE_LIMIT_LENGTH, MAX_PAGE_BYTES)
+        # Else SQLite, built with STAT4, plans a statement again for each value that it compares with an index.
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
 
     def get(self, id: int) -> Store | None:
         """Return the store of that id, or None."""
         if id > MAX_ID:
             return None
-        for name, address, version in self._execute(_GET, (id,)):
-            return Store(id, name, address, version)
-        return None
+        found = self._execute(_GET, (id,)).get
+        if found is None:
+            return None
+        name, address, version = found
+        return Store(id, name, address, version)
 
     def list(self, query: Query) -> Listing:
         """Return the stores that the query asks for."""

@@ -1,0 +1,133 @@
+/* Offers GETs of random stores at a fixed rate, whatever the server does: PORT RATE SECONDS CONNECTIONS STORES.
+ *
+ * Request i is due at start + i / RATE. If no connection is free then, it waits, and its latency counts from when it
+ * was due: a slow response delays those behind it, as it would delay real clients. Prints one line of JSON.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <netinet/tcp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/epoll.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MAX_CONNECTIONS = 1024, BUFFER = 8192, DRAIN_SECONDS = 5 };
+
+struct connection {
+    int fd, length;
+    int64_t due;
+    char data[BUFFER];
+};
+
+static struct connection all[MAX_CONNECTIONS];
+static int idle[MAX_CONNECTIONS], idle_count;
+static uint64_t state = 88172645463325252ULL;
+
+static void fail(const char *what)
+{
+    perror(what);
+    exit(1);
+}
+
+static int64_t now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+
+static uint64_t random_number(void)
+{
+    state ^= state << 13;
+    state ^= state >> 7;
+    return state ^= state << 17;
+}
+
+static void send_request(struct connection *connection, int port, int stores, int64_t due)
+{
+    char text[512];
+    int size = snprintf(text, sizeof text,
+                        "GET /api/stores/%d HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nUser-Agent: bench/1.0\r\n"
+                        "Accept: application/json\r\nAccept-Encoding: gzip, deflate\r\n\r\n",
+                        (int)(random_number() % (uint64_t)stores) + 1, port);
+    connection->due = due;
+    connection->length = 0;
+    if (write(connection->fd, text, (size_t)size) != size)
+        fail("write");
+}
+
+/* Return 1 if the response is complete and a 200, 0 if more has to come. */
+static int receive(struct connection *connection)
+{
+    ssize_t size = read(connection->fd, connection->data + connection->length, (size_t)(BUFFER - 1 - connection->length));
+    if (size <= 0)
+        fail("read");
+    connection->length += (int)size;
+    connection->data[connection->length] = 0;
+    char *end = strstr(connection->data, "\r\n\r\n");
+    if (!end)
+        return 0;
+    char *field = strcasestr(connection->data, "\r\ncontent-length:");
+    if (strncmp(connection->data, "HTTP/1.1 200", 12) || !field) {
+        fprintf(stderr, "not a 200 with a length\n");
+        exit(1);
+    }
+    return connection->length >= end + 4 - connection->data + atoi(field + 17);
+}
+
+static int by_value(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+int main(int count, char **words)
+{
+    if (count != 6)
+        return 2;
+    int port = atoi(words[1]), connections = atoi(words[4]), stores = atoi(words[5]);
+    double rate = atof(words[2]);
+    int64_t total = (int64_t)(rate * atof(words[3])), sent = 0, done = 0;
+    uint32_t *latencies = calloc((size_t)total + 1, sizeof *latencies);
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    inet_pton(AF_INET, "127.0.0.1", &address.sin_addr);
+    int poll = epoll_create1(0);
+    if (connections > MAX_CONNECTIONS || !latencies || total < 1)
+        return 2;
+    for (int i = 0; i < connections; i++) {
+        all[i].fd = socket(AF_INET, SOCK_STREAM, 0);
+        if (connect(all[i].fd, (struct sockaddr *)&address, sizeof address))
+            fail("connect");
+        setsockopt(all[i].fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
+        struct epoll_event event = {.events = EPOLLIN, .data.u32 = (uint32_t)i};
+        epoll_ctl(poll, EPOLL_CTL_ADD, all[i].fd, &event);
+        idle[idle_count++] = i;
+    }
+    int64_t start = now() + 1000000, last = start, limit = start + (int64_t)((atof(words[3]) + DRAIN_SECONDS) * 1e9);
+    while (done < total && now() < limit) {
+        int64_t due;
+        while (sent < total && idle_count && (due = start + (int64_t)(sent * 1e9 / rate)) <= now()) {
+            send_request(&all[idle[--idle_count]], port, stores, due);
+            sent++;
+        }
+        struct epoll_event events[256];
+        int ready = epoll_wait(poll, events, 256, 0);
+        for (int i = 0; i < ready; i++) {
+            struct connection *connection = &all[events[i].data.u32];
+            if (!receive(connection))
+                continue;
+            last = now();
+            latencies[done++] = (uint32_t)((last - connection->due) / 1000);
+            idle[idle_count++] = (int)events[i].data.u32;
+        }
+    }
+    qsort(latencies, (size_t)done, sizeof *latencies, by_value);
+    printf("{\"requests\":%lld,\"errors\":%lld,\"seconds\":%.6f,\"p50\":%.4f,\"p99\":%.4f,\"p999\":%.4f}\n",
+           (long long)done, (long long)(total - done), (double)(last - start) / 1e9, latencies[done / 2] / 1e3,
+           latencies[(int64_t)((double)done * 0.99)] / 1e3, latencies[(int64_t)((double)done * 0.999)] / 1e3);
+    return 0;
+}

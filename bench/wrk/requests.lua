@@ -1,0 +1,95 @@
+-- Requests that differ: wrk ... URL -- stores=N skip=N put=PERCENT post=PERCENT by=one|id|name unique=1 scattered=1
+--
+-- Ids and names are walked through in no order, each store once before any is repeated: a linear congruential
+-- generator of full period over the next power of two. `skip` is how far earlier runs have walked. Every write has
+-- a name of its own, so that none leaves a store as it is.
+dofile("report.lua")
+local bit = require("bit")
+
+local MULTIPLIER, INCREMENT = 1664525, 1013904223 -- full period for every power of two
+local SCATTER = 7654321 -- no factor in common with 10,000,000, so that no name comes twice
+local NUMBERS = 10000000
+sent, creates, replaces = 0, 0, 0
+
+local options = {stores = 10, skip = 0, put = 0, post = 0, by = "id"}
+local modulus, shift, position, kinds = 1, 0, 0, {}
+local get, put, post -- the two parts of a head: before the path, and after it
+
+local function parts(method, body)
+  local head = wrk.format(method, "@", body and {["Content-Type"] = "application/json"}, body)
+  local before, after = head:match("^(%u+ )@(.-\r\n)\r\n")
+  return {before = before, after = after}
+end
+
+local function next_id()
+  local id
+  repeat
+    position = (position * MULTIPLIER + INCREMENT) % modulus
+    id = bit.bxor(position, bit.rshift(position, shift))
+  until id < options.stores
+  return id + 1
+end
+
+local function hex(multiplier)
+  return bit.tohex((sent * multiplier) % 4294967296) -- an odd multiplier: no two are equal
+end
+
+-- What Envoy and others add to each request.
+local function unique_fields()
+  local a, b, c, d = hex(40503077), hex(92837111), hex(68917503), hex(115249691)
+  return "x-request-id: " .. a .. "-" .. b:sub(1, 4) .. "-4" .. b:sub(5, 7) .. "-8" .. c:sub(1, 3) .. "-" .. d .. c:sub(4, 7)
+    .. "\r\ntraceparent: 00-" .. a .. b .. c .. d .. "-" .. d .. a .. "-01\r\n"
+end
+
+local function body()
+  local number = sent % NUMBERS
+  if options.scattered then
+    number = number * SCATTER % NUMBERS
+  end
+  local name = string.format("%07d", number)
+  return '{"name":"Bench ' .. name .. '","address":"Lane ' .. name .. '"}'
+end
+
+function init(args)
+  for _, word in ipairs(args) do
+    local key, value = word:match("^(%l+)=(%w+)$")
+    options[key] = tonumber(value) or value
+  end
+  while modulus < options.stores do
+    modulus, shift = modulus * 2, shift + 0.5
+  end
+  shift = math.max(1, math.ceil(shift))
+  for _ = 1, options.skip % options.stores do
+    next_id()
+  end
+  sent = options.skip
+  for number = 1, 100 do
+    -- 37 has no factor in common with 100: the shares are spread evenly, the same for every system
+    local slot = (number * 37) % 100
+    kinds[number] = slot < options.put and "put" or slot < options.put + options.post and "post" or "get"
+  end
+  get, put, post = parts("GET"), parts("PUT", body()), parts("POST", body())
+end
+
+local function path()
+  if options.by == "one" then
+    return "/api/stores/7"
+  elseif options.by == "name" then
+    return string.format("/api/stores?name=Store%%20%06d", next_id())
+  end
+  return "/api/stores/" .. next_id()
+end
+
+function request()
+  sent = sent + 1
+  local extra = options.unique and unique_fields() or ""
+  local kind = kinds[sent % 100 + 1]
+  if kind == "get" then
+    return get.before .. path() .. get.after .. extra .. "\r\n"
+  elseif kind == "put" then
+    replaces = replaces + 1
+    return put.before .. path() .. put.after .. extra .. "\r\n" .. body()
+  end
+  creates = creates + 1
+  return post.before .. "/api/stores" .. post.after .. extra .. "\r\n" .. body()
+end
