@@ -140,7 +140,8 @@ class Bench:
         least: int = max(self.chosen.seconds, case.least_seconds)
         if self.chosen.quick or case.kind == "list-changed" or case.least_seconds > 1:
             return least
-        return max(least, min(MAX_SECONDS, math.ceil(MIN_REQUESTS / self.chosen.rounds / rate)))
+        enough: int = math.ceil(MIN_REQUESTS / self.chosen.rounds / rate)
+        return max(least, min(MAX_SECONDS, enough))
 
     def rounds(self, case: Case, entries: list[Entry], measure: Measure, failures: dict[str, str]) -> report.Rounds:
         """Return one dictionary per round; each round begins with another system."""
