@@ -107,7 +107,7 @@ def _named_source(database: str) -> Iterator[transfer.Snapshot]:
 
 
 class _NamedRows:
-    """A source whose rows name it when they cannot be read: their error passes through the target first."""
+    """A source that names itself when it cannot be read: the error passes through the target first."""
 
     def __init__(self, snapshot: transfer.Snapshot, database: str) -> None:
         self._snapshot = snapshot
@@ -115,6 +115,10 @@ class _NamedRows:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._snapshot, name)
+
+    def count(self) -> tuple[int, int]:
+        with naming("source", self._database):
+            return self._snapshot.count()
 
     def rows(self, table: str) -> Iterator[transfer.Row]:
         with naming("source", self._database):

@@ -273,7 +273,7 @@ def test_its_start_and_its_stop_are_told(tmp_path: Path, workers: int, number: s
     with serving(tmp_path, f"--workers={workers}") as service:
         until(lambda: "event=started" in service.log)
         people, started = service.log.splitlines()
-        address, database = f"http://127.0.0.1:{service.port}", f"sqlite:///{tmp_path}/stores.db"
+        address, database = f"http://127.0.0.1:{service.port}", f"{tmp_path}/stores.db"
         assert people.startswith(f"Storekeeper answers on {address} with {database}; {address}/docs ")
         assert (
             f" version={__version__} database={database} workers={workers} pid={service.process.pid}" in started + " "
