@@ -101,6 +101,11 @@ def check_unfinished(target: bytes, size: int, fields: int) -> Response | None:
     return None
 
 
+def is_host(value: bytes) -> bool:
+    """Tell whether a Host field is valid: a name or an address, and perhaps a port."""
+    return _HOST.fullmatch(value) is not None
+
+
 def expects_continue(request: Request) -> bool:
     """Tell whether the client sends the body only after a 100 (RFC 9110, section 10.1.1)."""
     for name, value in request.headers:
@@ -146,7 +151,7 @@ def _check_fields(request: Request) -> Response | None:
             hosts.append(value)
         elif name in FRAMING and (refusal := _check_framing(request, name, value)):
             return refusal
-    if request.version == "1.1" and not (len(hosts) == 1 and _HOST.fullmatch(hosts[0])):
+    if request.version == "1.1" and not (len(hosts) == 1 and is_host(hosts[0])):
         return _bad_request("The request needs one valid Host header")
     return None
 
