@@ -107,7 +107,7 @@ class FastLane(Connection):
             self.spawn(self._stream(exchange, response, cache_key))
             return
         close = self.is_last(request)
-        if response.status == 200 and request.method != "HEAD" and not close:
+        if response.status == 200 and not close and request.method != "HEAD":
             content = encode_content(response)
             if cache_key is not None:
                 self.cache.put(cache_key, content)
