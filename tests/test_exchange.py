@@ -370,7 +370,7 @@ def test_a_trailer_or_an_extension_of_a_chunk_that_does_not_end_is_refused_soon(
             for _ in range(20):
                 connection.data_received(b"x" * 1000)
             [answer] = answers_in(line.sent, "POST")
-            assert_error(answer, 413)
+            assert_error(answer, 431)
 
     run(scenario())
 
@@ -410,7 +410,7 @@ def test_an_idle_connection_keeps_nothing_of_what_it_was_asked(adapter: str, tmp
                 connection.data_received(data)
                 await settled(connection)
             reader = connection.reader
-            assert not any((reader._headers, reader._url, reader._head, reader._body, reader._request))
+            assert not any((reader._headers, reader._url, reader._line, reader._body, reader._request))
 
     run(scenario())
 

@@ -22,6 +22,7 @@ RAW = {
     413: f"POST /api/stores HTTP/1.1\r\n{HEAD}Content-Length: 1048577\r\n\r\n",
     414: f"GET /{'a' * 9000} HTTP/1.1\r\n{HEAD}\r\n",
     431: f"GET /test HTTP/1.1\r\n{HEAD}X: {'a' * 20000}\r\n\r\n",
+    501: f"FOO /test HTTP/1.1\r\n{HEAD}\r\n",
     505: f"GET /test HTTP/2.0\r\n{HEAD}\r\n",
 }
 

@@ -5,6 +5,8 @@ ever answered twice. Each case begins on a fresh connection, alone, behind a req
 and cut into two packets; every case that is refused carries a create that must not happen.
 """
 
+from urllib.parse import quote
+
 import pytest
 
 from black_box import Running
@@ -52,15 +54,16 @@ REFUSED: dict[str, tuple[int, bytes]] = {
     "HTTP/9.9": (505, get(version=b"HTTP/9.9")),
     "HTTP/0.9": (400, get(version=b"HTTP/0.9")),
     "no version": (400, b"GET /test\r\n\r\n"),
-    "HTTP/1.2": (400, get(version=b"HTTP/1.2")),
     "HTTP/1": (400, get(version=b"HTTP/1")),
     "HTTP/1.10": (400, get(version=b"HTTP/1.10")),
     "HTTP/11": (400, get(version=b"HTTP/11")),
     "http/1.1": (400, get(version=b"http/1.1")),
     "HTTPS/1.1": (400, get(version=b"HTTPS/1.1")),
     "a word behind the version": (400, get(version=b"HTTP/1.1 x")),
-    "an unknown method": (400, b"FOO /test HTTP/1.1\r\n" + HOST + b"\r\n"),
-    "a method in small letters": (400, b"get /test HTTP/1.1\r\n" + HOST + b"\r\n"),
+    "an unknown method": (501, b"FOO /test HTTP/1.1\r\n" + HOST + b"\r\n"),
+    "a method in small letters": (501, b"get /test HTTP/1.1\r\n" + HOST + b"\r\n"),
+    "an overlong method": (501, b"M" * 50 + b" /test HTTP/1.1\r\n" + HOST + b"\r\n"),
+    "an unknown method and no version": (400, b"FOO /test\r\n\r\n"),
     "no method": (400, b"/test HTTP/1.1\r\n" + HOST + b"\r\n"),
     "no target": (400, b"GET HTTP/1.1\r\n" + HOST + b"\r\n"),
     "a space in the target": (400, get(b"/test /x")),
@@ -71,6 +74,9 @@ REFUSED: dict[str, tuple[int, bytes]] = {
     "a fragment": (400, get(b"/test#top")),
     "an absolute target of another scheme": (400, get(b"ftp://a/test")),
     "an absolute target without a host": (400, get(b"http:///test")),
+    "an absolute target with a user": (400, get(b"http://user@a/test")),
+    "an absolute target with a user and a password": (400, get(b"http://user:word@a/test")),
+    "an absolute target of a user without a host": (400, get(b"http://user@")),
     "CONNECT host": (400, b"CONNECT a:443 HTTP/1.1\r\n" + HOST + b"\r\n"),
     "CONNECT path": (400, b"CONNECT /test HTTP/1.1\r\n" + HOST + b"\r\n"),
     "CONNECT absolute": (400, b"CONNECT http://a/test HTTP/1.1\r\n" + HOST + b"\r\n"),
@@ -125,11 +131,11 @@ REFUSED: dict[str, tuple[int, bytes]] = {
     "chunks and a length": (400, in_chunks(IN_CHUNKS + SMUGGLED, CHUNKED + LENGTH)),
     "chunks and a length of 0": (400, in_chunks(IN_CHUNKS, CHUNKED + b"Content-Length: 0\r\n")),
     "chunks of HTTP/1.0": (400, in_chunks(IN_CHUNKS).replace(b"HTTP/1.1", b"HTTP/1.0")),
-    "xchunked": (400, in_chunks(IN_CHUNKS, b"Transfer-Encoding: xchunked\r\n")),
-    "chunkedx": (400, in_chunks(IN_CHUNKS, b"Transfer-Encoding: chunkedx\r\n")),
+    "xchunked": (501, in_chunks(IN_CHUNKS, b"Transfer-Encoding: xchunked\r\n")),
+    "chunkedx": (501, in_chunks(IN_CHUNKS, b"Transfer-Encoding: chunkedx\r\n")),
     "chunked, identity": (400, in_chunks(IN_CHUNKS, b"Transfer-Encoding: chunked, identity\r\n")),
-    "identity": (400, post(b"Transfer-Encoding: identity\r\n")),
-    "gzip, chunked": (400, in_chunks(IN_CHUNKS, b"Transfer-Encoding: gzip, chunked\r\n")),
+    "identity": (501, post(b"Transfer-Encoding: identity\r\n")),
+    "gzip, chunked": (501, in_chunks(IN_CHUNKS, b"Transfer-Encoding: gzip, chunked\r\n")),
     "chunked, chunked": (400, in_chunks(IN_CHUNKS, b"Transfer-Encoding: chunked, chunked\r\n")),
     "chunked twice": (400, in_chunks(IN_CHUNKS, CHUNKED + CHUNKED)),
     "chunked in quotes": (400, in_chunks(IN_CHUNKS, b'Transfer-Encoding: "chunked"\r\n')),
@@ -160,6 +166,12 @@ REFUSED: dict[str, tuple[int, bytes]] = {
 
 ACCEPTED: dict[str, bytes] = {
     "an absolute target": get(b"http://a/test"),
+    "HTTP/1.2": get(version=b"HTTP/1.2"),
+    "HTTP/1.9": get(version=b"HTTP/1.9"),
+    "characters that RFC 3986 does not have": get(b'/test?"<>{}|^\\`'),
+    "bytes that are not ASCII": get("/test?Köln".encode()),
+    "bytes that are not UTF-8": get(b"/test?\x80\xff"),
+    "an @ behind the host of an absolute target": get(b"http://a/test?user@b"),
     "an absolute target in capitals": get(b"HTTPS://A:443/test"),
     "a Host with a port": with_host(b"a:8080"),
     "a Host with an empty port": with_host(b"a:"),
@@ -225,6 +237,16 @@ def test_an_absolute_target_means_the_same_as_its_path(service: Running) -> None
             assert wire.answer().json["name"] == "Absolute"
             assert_error(wire.answer(), 404, "Not Found")
             assert_error(wire.answer(), 404, "Not Found")
+
+
+def test_characters_that_browsers_send_as_they_are_mean_themselves(service: Running) -> None:
+    for name in ("Köln", '"<>{}|^\\`', "店"):
+        id = store(service, name)
+        written = f"/api/stores?name={name}".encode()
+        with dial(service) as wire:
+            wire.send(get(written) + get(quote(written, safe="/?=").encode()))
+            for _ in range(2):
+                assert id in [found["id"] for found in wire.answer().json]
 
 
 def test_asterisk_and_connect_have_no_route(service: Running) -> None:

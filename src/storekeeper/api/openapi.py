@@ -15,7 +15,7 @@ from storekeeper.stores import EXAMPLES, Payload, Store
 
 Json = dict[str, Any]
 
-ANY_ROUTE = (400, 408, 413, 414, 431, 500, 503, 505)
+ANY_ROUTE = (400, 408, 413, 414, 431, 500, 501, 503, 505)
 """Statuses that every route may have: those of the HTTP layer, of a bug, and of a stop."""
 
 _MEANINGS = {
@@ -27,6 +27,7 @@ _MEANINGS = {
     415: "The Content-Type or Content-Encoding is not that of JSON in UTF-8.",
     431: "The headers are over 16384 bytes or 100 fields.",
     500: "A bug; or, with `--missing-store 500`, no store has that id.",
+    501: "HTTP has no such method or transfer coding.",
     503: "The database is not available now; `outcome` says whether a write may have happened.",
     505: "The request is not HTTP/1.x.",
 }
@@ -34,6 +35,7 @@ _MEANINGS = {
 _EXAMPLE_MESSAGES = {
     404: "Store 99 not found",
     500: "An internal server error occurred",
+    501: "HTTP has no such method or transfer coding.",
     503: "The database is locked",
 }
 
