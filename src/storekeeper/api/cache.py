@@ -48,11 +48,12 @@ class ResponseCache:
     `change_token` is the collection's.
     """
 
-    __slots__ = ("_change_token", "_recording", "_responses", "_token")
+    __slots__ = ("_change_token", "_recording", "_responses", "_token", "_young")
 
     def __init__(self, change_token: Callable[[], bytes | None]) -> None:
         self._change_token = change_token
         self._responses: Generations[bytes] = Generations(MAX_CACHED_BYTES, _size)
+        self._young = self._responses.young
         self._token: bytes | None = None
         self._recording = False
 
@@ -61,7 +62,7 @@ class ResponseCache:
 
     def get(self, key: bytes) -> bytes | None:
         """Return the response of a key, if it is cached and the collection has not changed since."""
-        response = self._responses.get(key)
+        response = self._young.get(key) or self._responses.get(key)
         return response if response is not None and self._is_current() else None
 
     def admits(self, key: bytes) -> bool:
@@ -103,11 +104,11 @@ class ResponseCache:
             token = self._change_token()
         except StorekeeperError:
             token = None  # the request itself meets the error, and responds with it
-        if token is None or token != self._token:
-            self.drop()
-            self._token = token
-            return False
-        return True
+        if token == self._token and token is not None:
+            return True
+        self.drop()
+        self._token = token
+        return False
 
 
 def _size(key: bytes, response: bytes) -> int:

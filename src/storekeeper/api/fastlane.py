@@ -77,12 +77,12 @@ class FastLane(Connection):
             super().begin(request)
         elif not self.gate.open and (refusal := self.gate.admit(request.headers, plan.scope)):
             self._send(request, refusal, None)
-        elif plan.cache_key is None or self.is_last(request):
-            self._respond(request, plan, None)
-        elif (content := self.cache.get(plan.cache_key)) is not None:
+        elif (key := plan.cache_key) is None or not request.keep_alive or self.draining or self.half_closed:
+            self._respond(request, plan, None)  # no response that may be the last is cached
+        elif (content := self.cache.get(key)) is not None:
             self._write_ok(content, None)
         else:
-            self._respond(request, plan, plan.cache_key if self.cache.admits(plan.cache_key) else None)
+            self._respond(request, plan, key if self.cache.admits(key) else None)
 
     def _respond(self, request: Request, plan: Plan, cache_key: bytes | None) -> None:
         response: Response | Deferred
