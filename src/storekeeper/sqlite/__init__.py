@@ -12,7 +12,7 @@ from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.events import Event, emit
 from storekeeper.sqlite import errors, schema
-from storekeeper.sqlite.change_token import change_token
+from storekeeper.sqlite.change_token import token_reader
 from storekeeper.sqlite.committer import Committer
 from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.sqlite.load import load
@@ -42,7 +42,7 @@ class SqliteCollection:
         self._closed = False
         self._connection = schema.connect(path, reader=True)
         self._reader = Reader(self._connection)
-        self._change_token = change_token(self._connection)
+        self._change_token = token_reader(self._connection)
         self._queue = WriteQueue(Committer(schema.connect(path), FileIdentity(path)), self._on_failure)
 
     def get(self, id: int) -> Store | None:

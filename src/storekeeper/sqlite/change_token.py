@@ -38,7 +38,7 @@ class _File(ctypes.Structure):
     _fields_ = (("pMethods", ctypes.POINTER(_IoMethods)),)
 
 
-def change_token(connection: apsw.Connection) -> Callable[[], bytes | None]:
+def token_reader(connection: apsw.Connection) -> Callable[[], bytes | None]:
     """Return a function that returns the change token. Call it only while the connection is open.
 
     It returns None if this SQLite does not share its memory in the way that is documented.
