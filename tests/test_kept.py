@@ -179,19 +179,21 @@ def test_a_second_poll_of_one_iteration_sees_what_was_written_after_the_first(
             monkeypatch.setattr(FastLane, "data_received", reads)
             crowd = Crowd(here)
             await crowd.connect()
-            loop = asyncio.get_running_loop()
-            on_read.append(lambda: loop.call_soon(iterations.append, None))
-            *early, late = crowd.clients
-            on_read.append(lambda: rename(tmp_path, "second"))
-            # Behind 1024 that are ready before it, so that the poll that finds it is not the first.
-            on_read.append(lambda: late.send(ONE))
-            for client in early:
-                client.send(ONE)
-            answers = [await crowd.receive(client) for client in (*early, late)]
+            try:
+                *early, late = crowd.clients
+                on_read.append(lambda: asyncio.get_running_loop().call_soon(iterations.append, None))
+                on_read.append(lambda: rename(tmp_path, "second"))
+                # Behind 1024 that are ready before it, so that the poll that finds it is not the first.
+                on_read.append(lambda: late.send(ONE))
+                for client in early:
+                    client.send(ONE)
+                answers = [await crowd.receive(client) for client in (*early, late)]
+            finally:
+                crowd.close()
+                await asyncio.sleep(0.1)
             assert read[: Crowd.SIZE] == [0] * Crowd.SIZE, "all of them in one iteration"
             assert b'"first"' in answers[0]
             assert b'"second"' in answers[-1]
-            crowd.close()
 
     capacity()  # raises the limit of open files
     uvloop.run(scene())
