@@ -95,10 +95,11 @@ class Collection(Protocol):
         """
         ...
 
-    def change_token(self) -> int | None:
-        """Return a number that differs after any write that was acknowledged before this call, by any process.
+    def change_token(self) -> bytes | None:
+        """Return a value that differs after any write that was acknowledged before this call, by any process.
 
-        None, every time, if checking would cost as much as reading. Raises Unavailable.
+        It takes well under a microsecond. None, every time, if checking would cost as much as reading. Raises
+        Unavailable.
         """
         ...
 

@@ -33,6 +33,7 @@ from storekeeper.events import Event, emit, flush, write_line
 from storekeeper.http.connection import Connection
 from storekeeper.http.delivery import bound_unsent
 from storekeeper.http.limits import Limits, capacity
+from storekeeper.http.plain import PlainReader
 from storekeeper.process import CANNOT_START, Heartbeat
 from storekeeper.settings import Settings, from_environment
 from storekeeper.stores import EXAMPLES
@@ -113,7 +114,7 @@ class Service:
         limits.connections.maximum = capacity()
         application = Application(resource, gate, collection, ready_needs_writes=settings.ready_needs_writes)
         self.runtime = Runtime(
-            resource, gate, ResponseCache(collection.change_token), HeadCache(), limits, application
+            resource, gate, ResponseCache(collection.change_token), HeadCache(), PlainReader(), limits, application
         )
         return collection
 

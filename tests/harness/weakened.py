@@ -44,7 +44,7 @@ def keeps_responses_for_ever() -> None:
 
 
 def sees_own_writes_only() -> None:
-    """Keeps responses until this worker writes, as a cache without SQLite's data_version would."""
+    """Keeps responses until this worker writes, as a cache without SQLite's wal-index would."""
     own = itertools.count()
     now = next(own)
     settle = WriteQueue._settle
@@ -55,13 +55,13 @@ def sees_own_writes_only() -> None:
         settle(writes, batch, results)
 
     vars_of(WriteQueue)._settle = settle_and_count
-    revalidate = ResponseCache.revalidate
+    is_current = ResponseCache._is_current
 
-    def look_at_own(cache: ResponseCache, *args: Any) -> None:
-        vars_of(cache)._change_token = lambda: now
-        revalidate(cache, *args)
+    def look_at_own(cache: ResponseCache) -> bool:
+        vars_of(cache)._change_token = lambda: now.to_bytes(8)
+        return is_current(cache)
 
-    vars_of(ResponseCache).revalidate = look_at_own
+    vars_of(ResponseCache)._is_current = look_at_own
 
 
 def acknowledges_before_commit() -> None:

@@ -26,6 +26,7 @@ PHRASES = {
     431: "Request Header Fields Too Large",
     500: "Internal Server Error",
     503: "Service Unavailable",
+    501: "Not Implemented",
     505: "HTTP Version Not Supported",
 }
 """RFC 9110 and RFC 6585, written out: Python's own table differs from version to version."""

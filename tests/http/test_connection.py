@@ -222,7 +222,7 @@ def test_a_get_may_have_a_body_which_means_nothing(service: Running) -> None:
 
 def test_trailers_are_dropped_and_never_seen_as_headers(service: Running) -> None:
     """Decision 27; a content-type, which would be refused, shows whether they are."""
-    trailers = b"".join(b"X-%d: y\r\n" % number for number in range(1000))
+    trailers = b"".join(b"X-%d: y\r\n" % number for number in range(98))
     data = chunked(PAYLOAD)[:-2] + trailers + b"Content-Type: text/plain\r\nContent-Encoding: gzip\r\n\r\n"
     with dial(service) as wire:
         for _ in range(2):

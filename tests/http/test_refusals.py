@@ -5,12 +5,14 @@ ever answered twice. Each case begins on a fresh connection, alone, behind a req
 and cut into two packets; every case that is refused carries a create that must not happen.
 """
 
+from urllib.parse import quote
+
 import pytest
 
 from tests.harness.client import create as store
 from tests.harness.client import nothing_changes
 from tests.harness.process import Running
-from tests.harness.refused_requests import ACCEPTED, REFUSED, SMUGGLED
+from tests.harness.refused_requests import ACCEPTED, REFUSED, SMUGGLED, get
 from tests.harness.wire import HOST, SLOW, assert_error, dial, request
 
 
@@ -59,6 +61,16 @@ def test_an_absolute_target_means_the_same_as_its_path(service: Running) -> None
             assert wire.response().json["name"] == "Absolute"
             assert_error(wire.response(), 404, "Not Found")
             assert_error(wire.response(), 404, "Not Found")
+
+
+def test_characters_that_browsers_send_as_they_are_mean_themselves(service: Running) -> None:
+    for name in ("Köln", '"<>{}|^\\`', "店"):
+        id = store(service, name)
+        written = f"/api/stores?name={name}".encode()
+        with dial(service) as wire:
+            wire.send(get(written) + get(quote(written, safe="/?=").encode()))
+            for _ in range(2):
+                assert id in [found["id"] for found in wire.response().json]
 
 
 def test_asterisk_and_connect_have_no_route(service: Running) -> None:

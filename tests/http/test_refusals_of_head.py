@@ -31,7 +31,7 @@ NO_HEAD = [
     ),
     *(
         request("HEAD", "/test") + other
-        for other in (b"hello", b"\0", b"GET /te\x01st", b"GET \0", b"POST /x\r\n\r\n")
+        for other in (b"hello\r\n", b"\0", b"GET /te\x01st", b"GET \0", b"POST /x\r\n\r\n")
     ),
     b"GET /HEAD HTTP/3.0\r\n",
 ]

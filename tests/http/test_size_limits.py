@@ -10,7 +10,7 @@ from tests.harness.client import create as store
 from tests.harness.client import nothing_changes
 from tests.harness.in_process import inside, settled
 from tests.harness.process import Running
-from tests.harness.sized_requests import HEAD, OVER, TARGET, WITHIN
+from tests.harness.sized_requests import FIELDS, HEAD, OVER, TARGET, WITHIN
 from tests.harness.wire import HOST, SLOW, Wire, assert_error, create, dial, exchange, request
 
 pytestmark = pytest.mark.count_processes
@@ -175,8 +175,44 @@ def test_endless_framing_is_refused_too(service: Running, endless: bytes) -> Non
     with dial(service) as wire:
         wire.send(b"POST /api/stores HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n" + endless)
         send_until_answered(wire, endless[-60_000:], most=1000, more=10)
-        assert_error(wire.response(), 413, TOO_LARGE)
+        assert_error(wire.response(), 431)
         wire.assert_closed()
+
+
+CHUNKS = b"POST /api/stores HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+def with_extensions(size: int) -> bytes:
+    """Return a request whose chunks have extensions and a trailer of `size` bytes in all."""
+    chunks = [b"%x;%b\r\n%b\r\n" % (len(part), b"e" * 999, part) for part in (b'{"name":', b'"A"', b"}")]
+    trailer = b"X: " + b"x" * (size - 3 * 1000 - len("X: \r\n")) + b"\r\n\r\n"
+    return CHUNKS + b"".join(chunks) + b"0\r\n" + trailer
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (with_extensions(HEAD), 200),
+        (with_extensions(HEAD + 1), 431),
+        (CHUNKS + b'c\r\n{"name":"A"}\r\n0\r\n' + b"a:b\r\n" * FIELDS + b"\r\n", 200),
+        (CHUNKS + b'c\r\n{"name":"A"}\r\n0\r\n' + b"a:b\r\n" * (FIELDS + 1) + b"\r\n", 431),
+        (CHUNKS + b"".join(b"1;%b\r\n \r\n" % (b"e" * 200) for _ in range(90)) + b"2\r\n{}\r\n0\r\n\r\n", 431),
+    ],
+    ids=["bytes", "one byte more", "fields", "one field more", "a little in each chunk"],
+)
+def test_extensions_and_trailers_have_one_limit_however_they_are_cut(
+    adapter: str, tmp_path: Path, data: bytes, status: int
+) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            for size in (len(data), 1000, 7, 1):
+                connection, line = service.connect(adapter)
+                for start in range(0, len(data), size):
+                    connection.data_received(data[start : start + size])
+                await settled(connection)
+                assert (size, line.sent[:13]) == (size, b"HTTP/1.1 %d " % status)
+
+    asyncio.run(scenario())
 
 
 def test_a_413_behind_a_write_does_not_take_its_response_away(service: Running) -> None:

@@ -4,24 +4,18 @@ A cached response is never stale, by any process's write. The proof:
 
 1. Let W be a write that was acknowledged before a client sent request R. By the collection's promise,
    `change_token()` differs from then on from every token before W's commit.
-2. `revalidate` compares the token before the first request of a loop iteration is looked up, and drops all responses
-   if it differs. What it leaves, or `put` adds later in the iteration, was read after a token was found current.
-3. All bytes that are read in one loop iteration arrived in the kernel before that iteration polled, so before
-   `revalidate` ran: a request that is complete by its connection's first read in an iteration was sent before it.
-4. So if W was acknowledged before R was sent, W was acknowledged before `revalidate` ran, and by 1 and 2 R's response
-   has W.
-5. Step 3 does not hold in three cases, and none of them uses `checked`: a pipelined request, or one that waited, may
-   have been sent later (the connection looks up only the first request of a read); libuv reads on after a read of
-   `LARGE_READ` bytes; and libuv polls again within an iteration when more than `MAX_POLLED_CONNECTIONS` may be ready.
-   In the last two each read revalidates.
-6. A streamed list enters the cache when its last part was sent, under the token of its beginning: if that is no
-   longer the cache's token, it does not enter.
+2. `get` asks for the token each time, so after R was read, and thus after W's commit. If it differs from the token
+   that the cache has, all responses are dropped.
+3. A response that is put was read from the database after the cache took its token. A read is put at once, with no
+   `get` in between. A streamed list is put when its last part was sent, but only if the cache still has the token of
+   its beginning.
+4. So a response that `get` returns was read after a token that is still the current one when R is there: by 1, W's
+   commit was before that token. So the response has W.
 """
 
-import asyncio
-import sys
 from collections.abc import Callable
 
+from storekeeper.api.generations import Generations
 from storekeeper.errors import StorekeeperError
 
 MAX_CACHED_BYTES = 24 * 2**20
@@ -30,20 +24,11 @@ MAX_CACHED_BYTES = 24 * 2**20
 MAX_RESPONSE_BYTES = 8 * 2**20
 """Bytes of one cached response: a list of 100,000 stores fits."""
 
-MAX_POLLED_CONNECTIONS = 900 if sys.platform == "linux" else 450
-"""Connections up to which libuv polls only once in a loop iteration: it takes 1024 events at a time, and except on
-Linux a connection that can be both read and written has two."""
-
-LARGE_READ = 64 * 1024
-"""Bytes of a read after which libuv may read on within the iteration."""
-
-_NO_TOKEN = -1
-
 
 class Recording:
     """A streamed response's bytes while they are sent; `token` is the change token that they belong to."""
 
-    def __init__(self, token: int) -> None:
+    def __init__(self, token: bytes | None) -> None:
         self.token = token
         self.size = 0
         self.parts: list[bytes] = []
@@ -60,56 +45,45 @@ class Recording:
 class ResponseCache:
     """The cached responses of one process, by cache key: the bytes that follow the start of the response's head.
 
-    `change_token` is the collection's. `checked` is true from `revalidate` until the loop iteration ends.
+    `change_token` is the collection's.
     """
 
-    __slots__ = ("_bytes", "_change_token", "_loop", "_recording", "_responses", "_token", "checked", "get")
+    __slots__ = ("_change_token", "_recording", "_responses", "_token", "_young")
 
-    def __init__(self, change_token: Callable[[], int | None]) -> None:
+    def __init__(self, change_token: Callable[[], bytes | None]) -> None:
         self._change_token = change_token
-        self._loop = asyncio.get_running_loop()
-        self._responses: dict[bytes | None, bytes] = {}
-        self._bytes = 0
-        self._token: int = _NO_TOKEN
+        self._responses: Generations[bytes] = Generations(MAX_CACHED_BYTES, _size)
+        self._young = self._responses.young
+        self._token: bytes | None = None
         self._recording = False
-        self.checked = False
-        self.get = self._responses.get
-        """Return the response of a key, or None. Call it only while `checked`, or right after `revalidate`."""
 
-    def revalidate(self, connections: int) -> None:
-        """Drop everything if the collection may have changed.
+    def __len__(self) -> int:
+        return len(self._responses)
 
-        Call only from `data_received`. Called elsewhere, the `call_soon` that clears `checked` would run after the
-        next poll.
-        """
-        try:
-            token = self._change_token()
-        except StorekeeperError:
-            token = None  # the request itself meets the error, and responds with it
-        if token is None or token != self._token:
-            self.drop()
-            self._token = _NO_TOKEN if token is None else token
-        if connections < MAX_POLLED_CONNECTIONS:
-            self.checked = True
-            self._loop.call_soon(self._end_of_iteration)
+    def get(self, key: bytes) -> bytes | None:
+        """Return the response of a key, if it is cached and the collection has not changed since."""
+        response = self._young.get(key) or self._responses.get(key)
+        return response if response is not None and self._is_current() else None
+
+    def admits(self, key: bytes) -> bool:
+        """Tell whether the response that is read next shall be put: somebody asked for it before."""
+        if not self._responses.admits(key):
+            return False
+        if self._token is None:
+            self._is_current()  # takes the token
+        return self._token is not None
 
     def put(self, key: bytes, response: bytes) -> None:
-        """Cache a response that was read after the latest `revalidate`."""
-        if self._token == _NO_TOKEN or len(response) > MAX_RESPONSE_BYTES:
-            return
-        self._remove(key)
-        size = len(response) + len(key)
-        if self._bytes + size > MAX_CACHED_BYTES:
-            self.drop()
-        self._bytes += size
-        self._responses[key] = response
+        """Cache a response that was read after the latest `get` or `admits`."""
+        if self._token is not None and len(response) <= MAX_RESPONSE_BYTES:
+            self._responses.put(key, response)
 
     def record(self) -> Recording | None:
-        """Begin to record a streamed response that began after the latest `revalidate`. Return None if it cannot.
+        """Begin to record a streamed response that began after the latest `get`. Return None if it cannot.
 
         One at a time, so that many clients of a long list do not each hold a copy.
         """
-        if self._recording or self._token == _NO_TOKEN:
+        if self._recording or self._token is None:
             return None
         self._recording = True
         return Recording(self._token)
@@ -123,12 +97,19 @@ class ResponseCache:
     def drop(self) -> None:
         """Forget all responses."""
         self._responses.clear()
-        self._bytes = 0
 
-    def _remove(self, key: bytes) -> None:
-        before = self._responses.pop(key, None)
-        if before is not None:
-            self._bytes -= len(before) + len(key)
+    def _is_current(self) -> bool:
+        """Tell whether the cache's token is still the collection's; if not, drop everything and take the new one."""
+        try:
+            token = self._change_token()
+        except StorekeeperError:
+            token = None  # the request itself meets the error, and responds with it
+        if token == self._token and token is not None:
+            return True
+        self.drop()
+        self._token = token
+        return False
 
-    def _end_of_iteration(self) -> None:
-        self.checked = False
+
+def _size(key: bytes, response: bytes) -> int:
+    return len(key) + len(response)

@@ -1,21 +1,21 @@
 """The fast adapter: responds to the contract's routes straight from the parser's callbacks. Imports `http` and `api`.
 
 It contains no rule: it calls the same resource as the ASGI application, which serves all other routes. A request
-needs no task, no ASGI scope and no `receive` or `send`; and a GET that was served before, with the database unchanged
-since, is not even parsed.
+needs no task, no ASGI scope and no `receive` or `send`; and of a plain request only the fields that decide something
+are looked at.
 """
 
 from collections.abc import Coroutine
 from functools import partial
 from typing import Any
 
-from storekeeper.api.cache import LARGE_READ, Recording
+from storekeeper.api.cache import Recording
 from storekeeper.api.resource import Plan
 from storekeeper.api.runtime import Runtime
 from storekeeper.events import Event, emit
-from storekeeper.http.budgets import SMALL_BYTES
 from storekeeper.http.connection import Connection
 from storekeeper.http.exchange import Exchange
+from storekeeper.http.plain import MAX_PLAIN_BYTES
 from storekeeper.http.reader import Phase
 from storekeeper.http.request import Request
 from storekeeper.http.response import Deferred, Response, encode, encode_content, encode_start, internal_error
@@ -37,58 +37,36 @@ class FastLane(Connection):
         self.cache = runtime.cache
         self.heads = runtime.heads
         self.requests = runtime.heads.requests
-        self._requests_read = 0
-        self._latest: tuple[Request, int] | None = None
+        self.plain = runtime.plain
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes from the client. A head that was parsed once is not parsed again."""
-        request = self.requests.get(data)
-        if request is None or self.reader.phase is not _IDLE or self.busy:
-            self._read(data)
-            return
-        if not self.cache.checked:
-            self.cache.revalidate(len(self.connections))
-        plan: Plan | None = request.plan
-        if plan is not None and self.gate.open and not self.draining:
-            content = self.cache.get(plan.cache_key)
-            if content is not None:
-                self._write_ok(content, None)
+        """Take bytes from the client: a known head, else a plain request, else what the careful way has to read."""
+        if self.reader.phase is _IDLE and self.exchange is None and not self.waiting and not self.flow.write_paused:
+            try:
+                request = self.requests.get(data) or self._read_plain(data)
+                if request is not None:
+                    self.begin(request)
+                    return
+            except Exception as error:  # noqa: BLE001 - as on the careful way
+                emit(Event.BUG, error=error)
+                self.reader.refuse(internal_error())
                 return
-        self.begin(request)
-
-    def _read(self, data: bytes) -> None:
-        large = len(data) >= LARGE_READ
-        if large or self.reader.phase is not _IDLE or self.busy:
-            super().data_received(data)
-            self._latest = None
-            if large:
-                self.cache.checked = False
-            return
-        if not self.cache.checked:
-            self.cache.revalidate(len(self.connections))
-        end = data.find(b"\r\n\r\n") + 4
-        cached = self.heads.get(data[:end])
-        if (
-            cached
-            and len(data) - end == cached.length
-            and (cached.length <= SMALL_BYTES or self.limits.received.allows(cached.length))
-        ):
-            self.begin(cached.request.with_body(data[end:]))
-        else:
-            self._read_and_remember(data)
-
-    def _read_and_remember(self, data: bytes) -> None:
-        before = self._requests_read
         super().data_received(data)
-        if self._latest is not None:
-            if self._requests_read == before + 1 and self.reader.phase is Phase.IDLE:
-                self.heads.put(data, *self._latest)
-            self._latest = None
 
-    def _accept(self, request: Request, size: int) -> None:
-        self._requests_read += 1
-        self._latest = request, size
-        super()._accept(request, size)
+    def _read_plain(self, data: bytes) -> Request | None:
+        """Return the planned request that `data` is; None if it is not plain, or no plan of the resource's."""
+        if len(data) > MAX_PLAIN_BYTES:
+            return None
+        request = self.heads.get(data)
+        if request is None:
+            request = self.plain.read(data)
+            if request is None:
+                return None
+            request.plan = self.resource.plan(request.method, request.target, request.headers)
+            if request.plan is None:  # the application needs all fields
+                return None
+            self.heads.offer(data, request)
+        return request
 
     def begin(self, request: Request) -> None:
         """Respond to a request; all earlier requests have their responses."""
@@ -99,10 +77,14 @@ class FastLane(Connection):
             super().begin(request)
         elif not self.gate.open and (refusal := self.gate.admit(request.headers, plan.scope)):
             self._send(request, refusal, None)
+        elif (key := plan.cache_key) is None or not request.keep_alive or self.draining or self.half_closed:
+            self._respond(request, plan, None)  # no response that may be the last is cached
+        elif (content := self.cache.get(key)) is not None:
+            self._write_ok(content, None)
         else:
-            self._respond(request, plan)
+            self._respond(request, plan, key if self.cache.admits(key) else None)
 
-    def _respond(self, request: Request, plan: Plan) -> None:
+    def _respond(self, request: Request, plan: Plan, cache_key: bytes | None) -> None:
         response: Response | Deferred
         try:
             response = self.resource.respond(plan, request.body)
@@ -110,7 +92,7 @@ class FastLane(Connection):
             emit(Event.BUG, error=error)
             response = internal_error()
         if type(response) is Response:
-            self._send(request, response, plan.cache_key)
+            self._send(request, response, cache_key)
         else:
             assert type(response) is Deferred
             exchange = self.begin_exchange(request)
@@ -125,7 +107,7 @@ class FastLane(Connection):
             self.spawn(self._stream(exchange, response, cache_key))
             return
         close = self.is_last(request)
-        if response.status == 200 and request.method != "HEAD" and not close:
+        if response.status == 200 and not close and request.method != "HEAD":
             content = encode_content(response)
             if cache_key is not None:
                 self.cache.put(cache_key, content)
@@ -148,7 +130,7 @@ class FastLane(Connection):
         self.sent(200, size, began)
 
     def _stream(self, exchange: Exchange, response: Response, cache_key: bytes | None) -> Coroutine[Any, Any, None]:
-        # Begin to record now: in a later loop iteration the list's beginning could be older than the token.
+        # Begin to record now: later the list's beginning could be older than the cache's token.
         recording = None
         if cache_key is not None and response.status == 200 and not self.is_last(exchange.request):
             recording = self.cache.record()

@@ -1,56 +1,57 @@
-"""The head cache: from the bytes of a request's head to the parsed request and its plan. Imports `http`.
+"""The head cache: from the bytes of a plain head to the request and its plan. Imports `http` and `api`.
 
-Clients send the same few heads again and again; those are looked up instead of parsed. A plan is a function of the
+Many clients send the same few heads again and again; those are looked up instead of read. A plan is a function of the
 head alone, so it is cached with it.
 """
 
-from typing import NamedTuple
-
+from storekeeper.api.generations import Generations
 from storekeeper.http.request import Request
 
-MAX_CACHED_BYTES = 8 * 2**20
-"""Bytes that all cached heads may take, with their parsed requests."""
+MAX_CACHED_BYTES = 4 * 2**20
+"""Bytes that the cached heads may take with their requests: as much for those with a body as for the others."""
 
 MAX_CACHED_HEAD_BYTES = 1024
 """Bytes of one cached head."""
 
-_UNCACHED_FIELDS = (b"transfer-encoding", b"expect", b"upgrade", b"connection")
-
-
-class CachedHead(NamedTuple):
-    """A request without its body, and the length of the body that follows such a head."""
-
-    request: Request
-    length: int
-
 
 class HeadCache:
-    """The remembered heads of one process, by their bytes; `requests` has those of requests without a body."""
+    """The remembered heads of one process; `requests` has those of requests without a body, by all their bytes."""
 
-    __slots__ = ("_bytes", "_heads", "get", "requests")
+    __slots__ = ("_bodiless", "_with_body", "requests")
 
     def __init__(self) -> None:
-        self._heads: dict[bytes, CachedHead] = {}
-        self.requests: dict[bytes, Request] = {}
-        self._bytes = 0
-        self.get = self._heads.get
-        """Return the cached head of these bytes, or None."""
+        self._bodiless: Generations[Request] = Generations(MAX_CACHED_BYTES, _size)
+        self._with_body: Generations[tuple[Request, int]] = Generations(MAX_CACHED_BYTES, _size_with_body)
+        self.requests = self._bodiless.young
 
-    def put(self, data: bytes, request: Request, length: int) -> None:
-        """Cache the head of `data`, if that is exactly this request with a body of `length` bytes."""
+    def __len__(self) -> int:
+        return len(self._bodiless) + len(self._with_body)
+
+    def get(self, data: bytes) -> Request | None:
+        """Return the request that `data` is, if its head is cached."""
         end = data.find(b"\r\n\r\n") + 4
-        if len(data) != end + length or end > MAX_CACHED_HEAD_BYTES:
+        if end == len(data):
+            return self._bodiless.get(data)
+        cached = self._with_body.get(data[:end])
+        if cached is None or cached[1] != len(data) - end:
+            return None
+        return cached[0].with_body(data[end:])
+
+    def offer(self, data: bytes, request: Request) -> None:
+        """Cache the head of `data`, which is this request, if it was offered before."""
+        end = len(data) - len(request.body)
+        if end > MAX_CACHED_HEAD_BYTES:
             return
-        if any(name in _UNCACHED_FIELDS for name, _ in request.headers):
-            return
-        size = end + request.size
-        if self._bytes + size > MAX_CACHED_BYTES:
-            self._heads.clear()
-            self.requests.clear()
-            self._bytes = 0
-        self._bytes += size
-        # Without the body, which would stay in memory with it.
-        head, without_body = data[:end], request.with_body(b"")
-        self._heads[head] = CachedHead(without_body, length)
-        if not length:
-            self.requests[head] = without_body
+        if end == len(data):
+            if self._bodiless.admits(data):
+                self._bodiless.put(data, request)
+        elif self._with_body.admits(head := data[:end]):
+            self._with_body.put(head, (request.with_body(b""), len(request.body)))
+
+
+def _size(head: bytes, request: Request) -> int:
+    return len(head) + request.size
+
+
+def _size_with_body(head: bytes, cached: tuple[Request, int]) -> int:
+    return len(head) + cached[0].size

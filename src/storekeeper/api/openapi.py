@@ -24,6 +24,7 @@ ANY_REQUEST = {
     414: f"Its target is over {MAX_TARGET_BYTES:,} bytes.",
     431: f"Its headers are over {MAX_HEAD_BYTES:,} bytes or {MAX_FIELDS} fields.",
     500: "A bug of the service.",
+    501: "HTTP has no such method or transfer coding.",
     503: "The database is not available now, or too much is waiting: try again after `retry-after` seconds. With"
     " `outcome` `none` nothing was changed; with `unknown` the write may have happened.",
     505: "It is not HTTP/1.x.",

@@ -10,7 +10,7 @@ from asyncio import Future
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, NamedTuple, NoReturn, TypeVar
+from typing import Literal, NoReturn, TypeVar
 from urllib.parse import unquote_to_bytes
 
 import msgspec
@@ -53,7 +53,7 @@ _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 
 
-class Plan(NamedTuple):
+class Plan(msgspec.Struct, frozen=True):
     """What a request's head asks for.
 
     A pure function of the head, so that it may be cached with it: the client's identity, the time and the state of

@@ -8,6 +8,7 @@ from storekeeper.api.gate import Gate
 from storekeeper.api.head_cache import HeadCache
 from storekeeper.api.resource import Resource
 from storekeeper.http.limits import Limits
+from storekeeper.http.plain import PlainReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,7 @@ class Runtime:
     gate: Gate
     cache: ResponseCache
     heads: HeadCache
+    plain: PlainReader
     limits: Limits
     application: Any
     """The ASGI application, which responds to the requests that the fast lane does not serve."""

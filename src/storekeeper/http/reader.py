@@ -1,5 +1,7 @@
 """Bytes of one connection in, requests or a refusal out. It does no I/O. Imports httptools and events.
 
+The careful way: `plain.py` is the short one.
+
 phase       | event                              | action                                  | next phase
 ------------|------------------------------------|-----------------------------------------|-------------------
 IDLE        | first byte of a request            | begin a head                            | HEAD
@@ -22,6 +24,10 @@ from storekeeper.http.response import MAX_BODY_BYTES, Response, internal_error, 
 
 MAX_FRAMED_BYTES = 8 * MAX_BODY_BYTES
 """Bytes of a body on the wire, chunk headers included: 1-byte chunks take 6 of them."""
+
+
+_MAX_SIZE_LINE = 16
+"""Bytes that the size of a chunk and its line ends take at most."""
 
 
 class Phase(IntEnum):
@@ -49,7 +55,7 @@ class RequestReader:
         self._accept = accept
         self._refuse = refuse
         self._clock = clock
-        self._parser = httptools.HttpRequestParser(self)
+        self._parser = self._new_parser()
         self.phase = Phase.IDLE
         self.began = clock()
         """When the current or latest request began, by `clock`."""
@@ -60,10 +66,17 @@ class RequestReader:
         self._headers: list[tuple[bytes, bytes]] = []
         self._body: bytes | bytearray = b""
         self._body_size = 0
-        self._head = b""
-        self._head_allowance = 0
+        self._line = b""
+        """What has arrived of the current line."""
+        self._is_head = False
+        self._has_line = False
+        self._head_bytes = 0
+        self._expected = 0
+        """Bytes of a body or chunk that follow."""
         self._framed_bytes = 0
-        self._unframed_bytes = 0
+        self._extra_bytes = 0
+        self._is_last_chunk = False
+        self._trailers = 0
         self._upgrading = False
         self._replaying = False
 
@@ -72,36 +85,98 @@ class RequestReader:
         """Bytes of memory that an unfinished request takes."""
         if self.phase is Phase.HEAD:
             # The parser's pieces of a head take as much again.
-            return 2 * len(self._head) + request_head.FIELD_BYTES * len(self._headers)
+            return 2 * (len(self._line) + self._head_bytes) + request_head.FIELD_BYTES * len(self._headers)
         return 0 if self._request is None else self._request.size + self._body_size
 
     def feed(self, data: bytes) -> None:
-        """Parse bytes from the client."""
-        if self.phase is Phase.DISCARDING:
-            return
-        if self.phase is Phase.BODY:
-            self._framed_bytes += len(data)
-            self._unframed_bytes += len(data)
-        self._head_allowance = max(len(data), self._head_allowance if self._head else 0)
+        """Parse bytes from the client: a body or chunk as it comes, all else line by line.
+
+        So every limit is met at the same byte, however the network cuts them.
+        """
+        start = 0
         try:
-            self._parse(data)
+            while start < len(data) and self.phase is not Phase.DISCARDING:
+                start = self._take(data, start)
         except httptools.HttpParserCallbackError as error:
             emit(Event.BUG, error=error)
             self.refuse(internal_error())
         except httptools.HttpParserError as error:
-            self._head += data
-            self._refuse_as(request_head.malformed(error, self._head), head_only=self._is_head_method(error))
-        if self.phase is Phase.HEAD:
-            self._head += data
-            self._check_unfinished_head()
-        elif self.phase is Phase.BODY and (
-            self._framed_bytes > MAX_FRAMED_BYTES or self._unframed_bytes > MAX_HEAD_BYTES
-        ):
-            self.refuse(too_large())  # the body, a trailer or a chunk extension
+            self.refuse(request_head.malformed(error, self._line))
+
+    def _take(self, data: bytes, start: int) -> int:
+        """Parse the next piece of `data`, up to the end of a line at most; return where it ends."""
+        if self._expected:
+            end = min(len(data), start + self._expected)
+            self._expected -= end - start
+            self._framed_bytes += end - start
+            self._parse(data[start:end])
+            return end
+        end = data.find(b"\n", start) + 1 or len(data)
+        piece = data[start:end]
+        if self.phase is Phase.HEAD and self._has_line:
+            self._take_field(piece)
+            return end
+        self._line += piece
+        if self.phase is Phase.BODY:
+            self._take_framing(piece)
+        else:
+            self._take_request_line()
+        if piece.endswith(b"\n") and self.phase is not Phase.DISCARDING:
+            self._line = b""
+        return end
+
+    def _take_request_line(self) -> None:
+        line = self._line
+        if self.phase is Phase.IDLE:
+            if not line.strip(b"\r\n"):
+                return  # empty lines before a request
+            self._begin()
+        self._is_head = line.startswith(b"HEAD ")
+        if refusal := request_head.check_line(line):
+            self.refuse(refusal)
+        elif line.endswith(b"\n") or not request_head.may_be_line(line):
+            self._has_line = True
+            self._parse(request_head.escape(line))
+
+    def _take_field(self, piece: bytes) -> None:
+        self._head_bytes += len(piece)
+        if self._head_bytes > MAX_HEAD_BYTES + len(b"\r\n"):
+            self.refuse(request_head.too_many_headers())
+            return
+        self._parse(piece)
+        if self.phase is Phase.HEAD and len(self._headers) > request_head.MAX_FIELDS:
+            self.refuse(request_head.too_many_headers())
+
+    def _take_framing(self, piece: bytes) -> None:
+        """Parse what is no data of a chunked body; what is in it beyond the sizes is limited (decision 49)."""
+        self._framed_bytes += len(piece)
+        self._extra_bytes += len(piece)
+        self._trailers += self._is_last_chunk and piece.endswith(b"\n")
+        self._parse(piece)
+        if self.phase is not Phase.BODY:
+            return
+        slack = 0 if piece.endswith(b"\n") else _MAX_SIZE_LINE
+        if self._extra_bytes > MAX_HEAD_BYTES + slack or self._trailers > request_head.MAX_FIELDS:
+            self.refuse(request_head.too_many_headers())
+        elif self._framed_bytes > MAX_FRAMED_BYTES:
+            self.refuse(too_large())
+
+    def _begin(self) -> None:
+        self.phase = Phase.HEAD
+        self.began = self._clock()
+        self._has_line = False
+        self._head_bytes = 0
+        self._url = b""
+        self._headers = []
+        self.expects_continue = False
+        self._upgrading = False
 
     def refuse(self, response: Response, request: Request | None = None) -> None:
         """Refuse the request that is being read, or `request`, which was just accepted; read nothing more."""
-        self._refuse_as(response, head_only=request.method == "HEAD" if request else self._is_head_method())
+        head_only = request.method == "HEAD" if request else self.phase is not Phase.IDLE and self._is_head
+        if self.phase is not Phase.DISCARDING:
+            self.discard()
+            self._refuse(response, head_only)
 
     def discard(self) -> None:
         """Forget the request that is being read, and drop all further bytes."""
@@ -109,24 +184,11 @@ class RequestReader:
         self._request = None
         self._body = b""
         self._body_size = 0
-        self._head = b""
+        self._line = b""
+        self._head_bytes = self._expected = 0
         self._headers = []
         self._url = b""
         self.expects_continue = False
-
-    def _refuse_as(self, response: Response, *, head_only: bool) -> None:
-        if self.phase is not Phase.DISCARDING:
-            self.discard()
-            self._refuse(response, head_only)
-
-    def _is_head_method(self, error: httptools.HttpParserError | None = None) -> bool:
-        """Tell whether the request that is being read is a HEAD, as far as its request line has arrived."""
-        if self._request is not None:
-            return self._request.method == "HEAD"
-        if self.phase is not Phase.HEAD or self._parser.get_method() != b"HEAD":
-            return False
-        # Until the target begins, the parser may still report the method of the previous request.
-        return bool(self._url) or request_head.names_method(b"HEAD", self._head, error)
 
     def _parse(self, data: bytes) -> None:
         while True:
@@ -140,6 +202,11 @@ class RequestReader:
             else:
                 return
 
+    def _new_parser(self) -> httptools.HttpRequestParser:
+        parser = httptools.HttpRequestParser(self)
+        parser.set_dangerous_leniencies(lenient_version=True)  # `check` refuses those that are not served
+        return parser
+
     def _ignore_upgrade(self) -> None:
         """Replace the parser by one that has seen no upgrade, at the same position of the stream (decision 28).
 
@@ -152,29 +219,12 @@ class RequestReader:
         self._upgrading = False
         fields = [b"%b: %b\r\n" % field for field in request.headers if field[0] in request_head.FRAMING]
         head = b"%b / HTTP/1.1\r\n%b\r\n" % (request.method.encode(), b"".join(fields))
-        self._parser = httptools.HttpRequestParser(self)
+        self._parser = self._new_parser()
         self._replaying = True
         self._parser.feed_data(head)
         self._replaying = False
 
-    def _check_unfinished_head(self) -> None:
-        # A head may begin in the middle of a read, and all bytes of that read count: so allow their number.
-        size = len(self._head) - self._head_allowance
-        if refusal := request_head.check_unfinished(self._url, size, len(self._headers)):
-            self.refuse(refusal)
-
     # Called by the parser.
-
-    def on_message_begin(self) -> None:
-        """Begin a request."""
-        if self._replaying or self.phase is Phase.DISCARDING:
-            return
-        self.phase = Phase.HEAD
-        self.began = self._clock()
-        self._url = b""
-        self._headers = []
-        self.expects_continue = False
-        self._upgrading = False
 
     def on_url(self, url: bytes) -> None:
         """Append a piece of the target."""
@@ -192,6 +242,8 @@ class RequestReader:
             return
         self.phase = Phase.BODY
         version = self._parser.get_http_version()
+        if "1.1" < version <= "1.9":
+            version = "1.1"  # RFC 9110, section 2.5
         request = self._request = Request(
             self._parser.get_method().decode("ascii"),
             self._url,
@@ -199,16 +251,15 @@ class RequestReader:
             version,
             keep_alive=version == "1.1" and self._parser.should_keep_alive(),
         )
-        large = self._head or self._head_allowance > MAX_HEAD_BYTES
-        self._head = b""
-        self._framed_bytes = 0
-        self._unframed_bytes = 0
+        self._framed_bytes = self._extra_bytes = self._trailers = 0
+        self._is_last_chunk = False
         self._body_size = 0
         self._body = b""
-        if refusal := (request_head.check_size(request) if large else None) or request_head.check(request):
+        if refusal := request_head.check(request):
             self.refuse(refusal)
             return
         self._upgrading = self._parser.should_upgrade()
+        self._expected = request_head.content_length(request)
         self.expects_continue = request_head.expects_continue(request)
 
     def on_body(self, body: bytes) -> None:
@@ -216,7 +267,6 @@ class RequestReader:
         if self.phase is not Phase.BODY:
             return
         self._body_size += len(body)
-        self._unframed_bytes = 0
         self.expects_continue = False
         # Nearly every body is one piece. As objects, pieces of two bytes each would take fifty times their size.
         if not self._body:
@@ -227,6 +277,16 @@ class RequestReader:
             self._body += body
         if self._body_size > MAX_BODY_BYTES:
             self.refuse(too_large())
+
+    def on_chunk_header(self) -> None:
+        """Expect the data of a chunk, or trailers; called at the end of the line with its size."""
+        self._expected = int(self._line.partition(b";")[0], 16)
+        self._is_last_chunk = not self._expected
+        self._extra_bytes -= len(b"%x\r\n" % self._expected)
+
+    def on_chunk_complete(self) -> None:
+        """Take the line end behind the data of a chunk as no extra."""
+        self._extra_bytes -= len(b"\r\n")
 
     def on_message_complete(self) -> None:
         """Pass the complete request on."""

@@ -19,11 +19,18 @@ FIELD_BYTES = 150
 
 FRAMING = (b"content-length", b"transfer-encoding")
 
-_UNSUPPORTED_VERSION = re.compile(rb" HTTP/(?!1\.[01]|0\.9|2\.0)(\d)")
-"""A version at which llhttp stops. `check` refuses the others."""
+_MAX_LINE_REST = 64
+"""Bytes that a request line has beside its target at most: longer methods are not known."""
+
+_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_LINE = re.compile(_TOKEN + rb" +[^\x00-\x20\x7f]+ +HTTP/1\.\d\r\n")
+_OTHER_VERSION = re.compile(rb".* HTTP/[2-9]\.\d\r\n")
+_LINE_START = re.compile(_TOKEN + rb"(?: [^\x00-\x1f\x7f]*)?\r?")
+_NOT_ASCII = re.compile(rb"[\x80-\xff]")
+_TOKENS = re.compile(_TOKEN + rb"(?:[ \t]*,[ \t]*" + _TOKEN + rb")*")
 
 _HOST = re.compile(rb"(?:[A-Za-z0-9._~-]|%[0-9A-Fa-f]{2})+(?::\d*)?|\[[0-9A-Fa-f:.]+\](?::\d*)?")
-_ABSOLUTE = re.compile(rb"https?://[^/?#]+", re.IGNORECASE)
+_ABSOLUTE = re.compile(rb"https?://[^/?#@]+(?=[/?#]|\Z)", re.IGNORECASE)
 
 
 class Request:
@@ -84,21 +91,31 @@ def check(request: Request) -> Response | None:
     return _check_version(request) or _check_fields(request) or _check_target(request)
 
 
-def check_size(request: Request) -> Response | None:
-    """Return the refusal of a head that is too large, or None. One that came in fewer bytes needs no check."""
-    size = sum(len(name) + len(value) + 4 for name, value in request.headers)
-    return _too_many_headers() if size > MAX_HEAD_BYTES else None
-
-
-def check_unfinished(target: bytes, size: int, fields: int) -> Response | None:
-    """Return the refusal of an incomplete head, or None: `size` bytes, its target and number of fields so far."""
-    if len(target) > MAX_TARGET_BYTES:
+def check_line(line: bytes) -> Response | None:
+    """Return the refusal of a request line, whole or not, that is too long or of another version; or None."""
+    if len(line) > MAX_TARGET_BYTES + _MAX_LINE_REST:
         return _target_too_long()
-    if fields > MAX_FIELDS:
-        return _too_many_headers()
-    if size > MAX_TARGET_BYTES + MAX_HEAD_BYTES:
-        return _too_many_headers() if fields or target else _target_too_long()
-    return None
+    return _unsupported_version() if _OTHER_VERSION.fullmatch(line) else None
+
+
+def may_be_line(line: bytes) -> bool:
+    """Tell whether a request line may begin so."""
+    return _LINE_START.fullmatch(line) is not None
+
+
+def escape(line: bytes) -> bytes:
+    """Escape the bytes of a request line that browsers' targets have and the parser does not take (decision 48)."""
+    return line if line.isascii() else _NOT_ASCII.sub(lambda found: b"%%%02X" % found[0][0], line)
+
+
+def content_length(request: Request) -> int:
+    """Return the Content-Length of a checked request, or 0."""
+    return next((int(value) for name, value in request.headers if name == b"content-length"), 0)
+
+
+def is_host(value: bytes) -> bool:
+    """Tell whether a Host field is valid: a name or an address, and perhaps a port."""
+    return _HOST.fullmatch(value) is not None
 
 
 def expects_continue(request: Request) -> bool:
@@ -109,25 +126,13 @@ def expects_continue(request: Request) -> bool:
     return False
 
 
-def names_method(method: bytes, data: bytes, error: httptools.HttpParserError | None) -> bool:
-    """Tell whether a request line consists of this method and a blank, and has no target yet.
-
-    The parser found the method last, in this request or in the previous one. It stopped at the end of `data`, or with
-    an error.
-    """
-    if error is not None:
-        return isinstance(error, httptools.HttpParserInvalidURLError)
-    return data.endswith(b" ") and data.rstrip(b" ").endswith(method)
-
-
-def malformed(error: httptools.HttpParserError, data: bytes) -> Response:
-    """Return the refusal of `data`, in which the parser stopped with an error."""
+def malformed(error: httptools.HttpParserError, line: bytes) -> Response:
+    """Return the refusal of the line in which the parser stopped with an error."""
     reason = str(error)
     if reason == "Content-Length overflow":
         return too_large()
-    other = reason == "Invalid HTTP version" and (found := _UNSUPPORTED_VERSION.search(data)) and found[1] != b"1"
-    if other or reason == "Pause on PRI/Upgrade":  # the latter is HTTP/2's preface
-        return _unsupported_version()
+    if isinstance(error, httptools.HttpParserInvalidMethodError) and _LINE.fullmatch(line):
+        return error_response(501, "HTTP has no such method")
     return _bad_request(f"Not valid HTTP/1.1: {error}")
 
 
@@ -139,14 +144,14 @@ def _check_version(request: Request) -> Response | None:
 
 def _check_fields(request: Request) -> Response | None:
     if len(request.headers) > MAX_FIELDS:
-        return _too_many_headers()
+        return too_many_headers()
     hosts = []
     for name, value in request.headers:
         if name == b"host":
             hosts.append(value)
         elif name in FRAMING and (refusal := _check_framing(request, name, value)):
             return refusal
-    if request.version == "1.1" and not (len(hosts) == 1 and _HOST.fullmatch(hosts[0])):
+    if request.version == "1.1" and not (len(hosts) == 1 and is_host(hosts[0])):
         return _bad_request("The request needs one valid Host header")
     return None
 
@@ -155,9 +160,12 @@ def _check_framing(request: Request, name: bytes, value: bytes) -> Response | No
     if name == b"content-length":
         # llhttp ensures that it is digits, that there is one, and that there is no Transfer-Encoding.
         return too_large() if len(value.lstrip(b"0")) > 10 or int(value) > MAX_BODY_BYTES else None
-    if request.version == "1.0" or value.lower() != b"chunked":
-        return _bad_request("The only Transfer-Encoding is chunked, and of HTTP/1.1")
-    return None
+    codings = [coding.strip() for coding in value.lower().split(b",")]
+    if codings == [b"chunked"] and request.version == "1.1":
+        return None
+    if request.version == "1.1" and b"chunked" not in codings[:-1] and _TOKENS.fullmatch(value):
+        return error_response(501, "The only Transfer-Encoding is chunked")
+    return _bad_request("The only Transfer-Encoding is chunked, once, and of HTTP/1.1")
 
 
 def _check_target(request: Request) -> Response | None:
@@ -176,7 +184,8 @@ def _check_target(request: Request) -> Response | None:
     return _bad_request("The request target is not valid")
 
 
-def _too_many_headers() -> Response:
+def too_many_headers() -> Response:
+    """Return the refusal of a head, or of what stands behind or between the chunks of a body."""
     return error_response(431, f"More than {MAX_HEAD_BYTES} bytes or {MAX_FIELDS} fields of headers")
 
 

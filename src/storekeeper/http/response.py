@@ -39,22 +39,13 @@ def phrase(status: int) -> str:
     return _PHRASES.get(status, "Unknown")
 
 
-class Response:
+class Response(msgspec.Struct):
     """A complete response, or with `stream` one whose body comes in parts and has no known length."""
 
-    __slots__ = ("body", "headers", "status", "stream")
-
-    def __init__(
-        self,
-        body: bytes,
-        headers: Headers = JSON,
-        status: int = 200,
-        stream: AsyncIterator[bytes] | None = None,
-    ) -> None:
-        self.status = status
-        self.headers = headers
-        self.body = body
-        self.stream = stream
+    body: bytes
+    headers: Headers = JSON
+    status: int = 200
+    stream: AsyncIterator[bytes] | None = None
 
 
 class StreamAborted(Exception):

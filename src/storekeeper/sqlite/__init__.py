@@ -12,6 +12,7 @@ from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.events import Event, emit
 from storekeeper.sqlite import errors, schema
+from storekeeper.sqlite.change_token import token_reader
 from storekeeper.sqlite.committer import Committer
 from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.sqlite.load import load
@@ -41,6 +42,7 @@ class SqliteCollection:
         self._closed = False
         self._connection = schema.connect(path, reader=True)
         self._reader = Reader(self._connection)
+        self._change_token = token_reader(self._connection)
         self._queue = WriteQueue(Committer(schema.connect(path), FileIdentity(path)), self._on_failure)
 
     def get(self, id: int) -> Store | None:
@@ -74,12 +76,11 @@ class SqliteCollection:
         with self._translating(Outcome.UNKNOWN):
             return await run_in_thread(lambda stop: load(self._path, payloads, stop, only_if_empty=only_if_empty))
 
-    def change_token(self) -> int:
-        """Return SQLite's data version, which differs after every commit."""
-        try:
-            return self._reader.change_token()
-        except apsw.Error as error:
-            raise self._translated(error) from error
+    def change_token(self) -> bytes | None:
+        """Return the header of the wal-index, which differs after every commit."""
+        if self._closed:  # its memory is SQLite's
+            raise Unavailable(CLOSED)
+        return self._change_token()
 
     async def check(self) -> None:
         """Return if the file can be read; raise Unavailable if not."""

@@ -121,11 +121,6 @@ class Reader:
             yield ids
             last = int(ids[ids.rfind(b",") + 1 :])
 
-    def change_token(self) -> int:
-        """Return SQLite's data version, which differs after every commit of another connection."""
-        token: int = self._execute("PRAGMA data_version").get
-        return token
-
     def check(self) -> None:
         """Read one page of the file."""
         next(self._execute(STATE))
