@@ -15,7 +15,7 @@ from storekeeper.sqlite.reads import Reader
 from storekeeper.tables import TABLES
 from storekeeper.transfer import Row, Snapshot, VerificationFailed
 
-_NAMES = {"stores": "stores", "changes": schema.CHANGES}
+_NAMES = {table: table for table in TABLES} | {"changes": schema.CHANGES}
 
 
 class SqliteSnapshot:
@@ -30,7 +30,7 @@ class SqliteSnapshot:
         """Return how many stores and how many changes there are."""
         with self._naming_the_file():
             stores, changes = (
-                self._connection.execute(f"SELECT count(*) FROM {_NAMES[table]}").get for table in TABLES
+                self._connection.execute(f"SELECT count(*) FROM {_NAMES[table]}").get for table in ("stores", "changes")
             )
         return stores, changes
 
@@ -86,7 +86,8 @@ class TargetSnapshot(SqliteSnapshot):
         if self._writer.in_transaction:
             self._writer.execute("ROLLBACK")
         elif self._connection is not self._writer:
-            self._writer.execute(f"BEGIN; DELETE FROM {schema.CHANGES}; DELETE FROM stores; COMMIT")
+            deletes = "; ".join(f"DELETE FROM {_NAMES[table]}" for table in TABLES)
+            self._writer.execute(f"BEGIN; {deletes}; COMMIT")
 
 
 @contextmanager
