@@ -4,14 +4,12 @@ import io
 import json
 import re
 import sys
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 from storekeeper.conformance.client import Exchange
-from storekeeper.conformance.profile import Observation
 from storekeeper.conformance.rules import Result
 
 if TYPE_CHECKING:
@@ -28,7 +26,7 @@ class Report:
     url: str
     mode: str
     results: list[Result]
-    profile: list[Observation]
+    profile: dict[str, str]
     added: int
     seconds: float
 
@@ -45,8 +43,7 @@ class Report:
     @property
     def counts(self) -> dict[str, int]:
         """How many passed, failed and were skipped."""
-        count = Counter(result.state for result in self.results)
-        return {state: count[state] for state in ("passed", "failed", "skipped")}
+        return {state: sum(result.state == state for result in self.results) for state in SIGNS}
 
 
 def as_json(report: Report) -> str:
@@ -64,7 +61,7 @@ def as_json(report: Report) -> str:
         for result in report.results
     ]
     head = {name: getattr(report, name) for name in ("url", "conforms", "mode", "counts", "added")}
-    profile = [{"topic": seen.topic, "seen": seen.seen} for seen in report.profile]
+    profile = [{"topic": topic, "seen": seen} for topic, seen in report.profile.items()]
     return json.dumps(head | {"seconds": round(report.seconds, 3), "checks": checks, "profile": profile}, indent=2)
 
 
@@ -74,7 +71,7 @@ def as_junit(report: Report) -> bytes:
     totals = {"tests": len(report.results), "failures": counts["failed"], "errors": 0, "skipped": counts["skipped"]}
     suite = element(suites, "testsuite", name="Store Resource API", time=f"{report.seconds:.3f}", **totals)
     properties = element(suite, "properties")
-    for name, value in (("url", report.url), ("mode", report.mode), *((p.topic, p.seen) for p in report.profile)):
+    for name, value in (("url", report.url), ("mode", report.mode), *report.profile.items()):
         element(properties, "property", name=name, value=value)
     for result in report.results:
         case = element(suite, "testcase", classname="storekeeper.conformance", name=result.rule.name, time=0)
@@ -103,7 +100,7 @@ def as_text(report: Report) -> str:
             console.print(f"\n[red]✗ {result.rule.name}[/]: {marked(result.note)}")
             console.print(f"  [dim]{marked(f'{result.rule.sentence} {result.rule.scope}'.strip())}[/]")
             console.print(marked(re.sub("(?m)^(?=.)", "    ", shown(result))), soft_wrap=True)
-        rows = [(marked(seen.topic), marked(seen.seen)) for seen in report.profile]
+        rows = [(marked(topic), marked(seen)) for topic, seen in report.profile.items()]
         console.print("", table(("where the contract is silent", "this service"), rows), "")
         console.print(summary(report), soft_wrap=True)
     return text.get()
