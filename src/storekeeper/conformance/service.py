@@ -97,8 +97,8 @@ class Response:
         stores = [self.single] if self.listing is None else self.with_id(wanted.id)
         self.expect(len(stores) == 1, f"the store {wanted.id} is there {len(stores)} times{where}")
         have_all = stores[0] | {"id": number(stores[0])}
-        for key, right in (("id", wanted.id), ("name", wanted.name), ("address", wanted.address)):
-            have = have_all.get(key)
+        for key in ("id", "name", "address"):
+            have, right = have_all.get(key), getattr(wanted, key)
             self.expect(have == right, f"its {key} is {have!r}, not {right!r}{where}")
 
 
@@ -136,8 +136,9 @@ class Service:
         """Make one exchange, its `body` of `type`, and keep it in `seen`."""
         listing = Listing(self.is_ours if kind == "list" else bool) if kind in {"list", "filter"} else None
         http = self.client.exchange(method, path, **sent, sink=listing.feed if listing else None)
-        self.seen.append(understood(Response(kind, wanted, http), listing))
-        return self.seen[-1]
+        response = understood(Response(kind, wanted, http), listing)
+        self.seen.append(response)
+        return response
 
     def raw(self, method: str, path: str, body: bytes | None = None, type: str | None = JSON) -> Response:
         """Make one exchange of which the contract says nothing."""
