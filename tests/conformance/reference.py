@@ -34,6 +34,7 @@ class Reference:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
+        self.memory: dict[Any, Any] = {}  # for mutants that remember what they should not
         self.stores: list[Store] = [
             {"id": 1, "name": "Central", "address": "1 High Street"},
             {"id": 2, "name": "Station", "address": None},
