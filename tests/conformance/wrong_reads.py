@@ -137,16 +137,12 @@ for wrong, part in {"first": slice(1), "last": slice(-1, None), "first two": sli
         "filter-finds-every-match",
         matching=lambda self, name, p=part: Reference.matching(self, name)[p],
     )
-breaks(
-    "filter by address too",
-    "filter-compares-only-names",
-    matches=lambda self, store, name: name in (store["name"], store["address"]),
-)
-breaks(
-    "filter by id too",
-    "filter-compares-only-names",
-    matches=lambda self, store, name: name in (store["name"], str(store["id"])),
-)
+for key in ("address", "id"):
+    breaks(
+        f"filter by {key} too",
+        "filter-compares-only-names",
+        matches=lambda self, store, name, k=key: name in (store["name"], str(store[k])),
+    )
 breaks(
     "one match per address",
     "filter-finds-every-match",
@@ -161,17 +157,15 @@ def no_match(answer: Callable[[Reference], Answer]) -> Callable[..., Answer]:
     return lambda self, name: answer(self) if name and not self.matching(name) else Reference.listing(self, name)
 
 
-breaks("404 without a match", "filter-without-match", listing=no_match(lambda self: self.missing("filter")))
-breaks("null without a match", "filter-without-match", listing=no_match(lambda self: self.success("filter", None)))
-breaks("{} without a match", "filter-without-match", listing=no_match(lambda self: self.success("filter", {})))
-breaks(
-    "204 without a match", "filter-without-match", listing=no_match(lambda self: self.send("filter", 204, b"", JSON))
-)
-breaks(
-    "all without a match", "filter-without-match", listing=no_match(lambda self: self.success("list", self.stores))
-)
-
-
+NO_MATCH: dict[str, Callable[[Reference], Answer]] = {
+    "404": lambda self: self.missing("filter"),
+    "null": lambda self: self.success("filter", None),
+    "{}": lambda self: self.success("filter", {}),
+    "204": lambda self: self.send("filter", 204, b"", JSON),
+    "all": lambda self: self.success("list", self.stores),
+}
+for wrong, answer in NO_MATCH.items():
+    breaks(f"{wrong} without a match", "filter-without-match", listing=no_match(answer))
 breaks(
     "the filter does not see updates",
     "update-is-seen-by-name",
