@@ -10,6 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
+from storekeeper.conformance.client import Client, Exchange, Sink, Unreachable
+
 JSON = "application/json; charset=utf-8"
 GENERIC = "Invalid request payload input"
 Store = dict[str, Any]
@@ -32,6 +34,7 @@ class Reference:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
+        self.memory: dict[Any, Any] = {}  # for mutants that remember what they should not
         self.stores: list[Store] = [
             {"id": 1, "name": "Central", "address": "1 High Street"},
             {"id": 2, "name": "Station", "address": None},
@@ -191,6 +194,28 @@ class Reference:
 
     def headers(self, operation: str, status: int, headers: dict[str, str]) -> dict[str, str]:
         return headers
+
+
+class Local(Client):
+    """A client that hands its requests to a reference in this process, without a socket."""
+
+    def __init__(self, reference: Reference) -> None:
+        super().__init__("http://reference", 7.0)
+        self.reference = reference
+
+    def exchange(
+        self, method: str, path: str, body: bytes | None = None, type: str | None = None, sink: Sink | None = None
+    ) -> Exchange:
+        try:
+            answer = self.reference.handle(method, path, body or b"")
+        except Exception as error:  # whatever a mutant raises: over a socket it closes the connection
+            raise Unreachable("it closed the connection without a response") from error
+        content = b"" if method == "HEAD" or answer.status == 204 else answer.body
+        done = Exchange(method, path, [], body, answer.status, "", [*answer.headers.items()], content, content)
+        if sink and answer.status == 200:
+            sink(content)
+            done.content = b""
+        return done
 
 
 class GenericReference(Reference):

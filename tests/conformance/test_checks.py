@@ -1,24 +1,24 @@
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from http.client import HTTPConnection
-from typing import Any
+from importlib import import_module
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from _pytest.mark import ParameterSet
 
 from storekeeper.conformance import examine
 from storekeeper.conformance.client import Client
+from storekeeper.conformance.report import Report
 from storekeeper.conformance.running import RULES, Run
 from storekeeper.conformance.service import Service
-from tests.conformance import (
-    wrong_writes,  # noqa: F401
-)
 from tests.conformance.mutants import MUTANTS, Mutant
-from tests.conformance.reference import GenericReference, Reference, served
+from tests.conformance.reference import GenericReference, Local, Reference, served
 from tests.conformance.variants import VARIANTS, Html, Lenient, Silent500, Strict, Units
 
+for module in sorted(Path(__file__).parent.glob("wrong_*.py")):
+    import_module(f"tests.conformance.{module.stem}")  # each adds its mutants
 ADDS_NO_OTHER = frozenset({"rejected-create-adds-no-other", "rejected-update-adds-no-other", "update-adds-no-other"})
 LATE = {rule.name for rule in RULES if rule.late}
 
@@ -47,34 +47,26 @@ def others_write(url: str, pause: float = 0.0) -> Iterator[None]:
         thread.join()
 
 
-def alone(url: str, names: frozenset[str]) -> set[str]:
+def report(reference: Reference) -> Report:
+    """What a whole run says of a reference in this process."""
+    return Run(Service(Local(reference))).report("http://reference")
+
+
+def alone(client: Client, names: frozenset[str]) -> set[str]:
     """Run these checks and no others, and say which fail."""
-    run = Run(Service(Client(url, 7.0)))
+    run = Run(Service(client))
     run.prepare()
     results = [run.result(rule) for rule in RULES if rule.name in names]
     return {result.rule.name for result in results if result.state == "failed"}
 
 
-def sampled() -> list[ParameterSet]:
-    """Give every mutant; all but one for each check, and some more, are only for `make thorough`."""
-    seen: set[str] = set()
-    chosen = []
-    for number, mutant in enumerate(MUTANTS):
-        first = not mutant.checks <= seen
-        seen |= mutant.checks
-        marks: Any = () if first or number % 12 == 0 else pytest.mark.thorough
-        chosen.append(pytest.param(mutant, id=mutant.name, marks=marks))
-    return chosen
-
-
-@pytest.mark.parametrize("mutant", sampled())
+@pytest.mark.parametrize("mutant", MUTANTS, ids=[mutant.name for mutant in MUTANTS])
 def test_a_service_that_breaks_a_sentence_fails_its_check(mutant: Mutant) -> None:
-    """The check needs no other check to see it, unless it is one that looks at all answers."""
-    with served(mutant.service()) as url:
-        if mutant.checks & LATE:
-            assert mutant.checks <= {result.rule.name for result in examine(url).failed}
-        else:
-            assert alone(url, mutant.checks) == mutant.checks
+    """The check needs no other check to see it, unless it is one that looks at all responses."""
+    if mutant.checks & LATE:
+        assert mutant.checks <= {result.rule.name for result in report(mutant.service()).failed}
+    else:
+        assert alone(Local(mutant.service()), mutant.checks) == mutant.checks
 
 
 def test_every_check_has_a_mutant_that_fails_it() -> None:
@@ -87,15 +79,11 @@ def test_every_check_has_a_mutant_that_fails_it() -> None:
 @pytest.mark.parametrize("busy", [False, True])
 def test_a_service_that_keeps_the_contract_conforms(service: type[Reference], busy: bool) -> None:
     """Also while somebody else creates stores; what does not apply to its mode is skipped."""
-    with served(service()) as url:
-        if busy:
-            with others_write(url):
-                report = examine(url)
-        else:
-            report = examine(url)
-    assert {result.rule.name: result.note for result in report.failed} == {}
-    assert report.mode == ("generic" if service.generic else "detailed")
-    detailed = {result.rule.name for result in report.results if result.note == "the service is in generic mode"}
+    with served(service()) as url, others_write(url) if busy else nullcontext():
+        seen = examine(url)
+    assert {result.rule.name: result.note for result in seen.failed} == {}
+    assert seen.mode == ("generic" if service.generic else "detailed")
+    detailed = {result.rule.name for result in seen.results if result.note == "the service is in generic mode"}
     assert bool(detailed) == service.generic
 
 
@@ -113,21 +101,19 @@ def test_wrong_ids_are_seen_while_others_write(name: str) -> None:
 def test_stores_of_another_client_are_not_blamed_on_rejected_payloads(pause: float) -> None:
     """Whether it adds many while the kit looks, or one now and then."""
     with served(Reference()) as url, others_write(url, pause):
-        assert alone(url, ADDS_NO_OTHER) == set()
+        assert alone(Client(url, 7.0), ADDS_NO_OTHER) == set()
 
 
 @pytest.mark.parametrize("name", ["every rejected write adds another store", "every update adds another store"])
 def test_stores_added_under_another_name_are_seen_though_another_client_writes_now_and_then(name: str) -> None:
     mutant = next(mutant for mutant in MUTANTS if mutant.name == name)
     with served(mutant.service()) as url, others_write(url, 1.0):
-        assert alone(url, mutant.checks) == mutant.checks
+        assert alone(Client(url, 7.0), mutant.checks) == mutant.checks
 
 
 @pytest.mark.parametrize("service", VARIANTS)
 def test_where_the_contract_is_silent_nothing_fails(service: type[Reference]) -> None:
-    with served(service()) as url:
-        report = examine(url)
-    assert {result.rule.name: result.note for result in report.failed} == {}
+    assert {result.rule.name: result.note for result in report(service()).failed} == {}
 
 
 @pytest.mark.parametrize(
@@ -148,6 +134,4 @@ def test_where_the_contract_is_silent_nothing_fails(service: type[Reference]) ->
     ],
 )
 def test_where_the_contract_is_silent_the_profile_tells(service: type[Reference], topic: str, seen: str) -> None:
-    with served(service()) as url:
-        profile = {observation.topic: observation.seen for observation in examine(url).profile}
-    assert profile[topic] == seen
+    assert report(service()).profile[topic] == seen

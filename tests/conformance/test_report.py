@@ -57,7 +57,7 @@ def test_a_violation_shows_its_exchange_and_gets_1(capsys: Output) -> None:
     with served(Created()) as url:
         assert conformance.run(url) == 1
     out = capsys.readouterr().out
-    shown = out[out.index("✗ success-has-status-200: status 201, not 200") :]
+    shown = out[out.index("✗ success-has-status-200: status is 201, not 200") :]
     assert re.search(r"^    POST /api/stores HTTP/1\.1\n(    .*\n)+\n    \{\"name\": ", shown, re.MULTILINE)
     assert re.search(r"^    HTTP/1\.1 201 Created\n    content-type: application/json; ", shown, re.MULTILINE)
     assert "violates the contract: " in out
@@ -129,12 +129,34 @@ def test_hostile_answers_are_shown_and_not_obeyed(capsys: Output) -> None:
     assert r"\x1b[31m[red]\x00\ud800" in out
 
 
-def test_a_file_that_cannot_be_written_is_told_before_anything_is_sent(tmp_path: Path, capsys: Output) -> None:
+@pytest.mark.parametrize(
+    ("path", "reason"), [("none/report.xml", "No such file or directory"), ("", "Is a directory")]
+)
+def test_a_file_that_cannot_be_written_is_told_before_anything_is_sent(
+    path: str, reason: str, tmp_path: Path, capsys: Output
+) -> None:
     reference = Recording()
     with served(reference) as url:
-        assert conformance.run(url, junit=tmp_path / "none" / "report.xml") == 2
-    assert "No such file or directory" in capsys.readouterr().err
+        assert conformance.run(url, junit=tmp_path / path) == 2
+    line = f"Cannot write the results to {tmp_path / path}: {reason}; --junit takes the path of a file\n"
+    assert capsys.readouterr().err == line
     assert not reference.methods
+
+
+def test_a_check_that_is_declined_leaves_no_file(tmp_path: Path) -> None:
+    """A file that was there stays as it was."""
+
+    def decline(most: int) -> None:
+        raise KeyboardInterrupt(most)
+
+    before = tmp_path / "before.xml"
+    before.write_text("before")
+    with served(Reference()) as url:
+        for junit in (before, tmp_path / "new.xml"):
+            with pytest.raises(KeyboardInterrupt):
+                conformance.run(url, junit=junit, ask=decline)
+    assert [*tmp_path.iterdir()] == [before]
+    assert before.read_text() == "before"
 
 
 def python(code: str, **env: str) -> "subprocess.CompletedProcess[str]":

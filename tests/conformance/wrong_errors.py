@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.conformance.mutants import breaks
-from tests.conformance.reference import GENERIC, Answer, GenericReference, Problem, Reference, Store
+from tests.conformance.reference import GENERIC, JSON, Answer, GenericReference, Problem, Reference, Store
 
 # The error body
 
@@ -172,26 +172,16 @@ breaks(
 
 # 500
 
-for wrong, member in {
+FAILURES: dict[str, dict[str, object]] = {
     "its message": {"message": "oops"},
     "its phrase": {"error": "Server Error"},
     "its code": {"statusCode": 0},
     "its code as a string": {"statusCode": "500"},
-}.items():
+}
+for wrong, member in FAILURES.items():
+    failure = {"statusCode": 500, "error": "Internal Server Error", "message": "An internal server error occurred"}
     breaks(
         f"500 wrong in {wrong}",
         "server-error-has-its-body",
-        missing=lambda self, operation, c=member: self.send(
-            operation,
-            500,
-            self.encode(
-                {
-                    "statusCode": 500,
-                    "error": "Internal Server Error",
-                    "message": "An internal server error occurred",
-                    **c,
-                }
-            ),
-            "application/json; charset=utf-8",
-        ),
+        missing=lambda self, operation, c={**failure, **member}: self.send(operation, 500, self.encode(c), JSON),
     )

@@ -139,8 +139,6 @@ for wrong, when in {
 
 @mutant("create: every payload is rejected and stored, in generic mode", "rejected-create-adds-nothing")
 class GenericAnyway(stores_anyway(lambda _: True)):  # type: ignore[misc]  # a class that a function makes
-    """The same without details."""
-
     generic = True
 
 
@@ -162,8 +160,6 @@ for keys in (("name",), ("address",), ("name", "address")):
 
 @mutant("update: a rejected one forgets the address", "rejected-update-changes-nothing")
 class ForgetsAddress(Reference):
-    """The fields are emptied first."""
-
     def update(self, id: str, payload: Any) -> Answer:
         store = self.find(id)
         if store and self.problems(payload, "update"):
@@ -173,8 +169,6 @@ class ForgetsAddress(Reference):
 
 @mutant("update: the store is looked for before the payload is validated", "update-validates-first")
 class LooksFirst(Reference):
-    """404 comes before 400."""
-
     def update(self, id: str, payload: Any) -> Answer:
         return super().update(id, payload) if self.find(id) else self.missing("update")
 

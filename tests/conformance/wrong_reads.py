@@ -12,8 +12,6 @@ from tests.conformance.reference import JSON, Answer, Reference, Store
 
 @mutant("a new store is not in the list at once", "list-has-every-store")
 class Late(Reference):
-    """A new store is not in the list until the next request."""
-
     shown = 3
 
     def all(self) -> list[Store]:
@@ -27,8 +25,6 @@ class Late(Reference):
 
 @mutant("the list does not show updates", "update-is-seen-in-list")
 class Stale(Reference):
-    """The list is kept from one create to the next: updates do not show in it."""
-
     kept: tuple[int, list[Store]] = (0, [])
 
     def all(self) -> list[Store]:
@@ -39,8 +35,6 @@ class Stale(Reference):
 
 @mutant("the list is one request behind", "list-has-every-store")
 class LateList(Reference):
-    """The list is one list request behind."""
-
     kept: tuple[Store, ...] = ()
 
     def all(self) -> list[Store]:
@@ -143,16 +137,12 @@ for wrong, part in {"first": slice(1), "last": slice(-1, None), "first two": sli
         "filter-finds-every-match",
         matching=lambda self, name, p=part: Reference.matching(self, name)[p],
     )
-breaks(
-    "filter by address too",
-    "filter-compares-only-names",
-    matches=lambda self, store, name: name in (store["name"], store["address"]),
-)
-breaks(
-    "filter by id too",
-    "filter-compares-only-names",
-    matches=lambda self, store, name: name in (store["name"], str(store["id"])),
-)
+for key in ("address", "id"):
+    breaks(
+        f"filter by {key} too",
+        "filter-compares-only-names",
+        matches=lambda self, store, name, k=key: name in (store["name"], str(store[k])),
+    )
 breaks(
     "one match per address",
     "filter-finds-every-match",
@@ -167,57 +157,37 @@ def no_match(answer: Callable[[Reference], Answer]) -> Callable[..., Answer]:
     return lambda self, name: answer(self) if name and not self.matching(name) else Reference.listing(self, name)
 
 
-breaks("404 without a match", "filter-without-match", listing=no_match(lambda self: self.missing("filter")))
-breaks("null without a match", "filter-without-match", listing=no_match(lambda self: self.success("filter", None)))
-breaks("{} without a match", "filter-without-match", listing=no_match(lambda self: self.success("filter", {})))
+NO_MATCH: dict[str, Callable[[Reference], Answer]] = {
+    "404": lambda self: self.missing("filter"),
+    "null": lambda self: self.success("filter", None),
+    "{}": lambda self: self.success("filter", {}),
+    "204": lambda self: self.send("filter", 204, b"", JSON),
+    "all": lambda self: self.success("list", self.stores),
+}
+for wrong, answer in NO_MATCH.items():
+    breaks(f"{wrong} without a match", "filter-without-match", listing=no_match(answer))
 breaks(
-    "204 without a match", "filter-without-match", listing=no_match(lambda self: self.send("filter", 204, b"", JSON))
+    "the filter does not see updates",
+    "update-is-seen-by-name",
+    matches=lambda self, store, name: self.memory.setdefault(store["id"], store["name"]) == name,
 )
-breaks(
-    "all without a match", "filter-without-match", listing=no_match(lambda self: self.success("list", self.stores))
-)
 
 
-@mutant("the filter does not see updates", "update-is-seen-by-name")
-class ByIndex(Reference):
-    """The filter goes by an index that updates do not touch."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.index: dict[int, str] = {}
-
-    def matches(self, store: Store, name: str) -> bool:
-        return self.index.setdefault(store["id"], store["name"]) == name
+def remembered(self: Reference, name: str) -> list[Store]:
+    found = [] if name in self.memory else Reference.matching(self, name)
+    return found or self.memory.setdefault(name, [])
 
 
-@mutant("the filter remembers that nobody had a name", "create-is-seen-by-name")
-class Remembers(Reference):
-    """What the filter found nothing for stays so."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.nobody: set[str] = set()
-
-    def matching(self, name: str) -> list[Store]:
-        found = [] if name in self.nobody else super().matching(name)
-        if not found:
-            self.nobody.add(name)
-        return found
+breaks("the filter remembers that nobody had a name", "create-is-seen-by-name", matching=remembered)
 
 
-@mutant("the filter also finds former names", "update-is-seen-by-name")
-class FormerNames(Reference):
-    """Names are never forgotten."""
+def former_names(self: Reference, store: Store, name: str) -> bool:
+    names = self.memory.setdefault(store["id"], set())
+    names.add(store["name"])
+    return name in names
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: dict[int, set[str]] = {}
 
-    def matches(self, store: Store, name: str) -> bool:
-        names = self.names.setdefault(store["id"], set())
-        names.add(store["name"])
-        return name in names
-
+breaks("the filter also finds former names", "update-is-seen-by-name", matches=former_names)
 
 # One store
 
@@ -252,31 +222,15 @@ breaks(
 )
 
 
-@mutant("a store that was read stays as it was", "update-is-seen-by-id")
-class ReadOnce(Reference):
-    """Reads are kept for ever."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.kept: dict[str, Answer] = {}
-
-    def read(self, id: str) -> Answer:
-        answer = self.kept.get(id) or super().read(id)
-        if answer.status == 200:
-            self.kept[id] = answer
-        return answer
+def read_once(self: Reference, id: str) -> Answer:
+    answer = self.memory.get(id) or Reference.read(self, id)
+    return self.memory.setdefault(id, answer) if answer.status == 200 else answer
 
 
-@mutant("an id that was missing stays so", "create-is-seen-by-id")
-class MissingForEver(Reference):
-    """What was not there once is never looked for again."""
+def missing_for_ever(self: Reference, id: str) -> Answer:
+    answer = self.memory.get(id) or Reference.read(self, id)
+    return self.memory.setdefault(id, answer) if answer.status == 404 else answer
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.gone: set[str] = set()
 
-    def read(self, id: str) -> Answer:
-        answer = self.missing("read") if id in self.gone else super().read(id)
-        if answer.status == 404:
-            self.gone.add(id)
-        return answer
+breaks("a store that was read stays as it was", "update-is-seen-by-id", read=read_once)
+breaks("an id that was missing stays so", "create-is-seen-by-id", read=missing_for_ever)

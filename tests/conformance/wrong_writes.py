@@ -35,8 +35,6 @@ for wrong, (check, choose) in IDS.items():
 
 @mutant("rejected creates take a number", "rejected-create-takes-no-number")
 class Consumes(Reference):
-    """A number is taken before the payload is looked at."""
-
     taken = 3
 
     def create(self, payload: Any) -> Answer:
@@ -49,8 +47,6 @@ class Consumes(Reference):
 
 @mutant("updates take a number", "create-id-is-count-plus-one")
 class UpdateConsumes(Reference):
-    """A number is taken by every write."""
-
     taken = 3
 
     def next_id(self, payload: Any) -> Any:
@@ -64,8 +60,6 @@ class UpdateConsumes(Reference):
 
 @mutant("creates at the same time get one id", "create-at-the-same-time")
 class Races(Reference):
-    """The stores are counted, and the new one is added a moment later."""
-
     def handle(self, method: str, target: str, body: bytes) -> Answer:
         return self.create(self.parse(body)) if method == "POST" else super().handle(method, target, body)
 
@@ -78,46 +72,35 @@ class Races(Reference):
 # Creates
 
 
-@mutant("a create with a taken name updates", "create-again-makes-another")
-class Upserts(Reference):
-    """Names are taken for keys."""
-
-    def add(self, payload: Any) -> Store:
-        for store in self.matching(payload["name"]):
-            self.replace(store, payload)
-            return store
-        return super().add(payload)
-
-
-@mutant("a create with the id of a store updates it", "create-takes-no-id-from-client")
-class UpsertsById(Reference):
-    """A client's id is taken for a key."""
-
-    def add(self, payload: Any) -> Store:
-        store = self.find(str(payload.get("id")))
-        if store is None:
-            return super().add(payload)
+def upserts(self: Reference, payload: Any) -> Store:
+    for store in self.matching(payload["name"]):
         self.replace(store, payload)
         return store
+    return Reference.add(self, payload)
 
 
-@mutant("a create with a taken name is refused", "create-again-makes-another")
-class Unique(Reference):
-    """Names are unique."""
-
-    def create(self, payload: Any) -> Answer:
-        if isinstance(payload, dict) and isinstance(payload.get("name"), str) and self.matching(payload["name"]):
-            return self.error("create", 409, "Conflict", "taken")
-        return super().create(payload)
+def upserts_by_id(self: Reference, payload: Any) -> Store:
+    store = self.find(str(payload.get("id")))
+    if store is None:
+        return Reference.add(self, payload)
+    self.replace(store, payload)
+    return store
 
 
-@mutant("creates are answered and not kept", "create-is-seen-by-id")
-class Forgets(Reference):
-    """The new store is nowhere."""
+def forgets(self: Reference, payload: Any) -> Store:
+    return {"id": self.next_id(payload), **self.values(payload, None, "create")}
 
-    def add(self, payload: Any) -> Store:
-        return {"id": self.next_id(payload), **self.values(payload, None, "create")}
 
+def unique(self: Reference, payload: Any) -> Answer:
+    name = payload.get("name") if isinstance(payload, dict) else None
+    taken = isinstance(name, str) and self.matching(name)
+    return self.error("create", 409, "Conflict", "taken") if taken else Reference.create(self, payload)
+
+
+breaks("a create with a taken name updates", "create-again-makes-another", add=upserts)
+breaks("a create with the id of a store updates it", "create-takes-no-id-from-client", add=upserts_by_id)
+breaks("a create with a taken name is refused", "create-again-makes-another", create=unique)
+breaks("creates are answered and not kept", "create-is-seen-by-id", add=forgets)
 
 # What is stored of a payload
 

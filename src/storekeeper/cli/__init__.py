@@ -115,8 +115,10 @@ def check(
     if not MIN_TIMEOUT <= timeout <= MAX_TIMEOUT:  # the parser accepts nan
         raise UsageError(f"--timeout: from {MIN_TIMEOUT} to {MAX_TIMEOUT} seconds, not {timeout}")
     examples = [{"id": id, "name": one.name, "address": one.address} for id, one in enumerate(EXAMPLES, 1)]
-    permission = None if yes else conformance.Permission(examples, lambda most: _ask_to_add(url, most))
-    return conformance.run(url, read_only=read_only, json=json, junit=junit, timeout=timeout, permission=permission)
+    may_add = None if yes else lambda most: _ask_to_add(url, most)
+    return conformance.run(
+        url, read_only=read_only, json=json, junit=junit, timeout=timeout, ask=may_add, examples=examples
+    )
 
 
 def _ask_to_add(url: str, most: int) -> None:

@@ -5,27 +5,17 @@ It imports nothing of Storekeeper but itself: the service under check may be any
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from json import loads
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from storekeeper.conformance.client import Client, Unreachable
 from storekeeper.conformance.report import as_json, as_junit, as_text, complain
 from storekeeper.conformance.running import CannotCheck, examine
 
-__all__ = ["CannotCheck", "Permission", "examine", "run"]
+__all__ = ["CannotCheck", "examine", "run"]
 CONFORMS, VIOLATES, CANNOT_CHECK = 0, 1, 2
-
-
-class Permission(NamedTuple):
-    """Who allows that stores are added: nobody has to where the list is `examples`, else `ask`.
-
-    `ask` is called with how many will be added at most, and raises if they may not.
-    """
-
-    examples: list[dict[str, Any]]
-    ask: Callable[[int], None]
 
 
 def run(
@@ -35,30 +25,35 @@ def run(
     json: bool = False,
     junit: Path | None = None,
     timeout: float = 7.0,
-    permission: Permission | None = None,
+    ask: Callable[[int], None] | None = None,
+    examples: Sequence[dict[str, Any]] = (),
 ) -> int:
     """Check the service at `url`, print what came of it and give the exit code.
 
     Standard output gets the table, or with `json` one JSON document; `junit` gets the XML. Standard error gets
     how many stores will be added, and one line when nothing could be checked. `timeout`, in seconds, is for one
-    exchange. Without `permission` nobody is asked. 0: conforms, 1: violates, 2: could not check.
+    exchange. `ask` is called with how many stores will be added at most, unless the list is `examples`, and raises
+    if they may not. 0: conforms, 1: violates, 2: could not check.
     """
     if (path := url.rstrip("/")).endswith("/api/stores"):  # as people copy it
         url = path.removesuffix("/api/stores")
 
     def announce(most: int) -> None:
-        if permission and not _holds_only(url, permission.examples, timeout):
-            permission.ask(most)
+        if ask and not _holds_only(url, list(examples), timeout):
+            ask(most)
         complain(f"Checking {url}: this adds at most {most} stores, and there is no way to delete one.")
 
     try:
         if junit:
-            junit.open("ab").close()  # not found out after the stores were added
+            _prove_writable(junit)  # not found out after the stores were added
         report = examine(url, read_only=read_only, timeout=timeout, announce=announce)
         if junit:
             junit.write_bytes(as_junit(report))
-    except (CannotCheck, OSError) as error:
+    except CannotCheck as error:
         complain(f"Cannot check {url}: {error}")
+        return CANNOT_CHECK
+    except OSError as error:
+        complain(f"Cannot write the results to {junit}: {error.strerror}; --junit takes the path of a file")
         return CANNOT_CHECK
     text = as_json(report) + "\n" if json else as_text(report)
     try:
@@ -68,6 +63,14 @@ def run(
         # Whoever reads has enough, and the verdict is the same. What is left would fail once more at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return CONFORMS if report.conforms else VIOLATES
+
+
+def _prove_writable(path: Path) -> None:
+    """OSError unless the file can be written; one that was not there is not there afterwards."""
+    path, new = path.resolve(), not path.exists()
+    path.open("ab").close()
+    if new:
+        path.unlink()
 
 
 def _holds_only(url: str, stores: list[dict[str, Any]], timeout: float) -> bool:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 SMALL, LARGE = 1 << 20, 1 << 28
@@ -59,26 +59,21 @@ class Exchange:
         return ", ".join(values) if values else None
 
 
-class Stream(io.RawIOBase):
+class Stream(socket.SocketIO):
     """What `http.client` takes for a socket: all that is read from it has to come before one deadline."""
 
     def __init__(self, connection: socket.socket, deadline: float) -> None:
-        self.connection = connection
-        self.deadline = deadline
-        self.buffer = io.BufferedReader(self, PIECE)
+        super().__init__(connection, "r")
+        self.connection, self.deadline, self.buffer = connection, deadline, io.BufferedReader(self, PIECE)
 
     def makefile(self, _: str) -> io.BufferedIOBase:
         """Return the same reader each time, so that interim responses lose none of what follows them."""
         return self.buffer
 
-    def readable(self) -> bool:
-        """Return True: it is only read."""
-        return True
-
-    def readinto(self, buffer: "memoryview") -> int:  # type: ignore[override]  # BufferedReader passes no other
-        """Wait for more bytes; TimedOut after the deadline."""
+    def readinto(self, buffer: "memoryview") -> int | None:  # type: ignore[override]  # BufferedReader passes no other
+        """Wait for more bytes; TimeoutError after the deadline."""
         self.connection.settimeout(remaining(self.deadline))
-        return self.connection.recv_into(buffer)
+        return super().readinto(buffer)
 
 
 class Client:
@@ -89,14 +84,16 @@ class Client:
 
     def __init__(self, url: str, timeout: float) -> None:
         parts = urlsplit(url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise ValueError("the address must look like http://host:port")
-        if parts.query or parts.fragment or parts.username is not None:
-            raise ValueError("the address must have no user, query or fragment")
-        if not url.isascii() or not url.isprintable() or " " in url:
-            raise ValueError("the address must be plain ASCII without spaces")
+        for wrong, reason in (
+            (parts.scheme not in {"http", "https"} or not parts.hostname, "look like http://host:port"),
+            (parts.query or parts.fragment or parts.username is not None, "have no user, query or fragment"),
+            (not url.isascii() or not url.isprintable() or " " in url, "be plain ASCII without spaces"),
+            (parts.port == 0, "have a port from 1 to 65535"),
+        ):
+            if wrong:
+                raise ValueError(f"the address must {reason}")
         usual = 443 if parts.scheme == "https" else 80
-        self.host, self.prefix, self.timeout = parts.hostname, parts.path.rstrip("/"), timeout
+        self.host, self.prefix, self.timeout = parts.hostname or "", parts.path.rstrip("/"), timeout
         self.place = self.host, parts.port or usual
         host = f"[{self.host}]" if ":" in self.host else self.host
         self.authority = host if self.place[1] == usual else f"{host}:{self.place[1]}"
@@ -116,8 +113,9 @@ class Client:
         deadline = time.monotonic() + self.timeout
         try:
             with self.connect(deadline) as connection:
+                lines = [f"{method} {done.target} HTTP/1.1", *(f"{name}: {value}" for name, value in done.sent)]
                 with suppress(ConnectionError):  # it may have said why before it closed
-                    connection.sendall(request_bytes(done))
+                    connection.sendall("\r\n".join([*lines, "", ""]).encode("ascii") + (body or b""))
                 read(Stream(connection, deadline), done, sink)
         except (OSError, UnicodeError, http.client.HTTPException, Unreachable) as error:
             failure = unreachable(error)
@@ -132,13 +130,6 @@ class Client:
         self.place = plain.getpeername()[:2]
         plain.settimeout(remaining(deadline))
         return self.tls.wrap_socket(plain, server_hostname=self.host) if self.tls else plain
-
-
-def request_bytes(exchange: Exchange) -> bytes:
-    """Return the request as it goes out."""
-    lines = [f"{exchange.method} {exchange.target} HTTP/1.1"]
-    lines += [f"{name}: {value}" for name, value in exchange.sent]
-    return "\r\n".join([*lines, "", ""]).encode("ascii") + (exchange.body or b"")
 
 
 def read(stream: Stream, exchange: Exchange, sink: Sink | None) -> None:
@@ -185,23 +176,24 @@ def remaining(deadline: float) -> float:
 
 def unreachable(error: Exception) -> Unreachable:
     """Return what went wrong in plain words, some of them the operating system's or those of TLS."""
-    match error:
-        case Unreachable():
-            return error
-        case TimeoutError():
-            return TimedOut("the response is not whole in time")
-        case http.client.RemoteDisconnected():
-            text = "it closed the connection without a response"
-        case http.client.IncompleteRead():
-            text = "it closed the connection in the middle of its response, or a chunk is none"
-        case http.client.HTTPException():
-            text = f"the response is not HTTP/1: {str(error)[:60]!r}"
-        case ssl.SSLCertVerificationError():
-            text = f"its certificate is not trusted: {error.verify_message}"
-        case ssl.SSLError():
-            text = f"no TLS there: {(error.reason or 'handshake failed').replace('_', ' ').lower()}"
-        case socket.gaierror() | UnicodeError():
-            text = "there is no host of that name"
-        case _:
-            text = (getattr(error, "strerror", None) or str(error) or type(error).__name__).lower()
-    return Unreachable(text)
+    if isinstance(error, Unreachable):
+        return error
+    if isinstance(error, TimeoutError):
+        return TimedOut("the response is not whole in time")
+    return Unreachable(next(text(error) for kind, text in REASONS if isinstance(error, kind)))
+
+
+REASONS: tuple[tuple[type[Exception], Callable[[Any], str]], ...] = (
+    (http.client.RemoteDisconnected, lambda _: "it closed the connection without a response"),
+    (
+        http.client.IncompleteRead,
+        lambda _: "it closed the connection in the middle of its response, or a chunk is none",
+    ),
+    (http.client.HTTPException, lambda error: f"the response is not HTTP/1: {str(error)[:60]!r}"),
+    (ssl.SSLCertVerificationError, lambda error: f"its certificate is not trusted: {error.verify_message}"),
+    (ssl.SSLError, lambda error: f"no TLS there: {(error.reason or 'handshake failed').replace('_', ' ').lower()}"),
+    (socket.gaierror, lambda _: "there is no host of that name"),
+    (UnicodeError, lambda _: "there is no host of that name"),
+    (Exception, lambda error: (getattr(error, "strerror", None) or str(error) or type(error).__name__).lower()),
+)
+"""What an error means, the first of these that it is."""

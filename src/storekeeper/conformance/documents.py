@@ -2,16 +2,12 @@
 
 import codecs
 import json
-import re
 from collections.abc import Callable
 from typing import Any
 
 Store = dict[str, Any]
 ITEM = 1 << 20  # the longest single store of a list, in characters
 KEPT = 10_000  # the most stores of one list that are kept
-BLANK = re.compile(r"[ \t\n\r]*")
-MOVES = {("start", "["): "first", ("first", "]"): "end", ("comma", ","): "item", ("comma", "]"): "end"}
-"""What follows a sign of the array, by what may stand there."""
 
 
 class Malformed(ValueError):
@@ -34,22 +30,19 @@ def constant(name: str) -> Any:
 DECODER = json.JSONDecoder(object_pairs_hook=unique, parse_constant=constant)
 
 
-def parse(content: bytes) -> Any:
-    """Return the one JSON value of a body; Malformed when it is none, or is not UTF-8."""
+def parse(content: bytes) -> tuple[Any, str | None]:
+    """Return the one JSON value of a body; None and the fault when it is none, or is not UTF-8."""
     try:
-        return DECODER.decode(content.decode("utf-8"))
-    except UnicodeDecodeError:
-        raise Malformed("the body is not UTF-8") from None
-    except Malformed:
-        raise
+        return DECODER.decode(content.decode()), None
     except (ValueError, RecursionError) as error:
-        raise Malformed(f"the body is not JSON: {error}") from None
+        return None, fault(error)
 
 
-def skip_blanks(text: str, at: int) -> int:
-    """Return where the blanks that begin at `at` end."""
-    found = BLANK.match(text, at)
-    return found.end() if found else at
+def fault(error: Exception) -> str:
+    """Return in plain words why something is not the JSON that was expected."""
+    if isinstance(error, UnicodeDecodeError):
+        return "the body is not UTF-8"
+    return str(error) if isinstance(error, Malformed) else f"the body is not JSON: {error}"
 
 
 def shape(store: Store) -> tuple[Any, ...]:
@@ -71,65 +64,48 @@ class Listing:
         self.stores: list[Store] = []
         self.shapes: dict[tuple[Any, ...], Store] = {}
         self.fault: str | None = None
-        self.state, self.text, self.one_by_one = "start", "", False
+        self.text = ""
         self.decode = codecs.getincrementaldecoder("utf-8")().decode
 
     def feed(self, piece: bytes) -> None:
         """Read on; after a fault the rest is passed over."""
         if self.fault is None:
             try:
-                self.text, self.one_by_one = self.text + self.decode(piece), False
-                self.text = self.text[self.advance() :]
-            except UnicodeDecodeError:
-                self.fault = "the body is not UTF-8"
+                self.text += self.decode(piece)
+                self.advance()
             except (ValueError, RecursionError) as error:
-                self.fault = str(error)
+                self.fault = fault(error)
+
+    def advance(self) -> None:
+        """Take all stores that others follow; the rest stays, as an array of its own."""
+        end = len(self.text)
+        while (end := self.text.rfind("}", 0, end)) > 0:
+            rest = self.text[end + 1 :].lstrip(" \t\n\r")
+            if rest.startswith(","):
+                try:
+                    self.take(DECODER.decode(f"{self.text[: end + 1]}]"))
+                    self.text = f"[{rest[1:]}"
+                    break
+                except json.JSONDecodeError as error:
+                    end = min(end, error.pos)  # the cut was within a store: the text is well-formed up to there
+        if len(self.text) > ITEM:
+            raise Malformed("the body is no JSON array of objects")
 
     def finish(self) -> None:
         """Say that nothing follows."""
-        if self.state != "end" or self.text:
-            self.fault = self.fault or "the body is not a whole JSON array"
-
-    def advance(self) -> int:
-        """Take whole tokens from the front of the text, and return where the unfinished one begins."""
-        at = skip_blanks(self.text, 0)
-        while at < len(self.text):
-            if following := MOVES.get((self.state, self.text[at])):
-                self.state, at = following, at + 1
-            elif self.state not in {"first", "item"}:
-                raise Malformed("the body is not a JSON array" + (" alone" if self.state == "end" else ""))
-            elif not (after := self.items(at)):
-                break
-            else:
-                self.state, at = "comma", after
-            at = skip_blanks(self.text, at)
-        return at
-
-    def items(self, at: int) -> int:
-        """Take the objects that begin here, and return where the last one taken ends; 0 when none is whole yet."""
-        if self.text[at] != "{":
-            raise Malformed("an item of the array is not an object")
-        if end := 0 if self.one_by_one else self.text.rfind("},", at) + 1:
+        if self.fault is None:
             try:
-                self.take(DECODER.decode(f"[{self.text[at:end]}]"))  # far quicker than one by one
-                return end
-            except json.JSONDecodeError:
-                self.one_by_one = True  # it may have been cut within a string
-        try:
-            store, end = DECODER.raw_decode(self.text, at)
-        except json.JSONDecodeError as error:
-            if len(self.text) - at > ITEM:
-                raise Malformed(f"the body is not JSON: {error}") from None
-            return 0
-        self.take([store])
-        return end
+                rest = DECODER.decode(self.text + self.decode(b"", True))
+                self.take(rest or (None if self.count else rest))  # a comma is followed by a store
+            except (ValueError, RecursionError) as error:
+                self.fault = fault(error)
 
-    def take(self, stores: list[Any]) -> None:
+    def take(self, stores: Any) -> None:
         """Count stores, remember their shapes and keep those that are wanted."""
+        if not isinstance(stores, list) or not all(isinstance(store, dict) for store in stores):
+            raise Malformed("the body is no JSON array of objects")
         self.count += len(stores)
         for store in stores:
-            if not isinstance(store, dict):
-                raise Malformed("an item of the array is not an object")
             self.shapes.setdefault(shape(store), store)
             if self.keep(store) and len(self.stores) < KEPT:
                 self.stores.append(store)

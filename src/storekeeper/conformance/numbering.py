@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from storekeeper.conformance import rejecting
-from storekeeper.conformance.rules import FAILURE, NUMBER, Rule, Rules, Skipped
+from storekeeper.conformance.rules import FAILURE, NO_MORE, NUMBER, Rule, Rules, Skipped
 from storekeeper.conformance.service import Made, Response, Service, Violation, fields, made, number
 
 RULES = Rules()
@@ -147,14 +147,8 @@ def growth(service: Service, send: Send, times: int, seconds: float = 0.0) -> tu
 
 
 CREATE, UPDATE = partial(send_bad, Service.create), partial(send_bad, Service.update)
-for name, sentence, scope, send in (
-    ("rejected-create-adds-no-other", FAILURE, "POST: nor under another name.", CREATE),
-    ("rejected-update-adds-no-other", FAILURE, "PUT: nor under another name.", UPDATE),
-    (
-        "update-adds-no-other",
-        f"{NUMBER} Never taken from the client.",
-        "Nor does an update that succeeds.",
-        send_good,
-    ),
-):
-    RULES.append(Rule(name, sentence, scope, partial(adds_no_other, send)))
+RULES += [
+    Rule("rejected-create-adds-no-other", FAILURE, "POST: nor under another name.", partial(adds_no_other, CREATE)),
+    Rule("rejected-update-adds-no-other", FAILURE, "PUT: nor under another name.", partial(adds_no_other, UPDATE)),
+    Rule("update-adds-no-other", NO_MORE, "Nor does an update that succeeds.", partial(adds_no_other, send_good)),
+]

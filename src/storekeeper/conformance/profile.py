@@ -1,39 +1,32 @@
 """What a service does where the contract is silent: looked at and told, never failed; this package only."""
 
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 
 from storekeeper.conformance.client import TimedOut, Unreachable
 from storekeeper.conformance.service import MISSING, Kind, Response, Service, Violation
 
 STORES, FORM = "/api/stores", "application/x-www-form-urlencoded"
-ID = b'"id"'
 ABSENT, NOBODY = f"{STORES}/{MISSING}", f"{STORES}?name={{free}}"
+ID = b'"id"'
 BOTH = b'{"name": 5, "address": 5}'
 Look = Callable[[Service], str]
 Requests = dict[str, tuple[str, str, bytes | None]]  # method, target and body by what the request is called
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """One thing that the contract leaves open, and what this service does."""
-
-    topic: str
-    seen: str
-
-
-def observe(service: Service) -> Iterator[Observation]:
-    """Look at everything that the run allows; a service that stops responding ends it."""
+def observe(service: Service) -> dict[str, str]:
+    """Return what the service does, by topic: all that the run allows; a service that stops responding ends it."""
+    seen: dict[str, str] = {}
     for topic, look in (READS if service.read_only else READS | WRITES).items():
         try:
-            yield Observation(topic, look(service) if callable(look) else ask(service, look))
+            seen[topic] = look(service) if callable(look) else ask(service, look)
+        except TimedOut as error:
+            return seen | {topic: f"no response: {error}"}
         except Unreachable as error:
-            yield Observation(topic, f"no response: {error}")
-            if isinstance(error, TimedOut):
-                return
+            seen[topic] = f"no response: {error}"
         except Violation as error:
-            yield Observation(topic, f"not seen: {error}")
+            seen[topic] = f"not seen: {error}"
+    return seen
 
 
 def told(response: Response) -> str:
@@ -53,12 +46,8 @@ def together(responses: dict[str, Response]) -> str:
 def ask(service: Service, requests: Requests) -> str:
     """Return what comes of these requests; `{free}` in a target is a name that nobody has."""
     free = service.name().replace(" ", "-")
-    return together(
-        {
-            label: service.raw(method, path.replace("{free}", free), body)
-            for label, (method, path, body) in requests.items()
-        }
-    )
+    asked = {label: (method, path.replace("{free}", free), body) for label, (method, path, body) in requests.items()}
+    return together({label: service.raw(*request) for label, request in asked.items()})
 
 
 def earlier(service: Service, kind: Kind, part: bytes) -> str:
@@ -71,9 +60,8 @@ def earlier(service: Service, kind: Kind, part: bytes) -> str:
 
 def counts(service: Service) -> str:
     """Tell letters of one code point from those of two UTF-16 units and of two bytes."""
-    taken = [
-        service.update({"name": name}, "open").ok for name in ("\u00e9" * 30, "\U0001f3ec" * 30, "\U0001f3ec" * 31)
-    ]
+    names = "\u00e9" * 30, "\U0001f3ec" * 30, "\U0001f3ec" * 31
+    taken = [service.update({"name": name}, "open").ok for name in names]
     return ("bytes", "UTF-16 units", "code points", "more than code points")[sum(taken)]
 
 
@@ -105,19 +93,18 @@ def content_types(service: Service) -> str:
     return together({str(kind or "none"): service.raw("PUT", target, body, kind) for kind in types})
 
 
+def update(payload: object) -> Look:
+    """Return the look at what comes of this update."""
+    return lambda service: told(service.update(payload, "open"))
+
+
 def each(bodies: dict[str, bytes]) -> Requests:
     """Return a POST of each body."""
     return {label: ("POST", STORES, body) for label, body in bodies.items()}
 
 
-QUERIES = {
-    "twice": "&name=x",
-    "another": "&colour=red",
-    "+": "+x",
-    "no UTF-8": "%FF",
-    "%": "%",
-    "31 characters": "x" * 14,
-}
+QUERIES = {"twice": "&name=x", "another": "&colour=red", "+": "+x", "no UTF-8": "%FF", "%": "%"}
+QUERIES["31 characters"] = "x" * 14
 IDS = ("abc", "1abc", "-1", "%2B1", "1.0", "0x1", "1e0", "%D9%A1", "9" * 40)
 READS: dict[str, Look | Requests] = {
     "GET /test: its content type": lambda service: service.raw("GET", "/test").http.header("content-type") or "none",
@@ -141,14 +128,12 @@ WRITES: dict[str, Look | Requests] = {
     "id in the payload": lambda service: (
         f"POST: {earlier(service, 'create', ID)}; PUT: {earlier(service, 'update', ID)}"
     ),
-    "another unknown key in the payload": lambda service: told(
-        service.update({"name": "x", "colour": "red"}, "open")
-    ),
+    "another unknown key in the payload": update({"name": "x", "colour": "red"}),
     "the same key twice in the payload": key_twice,
-    "address null": lambda service: told(service.update({"name": "x", "address": None}, "open")),
+    "address null": update({"name": "x", "address": None}),
     'address ""': lambda service: earlier(service, "create", b'"address": ""'),
-    "a blank name": lambda service: told(service.update({"name": "   "}, "open")),
-    "U+0000 in a name": lambda service: told(service.update({"name": "\0 nothing"}, "open")),
+    "a blank name": update({"name": "   "}),
+    "U+0000 in a name": update({"name": "\0 nothing"}),
     "what the 30 characters count": counts,
     "messages of which the contract gives no text": each(
         {"31 characters": b'{"name": "%s"}' % (b"x" * 31), "name null": b'{"name": null}'}

@@ -60,8 +60,7 @@ def empty_name_lists_all(service: Service) -> None:
 def filter_finds_exact_name(service: Service) -> None:
     """The name of a store finds it."""
     for made in subjects(service):
-        response = service.find(made.name)
-        only(response, made.name)
+        response = found(service, made.name)
         if response.with_id(made.id):
             return
         still = service.read(made.id).single.get("name") == made.name
@@ -87,7 +86,7 @@ def finds_no_other(check: str, service: Service) -> None:
     """Violation when something that is nearly a name finds the store."""
     padded = [] if service.read_only else [service.spare(f" {service.name()} ").name]
     for name in (next(subjects(service)).name, *padded):
-        none_but(service, name, parts(name)[check][1])
+        found(service, *(value for value in dict.fromkeys(parts(name)[check][1]) if value not in {"", name}))
 
 
 for name, (scope, _) in parts("a name").items():
@@ -115,9 +114,7 @@ def filter_finds_every_match(service: Service) -> None:
 def filter_compares_only_names(service: Service) -> None:
     """Addresses and ids are no names."""
     text = service.name()
-    made = service.spare(address=text)
-    for value in (text, str(made.id)):
-        only(service.find(value), value)
+    found(service, text, str(service.spare(address=text).id))
 
 
 @RULES.check(EXACT)
@@ -126,12 +123,11 @@ def filter_compares_every_character(service: Service) -> None:
     part = service.spare().name[-12:]
     for text in AWKWARD:
         made = service.spare(f"{text} {part}")
-        response = service.find(made.name)
-        only(response, made.name)
+        response = found(service, made.name)
         response.expect(response.with_id(made.id), f"{made.name!r} is not found")
     for text, others in (("0123456789012", ["123456789012", "123456789012.0"]), ("\u00e9", ["e", "\u00c9"])):
-        made = service.spare(f"{text}{part[:8]}")
-        none_but(service, made.name, [f"{other}{part[:8]}" for other in others])
+        service.spare(f"{text}{part[:8]}")
+        found(service, *(f"{other}{part[:8]}" for other in others))
     service.spare()
 
 
@@ -145,8 +141,8 @@ def read_gives_that_store(service: Service) -> None:
             service.read(made.id).shows(made)
             break
         except Violation:
-            found = service.find(made.name).with_id(made.id)
-            as_before = [store for store in found if store.get("address") == made.address]
+            same = service.find(made.name).with_id(made.id)
+            as_before = [store for store in same if store.get("address") == made.address]
             if not service.read_only or as_before:  # else another client has changed it since the list was read
                 raise
     zeros = [(f"00{id}", id) for id in sorted({made.id, *service.mine})[-10:]]
@@ -169,15 +165,11 @@ def subjects(service: Service) -> Iterator[Made]:
         yield Made(number(samples[0]) or 0, str(samples[0]["name"]), samples[0].get("address"), response)
 
 
-def none_but(service: Service, name: str, values: list[str]) -> None:
-    """Violation when one of these values finds a store of another name; the name itself is left out."""
-    for value in dict.fromkeys(values):
-        if value not in {"", name}:
-            only(service.find(value), value)
-
-
-def only(response: Response, value: str) -> None:
-    """Violation when a filter's response has a store of another name."""
-    for store in response.listed.stores:
-        if store.get("name") != value:
-            raise Violation(f"the filter {value!r} finds a store named {store.get('name')!r}", response.http)
+def found(service: Service, *values: str) -> Response:
+    """Return what the last of these values finds; Violation when one finds a store of another name."""
+    for value in values:
+        response = service.find(value)
+        for store in response.listed.stores:
+            name = store.get("name")
+            response.expect(name == value, f"the filter {value!r} finds a store named {name!r}")
+    return response

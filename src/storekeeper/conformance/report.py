@@ -4,18 +4,13 @@ import io
 import json
 import re
 import sys
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
 from xml.etree import ElementTree as ET
 
 from storekeeper.conformance.client import Exchange
-from storekeeper.conformance.profile import Observation
 from storekeeper.conformance.rules import Result
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 SIGNS = {"passed": "[green]✓[/]", "failed": "[red]✗[/]", "skipped": "[dim]-[/]"}
 SHOWN = 600  # the most characters of a body that are shown
@@ -28,7 +23,7 @@ class Report:
     url: str
     mode: str
     results: list[Result]
-    profile: list[Observation]
+    profile: dict[str, str]
     added: int
     seconds: float
 
@@ -45,8 +40,7 @@ class Report:
     @property
     def counts(self) -> dict[str, int]:
         """How many passed, failed and were skipped."""
-        count = Counter(result.state for result in self.results)
-        return {state: count[state] for state in ("passed", "failed", "skipped")}
+        return {state: sum(result.state == state for result in self.results) for state in SIGNS}
 
 
 def as_json(report: Report) -> str:
@@ -64,7 +58,7 @@ def as_json(report: Report) -> str:
         for result in report.results
     ]
     head = {name: getattr(report, name) for name in ("url", "conforms", "mode", "counts", "added")}
-    profile = [{"topic": seen.topic, "seen": seen.seen} for seen in report.profile]
+    profile = [{"topic": topic, "seen": seen} for topic, seen in report.profile.items()]
     return json.dumps(head | {"seconds": round(report.seconds, 3), "checks": checks, "profile": profile}, indent=2)
 
 
@@ -74,7 +68,7 @@ def as_junit(report: Report) -> bytes:
     totals = {"tests": len(report.results), "failures": counts["failed"], "errors": 0, "skipped": counts["skipped"]}
     suite = element(suites, "testsuite", name="Store Resource API", time=f"{report.seconds:.3f}", **totals)
     properties = element(suite, "properties")
-    for name, value in (("url", report.url), ("mode", report.mode), *((p.topic, p.seen) for p in report.profile)):
+    for name, value in (("url", report.url), ("mode", report.mode), *report.profile.items()):
         element(properties, "property", name=name, value=value)
     for result in report.results:
         case = element(suite, "testcase", classname="storekeeper.conformance", name=result.rule.name, time=0)
@@ -92,19 +86,25 @@ def element(parent: ET.Element, tag: str, **attributes: object) -> ET.Element:
 def as_text(report: Report) -> str:
     """Return the report for people, as wide and coloured as standard output can have it."""
     from rich.console import Console  # noqa: PLC0415  # only people need it: machines start faster without
+    from rich.table import Table  # noqa: PLC0415  # as above
 
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # what responses say is shown on any terminal
     console = Console(highlight=False)
+    table = partial(Table, box=None, padding=(0, 1), header_style="bold")
+    checks = table("", "check", "the contract's sentence, and what of it is looked at")
+    for row in check_rows(report):
+        checks.add_row(*row)
+    profile = table("where the contract is silent", "this service")
+    for row in report.profile.items():
+        profile.add_row(*map(marked, row))
     with console.capture() as text:
-        looked_at = "the contract's sentence, and what of it is looked at"
-        console.print(table(("", "check", looked_at), check_rows(report)))
+        console.print(checks)
         for result in report.failed:
             console.print(f"\n[red]✗ {result.rule.name}[/]: {marked(result.note)}")
             console.print(f"  [dim]{marked(f'{result.rule.sentence} {result.rule.scope}'.strip())}[/]")
             console.print(marked(re.sub("(?m)^(?=.)", "    ", shown(result))), soft_wrap=True)
-        rows = [(marked(seen.topic), marked(seen.seen)) for seen in report.profile]
-        console.print("", table(("where the contract is silent", "this service"), rows), "")
+        console.print("", profile, "")
         console.print(summary(report), soft_wrap=True)
     return text.get()
 
@@ -115,16 +115,6 @@ def check_rows(report: Report) -> Iterable[tuple[str, ...]]:
         sentence = "" if before and before.rule.sentence == result.rule.sentence else result.rule.sentence
         scope = f"skipped: {result.note}" if result.state == "skipped" else result.rule.scope
         yield SIGNS[result.state], result.rule.name, f"{marked(sentence)} [dim]{marked(scope)}[/]".strip()
-
-
-def table(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> "Table":
-    """Return a table without lines."""
-    from rich.table import Table  # noqa: PLC0415  # as above
-
-    made = Table(*columns, box=None, padding=(0, 1), header_style="bold")
-    for row in rows:
-        made.add_row(*row)
-    return made
 
 
 def marked(text: str) -> str:

@@ -7,11 +7,10 @@ from functools import partial
 from storekeeper.conformance.documents import Store
 from storekeeper.conformance.rejecting import GENERIC, NO_STRING, REQUIRED
 from storekeeper.conformance.rules import THREE, Rule, Rules, Skipped
-from storekeeper.conformance.service import Fault, Response, Service
+from storekeeper.conformance.service import Fault, Response, Service, Violation
 
 RULES = Rules()
-VALID, NONE = "validation", type(None)
-Look = Callable[[Response], None]  # looks at one response; Violation when it is wrong
+Look = Callable[[Response], str]  # returns what is wrong with a response, or nothing
 JSON = "application/json; charset=utf-8"
 SUCCESS = (
     "use status 200 and the headers `content-type: application/json; charset=utf-8` and `cache-control: no-cache`"
@@ -23,6 +22,7 @@ PHRASE = "error, string, Standard reason phrase of the status"
 MISSING = f"Message for a missing (or empty) name: `{REQUIRED}`, with keys [name]."
 FAILED = f"statusCode 500, error `{INTERNAL}`, message `{OCCURRED}`"
 NAMES = "`message` names the field and the violated rule"
+SOURCE = "`validation.source` is `payload`"
 NUMBER = f"Message for a name that is a number instead of a string: `{NO_STRING}`, with keys [name]."
 
 
@@ -36,48 +36,32 @@ def groups(seen: Response) -> set[str]:
     return found | ({"success"} | ({"document", "json"} if seen.kind != "test" else set()) if success else set())
 
 
-def status(seen: Response) -> None:
-    """Look at the status of a success."""
-    seen.expect(seen.http.status == 200, f"status {seen.http.status}, not 200")
-
-
-def well_formed(seen: Response) -> None:
-    """Look whether it is JSON."""
-    seen.expect(not seen.malformed, str(seen.malformed))
+def wrong(what: str, have: object, wanted: object) -> str:
+    """Return what is wrong with a value, its type included; nothing when it is right."""
+    found = "absent" if have is None else repr(have)
+    return "" if have == wanted and type(have) is type(wanted) else f"{what} is {found}, not {wanted!r}"
 
 
 def header(name: str, value: str) -> Look:
     """Return the look at a field that has to have exactly this value."""
-
-    def look(seen: Response) -> None:
-        have = seen.http.header(name)
-        seen.expect(have == value, f"{name} is {'absent' if have is None else repr(have)}, not {value!r}")
-
-    return look
+    return lambda seen: wrong(name, seen.http.header(name), value)
 
 
-def members(within: str = "", **wanted: object) -> Look:
-    """Return the look at members, value and type, of the body or of an object in it."""
+def members(**wanted: object) -> Look:
+    """Return the look at members of the body, value and type."""
+    return lambda seen: next(filter(None, (wrong(name, seen.member(name), wanted[name]) for name in wanted)), "")
 
-    def look(seen: Response) -> None:
-        body = seen.member(within) if within else seen.document
-        for name, value in wanted.items():
-            have = body.get(name) if isinstance(body, dict) else None
-            seen.expect(
-                have == value and type(have) is type(value), f"{within} {name} is {have!r}, not {value!r}".strip()
-            )
 
-    return look
+def detail(name: str, seen: Response, value: object) -> str:
+    """Return what is wrong with a member of `validation`."""
+    validation = seen.member("validation")
+    have = validation.get(name) if isinstance(validation, dict) else None
+    return wrong(f"validation {name}", have, value)
 
 
 def stores(holds: Callable[[Store], bool]) -> Look:
     """Return the look at each store."""
-
-    def look(seen: Response) -> None:
-        for store in seen.stores if seen.ok else ():
-            seen.expect(holds(store), f"a store is {store!r}")
-
-    return look
+    return lambda seen: next((f"a store is {store!r}" for store in seen.stores if seen.ok and not holds(store)), "")
 
 
 def types(property: str, *allowed: type) -> Look:
@@ -85,35 +69,33 @@ def types(property: str, *allowed: type) -> Look:
     return stores(lambda store: type(store.get(property)) in allowed)
 
 
-def keys(seen: Response) -> None:
-    """Look at the names of the offending fields."""
-    wanted = seen.wanted.keys if isinstance(seen.wanted, Fault) else ()
-    if wanted:
-        members(VALID, keys=list(wanted))(seen)
-
-
-def text(seen: Response) -> None:
+def text(seen: Response) -> str:
     """Look whether an error tells people anything."""
-    seen.expect(isinstance(seen.member("message"), str) and seen.member("message"), "message is no text")
+    return "" if seen.member("message") and isinstance(seen.member("message"), str) else "message is no text"
 
 
-def names_the_field(seen: Response) -> None:
+def keys(seen: Response) -> str:
+    """Look at the names of the offending fields."""
+    return detail("keys", seen, list(seen.wanted.keys)) if isinstance(seen.wanted, Fault) and seen.wanted.keys else ""
+
+
+def names_the_field(seen: Response) -> str:
     """Look at a message of which the contract gives no text."""
     fault, message = seen.wanted, str(seen.member("message"))
     assert isinstance(fault, Fault)
-    named = all(re.search(rf"\b{key}\b", message) for key in fault.keys)
-    seen.expect(named, f"the message for {fault.label} does not name {' and '.join(fault.keys)}")
-    seen.expect(message not in fault.never, f"the message for {fault.label} is that of another rule")
+    if not all(re.search(rf"\b{key}\b", message) for key in fault.keys):
+        return f"the message for {fault.label} does not name {' and '.join(fault.keys)}"
+    return f"the message for {fault.label} is that of another rule" if message in fault.never else ""
 
 
 def one_mode(service: Service) -> None:
     """Violation at the first validation error that is not of the same mode as most."""
+    others = "generic" if service.generic else "detailed"
 
-    def look(seen: Response) -> None:
-        generic = seen.member("message") == GENERIC
+    def look(seen: Response) -> str:
         details = isinstance(seen.document, dict) and "validation" in seen.document
-        fits = generic == service.generic and details != service.generic
-        seen.expect(fits, f"the other errors are {'generic' if service.generic else 'detailed'}, this one is not")
+        fits = service.generic != details and service.generic == (seen.member("message") == GENERIC)
+        return "" if fits else f"the other errors are {others}, this one is not"
 
     hold("rejection", look, service)
 
@@ -124,7 +106,8 @@ def hold(group: str, look: Look, service: Service) -> None:
     if not found:
         raise Skipped("no such response was seen")
     for seen in found:
-        look(seen)
+        if reason := look(seen):
+            raise Violation(reason, seen.http)
 
 
 def add(name: str, sentence: str, group: str, look: Look, scope: str = "", **marks: bool) -> None:
@@ -133,14 +116,19 @@ def add(name: str, sentence: str, group: str, look: Look, scope: str = "", **mar
 
 
 for_errors, for_details = partial(add, writes=True), partial(add, writes=True, detailed=True)
-add("success-has-status-200", SUCCESS, "success", status, "The status.")
+add("success-has-status-200", SUCCESS, "success", lambda seen: wrong("status", seen.http.status, 200), "The status.")
 add("success-has-content-type", SUCCESS, "document", header("content-type", JSON), "The content type.")
 add("success-has-cache-control", SUCCESS, "success", header("cache-control", "no-cache"), "The cache control.")
-add("bodies-are-json", "All bodies are JSON unless stated.", "json", well_formed)
+add("bodies-are-json", "All bodies are JSON unless stated.", "json", lambda seen: seen.malformed or "")
 add("store-has-three-properties", THREE, "document", stores(lambda store: set(store) == {"id", "name", "address"}))
 add("store-id-is-an-integer", "id, integer, service", "document", types("id", int))
 add("store-name-is-a-string", "name, string, client", "document", types("name", str))
-add("store-address-is-a-string-or-null", "address, string or null, client", "document", types("address", str, NONE))
+add(
+    "store-address-is-a-string-or-null",
+    "address, string or null, client",
+    "document",
+    types("address", str, type(None)),
+)
 for_errors("error-has-content-type", ERRORS, "error", header("content-type", JSON), "The content type.")
 for_errors("error-has-cache-control", ERRORS, "error", header("cache-control", "no-cache"), "The cache control.")
 for_errors("error-has-status-code", "statusCode, integer, HTTP status code", "rejection", members(statusCode=400))
@@ -151,7 +139,5 @@ RULES.append(Rule("errors-are-of-one-mode", GENERIC_MODE, "", one_mode, late=Tru
 for_details("message-for-a-number", NUMBER, NO_STRING, members(message=NO_STRING))
 for_details("message-for-a-missing-name", MISSING, REQUIRED, members(message=REQUIRED))
 for_details("message-names-the-field", NAMES, "rejection", names_the_field)
-for_details(
-    "validation-has-source", "`validation.source` is `payload`", "rejection", members(VALID, source="payload")
-)
+for_details("validation-has-source", SOURCE, "rejection", lambda seen: detail("source", seen, "payload"))
 for_details("validation-has-keys", "`validation.keys` lists the field names", "rejection", keys)

@@ -16,6 +16,7 @@ EXACT = "name is exactly equal to the given value (case-sensitive, whole-string 
 ADDED = "id = (count of stores before the add) + 1, name from the payload, address from the payload or null when"
 CHANGED = "the store with that id gets name from the payload and address from the payload (null when not sent)."
 NUMBER = "Assigned on creation as the number of stores existing at that moment plus one."
+NO_MORE = f"{NUMBER} Never taken from the client."
 THREE = "A store returned by create, update or read always carries exactly three properties: id, name, address."
 FAILURE = "Validation happens before the operation; on failure no store is created or changed."
 

@@ -17,7 +17,6 @@ RULES: list[Rule] = sorted(
 MOST_ADDED = sum(rule.adds for rule in RULES) + 2
 """How many stores a run adds at most: those of the rules, and the two that several of them share."""
 CLOSED = {401: "it wants authentication", 403: "it forbids it", 429: "too many requests", 503: "unavailable"}
-"""What a service may say that neither keeps nor breaks the contract."""
 
 
 class CannotCheck(Exception):
@@ -35,43 +34,7 @@ def examine(
         client = Client(url, timeout)
     except ValueError as error:
         raise CannotCheck(str(error)) from None
-    service, start = Service(client, read_only), time.monotonic()
-    run = Run(service)
-    first_contact(service)
-    if not read_only:
-        if announce:
-            announce(MOST_ADDED)
-        run.prepare()
-    results = [run.result(rule) for rule in RULES if not rule.late]
-    profile = list(observe(service))
-    run.alive()
-    results += [run.result(rule) for rule in RULES if rule.late]
-    mode = "unknown" if read_only else "generic" if service.generic else "detailed"
-    return Report(url, mode, results, profile, service.added, time.monotonic() - start)
-
-
-def first_contact(service: Service) -> None:
-    """CannotCheck unless this is the service at all and lets us in: nothing is written to anything else."""
-    try:
-        test = service.test()
-        stores = service.send("filter", "GET", f"/api/stores?name={service.marker}")
-    except Unreachable as error:
-        raise CannotCheck(said(error)) from None
-    admitted(stores, "GET /api/stores")
-    if not (test.ok or stores.ok):
-        statuses = f"GET /test gets the status {test.http.status}, GET /api/stores {stores.http.status}"
-        raise CannotCheck(f"no Store Resource API there: {statuses}")
-
-
-def admitted(response: Response, what: str) -> None:
-    """CannotCheck when the service keeps us out."""
-    if closed := CLOSED.get(response.http.status):
-        raise CannotCheck(f"{what} gets the status {response.http.status}: {closed}")
-
-
-def said(error: Unreachable) -> str:
-    """Return why there is no response, with the request that got none."""
-    return f"{error} ({error.exchange.method} {error.exchange.target})" if error.exchange else str(error)
+    return Run(Service(client, read_only)).report(url, announce)
 
 
 class Run:
@@ -81,6 +44,33 @@ class Run:
         self.service = service
         self.slow = 0
 
+    def report(self, url: str, announce: Callable[[int], None] | None = None) -> Report:
+        """Return what comes of all rules."""
+        service, start = self.service, time.monotonic()
+        self.first_contact()
+        if not service.read_only:
+            if announce:
+                announce(MOST_ADDED)
+            self.prepare()
+        results = [self.result(rule) for rule in RULES if not rule.late]
+        profile = observe(service)
+        self.alive()
+        results += [self.result(rule) for rule in RULES if rule.late]
+        mode = "unknown" if service.read_only else "generic" if service.generic else "detailed"
+        return Report(url, mode, results, profile, service.added, time.monotonic() - start)
+
+    def first_contact(self) -> None:
+        """CannotCheck unless this is the service at all and lets us in: nothing is written to anything else."""
+        try:
+            test = self.service.test()
+            stores = self.service.send("filter", "GET", f"/api/stores?name={self.service.marker}")
+        except Unreachable as error:
+            raise CannotCheck(said(error)) from None
+        admitted(stores)
+        if not (test.ok or stores.ok):
+            statuses = f"GET /test gets the status {test.http.status}, GET /api/stores {stores.http.status}"
+            raise CannotCheck(f"no Store Resource API there: {statuses}")
+
     def prepare(self) -> None:
         """Learn how errors look, and add the store that several checks share; what is wrong the rules will tell."""
         for step in (rejecting.detect_mode, Service.settle):
@@ -89,15 +79,15 @@ class Run:
             except Unreachable as error:
                 self.lost(error)
             except Violation:
-                admitted(self.service.seen[-1], "POST /api/stores")
+                admitted(self.service.seen[-1])
 
     def result(self, rule: Rule) -> Result:
         """Return what comes of one rule."""
-        if rule.writes and self.service.read_only:
-            return Result(rule, "skipped", "it writes, and this run is read-only")
-        if rule.detailed and self.service.generic:
-            return Result(rule, "skipped", "the service is in generic mode")
         try:
+            if rule.writes and self.service.read_only:
+                raise Skipped("it writes, and this run is read-only")
+            if rule.detailed and self.service.generic:
+                raise Skipped("the service is in generic mode")
             rule.check(self.service)
         except Skipped as reason:
             return Result(rule, "skipped", str(reason))
@@ -121,3 +111,15 @@ class Run:
             self.service.test()
         except Unreachable as error:
             raise CannotCheck(f"it stopped responding: {said(error)}") from None
+
+
+def admitted(response: Response) -> None:
+    """CannotCheck when the service keeps us out."""
+    if closed := CLOSED.get(response.http.status):
+        method = response.http.method
+        raise CannotCheck(f"{method} /api/stores gets the status {response.http.status}: {closed}")
+
+
+def said(error: Unreachable) -> str:
+    """Return why there is no response, with the request that got none."""
+    return f"{error} ({error.exchange.method} {error.exchange.target})" if error.exchange else str(error)

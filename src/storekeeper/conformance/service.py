@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import quote
 
-from storekeeper.conformance.client import Client, Exchange
-from storekeeper.conformance.documents import Listing, Malformed, Store, parse
+from storekeeper.conformance.client import JSON, Client, Exchange
+from storekeeper.conformance.documents import Listing, Store, parse
 
 MISSING = 2_000_000_000  # an id that no store has, and that still fits 32 bits
 
@@ -96,9 +96,9 @@ class Response:
         """Violation unless it, or the one of that id in its list, is this store; no address passes for null."""
         stores = [self.single] if self.listing is None else self.with_id(wanted.id)
         self.expect(len(stores) == 1, f"the store {wanted.id} is there {len(stores)} times{where}")
-        store = stores[0]
-        for key, right in (("id", wanted.id), ("name", wanted.name), ("address", wanted.address)):
-            have = number(store) if key == "id" else store.get(key)
+        have_all = stores[0] | {"id": number(stores[0])}
+        for key in ("id", "name", "address"):
+            have, right = have_all.get(key), getattr(wanted, key)
             self.expect(have == right, f"its {key} is {have!r}, not {right!r}{where}")
 
 
@@ -135,15 +135,12 @@ class Service:
     def send(self, kind: Kind, method: str, path: str, wanted: Wanted = "success", **sent: Any) -> Response:
         """Make one exchange, its `body` of `type`, and keep it in `seen`."""
         listing = Listing(self.is_ours if kind == "list" else bool) if kind in {"list", "filter"} else None
-        sink = listing.feed if listing else None
-        response = Response(kind, wanted, self.client.exchange(method, path, **sent, sink=sink))
-        read_body(response, listing)
+        http = self.client.exchange(method, path, **sent, sink=listing.feed if listing else None)
+        response = understood(Response(kind, wanted, http), listing)
         self.seen.append(response)
         return response
 
-    def raw(
-        self, method: str, path: str, body: bytes | None = None, type: str | None = "application/json"
-    ) -> Response:
+    def raw(self, method: str, path: str, body: bytes | None = None, type: str | None = JSON) -> Response:
         """Make one exchange of which the contract says nothing."""
         return self.send("other", method, path, "open", body=body, type=type)
 
@@ -171,25 +168,21 @@ class Service:
         """GET one store, the id as it is written."""
         return self.send("read", "GET", f"/api/stores/{id}", wanted)
 
-    def create(self, payload: object, wanted: Wanted = "success", *, escaped: bool = False) -> Response:
-        """POST a payload, as JSON in UTF-8 or in ASCII with `escaped`."""
-        body = json.dumps(payload, ensure_ascii=escaped).encode()
-        response = self.send("create", "POST", "/api/stores", wanted, body=body)
+    def create(self, payload: object, wanted: Wanted = "success") -> Response:
+        """POST a payload."""
+        response = self.send("create", "POST", "/api/stores", wanted, body=encoded(payload))
         given = number(response.document)
         self.added += response.ok
         self.mine |= {given} if response.ok and given is not None else set()
         return response
 
-    def replace(
-        self, id: int | str, payload: object, wanted: Wanted = "success", *, escaped: bool = False
-    ) -> Response:
-        """PUT a payload, as JSON in UTF-8 or in ASCII with `escaped`."""
-        body = json.dumps(payload, ensure_ascii=escaped).encode()
-        return self.send("update", "PUT", f"/api/stores/{id}", wanted, body=body)
+    def replace(self, id: int | str, payload: object, wanted: Wanted = "success") -> Response:
+        """PUT a payload."""
+        return self.send("update", "PUT", f"/api/stores/{id}", wanted, body=encoded(payload))
 
-    def update(self, payload: object, wanted: Wanted = "success", *, escaped: bool = False) -> Response:
+    def update(self, payload: object, wanted: Wanted = "success") -> Response:
         """PUT a payload to a store of ours that had another name, and an address."""
-        return self.replace(self.spare().id, payload, wanted, escaped=escaped)
+        return self.replace(self.spare().id, payload, wanted)
 
     def make(self, name: str | None = None, address: str | None = None) -> Made:
         """Add a store of ours, its address sent only when there is one."""
@@ -210,6 +203,11 @@ class Service:
         return Made(self.changing, name, address, self.replace(self.changing, fields(name, address)))
 
 
+def encoded(payload: object) -> bytes:
+    """Return a payload as JSON; bytes are it already."""
+    return payload if isinstance(payload, bytes) else json.dumps(payload, ensure_ascii=False).encode()
+
+
 def fields(name: str, address: str | None = None) -> dict[str, str]:
     """Return the payload for a name and perhaps an address."""
     return {"name": name} if address is None else {"name": name, "address": address}
@@ -223,16 +221,14 @@ def made(response: Response, name: str, address: str | None) -> Made:
     return Made(given, name, address, response)
 
 
-def read_body(response: Response, listing: Listing | None) -> None:
+def understood(response: Response, listing: Listing | None) -> Response:
     """Parse what came: as a list where one is wanted and the status is 200, else as one JSON value."""
     if listing is not None and response.http.status == 200:
         listing.finish()
         response.listing, response.malformed = listing, listing.fault
-        return
-    try:
-        response.document = parse(response.http.content)
-    except Malformed as error:
-        response.malformed = str(error)
+    else:
+        response.document, response.malformed = parse(response.http.content)
+    return response
 
 
 def number(store: object) -> int | None:

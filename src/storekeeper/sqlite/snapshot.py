@@ -30,7 +30,8 @@ class SqliteSnapshot:
         """Return how many stores and how many changes there are."""
         with self._naming_the_file():
             stores, changes = (
-                self._connection.execute(f"SELECT count(*) FROM {_NAMES[table]}").get for table in ("stores", "changes")
+                self._connection.execute(f"SELECT count(*) FROM {_NAMES[table]}").get
+                for table in ("stores", "changes")
             )
         return stores, changes
 
