@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.client import HTTPException
@@ -23,7 +24,7 @@ from storekeeper.write_state import WriteState
 from tests.harness.collection import MANY, a_store, create, get, numbered, replace, run, stores
 from tests.harness.databases import Sqlite, handle
 from tests.harness.machine import fill_disk, mounted
-from tests.harness.process import TIMEOUT, serving
+from tests.harness.process import TIMEOUT, kill_group, serving
 from tests.harness.system_calls import SYNCS, injected
 from tests.oracles.promises import until
 
@@ -130,6 +131,46 @@ def test_a_commit_of_nothing_would_find_space_on_a_full_disk(small: Path, commit
     fill_disk(small / "filler")
     committer.connection.execute("BEGIN IMMEDIATE; COMMIT")
     assert committer.probe(0, 0) == "The disk is full"
+
+
+def test_a_probe_that_does_not_come_back_is_a_refusal_until_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(write_state, "MAX_AGE", -1.0)
+    monkeypatch.setattr(write_state, "CHECK_TIMEOUT", 0.01)
+    monkeypatch.setattr(write_state, "PROBE_TIMEOUT", 0.1)
+
+    async def scenario() -> None:
+        state = WriteState(lambda: None)
+        await state.check()
+
+        async def refused() -> bool:
+            try:
+                await state.check()
+            except Unavailable:
+                return True
+            return False
+
+        async with asyncio.timeout(TIMEOUT):
+            while not await refused():
+                pass
+        assert state.reason == "The disk does not answer"
+        state.probed("")
+        assert state.reason == ""
+        state.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_probe_that_waits_for_the_disk_keeps_no_read_waiting(tmp_path: Path) -> None:
+    with serving(tmp_path):
+        pass
+    delay = 3.0
+    slow = injected("pwrite64", tmp_path / "stores.db-wal", "2+", f"delay_enter={delay * 1e6:.0f}")
+    with serving(tmp_path, within=slow) as service:
+        began = time.monotonic()
+        assert service.request("GET", "/health/ready").json["status"] == "ready"
+        assert service.request("GET", "/api/stores").json == []
+        assert time.monotonic() - began < delay
+        kill_group(service.process)
 
 
 def test_a_refusal_that_lasts_is_told_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -137,7 +137,7 @@ class WriteQueue:
         self._refusal: str | None = None
         self._failure: str | None = None
         self.state = WriteState(self._begin_probe)
-        self._thread = WriterThread(committer, self._limit, self._settle, self._on_failure, self.state.probed)
+        self._thread = WriterThread(committer, self._limit, self._settle, self._on_failure, self._probed)
         self._timer = self._loop.call_later(_TICK, self._tick)
 
     def submit(self, command: Command) -> Write:
@@ -184,6 +184,10 @@ class WriteQueue:
         if self._gathered:
             self._thread.inbox.put(self._gathered)
             self._gathered = []
+
+    def _probed(self, reason: str) -> None:
+        # After a failure nothing is written any more, whatever a probe finds.
+        self.state.probed(self._failure or reason)
 
     def _begin_probe(self) -> None:
         if self._queued and not self.state.reason:
