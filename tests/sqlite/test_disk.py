@@ -68,6 +68,22 @@ def test_a_full_disk_refuses_writes_and_nothing_else_until_it_has_space(small: P
         assert service.stop() == 0
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_start_on_a_full_disk_says_so_and_is_worth_another_try(small: Path, tmp_path: Path, workers: int) -> None:
+    """A service manager starts it again, until there is space."""
+    url = f"sqlite:///{small}/stores.db"
+    with serving(tmp_path, database=url) as service:
+        assert service.request("POST", "/api/stores", {"name": "Before"}).json["id"] == 1
+    fill_disk(small / "filler")
+    with serving(tmp_path, f"--workers={workers}", database=url, ready=False) as service:
+        assert service.process.wait(TIMEOUT) == 74
+        assert "cannot be opened for writing (The disk is full)" in service.log
+        assert service.log.count("\n") == 1
+    (small / "filler").unlink()
+    with serving(tmp_path, f"--workers={workers}", database=url) as service:
+        assert service.request("GET", "/api/stores/1").json["name"] == "Before"
+
+
 def test_refused_writes_are_heard_of_and_their_end_is_found_without_a_client(small: Path, tmp_path: Path) -> None:
     with serving(tmp_path, database=f"sqlite:///{small}/stores.db") as service:
         fill_disk(small / "filler")

@@ -43,6 +43,7 @@ STATEMENTS = {
 
 Writes = Batch[Command, Store | None]
 
+
 class Writer:
     """Carries out writes; its futures raise Unavailable, or the error of a write that no client can send."""
 
