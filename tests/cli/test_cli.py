@@ -627,7 +627,7 @@ def test_an_import_to_a_full_disk_is_refused_whole(tmp_path: Path) -> None:
         fill_disk(disk / "filler")
         (disk / "filler").write_bytes(b"")
         [line] = refused(command("import", database, str(tmp_path / "stores.csv")))
-        assert line == "storekeeper: The disk is full"
+        assert line == f"storekeeper: {database.path}: The disk is full; nothing was imported"
         assert content(database) == [("There before", None)]
 
 
@@ -637,7 +637,8 @@ def test_an_import_whose_temporary_folder_is_full_is_refused_and_names_it(tmp_pa
     fill_with(database, [Payload("There before")])
     with mounted(tmp_path / "temporary", "size=1m") as full:
         done = run("import", "--database", database.url, str(tmp_path / "stores.csv"), env={"TMPDIR": str(full)})
-        assert refused(done) == [f"storekeeper: The disk is full that has the folder of temporary files, {full}"]
+        reason = f"The disk is full that has the folder of temporary files, {full}; nothing was imported"
+        assert refused(done) == [f"storekeeper: {database.path}: {reason}"]
     assert content(database) == [("There before", None)]
 
 

@@ -17,6 +17,7 @@ from storekeeper import atomicfile
 from storekeeper.cli.options import with_settings
 from storekeeper.cli.terminal import UsageError, print_line, progress
 from storekeeper.collection import Collection
+from storekeeper.errors import Outcome, Unavailable
 from storekeeper.settings import Settings
 
 if typing.TYPE_CHECKING:
@@ -65,6 +66,9 @@ def import_(
         ) from None
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}") from None
+    except Unavailable as error:
+        done = "nothing was imported" if error.outcome is Outcome.NONE else "it is not known whether it was imported"
+        raise UsageError(f"{database}: {error}; {done}") from None
     print_line(
         f"{_stores(len(ids))} imported{_as_ids(ids)} into {database}"
         + "; the ids in the file were others" * source.renumbered(ids)
