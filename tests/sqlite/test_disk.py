@@ -14,7 +14,7 @@ import pytest
 from storekeeper import write_state
 from storekeeper.collection import Collection
 from storekeeper.commands import Create
-from storekeeper.errors import Outcome, Unavailable
+from storekeeper.errors import LOCKED, Outcome, Unavailable
 from storekeeper.events import Event
 from storekeeper.sqlite import SqliteCollection, schema, write_queue
 from storekeeper.sqlite.committer import Committer
@@ -147,6 +147,25 @@ def test_a_commit_of_nothing_would_find_space_on_a_full_disk(small: Path, commit
     fill_disk(small / "filler")
     committer.connection.execute("BEGIN IMMEDIATE; COMMIT")
     assert committer.probe(0, 0) == "The disk is full"
+
+
+def test_a_write_that_gets_the_lock_ends_a_refusal_although_every_probe_misses_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Committer, "probe", lambda *_: LOCKED)
+
+    async def main() -> None:
+        async with handle(Sqlite(tmp_path)) as collection:
+            assert isinstance(collection, SqliteCollection)
+            collection._queue.state.refused(LOCKED)
+            await create(collection, Payload("First"))
+            await collection.check_writes()
+            collection._queue.state.refused("The disk is full")
+            await create(collection, Payload("On one of the last pages"))
+            with pytest.raises(Unavailable, match="The disk is full"):
+                await collection.check_writes()
+
+    run(main())
 
 
 def test_a_probe_that_does_not_come_back_is_a_refusal_until_it_does(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from typing import Any, TypeVarTuple
 
 from storekeeper.commands import Command
 from storekeeper.concurrency.queue_limit import QueueLimit
-from storekeeper.errors import DISK_STALLED, Outcome, Unavailable
+from storekeeper.errors import DISK_STALLED, LOCKED, Outcome, Unavailable
 from storekeeper.sqlite import errors
 from storekeeper.sqlite.committer import Committer, Result
 from storekeeper.sqlite.file_identity import FileReplaced
@@ -198,9 +198,14 @@ class WriteQueue:
         self._thread.inbox.put([])
 
     def _settle(self, batch: list[Write], results: list[Result]) -> None:
-        # Expired writes come first in a batch: if the last result is theirs, nothing was tried.
-        if self._failure is None and results and type(last := results[-1]) is Unavailable and str(last) != QUEUE_FULL:
-            self.state.refused(str(last))
+        if results and self._failure is None:
+            # Expired writes come first in a batch: if the last result is theirs, nothing was tried.
+            last = results[-1]
+            if type(last) is Unavailable and str(last) != QUEUE_FULL:
+                self.state.refused(str(last))
+            elif self.state.reason == LOCKED and not isinstance(last, Exception):
+                # A probe waits for the lock for a moment only, and may miss it again and again.
+                self.state.probed("")
         self._queued -= len(batch)
         self._queued_bytes -= sum([write.size for write in batch])
         for write, result in zip(batch, results, strict=True):
