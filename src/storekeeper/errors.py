@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 LOCKED = "The database is locked"
+DISK_FULL = "The disk is full"
 DISK_STALLED = "The disk does not answer"
 
 
@@ -53,3 +54,7 @@ class Unavailable(StorekeeperError):
 
 class CannotStart(StorekeeperError):
     """The operator has to change something first; the message, one line, says what is wrong and what to do."""
+
+
+class CannotStartYet(CannotStart):
+    """What hinders the start may pass by itself, so it is worth another try."""

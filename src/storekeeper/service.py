@@ -28,7 +28,7 @@ from storekeeper.api.resource import Resource, Rules
 from storekeeper.api.runtime import Runtime
 from storekeeper.collection import Collection
 from storekeeper.databases import describe, open_collection, prepare
-from storekeeper.errors import CannotStart, Unavailable
+from storekeeper.errors import CannotStart, CannotStartYet, Unavailable
 from storekeeper.events import Event, emit, flush, write_line
 from storekeeper.http.connection import Connection
 from storekeeper.http.delivery import bound_unsent
@@ -85,8 +85,8 @@ class Service:
         try:
             collection = await self._open()
         except (CannotStart, OSError, RuntimeError, MemoryError) as error:
-            # All but CannotStart are a lack of files, threads or memory, which may pass: a supervisor tries again.
-            self.cannot_start = isinstance(error, CannotStart)
+            # All others are a lack of files, threads, memory or space, which may pass: a supervisor tries again.
+            self.cannot_start = isinstance(error, CannotStart) and not isinstance(error, CannotStartYet)
             emit(Event.WORKER_CANNOT_START, reason=str(error))
             await send({"type": "lifespan.startup.failed", "message": ""})
             return

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from storekeeper.errors import Unavailable
+from storekeeper.errors import DISK_STALLED, Unavailable
 from storekeeper.events import Event, emit
 
 PROBE_INTERVAL = 1.0
@@ -17,6 +17,9 @@ MAX_AGE = 5.0
 
 CHECK_TIMEOUT = 0.2
 """Seconds that `check` waits for that probe; a locked database keeps it waiting for longer."""
+
+PROBE_TIMEOUT = 5.0
+"""Seconds after which a probe that has not come back means that writes are refused: more than it waits for a lock."""
 
 
 class WriteState:
@@ -33,6 +36,7 @@ class WriteState:
         self._since = 0.0
         self._logged = 0.0
         self._probed_at = -MAX_AGE
+        self._probe_began = 0.0
         self._probe: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
@@ -63,6 +67,8 @@ class WriteState:
         """Return if writes are not refused; raise Unavailable with the reason if they are."""
         if not self.reason and self._loop.time() - self._probed_at > MAX_AGE:
             await asyncio.wait([self._start_probe()], timeout=CHECK_TIMEOUT)
+            if self._probe is not None and self._loop.time() - self._probe_began > PROBE_TIMEOUT:
+                self.refused(DISK_STALLED)
         if self.reason:
             raise Unavailable(self.reason)
 
@@ -84,6 +90,7 @@ class WriteState:
 
     def _start_probe(self) -> asyncio.Future[None]:
         if (probe := self._probe) is None:
+            self._probe_began = self._loop.time()
             probe = self._probe = self._loop.create_future()
             self._begin_probe()
         return probe

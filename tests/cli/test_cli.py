@@ -576,6 +576,25 @@ def test_an_import_that_waits_for_its_source_can_be_interrupted(tmp_path: Path, 
     assert content(database) == [("There before", None)]
 
 
+@pytest.mark.parametrize("target", ["-", "pipe"])
+def test_an_export_that_waits_for_its_reader_can_be_interrupted(tmp_path: Path, target: str) -> None:
+    database = Sqlite(tmp_path)
+    fill_with(database, [Payload(f"Store {number}", "x" * 1000) for number in range(200)])
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    writer = os.open(pipe, os.O_WRONLY)
+    program = [*COMMAND, "export", "--database", database.url, str(tmp_path / target) if target != "-" else target]
+    process = subprocess.Popen(program, stdout=writer)
+    waiting = None
+    while waiting != (waiting := fcntl.ioctl(reader, termios.FIONREAD, bytes(4))) or not any(waiting):
+        time.sleep(0.1)  # it is still writing
+    process.send_signal(signal.SIGINT)
+    assert process.wait(10) == 130
+    os.close(reader)
+    os.close(writer)
+
+
 def test_what_is_done_is_no_failure_because_nobody_can_be_told(tmp_path: Path) -> None:
     database = Sqlite(tmp_path)
     (tmp_path / "stores.csv").write_text("name,address\nA,\n")
@@ -608,7 +627,7 @@ def test_an_import_to_a_full_disk_is_refused_whole(tmp_path: Path) -> None:
         fill_disk(disk / "filler")
         (disk / "filler").write_bytes(b"")
         [line] = refused(command("import", database, str(tmp_path / "stores.csv")))
-        assert line == "storekeeper: The disk is full"
+        assert line == f"storekeeper: {database.path}: The disk is full; nothing was imported"
         assert content(database) == [("There before", None)]
 
 
@@ -618,7 +637,8 @@ def test_an_import_whose_temporary_folder_is_full_is_refused_and_names_it(tmp_pa
     fill_with(database, [Payload("There before")])
     with mounted(tmp_path / "temporary", "size=1m") as full:
         done = run("import", "--database", database.url, str(tmp_path / "stores.csv"), env={"TMPDIR": str(full)})
-        assert refused(done) == [f"storekeeper: The disk is full that has the folder of temporary files, {full}"]
+        reason = f"The disk is full that has the folder of temporary files, {full}; nothing was imported"
+        assert refused(done) == [f"storekeeper: {database.path}: {reason}"]
     assert content(database) == [("There before", None)]
 
 

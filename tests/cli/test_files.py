@@ -570,7 +570,8 @@ def test_a_quota_refuses_an_import_and_a_copy_in_one_line(tmp_path: Path, source
     within = injected("pwrite64", database.path.with_name("stores.db-wal"), "1+", "error=EDQUOT")
     program = [*within, *COMMAND, "import", "--database", database.url, str(tmp_path / "stores.csv")]
     done = subprocess.run(program, capture_output=True, check=False)
-    assert (done.returncode, done.stderr) == (2, b"storekeeper: The disk is full\n")
+    line = f"storekeeper: {database.path}: The disk is full; nothing was imported\n"
+    assert (done.returncode, done.stderr) == (2, line.encode())
     target = tmp_path / "backup.db"
     schema.prepare(target)
     for calls in ("1", "9"):

@@ -387,6 +387,21 @@ def test_an_instance_of_an_older_version_reads_but_writes_nothing_more(older: Po
     assert f"collection_{len(schema.MIGRATIONS)}" == COLLECTION, "each migration renames it"
 
 
+def test_an_upgrade_waits_for_an_older_instance_that_is_writing_and_is_no_deadlock(older: Postgres) -> None:
+    """That instance has the lock of the writers by then, and writes its change only afterwards."""
+    waiting = """SELECT count(*) > 0 FROM pg_locks
+      WHERE NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"""
+    with psycopg.connect(older.url) as old, ThreadPoolExecutor(1) as pool:
+        old.execute("SELECT count, version FROM collection FOR UPDATE")
+        upgrade = pool.submit(databases.prepare, older.url)
+        with psycopg.connect(older.url, autocommit=True) as watch:
+            until(lambda: watch.execute(waiting).fetchone() == (True,))
+        old.execute("SET LOCAL lock_timeout = '2s'")
+        old.execute("UPDATE changes SET name = name")
+        old.commit()
+        upgrade.result()
+
+
 def test_only_the_service_upgrades_a_database(older: Postgres, tmp_path: Path) -> None:
     file = tmp_path / "stores.csv"
     file.write_text("name,address\nA,\n")

@@ -1,5 +1,6 @@
 """What is under a running service goes bad: a damaged page, a sector that cannot be read, a disk that is slow."""
 
+import asyncio
 import re
 import time
 from collections.abc import Callable
@@ -9,10 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from storekeeper import write_state
+from storekeeper.errors import Unavailable
+from storekeeper.events import flush
 from tests.harness import weakened
 from tests.harness.client import create as store
 from tests.harness.client import fill
-from tests.harness.collection import numbered
+from tests.harness.collection import get, numbered
+from tests.harness.databases import Sqlite, handle
 from tests.harness.process import TIMEOUT, Running, ask, serving
 from tests.harness.system_calls import SYNCS, injected, injecting
 from tests.harness.wire import assert_error
@@ -23,8 +28,8 @@ from tests.oracles.lincheck import Kind
 pytestmark = pytest.mark.count_processes
 
 MANY = 2500
-BAD = 1250
-"""A store whose page is spoilt; those far from it stand on others."""
+BAD = 1800
+"""A store whose page is spoilt; those far from it stand on others, and so does what a probe of writes changes."""
 
 
 @pytest.fixture
@@ -65,6 +70,26 @@ def test_a_damaged_page_is_answered_with_503_and_the_others_are_read(
         assert service.log.count("database is damaged, taking no more writes") == 1
         assert "worker lost" not in service.log
         assert service.stop() == 0
+
+
+def test_no_probe_finds_that_writes_work_again_after_damage(
+    damaged: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What it would change may be whole, but nothing is written any more."""
+    monkeypatch.setattr(write_state, "PROBE_INTERVAL", 0.01)
+
+    async def scenario() -> None:
+        async with handle(Sqlite(damaged.parent)) as collection:
+            with pytest.raises(Unavailable, match="is damaged"):
+                await get(collection, BAD)
+            for _ in range(10):  # some probes have come and gone
+                await asyncio.sleep(0.02)
+                with pytest.raises(Unavailable, match="is damaged"):
+                    await collection.check_writes()
+
+    asyncio.run(scenario())
+    flush()
+    assert "writes work again" not in capfd.readouterr().err
 
 
 def test_a_list_over_a_damaged_page_does_not_look_whole(damaged: Path) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.client import HTTPException
@@ -13,7 +14,7 @@ import pytest
 from storekeeper import write_state
 from storekeeper.collection import Collection
 from storekeeper.commands import Create
-from storekeeper.errors import Outcome, Unavailable
+from storekeeper.errors import LOCKED, Outcome, Unavailable
 from storekeeper.events import Event
 from storekeeper.sqlite import SqliteCollection, schema, write_queue
 from storekeeper.sqlite.committer import Committer
@@ -23,7 +24,7 @@ from storekeeper.write_state import WriteState
 from tests.harness.collection import MANY, a_store, create, get, numbered, replace, run, stores
 from tests.harness.databases import Sqlite, handle
 from tests.harness.machine import fill_disk, mounted
-from tests.harness.process import TIMEOUT, serving
+from tests.harness.process import TIMEOUT, kill_group, serving
 from tests.harness.system_calls import SYNCS, injected
 from tests.oracles.promises import until
 
@@ -65,6 +66,22 @@ def test_a_full_disk_refuses_writes_and_nothing_else_until_it_has_space(small: P
         (small / "filler").unlink()
         assert service.request("POST", "/api/stores", {"name": "After"}).json["id"] == 2
         assert service.stop() == 0
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_start_on_a_full_disk_says_so_and_is_worth_another_try(small: Path, tmp_path: Path, workers: int) -> None:
+    """A service manager starts it again, until there is space."""
+    url = f"sqlite:///{small}/stores.db"
+    with serving(tmp_path, database=url) as service:
+        assert service.request("POST", "/api/stores", {"name": "Before"}).json["id"] == 1
+    fill_disk(small / "filler")
+    with serving(tmp_path, f"--workers={workers}", database=url, ready=False) as service:
+        assert service.process.wait(TIMEOUT) == 74
+        assert "cannot be opened for writing (The disk is full)" in service.log
+        assert service.log.count("\n") == 1
+    (small / "filler").unlink()
+    with serving(tmp_path, f"--workers={workers}", database=url) as service:
+        assert service.request("GET", "/api/stores/1").json["name"] == "Before"
 
 
 def test_refused_writes_are_heard_of_and_their_end_is_found_without_a_client(small: Path, tmp_path: Path) -> None:
@@ -130,6 +147,65 @@ def test_a_commit_of_nothing_would_find_space_on_a_full_disk(small: Path, commit
     fill_disk(small / "filler")
     committer.connection.execute("BEGIN IMMEDIATE; COMMIT")
     assert committer.probe(0, 0) == "The disk is full"
+
+
+def test_a_write_that_gets_the_lock_ends_a_refusal_although_every_probe_misses_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Committer, "probe", lambda *_: LOCKED)
+
+    async def main() -> None:
+        async with handle(Sqlite(tmp_path)) as collection:
+            assert isinstance(collection, SqliteCollection)
+            collection._queue.state.refused(LOCKED)
+            await create(collection, Payload("First"))
+            await collection.check_writes()
+            collection._queue.state.refused("The disk is full")
+            await create(collection, Payload("On one of the last pages"))
+            with pytest.raises(Unavailable, match="The disk is full"):
+                await collection.check_writes()
+
+    run(main())
+
+
+def test_a_probe_that_does_not_come_back_is_a_refusal_until_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(write_state, "MAX_AGE", -1.0)
+    monkeypatch.setattr(write_state, "CHECK_TIMEOUT", 0.01)
+    monkeypatch.setattr(write_state, "PROBE_TIMEOUT", 0.1)
+
+    async def scenario() -> None:
+        state = WriteState(lambda: None)
+        await state.check()
+
+        async def refused() -> bool:
+            try:
+                await state.check()
+            except Unavailable:
+                return True
+            return False
+
+        async with asyncio.timeout(TIMEOUT):
+            while not await refused():
+                pass
+        assert state.reason == "The disk does not answer"
+        state.probed("")
+        assert state.reason == ""
+        state.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_probe_that_waits_for_the_disk_keeps_no_read_waiting(tmp_path: Path) -> None:
+    with serving(tmp_path):
+        pass
+    delay = 3.0
+    slow = injected("pwrite64", tmp_path / "stores.db-wal", "2+", f"delay_enter={delay * 1e6:.0f}")
+    with serving(tmp_path, within=slow) as service:
+        began = time.monotonic()
+        assert service.request("GET", "/health/ready").json["status"] == "ready"
+        assert service.request("GET", "/api/stores").json == []
+        assert time.monotonic() - began < delay
+        kill_group(service.process)
 
 
 def test_a_refusal_that_lasts_is_told_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,12 +13,13 @@ from storekeeper import __version__
 from storekeeper.cli import transfers
 from storekeeper.cli.options import with_settings
 from storekeeper.cli.terminal import UsageError, ask, can_ask, open_standard_streams, print_line
-from storekeeper.errors import StorekeeperError
+from storekeeper.errors import CannotStartYet, StorekeeperError
 from storekeeper.settings import Settings, without_service_links
 
 EXIT_USAGE = 2
 EXIT_BUG = 70
-"""As EX_SOFTWARE of sysexits.h."""
+EXIT_NOT_YET = 74
+"""As EX_SOFTWARE and EX_IOERR of sysexits.h."""
 
 MIN_TIMEOUT = 0.1
 MAX_TIMEOUT = 60.0
@@ -86,7 +87,10 @@ def serve(settings: Settings) -> int:
     """Serve the stores until SIGTERM or Ctrl-C."""
     from storekeeper import service  # noqa: PLC0415
 
-    return service.serve(settings)
+    try:
+        return service.serve(settings)
+    except CannotStartYet as error:
+        return _report_failure(str(error), EXIT_NOT_YET)
 
 
 app.command("import")(transfers.import_)

@@ -1,11 +1,14 @@
 """The commands that move stores: import, export, copy. Each imports what it needs when it runs."""
 
 import asyncio
+import os
+import signal
 import sys
 import typing
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -14,6 +17,7 @@ from storekeeper import atomicfile
 from storekeeper.cli.options import with_settings
 from storekeeper.cli.terminal import UsageError, print_line, progress
 from storekeeper.collection import Collection
+from storekeeper.errors import Outcome, Unavailable
 from storekeeper.settings import Settings
 
 if typing.TYPE_CHECKING:
@@ -62,6 +66,9 @@ def import_(
         ) from None
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}") from None
+    except Unavailable as error:
+        done = "nothing was imported" if error.outcome is Outcome.NONE else "it is not known whether it was imported"
+        raise UsageError(f"{database}: {error}; {done}") from None
     print_line(
         f"{_stores(len(ids))} imported{_as_ids(ids)} into {database}"
         + "; the ids in the file were others" * source.renumbered(ids)
@@ -100,7 +107,7 @@ def export(
 
     async def save() -> int:
         async with databases.open_listing(settings.database) as listing:
-            with progress("Exporting") as show, _output(file) as opened:
+            with _interrupting_at_once(), progress("Exporting") as show, _output(file) as opened:
                 return await csvfile.write(opened, listing, show)
 
     if databases.is_database_file(settings.database, Path("/dev/stdout") if file == STANDARD_STREAM else file):
@@ -187,12 +194,43 @@ def _output(file: Path) -> Iterator[typing.IO[str]]:
     """Open the output for writing. A file gets its name, and its old permissions, only when it is complete."""
     if file == STANDARD_STREAM:
         stream = open(sys.stdout.fileno(), "w", encoding="utf-8", newline="", closefd=False)  # noqa: SIM115
-        with stream:
+        with stream, _leaving_at_once(stream):
             yield stream
         return
     if file.exists() and not file.is_file():  # a pipe, or /dev/stdout
-        with file.open("w", encoding="utf-8", newline="") as opened:
-            yield opened
+        with file.open("w", encoding="utf-8", newline="") as pipe, _leaving_at_once(pipe):
+            yield pipe
         return
     with atomicfile.replacing(file) as opened:
         yield opened
+
+
+@contextmanager
+def _interrupting_at_once() -> Iterator[None]:
+    """Have Ctrl-C raise KeyboardInterrupt where a coroutine runs: it may wait for the reader of a pipe.
+
+    asyncio would cancel the coroutine, which takes effect only when it waits for the loop.
+    """
+    cancel = signal.getsignal(signal.SIGINT)
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        if asyncio.current_task() is not None:
+            raise KeyboardInterrupt
+        if callable(cancel):
+            cancel(number, frame)
+
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, cancel)
+
+
+@contextmanager
+def _leaving_at_once(stream: typing.IO[str]) -> Iterator[None]:
+    """After an exception, throw away what is not written yet: nobody may be reading, and closing would wait."""
+    try:
+        yield
+    except BaseException:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        raise

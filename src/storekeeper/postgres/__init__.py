@@ -24,6 +24,9 @@ __all__ = ["PostgresCollection", "describe", "exists", "prepare", "snapshot"]
 POOL_SIZE = 5
 """Connections that one process opens at most: two for reads by id, one each for lists, pages of lists, and writes."""
 
+PROBE_SIZE = 1000
+"""Bytes that a probe writes while writes are refused. Else it writes none: they stay in the table until a vacuum."""
+
 _STATEMENTS = reads.STATEMENTS | writes.STATEMENTS
 
 
@@ -96,7 +99,7 @@ class PostgresCollection:
     async def _probe(self) -> None:
         reason = "The database failed"
         try:
-            await self._writer.probe()
+            await self._writer.probe(PROBE_SIZE if self._state.reason else 0)
             reason = ""
         except Unavailable as error:
             reason = str(error)

@@ -47,6 +47,7 @@ MIGRATIONS = (
     INSERT INTO collection VALUES (1, 0, 0);
     """,
     """
+    LOCK TABLE collection;  -- before changes, as every writer does: else there would be deadlocks with them
     ALTER TABLE changes
       ADD COLUMN previous bigint NOT NULL DEFAULT 0,  -- the seq of the store's change before; 0 for its first
       ADD COLUMN count bigint NOT NULL DEFAULT 0;     -- how many stores there were after it

@@ -43,8 +43,6 @@ STATEMENTS = {
 
 Writes = Batch[Command, Store | None]
 
-_PROBE = (Create(Payload("Probe", "x" * 1000)),)
-
 
 class Writer:
     """Carries out writes; its futures raise Unavailable, or the error of a write that no client can send."""
@@ -59,13 +57,14 @@ class Writer:
         """Queue a command; its result is the store, None if there is no such store, or the error."""
         return self._batcher.add(command)
 
-    async def probe(self) -> None:
-        """Carry out a create, undo it and commit; raise Unavailable if any of that is refused.
+    async def probe(self, size: int) -> None:
+        """Carry out a create of so many bytes, undo it and commit; raise Unavailable if any of that is refused.
 
         The create needs space on the disk, the commit needs the standby: having locked a row, it is written too.
         """
         with suppress(_InvalidWrite):
-            await self._transact(_PROBE, asyncio.get_running_loop().time() + RESPONSE_TIMEOUT, keep=False)
+            probe = Create(Payload("Probe", "x" * size))
+            await self._transact([probe], asyncio.get_running_loop().time() + RESPONSE_TIMEOUT, keep=False)
 
     async def close(self) -> None:
         """Finish every write that was submitted."""

@@ -55,6 +55,11 @@ class Committer:
 
         No process can see a difference afterwards, not even in the data version: no cache is dropped.
         """
+        # With no cache the statements themselves write pages into the log, which needs space on the disk; the next
+        # transaction overwrites them. `cache_flush` would write them with the interpreter's lock held, and keep all
+        # reads waiting for the disk.
+        cache_size = self.connection.pragma("cache_size")
+        self.connection.pragma("cache_size", 1)
         try:
             result = self.commit([Create(Payload("Probe", "x" * size))], deadline, keep=False)[0]
         except apsw.IOError as error:
@@ -62,6 +67,8 @@ class Committer:
                 raise
             # Nothing that was acknowledged is lost: reads go on until a client's write meets this.
             return "The disk cannot be written"
+        finally:
+            self.connection.pragma("cache_size", cache_size)
         return str(result) if isinstance(result, Unavailable) else ""
 
     def close(self) -> None:
@@ -76,9 +83,6 @@ class Committer:
             self._carry_out(batch)
             if keep:
                 self._execute("COMMIT")
-            else:
-                # The pages go into the log, which needs space on the disk. The next transaction overwrites them.
-                self.connection.cache_flush()
         finally:
             if self.connection.in_transaction:
                 self._execute("ROLLBACK")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import apsw
 
-from storekeeper.errors import LOCKED, Outcome, Unavailable
+from storekeeper.errors import DISK_FULL, LOCKED, Outcome, Unavailable
 
 FAILED = "The database failed"
 DAMAGED = "The database is damaged"
@@ -37,11 +37,11 @@ def temporary(error: apsw.Error, outcome: Outcome) -> Unavailable | None:
         case apsw.BusyError() | apsw.LockedError() | apsw.ProtocolError():
             return Unavailable(LOCKED)
         case apsw.FullError():
-            return Unavailable("The disk is full")
+            return Unavailable(DISK_FULL)
         case apsw.IOError() if _no_space_for_the_index(error):
             # The disk has no space for the index of the log. The commit is in the log by then: no running process
             # sees it, but it takes effect if all of them crash before the next commit overwrites it.
-            return Unavailable("The disk is full", outcome)
+            return Unavailable(DISK_FULL, outcome)
         case apsw.ReadOnlyError() | apsw.PermissionsError():
             return Unavailable("The database cannot be written")
         case apsw.CantOpenError():

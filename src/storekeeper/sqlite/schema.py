@@ -13,7 +13,7 @@ from urllib.parse import quote
 import apsw
 
 from storekeeper import atomicfile
-from storekeeper.errors import CannotStart, Outcome
+from storekeeper.errors import DISK_FULL, CannotStart, CannotStartYet, Outcome
 from storekeeper.sqlite import errors
 
 A = TypeVar("A")
@@ -67,6 +67,8 @@ MIGRATIONS = (
 CHANGES = "changes_2"
 """The table of changes. Its old name is a view: processes of older versions, and people, can read it."""
 
+_FULL = {DISK_FULL, os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT)}
+
 START_TIMEOUT = 10.0
 """Seconds that a start waits for another process that opens or upgrades the same file."""
 
@@ -119,7 +121,7 @@ def raising_cannot_start(path: Path, purpose: str = "writing") -> Iterator[None]
         reason = error.strerror if isinstance(error, OSError) else errors.temporary(error, Outcome.NONE)
         if reason is None:
             raise
-        raise CannotStart(
+        raise (CannotStartYet if str(reason) in _FULL else CannotStart)(
             f"{path} cannot be opened for {purpose} ({reason}): check that its folder exists, has space and may be"
             " written, or name another file with --database"
         ) from None

@@ -15,7 +15,7 @@ from typing import Any, TypeVarTuple
 
 from storekeeper.commands import Command
 from storekeeper.concurrency.queue_limit import QueueLimit
-from storekeeper.errors import DISK_STALLED, Outcome, Unavailable
+from storekeeper.errors import DISK_STALLED, LOCKED, Outcome, Unavailable
 from storekeeper.sqlite import errors
 from storekeeper.sqlite.committer import Committer, Result
 from storekeeper.sqlite.file_identity import FileReplaced
@@ -137,7 +137,7 @@ class WriteQueue:
         self._refusal: str | None = None
         self._failure: str | None = None
         self.state = WriteState(self._begin_probe)
-        self._thread = WriterThread(committer, self._limit, self._settle, self._on_failure, self.state.probed)
+        self._thread = WriterThread(committer, self._limit, self._settle, self._on_failure, self._probed)
         self._timer = self._loop.call_later(_TICK, self._tick)
 
     def submit(self, command: Command) -> Write:
@@ -185,6 +185,10 @@ class WriteQueue:
             self._thread.inbox.put(self._gathered)
             self._gathered = []
 
+    def _probed(self, reason: str) -> None:
+        # After a failure nothing is written any more, whatever a probe finds.
+        self.state.probed(self._failure or reason)
+
     def _begin_probe(self) -> None:
         if self._queued and not self.state.reason:
             # What becomes of these writes will tell, and they must not wait for a probe that waits for the lock.
@@ -194,9 +198,14 @@ class WriteQueue:
         self._thread.inbox.put([])
 
     def _settle(self, batch: list[Write], results: list[Result]) -> None:
-        # Expired writes come first in a batch: if the last result is theirs, nothing was tried.
-        if self._failure is None and results and type(last := results[-1]) is Unavailable and str(last) != QUEUE_FULL:
-            self.state.refused(str(last))
+        if results and self._failure is None:
+            # Expired writes come first in a batch: if the last result is theirs, nothing was tried.
+            last = results[-1]
+            if type(last) is Unavailable and str(last) != QUEUE_FULL:
+                self.state.refused(str(last))
+            elif self.state.reason == LOCKED and not isinstance(last, Exception):
+                # A probe waits for the lock for a moment only, and may miss it again and again.
+                self.state.probed("")
         self._queued -= len(batch)
         self._queued_bytes -= sum([write.size for write in batch])
         for write, result in zip(batch, results, strict=True):
