@@ -10,8 +10,8 @@ import pytest
 from storekeeper import databases, transfer
 from storekeeper.stores import Payload
 from tests.harness.collection import create, get, numbered, replace, run, stores
+from tests.harness.command import run as run_command
 from tests.harness.databases import Database, Postgres, Sqlite, handle, postgres
-from tests.harness.process import run as run_command
 
 pytestmark = pytest.mark.count_processes
 

@@ -16,7 +16,8 @@ from storekeeper import __version__
 from storekeeper.stores import Payload
 from tests.harness.client import create as store
 from tests.harness.client import fill, locked, until
-from tests.harness.process import TIMEOUT, Running, assert_stopped, run, serving
+from tests.harness.command import run
+from tests.harness.process import TIMEOUT, Running, assert_stopped, serving
 from tests.harness.wire import Wire, assert_error, create, dial, request, slow_reader
 
 pytestmark = pytest.mark.count_processes
