@@ -80,11 +80,20 @@ def test_who_reads_or_leaves_takes_no_room_any_more(adapter: str, tmp_path: Path
     run(scenario())
 
 
-def test_one_answer_for_many_takes_its_room_once(tmp_path: Path) -> None:
+async def has_cached(service: Inside) -> None:
+    """Ask twice for the store that `ask` asks for, so that its response is in the cache; both clients leave."""
+    for _ in range(2):
+        _, line = await ask(service, "--fast-lane")
+        line.abort()
+        await tick()
+
+
+def test_one_cached_response_for_many_takes_its_room_once(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with inside(tmp_path) as service:
             kept = service.service.runtime.limits.sent
             await store(service, "x" * LONG)
+            await has_cached(service)
             many = [await ask(service, "--fast-lane") for _ in range(9)]
             assert LONG < kept.size < 2 * LONG
             assert not any(line.aborted for _, line in many)

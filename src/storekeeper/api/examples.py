@@ -47,6 +47,7 @@ HTTP = {
     "413: body too large": b"POST /api/stores%bContent-Length: %d\r\n\r\n" % (_HEAD, MAX_BODY_BYTES + 1),
     "414: target too long": _get(b"/" + b"a" * MAX_TARGET_BYTES),
     "431: headers too large": _get(b"/test", b"X: %b\r\n" % (b"a" * MAX_HEAD_BYTES)),
+    "501: unknown method": b"FETCH /test%b" % _HEAD + b"\r\n",
     "505: another HTTP": b"GET /test HTTP/2.0\r\nHost: localhost\r\n\r\n",
 }
 """What the HTTP layer refuses, whatever the route."""

@@ -1,5 +1,6 @@
 """The embedded collection: one SQLite file, any number of processes. Imports apsw and the domain."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +28,10 @@ files = schema.files
 __all__ = ["SqliteCollection", "files", "open_listing", "prepare", "snapshot"]
 
 
+MAX_TRANSACTION_AGE = 0.25
+"""Seconds after which the read transaction that reads share ends, whether it is used or not."""
+
+
 class SqliteCollection:
     """A Collection in one SQLite file. Needs a running event loop, and a file that `prepare` was called for.
 
@@ -41,8 +46,10 @@ class SqliteCollection:
         self._failure = ""
         self._closed = False
         self._connection = schema.connect(path, reader=True)
-        self._reader = Reader(self._connection)
         self._change_token = token_reader(self._connection)
+        self._reader = Reader(self._connection, self._change_token)
+        self._loop = asyncio.get_running_loop()
+        self._timer = self._loop.call_later(MAX_TRANSACTION_AGE, self._end_transaction)
         self._queue = WriteQueue(Committer(schema.connect(path), FileIdentity(path)), self._on_failure)
 
     def get(self, id: int) -> Store | None:
@@ -82,6 +89,10 @@ class SqliteCollection:
             raise Unavailable(CLOSED)
         return self._change_token()
 
+    def _end_transaction(self) -> None:
+        self._reader.transaction.end()
+        self._timer = self._loop.call_later(MAX_TRANSACTION_AGE, self._end_transaction)
+
     async def check(self) -> None:
         """Return if the file can be read; raise Unavailable if not."""
         if self._failure:
@@ -97,7 +108,9 @@ class SqliteCollection:
         """Finish the writes under way, then close the file."""
         if not self._closed:
             self._closed = True
+            self._timer.cancel()
             await self._queue.close()
+            self._reader.close()
             self._connection.close()
 
     @contextmanager

@@ -9,8 +9,12 @@ two states have the same one; a look amid a commit finds a mixture, which is no 
 import ctypes
 import sys
 from collections.abc import Callable
+from typing import TypeAlias
 
 import apsw
+
+ChangeToken: TypeAlias = Callable[[], bytes | None]
+"""Returns the change token; None if nobody knows it."""
 
 _HEADER_BYTES = 48
 _FORMAT = (3007000).to_bytes(4, sys.byteorder)
@@ -38,7 +42,7 @@ class _File(ctypes.Structure):
     _fields_ = (("pMethods", ctypes.POINTER(_IoMethods)),)
 
 
-def token_reader(connection: apsw.Connection) -> Callable[[], bytes | None]:
+def token_reader(connection: apsw.Connection) -> ChangeToken:
     """Return a function that returns the change token. Call it only while the connection is open.
 
     It returns None if this SQLite does not share its memory in the way that is documented.

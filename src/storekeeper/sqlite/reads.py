@@ -16,7 +16,9 @@ import apsw
 import msgspec
 
 from storekeeper.collection import Listing, Query
+from storekeeper.sqlite.change_token import ChangeToken
 from storekeeper.sqlite.columns import STATE
+from storekeeper.sqlite.read_transaction import ReadTransaction
 from storekeeper.sqlite.schema import CHANGES
 from storekeeper.stores import Store
 
@@ -73,9 +75,11 @@ Steps: TypeAlias = Generator[None, None, R]
 class Reader:
     """Carries out reads on one connection; raises apsw's errors."""
 
-    def __init__(self, connection: apsw.Connection) -> None:
+    def __init__(self, connection: apsw.Connection, token: ChangeToken | None = None) -> None:
         self._connection = connection
         self._execute = connection.execute
+        self._token = token or _unknown
+        self.transaction = ReadTransaction(connection, self._token)
         self._pages: dict[int, tuple[int, bytes]] = {}  # by number: its last id, and the page
         self._pages_version = 0
         self._pages_bytes = 0
@@ -88,6 +92,8 @@ class Reader:
         """Return the store of that id, or None."""
         if id > MAX_ID:
             return None
+        if self._token() != self.transaction.current:
+            self.transaction.renew()
         found = self._execute(_GET, (id,)).get
         if found is None:
             return None
@@ -96,6 +102,8 @@ class Reader:
 
     def list(self, query: Query) -> Listing:
         """Return the stores that the query asks for."""
+        if self._token() != self.transaction.current:
+            self.transaction.renew()
         return self._all() if query.name is None else self._named(query.name)
 
     def _all(self) -> Listing:
@@ -121,8 +129,14 @@ class Reader:
             yield ids
             last = int(ids[ids.rfind(b",") + 1 :])
 
+    def close(self) -> None:
+        """Look at SQLite's memory no more; the connection may be closed."""
+        self.transaction.end()
+        self._token = _unknown
+
     def check(self) -> None:
         """Read one page of the file."""
+        self.transaction.end()
         next(self._execute(STATE))
 
     def _listing(self, pages: Iterator[Sequence[int]], version: int) -> Listing:
@@ -204,6 +218,10 @@ class Reader:
     def _drop(self, number: int) -> None:
         _, page = self._pages.pop(number, (0, b""))
         self._pages_bytes -= len(page)
+
+
+def _unknown() -> None:
+    """Return no change token."""
 
 
 def _pages_of_all(last: int) -> Iterator[range]:

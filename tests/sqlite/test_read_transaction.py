@@ -1,0 +1,70 @@
+"""The read transaction that reads share: it hides no commit, and does not keep the log from being reused."""
+
+import asyncio
+from pathlib import Path
+
+import apsw
+import pytest
+
+from storekeeper import sqlite
+from storekeeper.sqlite.read_transaction import MAX_LOG_PAGES
+from storekeeper.stores import Payload, Store
+from tests.harness.collection import get, numbered, replace, run, stores
+from tests.harness.databases import Sqlite, handle
+from tests.harness.in_process import until
+
+
+def test_every_read_sees_what_another_process_committed_before_it(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with handle(Sqlite(tmp_path)) as one, handle(Sqlite(tmp_path)) as two:
+            await one.load(numbered(3))
+            for number in range(200):
+                await replace(one, 2, Payload(f"Version {number}"))
+                assert await get(two, 2) == Store(2, f"Version {number}", None, 4 + number)
+                assert (await stores(two))[1]["name"] == f"Version {number}"
+                assert await get(two, 2) == await get(one, 2)
+
+    run(main())
+
+
+def test_reads_between_all_writes_do_not_make_the_log_longer(tmp_path: Path) -> None:
+    """Each read leaves a transaction open, as long as the log is short."""
+
+    async def main() -> None:
+        async with handle(Sqlite(tmp_path)) as collection:
+            await collection.load(numbered(3))
+            for number in range(150):
+                await asyncio.gather(*(replace(collection, 2, Payload(f"{number}", "x" * 100_000)) for _ in range(4)))
+                assert await get(collection, 2)
+            size = (tmp_path / "stores.db-wal").stat().st_size
+            assert 3 * size < 150 * 400_000, "the log was never begun anew"
+            assert size < 2 * MAX_LOG_PAGES * 4096
+
+    run(main())
+
+
+def test_a_transaction_ends_soon_after_the_last_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite, "MAX_TRANSACTION_AGE", 0.01)
+
+    async def main() -> None:
+        async with handle(Sqlite(tmp_path)) as collection:
+            await collection.load(numbered(3))
+            assert await get(collection, 2)
+            other = apsw.Connection(str(tmp_path / "stores.db"))
+            other.execute("CREATE TABLE theirs (a)")
+            assert await get(collection, 2)
+            await until(lambda: not other.execute("PRAGMA wal_checkpoint(TRUNCATE)").get[0])
+            other.close()
+
+    run(main())
+
+
+def test_after_closing_no_read_looks_at_memory_that_is_gone(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with handle(Sqlite(tmp_path)) as collection:
+            await collection.load(numbered(3))
+            assert await get(collection, 2)
+        with pytest.raises(Exception, match=r"closed|shutting down"):
+            await get(collection, 2)
+
+    run(main())
