@@ -28,8 +28,6 @@ from tests.harness.machine import fill_disk, mounted
 from tests.harness.process import COMMAND, refused, serving
 from tests.harness.process import run as run_process
 
-pytestmark = pytest.mark.count_processes
-
 FULL = Path("/dev/full")
 BOM = b"\xef\xbb\xbf"
 TRICKY = [

@@ -13,8 +13,6 @@ from tests.harness.collection import create, get, numbered, replace, run, stores
 from tests.harness.command import run as run_command
 from tests.harness.databases import Database, Postgres, Sqlite, handle, postgres
 
-pytestmark = pytest.mark.count_processes
-
 PAIRS = [("sqlite", "postgres"), ("postgres", "sqlite"), ("sqlite", "sqlite"), ("postgres", "postgres")]
 NAMES = ["Zürich", "店舗", 'The "Corner"\\', "tab\t\n", "\x01\x7f", "\U0010ffff", "NULL", "\\N", "''", "👩‍👩‍👧‍👦"]
 

@@ -58,6 +58,7 @@ def test_it_stops_when_it_is_told_to(adapter: str, tmp_path: Path, number: signa
         assert [each["name"] for each in service.request("GET", "/api/stores").json] == ["ResponseCache"]
 
 
+@pytest.mark.one_adapter
 @pytest.mark.parametrize("number", STOPS)
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_second_signal_does_no_harm(adapter: str, tmp_path: Path, number: signal.Signals, workers: int) -> None:
