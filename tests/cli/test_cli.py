@@ -343,10 +343,10 @@ def test_an_import_that_is_interrupted_imports_nothing(tmp_path: Path, database:
 
 def test_an_import_may_be_larger_than_memory(tmp_path: Path, database: Sqlite) -> None:
     mib = 2**20
-    rows = 250_000
+    rows = 50_000
     with (tmp_path / "stores.csv").open("w") as file:
         file.write("name,address\n")
-        file.writelines(f"Large,{'x' * 1000}\n" for _ in range(rows))
+        file.writelines(f"Large,{'x' * 5000}\n" for _ in range(rows))
     process = subprocess.Popen([*COMMAND, "import", "--database", database.url, str(tmp_path / "stores.csv")])
     peak = 0
     while process.poll() is None:
