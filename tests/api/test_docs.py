@@ -14,6 +14,8 @@ from tests.harness.client import until
 from tests.harness.machine import need
 from tests.harness.process import Running, serving
 
+pytestmark = pytest.mark.count_processes
+
 NGINX = """\
 daemon off;
 master_process off;

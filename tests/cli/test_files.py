@@ -32,6 +32,8 @@ from tests.harness.process import COMMAND, TIMEOUT, refused, serving
 from tests.harness.process import run as run_process
 from tests.harness.system_calls import SYNCS, injected
 
+pytestmark = pytest.mark.count_processes
+
 LONG = "x" * 3000
 GOOD = "id,name,address\n1,The last good one,\n"
 finish = TargetSnapshot.finish

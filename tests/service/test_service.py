@@ -42,6 +42,7 @@ def told_to_stop(service: Running, number: signal.Signals = signal.SIGTERM) -> N
 # Stopping.
 
 
+@pytest.mark.one_adapter
 @pytest.mark.parametrize("number", STOPS)
 @pytest.mark.parametrize("workers", [1, 2])
 def test_it_stops_when_it_is_told_to(adapter: str, tmp_path: Path, number: signal.Signals, workers: int) -> None:
