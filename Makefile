@@ -9,8 +9,12 @@ unexport PYTHONDONTWRITEBYTECODE
 # Many tests wait for a deadline: twice as many at once as there are processors.
 TESTS_AT_ONCE ?= $(shell expr 2 "*" $$(nproc 2>/dev/null || echo 2))
 
+# A Python that is named makes .venv anew if that was made by another version.
+OTHER := $(if $(filter file,$(origin PYTHON)),,$(shell grep -qs "^version = \
+  $$($(PYTHON) -c 'import platform; print(platform.python_version())')$$" .venv/pyvenv.cfg || echo another-python))
+
 .DEFAULT_GOAL := help
-.PHONY: help dev quick serve serve-postgres setup test check format lock bench bench-ab bench-scaling huge profile fuzz-api fuzz-http thorough soak load faults sbom audit clean
+.PHONY: another-python help dev quick serve serve-postgres setup test check format lock bench bench-ab bench-scaling huge profile fuzz-api fuzz-http thorough soak load faults sbom audit clean
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z][a-z-]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -87,10 +91,12 @@ audit: setup .venv/.audit  ## asks for known vulnerabilities of what runs; fails
 clean:  ## removes all that was installed and cached
 	rm -rf storekeeper-sbom.json .venv .mypy_cache .ruff_cache .hypothesis .coverage*
 
-.venv/.run: pyproject.toml requirements/build.txt requirements/run.txt
+another-python:
+
+.venv/.run: pyproject.toml requirements/build.txt requirements/run.txt $(OTHER)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
 	  "Storekeeper needs Python 3.11 or later: make PYTHON=/path/to/python3.11 " + "setup")'
-	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@test -x $(BIN)/python -a -z "$(OTHER)" || $(PYTHON) -m venv --clear .venv
 	@echo "Installing the pinned dependencies into .venv ..."
 	@$(PIP) install --require-hashes -r requirements/build.txt -r requirements/run.txt
 	@$(PIP) install --no-deps --no-build-isolation --editable .

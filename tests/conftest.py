@@ -75,13 +75,13 @@ def adapter(request: pytest.FixtureRequest, stored_in: None) -> str:  # noqa: AR
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the quick tests; leave one adapter of the two where PostgreSQL, or a supervisor, is what matters."""
+    """Mark the quick tests; leave one adapter where the other adds nothing, as with PostgreSQL or a supervisor."""
     for item in items:
         if is_quick(item):
             item.add_marker(pytest.mark.quick)
         values = getattr(getattr(item, "callspec", None), "params", {})
         of_both = values.get("stored_in") != "postgres" and values.get("workers", 1) == 1 == values.get("count", 1)
-        if values.get("adapter") == "ASGI" and (not of_both or item.path.stem == "test_workers"):
+        if values.get("adapter") == "ASGI" and (not of_both or item.get_closest_marker("one_adapter")):
             item.add_marker(pytest.mark.thorough)
 
 

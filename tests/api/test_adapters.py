@@ -17,8 +17,6 @@ from tests.harness.refused_requests import REFUSED
 from tests.harness.sized_requests import OVER
 from tests.harness.wire import CLOSE, HOST, request
 
-pytestmark = pytest.mark.count_processes
-
 Pair = tuple[Running, Running]
 
 DATE = re.compile(rb"\r\ndate: [^\r]+")

@@ -17,8 +17,9 @@ from storekeeper.api.resource import ALLOWED
 from storekeeper.http import deadlines
 from storekeeper.sqlite import write_queue
 from tests.harness.client import locked
+from tests.harness.command import run
 from tests.harness.in_process import inside, settled
-from tests.harness.process import Response, Running, run
+from tests.harness.process import Response, Running
 from tests.harness.wire import create, exchange, request
 
 FRAMING = {"connection", "content-length", "content-type", "transfer-encoding"}

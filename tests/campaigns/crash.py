@@ -316,6 +316,11 @@ def fail_writer(folder: Path, lives: int) -> Row:
     return row
 
 
+_PREPARE = "import sys, tests.harness.weakened; from storekeeper.databases import prepare; prepare(sys.argv[1][11:])"
+_UPGRADE = [sys.executable, "-c", _PREPARE]
+"""What a service does first; a command refuses an older file."""
+
+
 def kill_migration(folder: Path, moments: Moments = CALLS) -> Row:
     """Kill an upgrade of the schema at each of its calls: afterwards the next one succeeds, all data intact."""
     place = folder / "migration"
@@ -328,11 +333,11 @@ def kill_migration(folder: Path, moments: Moments = CALLS) -> Row:
     environment = weakened.environment("has_a_next_schema")
 
     def look(tried: Path) -> str:
-        if _export(later, tried, environment) != expected:
+        if _run(_UPGRADE, tried, environment).returncode or _export(later, tried, environment) != expected:
             return "the next upgrade failed, or the data is another"
         return "" if _export(COMMAND, tried) == b"" else "the older program opened the newer file"
 
-    return _kill_at_each_call("A21-migration", place, [*later, "export", "/dev/null"], environment, look, moments)
+    return _kill_at_each_call("A21-migration", place, _UPGRADE, environment, look, moments)
 
 
 def kill_first_start(folder: Path, moments: Moments = CALLS) -> Row:

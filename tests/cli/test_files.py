@@ -25,9 +25,11 @@ from storekeeper.sqlite import schema
 from storekeeper.sqlite.snapshot import SqliteSnapshot, TargetSnapshot
 from storekeeper.stores import Payload
 from tests.harness.collection import run as run_async
+from tests.harness.command import run
 from tests.harness.databases import Change, Sqlite, handle
 from tests.harness.machine import mounted
-from tests.harness.process import COMMAND, TIMEOUT, refused, run, serving
+from tests.harness.process import COMMAND, TIMEOUT, refused, serving
+from tests.harness.process import run as run_process
 from tests.harness.system_calls import SYNCS, injected
 
 pytestmark = pytest.mark.count_processes
@@ -188,7 +190,7 @@ def test_of_two_copies_to_one_name_one_is_refused(tmp_path: Path, source: Sqlite
     target = tmp_path / "backup.db"
 
     def copy(_number: int) -> int:
-        return run("copy", source.url, f"sqlite:///{target}").returncode
+        return run_process("copy", source.url, f"sqlite:///{target}").returncode
 
     with ThreadPoolExecutor(2) as pool:
         assert sorted(pool.map(copy, range(2))) == [0, 2]
@@ -330,9 +332,11 @@ def _watching(folder: Path, seen: set[int], but: Path) -> Iterator[None]:
 
     with ThreadPoolExecutor(1) as pool:
         watching = pool.submit(watch)
-        yield
-        done = True
-        watching.result()
+        try:
+            yield
+        finally:
+            done = True
+            watching.result()
 
 
 def test_an_export_keeps_the_owner_of_the_file_that_it_replaces(tmp_path: Path, source: Sqlite) -> None:

@@ -10,10 +10,8 @@ import pytest
 from storekeeper import databases, transfer
 from storekeeper.stores import Payload
 from tests.harness.collection import create, get, numbered, replace, run, stores
+from tests.harness.command import run as run_command
 from tests.harness.databases import Database, Postgres, Sqlite, handle, postgres
-from tests.harness.process import run as run_command
-
-pytestmark = pytest.mark.count_processes
 
 PAIRS = [("sqlite", "postgres"), ("postgres", "sqlite"), ("sqlite", "sqlite"), ("postgres", "postgres")]
 NAMES = ["Zürich", "店舗", 'The "Corner"\\', "tab\t\n", "\x01\x7f", "\U0010ffff", "NULL", "\\N", "''", "👩‍👩‍👧‍👦"]

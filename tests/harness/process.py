@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 COMMAND = [str(Path(sys.executable).with_name("storekeeper"))]
 READY = re.compile(rb"answers on http://(?P<host>[^ ]+):(?P<port>\d+)")
@@ -23,11 +23,12 @@ TIMEOUT = 30.0
 def run(*args: str, env: dict[str, str] | None = None, stdin: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
     """Run a command to its end."""
     return subprocess.run(
-        [*COMMAND, *args], env=_environment(env), input=stdin, capture_output=True, timeout=60, check=False
+        [*COMMAND, *args], env=environment(env), input=stdin, capture_output=True, timeout=60, check=False
     )
 
 
-def _environment(changes: dict[str, str] | None) -> dict[str, str]:
+def environment(changes: dict[str, str] | None) -> dict[str, str]:
+    """Return this process's environment without settings, with these changes."""
     mine = {name: value for name, value in os.environ.items() if not name.startswith("STOREKEEPER_")}
     return mine | (changes or {})
 
@@ -154,7 +155,7 @@ def serving(
     url = database or home.url(folder)
     command = [*within, *program, "serve", "--port", "0", "--database", url, "--no-examples", *args]
     with log.open("wb") as stderr:
-        process = subprocess.Popen(command, env=_environment(env), stderr=stderr, start_new_session=True)
+        process = subprocess.Popen(command, env=environment(env), stderr=stderr, start_new_session=True)
     try:
         running = Running(process, 0, log)
         if ready:
@@ -198,7 +199,15 @@ def assert_stopped(service: Running) -> None:
     assert_nothing_logged(service)
 
 
-def refused(done: "subprocess.CompletedProcess[bytes]") -> list[str]:
+class Ended(Protocol):
+    """How a command ended, in a process of its own or in ours."""
+
+    returncode: int
+    stdout: bytes
+    stderr: bytes
+
+
+def refused(done: Ended) -> list[str]:
     """Return what a command that could not be done said; the last line is the one that says so."""
     assert done.returncode == 2
     assert done.stdout == b""

@@ -319,6 +319,7 @@ def test_a_stopping_service_lets_a_connection_end_what_it_began(adapter: str, tm
 # The real thing.
 
 
+@pytest.mark.one_adapter
 def test_the_deadlines_hold_on_a_real_connection(service: Running) -> None:
     """The only test that waits for time to pass: all of it at once."""
 

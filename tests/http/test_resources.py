@@ -21,6 +21,8 @@ from tests.harness.linux import peak_memory, sockets
 from tests.harness.process import TIMEOUT, Running, serving
 from tests.harness.wire import HOST, SLOW, CutShort, Wire, assert_error, chunked, create, dial, request
 
+pytestmark = pytest.mark.one_adapter
+
 MIB = 2**20
 
 

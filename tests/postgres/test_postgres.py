@@ -26,11 +26,11 @@ from storekeeper.postgres.batcher import MAX_QUEUED
 from storekeeper.postgres.schema import COLLECTION
 from storekeeper.stores import EXAMPLES, Payload, Store
 from tests.harness.collection import create, get, listing, numbered, replace, run
+from tests.harness.command import run as run_command
 from tests.harness.databases import Postgres, Sqlite, handle, postgres
 from tests.harness.machine import need
 from tests.harness.postgres_server import Server, running
 from tests.harness.process import Running, ask, serving
-from tests.harness.process import run as run_command
 from tests.oracles.promises import until
 
 pytestmark = pytest.mark.count_processes

@@ -21,10 +21,10 @@ from storekeeper.postgres.pipeline import StatementError
 from storekeeper.stores import Payload
 from storekeeper.transfer import VerificationFailed
 from tests.harness.collection import a_store, create, get, listing, numbered, replace, run, stores
+from tests.harness.command import run as run_command
 from tests.harness.databases import Postgres, handle, postgres
 from tests.harness.machine import need
 from tests.harness.postgres_server import Server, running
-from tests.harness.process import run as run_command
 from tests.oracles.promises import until
 
 pytestmark = pytest.mark.count_processes

@@ -16,7 +16,8 @@ from storekeeper import __version__
 from storekeeper.stores import Payload
 from tests.harness.client import create as store
 from tests.harness.client import fill, locked, until
-from tests.harness.process import TIMEOUT, Running, assert_stopped, run, serving
+from tests.harness.command import run
+from tests.harness.process import TIMEOUT, Running, assert_stopped, serving
 from tests.harness.wire import Wire, assert_error, create, dial, request, slow_reader
 
 pytestmark = pytest.mark.count_processes
@@ -41,6 +42,7 @@ def told_to_stop(service: Running, number: signal.Signals = signal.SIGTERM) -> N
 # Stopping.
 
 
+@pytest.mark.one_adapter
 @pytest.mark.parametrize("number", STOPS)
 @pytest.mark.parametrize("workers", [1, 2])
 def test_it_stops_when_it_is_told_to(adapter: str, tmp_path: Path, number: signal.Signals, workers: int) -> None:
@@ -57,6 +59,7 @@ def test_it_stops_when_it_is_told_to(adapter: str, tmp_path: Path, number: signa
         assert [each["name"] for each in service.request("GET", "/api/stores").json] == ["ResponseCache"]
 
 
+@pytest.mark.one_adapter
 @pytest.mark.parametrize("number", STOPS)
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_second_signal_does_no_harm(adapter: str, tmp_path: Path, number: signal.Signals, workers: int) -> None:

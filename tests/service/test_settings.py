@@ -8,7 +8,7 @@ from storekeeper.databases import sqlite_path
 from storekeeper.errors import CannotStart
 from storekeeper.service import application
 from storekeeper.settings import Settings, from_environment, make, option, refuse_unknown, variable
-from tests.harness.process import run
+from tests.harness.command import run
 
 NAMES = Settings.__struct_fields__
 

@@ -15,6 +15,8 @@ from tests.harness.linux import connections, parent, workers
 from tests.harness.process import TIMEOUT, Running, ask, serving
 from tests.harness.wire import dial, request
 
+pytestmark = pytest.mark.one_adapter
+
 CLIENTS = 20
 EACH = 25
 

@@ -15,9 +15,9 @@ from storekeeper.sqlite import schema
 from storekeeper.sqlite.reads import Reader
 from storekeeper.stores import EXAMPLES
 from tests.harness.collection import numbered, run, stores
+from tests.harness.command import run as run_command
 from tests.harness.databases import Sqlite, handle
 from tests.harness.machine import mounted
-from tests.harness.process import run as run_command
 from tests.harness.process import serving
 
 NOW = len(schema.MIGRATIONS)

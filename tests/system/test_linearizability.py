@@ -97,8 +97,8 @@ def with_many_stores(database: str) -> Recorder:
         ("keeps_responses_for_ever", "1 worker", "stale"),
         ("sees_own_writes_only", "4 workers", "stale"),
         ("acknowledges_before_commit", "1 worker", "stale"),
-        ("acknowledges_before_commit", "4 workers", "stale"),
-        ("acknowledges_before_commit", "ASGI", "stale"),
+        pytest.param("acknowledges_before_commit", "4 workers", "stale", marks=pytest.mark.thorough),
+        pytest.param("acknowledges_before_commit", "ASGI", "stale", marks=pytest.mark.thorough),
         ("counts_ids_in_memory", "4 workers", "duplicate"),
     ],
 )
@@ -123,7 +123,7 @@ def test_a_torn_list_is_found(database: str, tmp_path: Path) -> None:
     pytest.fail(f"{TRIES * FEW} operations met no torn list")
 
 
-@pytest.mark.parametrize("build", BUILDS)
+@pytest.mark.parametrize("build", ["1 worker", "4 workers", pytest.param("ASGI", marks=pytest.mark.thorough)])
 def test_a_write_lost_by_a_kill_is_found(build: str, database: str, tmp_path: Path) -> None:
     recorder = Recorder()
     change = weakened.environment("acknowledges_before_commit")

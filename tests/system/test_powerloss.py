@@ -14,7 +14,12 @@ pytestmark = pytest.mark.usefixtures("strace")
 
 
 @pytest.mark.parametrize(
-    ("args", "change"), [([], "checkpoints_often"), (["--workers=4"], ""), (["--no-fast-lane"], "")]
+    ("args", "change"),
+    [
+        ([], "checkpoints_often"),
+        (["--workers=4"], ""),
+        pytest.param(["--no-fast-lane"], "", marks=pytest.mark.thorough),
+    ],
 )
 def test_acknowledged_writes_survive(args: list[str], change: str, tmp_path: Path) -> None:
     trace, acknowledged = powerloss.record(tmp_path, *args, change=change)

@@ -127,6 +127,8 @@ def describe(url: str) -> str:
     """Return the URL of the database as libpq understands it, without a password; raise CannotStart."""
     defaults = {option.keyword.decode(): option.val.decode() for option in Conninfo.get_defaults() if option.val}
     given = defaults | {name: str(value) for name, value in conninfo_to_dict(parameters(url)).items()}
+    if service := given.get("service"):
+        return f"postgresql:///?service={quote(service)}"  # its file has the rest
     user = given.get("user", "")
     hosts = (given.get("host") or given.get("hostaddr", "")).split(",")
     ports = given.get("port", "").split(",")

@@ -1,0 +1,86 @@
+"""The command line in the test's own process: its real main, its real standard streams; only the process is not new.
+
+For what a command says and does. How a process starts and ends, or is interrupted, is for `tests.harness.process`.
+"""
+
+import gc
+import os
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO
+from unittest.mock import patch
+
+from storekeeper import cli
+from tests.harness.process import environment
+
+PIPE = 64 * 1024
+"""What a pipe takes of which nobody reads yet."""
+
+
+@dataclass
+class Done:
+    """How a command ended."""
+
+    returncode: int
+    stdout: bytes
+    stderr: bytes
+
+
+def run(*args: str, env: dict[str, str] | None = None, stdin: bytes = b"") -> Done:
+    """Run a command to its end, with `stdin` in a pipe."""
+    assert len(stdin) <= PIPE
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as error:
+        reading, writing = os.pipe()
+        with os.fdopen(reading, "rb") as given, os.fdopen(writing, "wb") as feeding:
+            feeding.write(stdin)
+            feeding.close()
+            with (
+                patch.dict(os.environ, environment(env), clear=True),
+                patch.object(sys, "argv", ["storekeeper", *args]),
+                # Else usage texts name pytest.
+                patch.object(sys.modules["__main__"], "__package__", None),
+                _standard_streams(given, out, error),
+            ):
+                status = _status()
+        out.seek(0)
+        error.seek(0)
+        return Done(status, out.read(), error.read())
+
+
+def _status() -> int:
+    with warnings.catch_warnings():
+        # What a command leaves to the end of its process ends here.
+        warnings.simplefilter("ignore", ResourceWarning)
+        status = 0
+        try:
+            cli.main()
+        except SystemExit as ended:
+            status = int(ended.code or 0)
+        gc.collect()
+    return status
+
+
+@contextmanager
+def _standard_streams(*files: IO[bytes]) -> Iterator[None]:
+    """Have the descriptors 0, 1 and 2, and Python's streams on them, be these files."""
+    names = ("stdin", "stdout", "stderr")
+    before = [getattr(sys, name) for name in names]
+    for stream in before[1:]:
+        stream.flush()
+    kept = [os.dup(number) for number in range(3)]
+    try:
+        for number, file in enumerate(files):
+            os.dup2(file.fileno(), number)
+            setattr(sys, names[number], open(number, "w" if number else "r", closefd=False))  # noqa: SIM115
+        yield
+    finally:
+        for number, old in enumerate(kept):
+            if number:
+                getattr(sys, names[number]).flush()
+            os.dup2(old, number)
+            os.close(old)
+            setattr(sys, names[number], before[number])
