@@ -12,6 +12,7 @@ HEAD, BODY  | limit, parse error, timeout        | `refuse`, behind earlier requ
 DISCARDING  | bytes                              | drop them                               | DISCARDING
 """
 
+import re
 from collections.abc import Callable
 from enum import IntEnum
 
@@ -37,6 +38,10 @@ class Phase(IntEnum):
     HEAD = 1
     BODY = 2
     DISCARDING = 3
+
+
+_SMALL_CHUNKS = re.compile(b"(?s)(?:" + b"|".join(b"%x\r\n.{%d}\r\n" % (size, size) for size in range(1, 16)) + b")+")
+"""Whole chunks of up to 15 bytes without extensions: one by one, they would cost more than what is in them."""
 
 
 class RequestReader:
@@ -75,6 +80,8 @@ class RequestReader:
         """Bytes of a body or chunk that follow."""
         self._framed_bytes = 0
         self._extra_bytes = 0
+        self._in_run = False
+        """Whether small chunks are being parsed, several at once."""
         self._is_last_chunk = False
         self._trailers = 0
         self._upgrading = False
@@ -111,6 +118,14 @@ class RequestReader:
             self._framed_bytes += end - start
             self._parse(data[start:end])
             return end
+        if (
+            self.phase is Phase.BODY
+            and not self._line
+            and not self._is_last_chunk
+            and (run := _SMALL_CHUNKS.match(data, start))
+        ):
+            self._take_small_chunks(run[0])
+            return run.end()
         end = data.find(b"\n", start) + 1 or len(data)
         piece = data[start:end]
         if self.phase is Phase.HEAD and self._has_line:
@@ -159,6 +174,14 @@ class RequestReader:
         if self._extra_bytes > MAX_HEAD_BYTES + slack or self._trailers > request_head.MAX_FIELDS:
             self.refuse(request_head.too_many_headers())
         elif self._framed_bytes > MAX_FRAMED_BYTES:
+            self.refuse(too_large())
+
+    def _take_small_chunks(self, chunks: bytes) -> None:
+        self._framed_bytes += len(chunks)
+        self._in_run = True
+        self._parse(chunks)
+        self._in_run = False
+        if self.phase is Phase.BODY and self._framed_bytes > MAX_FRAMED_BYTES:
             self.refuse(too_large())
 
     def _begin(self) -> None:
@@ -280,13 +303,16 @@ class RequestReader:
 
     def on_chunk_header(self) -> None:
         """Expect the data of a chunk, or trailers; called at the end of the line with its size."""
+        if self._in_run:
+            return
         self._expected = int(self._line.partition(b";")[0], 16)
         self._is_last_chunk = not self._expected
         self._extra_bytes -= len(b"%x\r\n" % self._expected)
 
     def on_chunk_complete(self) -> None:
         """Take the line end behind the data of a chunk as no extra."""
-        self._extra_bytes -= len(b"\r\n")
+        if not self._in_run:
+            self._extra_bytes -= len(b"\r\n")
 
     def on_message_complete(self) -> None:
         """Pass the complete request on."""
