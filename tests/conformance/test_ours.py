@@ -8,6 +8,8 @@ import pytest
 
 from tests.harness.process import COMMAND, run, serving
 
+pytestmark = pytest.mark.count_processes
+
 
 @pytest.mark.parametrize("detail", ["detailed", "generic"])
 def test_the_service_conforms_in_both_modes_and_through_both_adapters(

@@ -16,6 +16,8 @@ from tests.oracles.history import Recorder
 from tests.oracles.lincheck import Kind, Outcome
 from tests.oracles.promises import wait_until_ready
 
+pytestmark = pytest.mark.count_processes
+
 OPERATIONS = 3_000
 CUTS = 10
 TIMEOUT = 60.0
