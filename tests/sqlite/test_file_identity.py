@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from storekeeper.sqlite.file_identity import CHECK_INTERVAL
+from storekeeper.sqlite import file_identity, schema
+from storekeeper.sqlite.file_identity import CHECK_INTERVAL, FileIdentity, FileReplaced
 from tests.harness import weakened
 from tests.harness.client import create as store
 from tests.harness.client import until
@@ -139,3 +140,21 @@ def test_a_link_to_the_file_may_be_what_its_path_names(tmp_path: Path, place: Pa
         store(service, "Still there")
         link.unlink()
         assert service.process.wait(TIMEOUT) == LOST
+
+
+def test_a_file_that_is_gone_or_another_one_is_noticed_by_the_next_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_identity, "CHECK_INTERVAL", 0.0)
+    schema.prepare(tmp_path / "stores.db")
+    connection = schema.connect(tmp_path / "stores.db")
+    connection.execute("SELECT * FROM stores").fetchall()
+    identity = FileIdentity(tmp_path / "stores.db")
+    identity.check()
+    (tmp_path / "stores.db").rename(tmp_path / "elsewhere.db")
+    with pytest.raises(FileReplaced, match=r"stores\.db is gone"):
+        identity.check()
+    (tmp_path / "stores.db").touch()
+    with pytest.raises(FileReplaced, match="was replaced"):
+        identity.check()
+    connection.close()

@@ -1,0 +1,51 @@
+"""What the careful reader makes of bytes, without a connection: every refusal, whole and byte by byte."""
+
+import pytest
+
+from storekeeper.http.reader import Phase, RequestReader
+from storekeeper.http.request import Request
+from storekeeper.http.response import Response
+from tests.harness.refused_requests import ACCEPTED, REFUSED, SMUGGLED
+
+
+def read(data: bytes, size: int) -> list[Request | Response]:
+    """Return what the reader makes of data that comes in pieces of that size."""
+    found: list[Request | Response] = []
+    reader = RequestReader(lambda request, _: found.append(request), lambda refusal, _: found.append(refusal), float)
+    for start in range(0, len(data), size):
+        reader.feed(data[start : start + size])
+    assert reader.phase in (Phase.IDLE, Phase.DISCARDING)
+    return found
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_refusal_is_the_same_however_the_bytes_come(case: str) -> None:
+    status, data = REFUSED[case]
+    for size in (len(data + SMUGGLED), 7, 1):
+        (refusal,) = read(data + SMUGGLED, size)
+        assert isinstance(refusal, Response)
+        assert refusal.status == status
+
+
+@pytest.mark.parametrize("case", ACCEPTED)
+def test_a_request_is_the_same_however_the_bytes_come(case: str) -> None:
+    data = ACCEPTED[case] * 2
+    whole, *others = ([vars_of(each) for each in read(data, size)] for size in (len(data), 7, 1))
+    assert len(whole) == 2
+    assert others == [whole, whole]
+
+
+def vars_of(read: Request | Response) -> list[object]:
+    assert isinstance(read, Request)
+    return [read.method, read.target, read.headers, read.version, read.keep_alive, read.body]
+
+
+@pytest.mark.parametrize("size", [1, 2, 9, 15, 16, 300])
+def test_a_body_is_the_same_in_chunks_of_any_size(size: int) -> None:
+    body = bytes(range(256)) * 20
+    chunks = b"".join(b"%x\r\n%b\r\n" % (len(part := body[at : at + size]), part) for at in range(0, len(body), size))
+    data = b"POST /api/stores HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n"
+    for cut in (len(data), 1000, 3):
+        (request,) = read(data, cut)
+        assert isinstance(request, Request)
+        assert request.body == body
