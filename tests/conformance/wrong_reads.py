@@ -85,47 +85,37 @@ def regular(have: str, name: str) -> bool:
         return False
 
 
+WHOLE, PATTERNS = "filter-takes-the-whole-string", "filter-knows-no-pattern"
+BLANKS, CHARACTERS = "filter-trims-nothing", "filter-compares-every-character"
 MATCHES: dict[str, tuple[str, Callable[[str, str], object]]] = {
-    "by prefix": ("filter-takes-the-whole-string", lambda have, name: have.startswith(name)),
-    "by suffix": ("filter-takes-the-whole-string", lambda have, name: have.endswith(name)),
-    "by part": ("filter-takes-the-whole-string", lambda have, name: name in have),
-    "by the beginning of the value": ("filter-takes-the-whole-string", lambda have, name: name.startswith(have)),
-    "by first word": ("filter-takes-the-whole-string", lambda have, name: name in (have, have.split()[0])),
+    "by prefix": (WHOLE, lambda have, name: have.startswith(name)),
+    "by suffix": (WHOLE, lambda have, name: have.endswith(name)),
+    "by part": (WHOLE, lambda have, name: name in have),
+    "by the beginning of the value": (WHOLE, lambda have, name: name.startswith(have)),
+    "by first word": (WHOLE, lambda have, name: name in (have, have.split()[0])),
     "ignoring case": ("filter-is-case-sensitive", lambda have, name: have.lower() == name.lower()),
     "ignoring ASCII case": ("filter-is-case-sensitive", lambda have, name: have.swapcase() == name or have == name),
     "ignoring case of other letters": (
-        "filter-compares-every-character",
+        CHARACTERS,
         lambda have, name: (
             re.fullmatch(re.escape(have), name, 0) or (not name.isascii() and have.lower() == name.lower())
         ),
     ),
-    "ignoring accents": ("filter-compares-every-character", lambda have, name: plain(have) == plain(name)),
-    "trimming the value": ("filter-trims-nothing", lambda have, name: have == name.strip() or have == name),
-    "trimming the end of the value": ("filter-trims-nothing", lambda have, name: have in (name, name.rstrip())),
-    "trimming the name": ("filter-trims-nothing", lambda have, name: name in (have, have.strip())),
-    "with one blank for two": (
-        "filter-trims-nothing",
-        lambda have, name: " ".join(name.split()) == " ".join(have.split()),
-    ),
-    "without blanks": ("filter-trims-nothing", lambda have, name: have.replace(" ", "") == name.replace(" ", "")),
-    "by pattern of SQL": ("filter-knows-no-pattern", like),
-    "by regular expression": ("filter-knows-no-pattern", lambda have, name: have == name or regular(have, name)),
-    "by glob": ("filter-knows-no-pattern", lambda have, name: name in {have, "*"}),
-    "with 0 for nothing": ("filter-knows-no-pattern", lambda have, name: name in {have, "0"}),
-    "by any of several": ("filter-knows-no-pattern", lambda have, name: have in (name, *name.split(","))),
-    "by number": ("filter-compares-every-character", lambda have, name: have == name or have.lstrip("0") == name),
-    "by the first 20 characters": (
-        "filter-compares-every-character",
-        lambda have, name: have[:20] == name and len(have) <= 20,
-    ),
-    "by nothing with a quote": (
-        "filter-compares-every-character",
-        lambda have, name: have == name and "'" not in name,
-    ),
-    "by nothing with an emoji": (
-        "filter-compares-every-character",
-        lambda have, name: have == name and max(name) < "\U00010000",
-    ),
+    "ignoring accents": (CHARACTERS, lambda have, name: plain(have) == plain(name)),
+    "trimming the value": (BLANKS, lambda have, name: have == name.strip() or have == name),
+    "trimming the end of the value": (BLANKS, lambda have, name: have in (name, name.rstrip())),
+    "trimming the name": (BLANKS, lambda have, name: name in (have, have.strip())),
+    "with one blank for two": (BLANKS, lambda have, name: " ".join(name.split()) == " ".join(have.split())),
+    "without blanks": (BLANKS, lambda have, name: have.replace(" ", "") == name.replace(" ", "")),
+    "by pattern of SQL": (PATTERNS, like),
+    "by regular expression": (PATTERNS, lambda have, name: have == name or regular(have, name)),
+    "by glob": (PATTERNS, lambda have, name: name in {have, "*"}),
+    "with 0 for nothing": (PATTERNS, lambda have, name: name in {have, "0"}),
+    "by any of several": (PATTERNS, lambda have, name: have in (name, *name.split(","))),
+    "by number": (CHARACTERS, lambda have, name: have == name or have.lstrip("0") == name),
+    "by the first 20 characters": (CHARACTERS, lambda have, name: have[:20] == name and len(have) <= 20),
+    "by nothing with a quote": (CHARACTERS, lambda have, name: have == name and "'" not in name),
+    "by nothing with an emoji": (CHARACTERS, lambda have, name: have == name and max(name) < "\U00010000"),
 }
 
 
