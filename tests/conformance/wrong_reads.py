@@ -42,16 +42,14 @@ class LateList(Reference):
         return list(before)
 
 
-breaks("at most 50 stores", "list-has-every-store", all=lambda self: self.stores[:50])
-breaks(
-    "the list without addressless", "list-has-every-store", all=lambda self: [s for s in self.stores if s["address"]]
-)
-breaks("the list has the last twice", "list-has-every-store", all=lambda self: self.stores + self.stores[-1:])
-breaks(
-    "the list as an object",
-    "list-is-an-array",
-    listing=lambda self, name: self.success("list", {"stores": self.all()}),
-)
+LISTS: dict[str, Callable[[list[Store]], list[Store]]] = {
+    "at most 50 stores": lambda stores: stores[:50],
+    "the list without addressless": lambda stores: [store for store in stores if store["address"]],
+    "the list has the last twice": lambda stores: stores + stores[-1:],
+}
+for wrong, choose in LISTS.items():
+    breaks(wrong, "list-has-every-store", all=lambda self, c=choose: c(self.stores))
+breaks("the list as an object", "list-is-an-array", listing=lambda self, _: self.success("list", {"all": self.all()}))
 NO_LISTS: dict[str, object] = {"nothing": [], "an object": {}}
 for wrong, value in NO_LISTS.items():
     breaks(
@@ -121,11 +119,17 @@ MATCHES: dict[str, tuple[str, Callable[[str, str], object]]] = {
 
 for wrong, (check, compare) in MATCHES.items():
     breaks(f"filter {wrong}", check, matches=lambda self, store, name, c=compare: bool(c(store["name"], name)))
-for wrong, part in {"first": slice(1), "last": slice(-1, None), "first two": slice(2)}.items():
+SEVERAL: dict[str, Callable[[list[Store]], list[Store]]] = {
+    "only the first of several matches": lambda stores: stores[:1],
+    "only the last of several matches": lambda stores: stores[-1:],
+    "only the first two of several matches": lambda stores: stores[:2],
+    "one match per address": lambda stores: list({store["address"]: store for store in stores}.values()),
+}
+for wrong, choose in SEVERAL.items():
     breaks(
-        f"only the {wrong} of several matches",
+        wrong,
         "filter-finds-every-match",
-        matching=lambda self, name, p=part: Reference.matching(self, name)[p],
+        matching=lambda self, name, c=choose: c(Reference.matching(self, name)),
     )
 for key in ("address", "id"):
     breaks(
@@ -133,11 +137,6 @@ for key in ("address", "id"):
         "filter-compares-only-names",
         matches=lambda self, store, name, k=key: name in (store["name"], str(store[k])),
     )
-breaks(
-    "one match per address",
-    "filter-finds-every-match",
-    matching=lambda self, name: list({store["address"]: store for store in Reference.matching(self, name)}.values()),
-)
 breaks("filter that finds nothing", "filter-finds-exact-name", matching=lambda self, name: [])
 breaks("filter ignored", "filter-without-match", matching=lambda self, name: self.stores)
 
@@ -212,15 +211,15 @@ breaks(
 )
 
 
-def read_once(self: Reference, id: str) -> Answer:
-    answer = self.memory.get(id) or Reference.read(self, id)
-    return self.memory.setdefault(id, answer) if answer.status == 200 else answer
+def remembers(status: int) -> Callable[..., Answer]:
+    """The first answer of this status to an id stays."""
+
+    def read(self: Reference, id: str) -> Answer:
+        answer = self.memory.get(id) or Reference.read(self, id)
+        return self.memory.setdefault(id, answer) if answer.status == status else answer
+
+    return read
 
 
-def missing_for_ever(self: Reference, id: str) -> Answer:
-    answer = self.memory.get(id) or Reference.read(self, id)
-    return self.memory.setdefault(id, answer) if answer.status == 404 else answer
-
-
-breaks("a store that was read stays as it was", "update-is-seen-by-id", read=read_once)
-breaks("an id that was missing stays so", "create-is-seen-by-id", read=missing_for_ever)
+breaks("a store that was read stays as it was", "update-is-seen-by-id", read=remembers(200))
+breaks("an id that was missing stays so", "create-is-seen-by-id", read=remembers(404))
