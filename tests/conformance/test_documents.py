@@ -17,7 +17,7 @@ def read(content: bytes, size: int = 7) -> Listing:
     listing = Listing(lambda _: True)
     for at in range(0, len(content), size):
         listing.feed(content[at : at + size])
-    listing.finish()
+    listing.feed(b"", last=True)
     return listing
 
 
@@ -57,7 +57,7 @@ def test_a_list_keeps_one_store_of_every_shape() -> None:
     stores = [{"id": 1, "name": "a", "address": None}, {"id": 2, "name": "b", "address": None}, {"id": "3"}]
     listing = Listing(lambda _: False)
     listing.feed(json.dumps(stores).encode())
-    listing.finish()
+    listing.feed(b"", last=True)
     assert list(listing.shapes.values()) == [stores[0], stores[2]]
     assert listing.stores == []
 

@@ -147,28 +147,16 @@ for mixed, mixes in MIXED.items():
                 of=of,
                 is_generic=lambda self, asked, problems, w=mixes: self.generic != w(asked, problems[0][1]),
             )
-breaks(
-    "generic with the detailed message once",
-    "errors-are-of-one-mode",
-    of=GenericReference,
-    error_body=lambda self, operation, status, phrase, message: {
-        **Reference.error_body(self, operation, status, phrase, message),
-        **({"message": REQUIRED} if status == 400 and operation == "update" else {}),
-    },
-)
-breaks(
-    "another generic message",
-    "message-for-a-missing-name",
-    of=GenericReference,
-    error_body=body(lambda _: {"message": "Invalid request payload"}),
-)
-breaks(
-    "validation null in generic mode",
-    "errors-are-of-one-mode",
-    of=GenericReference,
-    error_body=body(lambda _: {"validation": None}),
-)
-
+for wrong, check, error_body in (
+    (
+        "generic with the detailed message once",
+        "errors-are-of-one-mode",
+        body(lambda _: {"message": REQUIRED}, lambda operation, _: operation == "update"),
+    ),
+    ("another generic message", "message-for-a-missing-name", body(lambda _: {"message": "Invalid request payload"})),
+    ("validation null in generic mode", "errors-are-of-one-mode", body(lambda _: {"validation": None})),
+):
+    breaks(wrong, check, of=GenericReference, error_body=error_body)
 
 # 500
 

@@ -42,16 +42,14 @@ class LateList(Reference):
         return list(before)
 
 
-breaks("at most 50 stores", "list-has-every-store", all=lambda self: self.stores[:50])
-breaks(
-    "the list without addressless", "list-has-every-store", all=lambda self: [s for s in self.stores if s["address"]]
-)
-breaks("the list has the last twice", "list-has-every-store", all=lambda self: self.stores + self.stores[-1:])
-breaks(
-    "the list as an object",
-    "list-is-an-array",
-    listing=lambda self, name: self.success("list", {"stores": self.all()}),
-)
+LISTS: dict[str, Callable[[list[Store]], list[Store]]] = {
+    "at most 50 stores": lambda stores: stores[:50],
+    "the list without addressless": lambda stores: [store for store in stores if store["address"]],
+    "the list has the last twice": lambda stores: stores + stores[-1:],
+}
+for wrong, choose in LISTS.items():
+    breaks(wrong, "list-has-every-store", all=lambda self, c=choose: c(self.stores))
+breaks("the list as an object", "list-is-an-array", listing=lambda self, _: self.success("list", {"all": self.all()}))
 NO_LISTS: dict[str, object] = {"nothing": [], "an object": {}}
 for wrong, value in NO_LISTS.items():
     breaks(
@@ -85,57 +83,53 @@ def regular(have: str, name: str) -> bool:
         return False
 
 
+WHOLE, PATTERNS = "filter-takes-the-whole-string", "filter-knows-no-pattern"
+BLANKS, CHARACTERS = "filter-trims-nothing", "filter-compares-every-character"
 MATCHES: dict[str, tuple[str, Callable[[str, str], object]]] = {
-    "by prefix": ("filter-takes-the-whole-string", lambda have, name: have.startswith(name)),
-    "by suffix": ("filter-takes-the-whole-string", lambda have, name: have.endswith(name)),
-    "by part": ("filter-takes-the-whole-string", lambda have, name: name in have),
-    "by the beginning of the value": ("filter-takes-the-whole-string", lambda have, name: name.startswith(have)),
-    "by first word": ("filter-takes-the-whole-string", lambda have, name: name in (have, have.split()[0])),
+    "by prefix": (WHOLE, lambda have, name: have.startswith(name)),
+    "by suffix": (WHOLE, lambda have, name: have.endswith(name)),
+    "by part": (WHOLE, lambda have, name: name in have),
+    "by the beginning of the value": (WHOLE, lambda have, name: name.startswith(have)),
+    "by first word": (WHOLE, lambda have, name: name in (have, have.split()[0])),
     "ignoring case": ("filter-is-case-sensitive", lambda have, name: have.lower() == name.lower()),
     "ignoring ASCII case": ("filter-is-case-sensitive", lambda have, name: have.swapcase() == name or have == name),
     "ignoring case of other letters": (
-        "filter-compares-every-character",
+        CHARACTERS,
         lambda have, name: (
             re.fullmatch(re.escape(have), name, 0) or (not name.isascii() and have.lower() == name.lower())
         ),
     ),
-    "ignoring accents": ("filter-compares-every-character", lambda have, name: plain(have) == plain(name)),
-    "trimming the value": ("filter-trims-nothing", lambda have, name: have == name.strip() or have == name),
-    "trimming the end of the value": ("filter-trims-nothing", lambda have, name: have in (name, name.rstrip())),
-    "trimming the name": ("filter-trims-nothing", lambda have, name: name in (have, have.strip())),
-    "with one blank for two": (
-        "filter-trims-nothing",
-        lambda have, name: " ".join(name.split()) == " ".join(have.split()),
-    ),
-    "without blanks": ("filter-trims-nothing", lambda have, name: have.replace(" ", "") == name.replace(" ", "")),
-    "by pattern of SQL": ("filter-knows-no-pattern", like),
-    "by regular expression": ("filter-knows-no-pattern", lambda have, name: have == name or regular(have, name)),
-    "by glob": ("filter-knows-no-pattern", lambda have, name: name in {have, "*"}),
-    "with 0 for nothing": ("filter-knows-no-pattern", lambda have, name: name in {have, "0"}),
-    "by any of several": ("filter-knows-no-pattern", lambda have, name: have in (name, *name.split(","))),
-    "by number": ("filter-compares-every-character", lambda have, name: have == name or have.lstrip("0") == name),
-    "by the first 20 characters": (
-        "filter-compares-every-character",
-        lambda have, name: have[:20] == name and len(have) <= 20,
-    ),
-    "by nothing with a quote": (
-        "filter-compares-every-character",
-        lambda have, name: have == name and "'" not in name,
-    ),
-    "by nothing with an emoji": (
-        "filter-compares-every-character",
-        lambda have, name: have == name and max(name) < "\U00010000",
-    ),
+    "ignoring accents": (CHARACTERS, lambda have, name: plain(have) == plain(name)),
+    "trimming the value": (BLANKS, lambda have, name: have == name.strip() or have == name),
+    "trimming the end of the value": (BLANKS, lambda have, name: have in (name, name.rstrip())),
+    "trimming the name": (BLANKS, lambda have, name: name in (have, have.strip())),
+    "with one blank for two": (BLANKS, lambda have, name: " ".join(name.split()) == " ".join(have.split())),
+    "without blanks": (BLANKS, lambda have, name: have.replace(" ", "") == name.replace(" ", "")),
+    "by pattern of SQL": (PATTERNS, like),
+    "by regular expression": (PATTERNS, lambda have, name: have == name or regular(have, name)),
+    "by glob": (PATTERNS, lambda have, name: name in {have, "*"}),
+    "with 0 for nothing": (PATTERNS, lambda have, name: name in {have, "0"}),
+    "by any of several": (PATTERNS, lambda have, name: have in (name, *name.split(","))),
+    "by number": (CHARACTERS, lambda have, name: have == name or have.lstrip("0") == name),
+    "by the first 20 characters": (CHARACTERS, lambda have, name: have[:20] == name and len(have) <= 20),
+    "by nothing with a quote": (CHARACTERS, lambda have, name: have == name and "'" not in name),
+    "by nothing with an emoji": (CHARACTERS, lambda have, name: have == name and max(name) < "\U00010000"),
 }
 
 
 for wrong, (check, compare) in MATCHES.items():
     breaks(f"filter {wrong}", check, matches=lambda self, store, name, c=compare: bool(c(store["name"], name)))
-for wrong, part in {"first": slice(1), "last": slice(-1, None), "first two": slice(2)}.items():
+SEVERAL: dict[str, Callable[[list[Store]], list[Store]]] = {
+    "only the first of several matches": lambda stores: stores[:1],
+    "only the last of several matches": lambda stores: stores[-1:],
+    "only the first two of several matches": lambda stores: stores[:2],
+    "one match per address": lambda stores: list({store["address"]: store for store in stores}.values()),
+}
+for wrong, choose in SEVERAL.items():
     breaks(
-        f"only the {wrong} of several matches",
+        wrong,
         "filter-finds-every-match",
-        matching=lambda self, name, p=part: Reference.matching(self, name)[p],
+        matching=lambda self, name, c=choose: c(Reference.matching(self, name)),
     )
 for key in ("address", "id"):
     breaks(
@@ -143,11 +137,6 @@ for key in ("address", "id"):
         "filter-compares-only-names",
         matches=lambda self, store, name, k=key: name in (store["name"], str(store[k])),
     )
-breaks(
-    "one match per address",
-    "filter-finds-every-match",
-    matching=lambda self, name: list({store["address"]: store for store in Reference.matching(self, name)}.values()),
-)
 breaks("filter that finds nothing", "filter-finds-exact-name", matching=lambda self, name: [])
 breaks("filter ignored", "filter-without-match", matching=lambda self, name: self.stores)
 
@@ -222,15 +211,15 @@ breaks(
 )
 
 
-def read_once(self: Reference, id: str) -> Answer:
-    answer = self.memory.get(id) or Reference.read(self, id)
-    return self.memory.setdefault(id, answer) if answer.status == 200 else answer
+def remembers(status: int) -> Callable[..., Answer]:
+    """The first answer of this status to an id stays."""
+
+    def read(self: Reference, id: str) -> Answer:
+        answer = self.memory.get(id) or Reference.read(self, id)
+        return self.memory.setdefault(id, answer) if answer.status == status else answer
+
+    return read
 
 
-def missing_for_ever(self: Reference, id: str) -> Answer:
-    answer = self.memory.get(id) or Reference.read(self, id)
-    return self.memory.setdefault(id, answer) if answer.status == 404 else answer
-
-
-breaks("a store that was read stays as it was", "update-is-seen-by-id", read=read_once)
-breaks("an id that was missing stays so", "create-is-seen-by-id", read=missing_for_ever)
+breaks("a store that was read stays as it was", "update-is-seen-by-id", read=remembers(200))
+breaks("an id that was missing stays so", "create-is-seen-by-id", read=remembers(404))

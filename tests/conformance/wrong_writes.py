@@ -135,25 +135,17 @@ def stores(operation: str, key: str, change: Callable[[Any], Any]) -> Callable[.
     return values
 
 
+ADDRESSES: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "an empty address becomes null": ("takes-an-empty-address", lambda value: value or None),
+    "the address is not stored": ("takes-fields-from-payload", lambda _: None),
+    "no address is stored as empty": ("without-address-gives-null", lambda value: value or ""),
+}
 for operation in ("create", "update"):
     for wrong, (check, text) in TEXTS.items():
         for key in ("address",) if wrong in IN_ADDRESSES else ("name", "address"):
             breaks(f"{operation}: {key} {wrong}", f"{operation}-{check}", values=stores(operation, key, sent(text)))
-    breaks(
-        f"{operation}: an empty address becomes null",
-        f"{operation}-takes-an-empty-address",
-        values=stores(operation, "address", lambda value: value or None),
-    )
-    breaks(
-        f"{operation}: the address is not stored",
-        f"{operation}-takes-fields-from-payload",
-        values=stores(operation, "address", lambda _: None),
-    )
-    breaks(
-        f"{operation}: no address is stored as empty",
-        f"{operation}-without-address-gives-null",
-        values=stores(operation, "address", lambda value: value or ""),
-    )
+    for wrong, (check, change) in ADDRESSES.items():
+        breaks(f"{operation}: {wrong}", f"{operation}-{check}", values=stores(operation, "address", change))
     breaks(
         f"{operation}: other keys are stored",
         "create-stores-no-other-key",
@@ -163,16 +155,13 @@ for operation in ("create", "update"):
             else Reference.values(self, payload, before, asked)
         ),
     )
-breaks(
-    "update: a blank address becomes null",
-    "update-replaces-both-fields",
-    values=stores("update", "address", lambda value: value if value and value.strip() else None),
-)
-breaks(
-    "update: the text null becomes null",
-    "update-replaces-both-fields",
-    values=stores("update", "address", lambda value: None if value == "null" else value),
-)
+NULLS: dict[str, Callable[[Any], Any]] = {
+    "a blank address": lambda value: value if value and value.strip() else None,
+    "the text null": lambda value: None if value == "null" else value,
+}
+for wrong, change in NULLS.items():
+    replaced = stores("update", "address", change)
+    breaks(f"update: {wrong} becomes null", "update-replaces-both-fields", values=replaced)
 breaks(
     "update: the address is kept when none is sent",
     "update-without-address-gives-null",
@@ -189,18 +178,14 @@ def keeps_address(self: Reference, payload: Any, before: Store | None, asked: st
     return {**store, "address": before["address"]} if before and same else store
 
 
-breaks("update: the address is kept when the name stays", "update-replaces-both-fields", values=keeps_address)
-breaks(
-    "update: only the name is replaced",
-    "update-replaces-both-fields",
-    values=lambda self, payload, before, asked: (
+KEEPS: dict[str, Callable[[Any, Any, Store | None, str], Store]] = {
+    "the address is kept when the name stays": keeps_address,
+    "only the name is replaced": lambda self, payload, before, asked: (
         {"name": payload["name"], "address": before["address"] if before else payload.get("address")}
     ),
-)
-breaks(
-    "update: only the address is replaced",
-    "update-replaces-both-fields",
-    values=lambda self, payload, before, asked: (
+    "only the address is replaced": lambda self, payload, before, asked: (
         {"name": before["name"] if before else payload["name"], "address": payload.get("address")}
     ),
-)
+}
+for wrong, values in KEEPS.items():
+    breaks(f"update: {wrong}", "update-replaces-both-fields", values=values)

@@ -1,7 +1,4 @@
-"""The conformance kit: holds any service to the Store Resource API, knowing only its address.
-
-It imports nothing of Storekeeper but itself: the service under check may be any.
-"""
+"""The conformance kit holds any service to the API, knowing only its address; it imports nothing but itself."""
 
 import os
 import sys
@@ -30,10 +27,9 @@ def run(
 ) -> int:
     """Check the service at `url`, print what came of it and give the exit code.
 
-    Standard output gets the table, or with `json` one JSON document; `junit` gets the XML. Standard error gets
-    how many stores will be added, and one line when nothing could be checked. `timeout`, in seconds, is for one
-    exchange. `ask` is called with how many stores will be added at most, unless the list is `examples`, and raises
-    if they may not. 0: conforms, 1: violates, 2: could not check.
+    Standard output gets the table, or with `json` one JSON document; `junit` gets the XML. `timeout`, in seconds, is
+    for one exchange. `ask` is called with how many stores will be added at most, unless the list is `examples`, and
+    raises if they may not.
     """
     if (path := url.rstrip("/")).endswith("/api/stores"):  # as people copy it
         url = path.removesuffix("/api/stores")

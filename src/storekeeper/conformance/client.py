@@ -1,7 +1,4 @@
-"""One HTTP/1.1 exchange on each connection, every wait and every body bounded; the standard library only.
-
-`http.client` reads the response. The request is written here, so that a report shows it as it went out.
-"""
+"""One HTTP/1.1 exchange on each connection, every wait and every body bounded; the standard library only."""
 
 import http.client
 import io
@@ -77,10 +74,7 @@ class Stream(socket.SocketIO):
 
 
 class Client:
-    """Sends requests to `http(s)://host[:port][/prefix]`; ValueError says what is wrong with another address.
-
-    `timeout` is in seconds and covers an exchange from name to last byte.
-    """
+    """Sends requests to `http(s)://host[:port][/prefix]`, else ValueError; an exchange gets `timeout` seconds."""
 
     def __init__(self, url: str, timeout: float) -> None:
         parts = urlsplit(url)
@@ -102,16 +96,13 @@ class Client:
     def exchange(
         self, method: str, path: str, body: bytes | None = None, type: str | None = JSON, sink: Sink | None = None
     ) -> Exchange:
-        """Send one request on a connection of its own; Unreachable when no whole HTTP response came.
-
-        With a `sink` a body of status 200 goes there piece by piece and is not kept.
-        """
+        """Send one request, a body of status 200 to the `sink` if any; Unreachable without a whole HTTP response."""
         fields = {"Host": self.authority, "User-Agent": "storekeeper-check", "Accept": "*/*", "Connection": "close"}
         if body is not None:
             fields |= ({"Content-Type": type} if type else {}) | {"Content-Length": str(len(body))}
         done = Exchange(method, self.prefix + path, list(fields.items()), body)
         deadline = time.monotonic() + self.timeout
-        try:
+        try:  # written here and not by http.client, so that a report shows the request as it went out
             with self.connect(deadline) as connection:
                 lines = [f"{method} {done.target} HTTP/1.1", *(f"{name}: {value}" for name, value in done.sent)]
                 with suppress(ConnectionError):  # it may have said why before it closed
@@ -183,12 +174,9 @@ def unreachable(error: Exception) -> Unreachable:
     return Unreachable(next(text(error) for kind, text in REASONS if isinstance(error, kind)))
 
 
-REASONS: tuple[tuple[type[Exception], Callable[[Any], str]], ...] = (
+REASONS: tuple[tuple[type[Exception], Callable[[Any], str]], ...] = (  # the first counts that the error is
     (http.client.RemoteDisconnected, lambda _: "it closed the connection without a response"),
-    (
-        http.client.IncompleteRead,
-        lambda _: "it closed the connection in the middle of its response, or a chunk is none",
-    ),
+    (http.client.IncompleteRead, lambda _: "it closed the connection amid its response, or a chunk is none"),
     (http.client.HTTPException, lambda error: f"the response is not HTTP/1: {str(error)[:60]!r}"),
     (ssl.SSLCertVerificationError, lambda error: f"its certificate is not trusted: {error.verify_message}"),
     (ssl.SSLError, lambda error: f"no TLS there: {(error.reason or 'handshake failed').replace('_', ' ').lower()}"),
@@ -196,4 +184,3 @@ REASONS: tuple[tuple[type[Exception], Callable[[Any], str]], ...] = (
     (UnicodeError, lambda _: "there is no host of that name"),
     (Exception, lambda error: (getattr(error, "strerror", None) or str(error) or type(error).__name__).lower()),
 )
-"""What an error means, the first of these that it is."""

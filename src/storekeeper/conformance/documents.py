@@ -16,10 +16,9 @@ class Malformed(ValueError):
 
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return an object; a repeated key is an error, or a property could hide behind another."""
-    made = dict(pairs)
-    if len(made) != len(pairs):
+    if len(dict(pairs)) != len(pairs):
         raise Malformed("an object has the same key twice")
-    return made
+    return dict(pairs)
 
 
 def constant(name: str) -> Any:
@@ -45,18 +44,8 @@ def fault(error: Exception) -> str:
     return str(error) if isinstance(error, Malformed) else f"the body is not JSON: {error}"
 
 
-def shape(store: Store) -> tuple[Any, ...]:
-    """Return what two stores have in common when the same rules hold or break for both."""
-    get = store.get
-    return tuple(store), type(get("id")), type(get("name")), type(get("address"))
-
-
 class Listing:
-    """A JSON array of stores, fed in pieces: memory stays that of one store and of what is kept.
-
-    `keep` chooses what `stores` holds, `shapes` has one store of every shape that occurred and `fault` says what
-    kept this from being an array of objects.
-    """
+    """A JSON array fed in pieces: `stores` has those to keep, `shapes` one of each shape, `fault` why it is none."""
 
     def __init__(self, keep: Callable[[Store], bool]) -> None:
         self.keep = keep
@@ -67,14 +56,18 @@ class Listing:
         self.text = ""
         self.decode = codecs.getincrementaldecoder("utf-8")().decode
 
-    def feed(self, piece: bytes) -> None:
+    def feed(self, piece: bytes, last: bool = False) -> None:
         """Read on; after a fault the rest is passed over."""
-        if self.fault is None:
-            try:
-                self.text += self.decode(piece)
-                self.advance()
-            except (ValueError, RecursionError) as error:
-                self.fault = fault(error)
+        try:
+            if self.fault is None:
+                self.text += self.decode(piece, last)
+                if last:
+                    stores = DECODER.decode(self.text)
+                    self.take(stores or (None if self.count else stores))  # a comma is followed by a store
+                else:
+                    self.advance()
+        except (ValueError, RecursionError) as error:
+            self.fault = fault(error)
 
     def advance(self) -> None:
         """Take all stores that others follow; the rest stays, as an array of its own."""
@@ -91,21 +84,13 @@ class Listing:
         if len(self.text) > ITEM:
             raise Malformed("the body is no JSON array of objects")
 
-    def finish(self) -> None:
-        """Say that nothing follows."""
-        if self.fault is None:
-            try:
-                rest = DECODER.decode(self.text + self.decode(b"", True))
-                self.take(rest or (None if self.count else rest))  # a comma is followed by a store
-            except (ValueError, RecursionError) as error:
-                self.fault = fault(error)
-
     def take(self, stores: Any) -> None:
         """Count stores, remember their shapes and keep those that are wanted."""
         if not isinstance(stores, list) or not all(isinstance(store, dict) for store in stores):
             raise Malformed("the body is no JSON array of objects")
         self.count += len(stores)
         for store in stores:
-            self.shapes.setdefault(shape(store), store)
+            kinds = (type(store.get(key)) for key in ("id", "name", "address"))
+            self.shapes.setdefault((*store, *kinds), store)  # the same rules hold or break for all of one shape
             if self.keep(store) and len(self.stores) < KEPT:
                 self.stores.append(store)

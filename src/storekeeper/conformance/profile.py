@@ -20,12 +20,10 @@ def observe(service: Service) -> dict[str, str]:
     for topic, look in (READS if service.read_only else READS | WRITES).items():
         try:
             seen[topic] = look(service) if callable(look) else ask(service, look)
-        except TimedOut as error:
-            return seen | {topic: f"no response: {error}"}
-        except Unreachable as error:
-            seen[topic] = f"no response: {error}"
-        except Violation as error:
+        except (Unreachable, Violation) as error:
             seen[topic] = f"not seen: {error}"
+            if isinstance(error, TimedOut):
+                break
     return seen
 
 
@@ -98,6 +96,11 @@ def update(payload: object) -> Look:
     return lambda service: told(service.update(payload, "open"))
 
 
+def gets(targets: dict[str, str]) -> Requests:
+    """Return a GET of each target."""
+    return {label: ("GET", target, None) for label, target in targets.items()}
+
+
 def each(bodies: dict[str, bytes]) -> Requests:
     """Return a POST of each body."""
     return {label: ("POST", STORES, body) for label, body in bodies.items()}
@@ -106,22 +109,16 @@ def each(bodies: dict[str, bytes]) -> Requests:
 QUERIES = {"twice": "&name=x", "another": "&colour=red", "+": "+x", "no UTF-8": "%FF", "%": "%"}
 QUERIES["31 characters"] = "x" * 14
 IDS = ("abc", "1abc", "-1", "%2B1", "1.0", "0x1", "1e0", "%D9%A1", "9" * 40)
-READS: dict[str, Look | Requests] = {
+READS: dict[str, Look | Requests] = {  # in any run; WRITES are looked at besides, unless it is read-only
     "GET /test: its content type": lambda service: service.raw("GET", "/test").http.header("content-type") or "none",
-    "GET of a store that does not exist": {"": ("GET", ABSENT, None)},
-    "{id} that is not an integer": {
-        f"{id[:9]}…" if len(id) > 20 else id: ("GET", f"{STORES}/{id}", None) for id in IDS
-    },
-    "query: name twice, another parameter, + for a blank, bytes that are no UTF-8": {
-        label: ("GET", f"{NOBODY}{query}", None) for label, query in QUERIES.items()
-    },
+    "GET of a store that does not exist": gets({"": ABSENT}),
+    "{id} that is not an integer": gets({id if len(id) < 20 else f"{id[:9]}…": f"{STORES}/{id}" for id in IDS}),
+    "query: name twice, another parameter, + for a blank, bytes that are no UTF-8": gets(
+        {label: f"{NOBODY}{query}" for label, query in QUERIES.items()}
+    ),
     "other methods: HEAD, OPTIONS": {method: (method, NOBODY, None) for method in ("HEAD", "OPTIONS")},
-    "a trailing slash, an unknown path": {
-        "slash": ("GET", NOBODY.replace("?", "/?"), None),
-        "unknown": ("GET", "/api/unknown", None),
-    },
+    "a trailing slash, an unknown path": gets({"slash": NOBODY.replace("?", "/?"), "unknown": "/api/unknown"}),
 }
-"""What is looked at in any run."""
 WRITES: dict[str, Look | Requests] = {
     "PUT to a store that does not exist": lambda service: earlier(service, "update", b'"Nowhere"'),
     "PUT of a bad payload to an {id} that is not an integer": {"": ("PUT", f"{STORES}/abc", b"{}")},
@@ -155,4 +152,3 @@ WRITES: dict[str, Look | Requests] = {
         method: (method, STORES if method == "PUT" else ABSENT, b"{}") for method in ("DELETE", "PATCH", "PUT")
     },
 }
-"""What is looked at besides, unless the run is read-only."""

@@ -1,106 +1,149 @@
-"""The contract's rules for payloads that are rejected; this package only."""
+"""The contract's rules for payloads that are rejected, and for what adds no store; this package only."""
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import chain
 from typing import Any
 
-from storekeeper.conformance.rules import FAILURE, Rule, Rules
-from storekeeper.conformance.service import MISSING, Fault, Response, Service
+from storekeeper.conformance.rules import FAILURE, NO_MORE, Rule, Rules, Skipped
+from storekeeper.conformance.service import MISSING, Fault, Response, Service, Violation
+from storekeeper.conformance.writing import QUIET, are_others
 
 RULES = Rules()
 GENERIC = "Invalid request payload input"
 VIOLATES = "name is not a string, name is missing, name too long, address is not a string"
-REQUIRED, NO_STRING = '"name" is required', '"name" must be a string'
+REQUIRED, NO_STRING, NO_ADDRESS = '"name" is required', '"name" must be a string', '"address" is required'
 NAME, ADDRESS = ("name",), ("address",)
-Faults = Callable[[Service], list[Fault]]
 Send = Callable[[Service, dict[str, Any], Fault], Response]
+Request = Callable[[Service], Response]
 
 
-def missing(service: Service) -> list[Fault]:
-    """Name is missing."""
-    named = Fault("no name but a Name", {"Name": service.name()}, ())
-    return [*(Fault("no name", payload, NAME, REQUIRED) for payload in ({"address": service.name()}, {})), named]
-
-
-def empty(service: Service) -> list[Fault]:
-    """Name is empty."""
-    payloads = {"name": "", "address": service.name()}, {"name": ""}
-    return [Fault("an empty name", payload, NAME, REQUIRED) for payload in payloads]
-
-
-def numeric(service: Service) -> list[Fault]:
-    """Name is a number."""
-    values = (800_000_000_000 + int(service.marker[-8:], 16), 0, -1.5, 1e300)
-    return [Fault("a number as name", named(service, value), NAME, NO_STRING) for value in values]
-
-
-def typed(service: Service) -> list[Fault]:
-    """Name is null, a boolean, an array or an object."""
-    values: tuple[object, ...] = (None, True, False, [], [service.name()], {}, {"name": service.name()})
-    return [Fault("a name that is no string", named(service, value), NAME) for value in values]
-
-
-def long(service: Service) -> list[Fault]:
-    """Name is longer than 30 characters."""
-    names = [service.name().ljust(length, "x") for length in (31, 32, 300)]
-    names += [service.name().ljust(30, "x") + " ", " " + service.name().ljust(30, "x")]
-    names += [service.name().ljust(31, "\u00e9")]
-    payloads = [*(named(service, name) for name in names), {"name": service.name().ljust(31, "x")}]
-    return [Fault("a name longer than 30", payload, NAME, never=(REQUIRED, NO_STRING)) for payload in payloads]
-
-
-def address(service: Service) -> list[Fault]:
-    """Address is a number, a boolean, an array or an object."""
-    values: tuple[object, ...] = (5, 0, -1.5, True, False, [], [service.name()], {}, {"street": "1"})
-    payloads = [{"name": service.name(), "address": value} for value in values]
-    never = ('"address" is required', REQUIRED, NO_STRING)
-    return [Fault("an address that is no string", payload, ADDRESS, never=never) for payload in payloads]
-
-
-def named(service: Service, name: object) -> dict[str, Any]:
-    """Return the payload of a bad name."""
-    return {"name": name, "address": service.name()}
-
-
-WAYS: dict[str, Faults] = {
-    "missing-name": missing,
-    "empty-name": empty,
-    "number-as-name": numeric,
-    "other-type-as-name": typed,
-    "31-characters": long,
-    "address-of-other-type": address,
+OTHERS = REQUIRED, NO_STRING
+WAYS: dict[str, tuple[Any, ...]] = {
+    "missing-name": ("Name is missing.", "no name", NAME, REQUIRED),
+    "empty-name": ("Name is empty.", "an empty name", NAME, REQUIRED),
+    "number-as-name": ("Name is a number.", "a number as name", NAME, NO_STRING),
+    "other-type-as-name": ("Name is null, a boolean, an array or an object.", "a name that is no string", NAME),
+    "31-characters": ("Name is longer than 30 characters.", "a name longer than 30", NAME, None, OTHERS),
+    "address-of-other-type": (
+        *("Address is a number, a boolean, an array or an object.", "an address that is no string", ADDRESS),
+        *(None, (NO_ADDRESS, *OTHERS)),
+    ),
 }
-"""The ways to break the rules, by the name that their checks have."""
+"""The ways to break the rules, by the name that their checks have: what is looked at, and what a `Fault` tells."""
 
 
-def every_fault(service: Service) -> list[Fault]:
-    """Return some of each way, all with texts that nobody has used."""
-    return [fault for faults in WAYS.values() for fault in faults(service)]
+def bad(service: Service) -> dict[str, list[Fault]]:
+    """Return some faults of each way, all with texts that nobody has used."""
+    new, number = service.name, 800_000_000_000 + int(service.marker[-8:], 16)
+    types: tuple[object, ...] = (None, True, False, [], [new()], {}, {"name": new()})
+    addresses: tuple[object, ...] = (5, 0, -1.5, True, False, [], [new()], {}, {"street": "1"})
+    long = [new().ljust(length, sign) for length, sign in ((31, "x"), (32, "x"), (300, "x"), (31, "\u00e9"))]
+    long += [new().ljust(30, "x") + " ", " " + new().ljust(30, "x")]
+    payloads: dict[str, list[dict[str, Any]]] = {
+        "missing-name": [{"address": new()}, {}],
+        "empty-name": [{"name": "", "address": new()}, {"name": ""}],
+        "number-as-name": [{"name": name, "address": new()} for name in (number, 0, -1.5, 1e300)],
+        "other-type-as-name": [{"name": name, "address": new()} for name in types],
+        "31-characters": [*({"name": name, "address": new()} for name in long), {"name": new().ljust(31, "x")}],
+        "address-of-other-type": [{"name": new(), "address": address} for address in addresses],
+    }
+    faults = {
+        way: [Fault(label, payload, *told) for payload in payloads[way]] for way, (_, label, *told) in WAYS.items()
+    }
+    faults["missing-name"].append(Fault("no name but a Name", {"Name": new()}, ()))
+    return faults
 
 
-def each_way(service: Service) -> list[Fault]:
-    """Return one of each way."""
-    return [faults(service)[0] for faults in WAYS.values()]
+# What adds no store
 
 
-def rejects(send: Send, faults: Faults, service: Service) -> None:
-    """Violation unless each of these payloads gets a 400."""
-    for fault in faults(service):
+def send_bad(send: Send, service: Service) -> Response:
+    """Send a bad payload of each way; Skipped when one is taken, which is a rule of its own."""
+    for fault, *_ in bad(service).values():
+        response = send(service, fault.payload, fault)
+        if response.http.status != 400:
+            raise Skipped(f"{fault.label} is not rejected")
+    return response
+
+
+@RULES.check(FAILURE, adds=QUIET + 1)
+def rejected_create_takes_no_number(service: Service) -> None:
+    """Rejected creates take no id."""
+    first = service.make()
+    for _ in range(QUIET):
+        send_bad(Service.create, service)
+        second = service.make()
+        are_others(service, first, second)
+        if second.id == first.id + 1:
+            return
+        first = second
+
+
+def send_good(service: Service) -> Response:
+    """Update a store several times."""
+    return [service.spare() for _ in WAYS][-1].response
+
+
+def adds_no_other(send: Request, service: Service) -> None:
+    """Violation when the number of stores grows with these requests.
+
+    Other clients may add stores at any time, and they look like those. A service is blamed only when, time after
+    time, the growth is in proportion to the requests, and nothing grows while as much time goes by without any.
+    """
+    for _ in range(QUIET):
+        each, took = growth(service, send, 1)
+        if not each:
+            return
+        for times in (0, 3, 0, 2, 0, 4):
+            grown, took = growth(service, send, times, 0.0 if times else took)
+            if grown != times * each:
+                break
+        else:
+            known = f"{each} for each {len(WAYS)} of these, none while none is sent"
+            raise Violation(f"requests that create no store add stores: {known}", send(service).http)
+
+
+def growth(service: Service, send: Request, times: int, seconds: float = 0.0) -> tuple[int, float]:
+    """Return how many stores came while this was sent so often, or in these seconds, and how long that took."""
+    started, before = time.monotonic(), service.count()
+    for _ in range(times):
+        send(service)
+    time.sleep(max(0.0, started + seconds - time.monotonic()))
+    return service.count() - before, time.monotonic() - started
+
+
+CREATE, UPDATE = partial(send_bad, Service.create), partial(send_bad, Service.update)
+RULES += [
+    Rule("rejected-create-adds-no-other", FAILURE, "POST: nor under another name.", partial(adds_no_other, CREATE)),
+    Rule("rejected-update-adds-no-other", FAILURE, "PUT: nor under another name.", partial(adds_no_other, UPDATE)),
+    Rule("update-adds-no-other", NO_MORE, "Nor does an update that succeeds.", partial(adds_no_other, send_good)),
+]
+
+
+# What is a bad payload, and what it leaves
+
+
+def rejects(send: Send, ways: Iterable[str], service: Service) -> None:
+    """Violation unless each payload that is bad in these ways gets a 400."""
+    faults = bad(service)
+    for fault in chain(*(faults[way] for way in ways)):
         response = send(service, fault.payload, fault)
         status = response.http.status
         response.expect(status == 400, f"{fault.label} gets the status {status}, not 400")
 
 
 for method, send in (("POST", Service.create), ("PUT", Service.update)):
-    for way, faults in WAYS.items():
-        scope = f"{method}: {faults.__doc__}"
-        RULES.append(Rule(f"{send.__name__}-rejects-{way}", VIOLATES, scope, partial(rejects, send, faults)))
+    for way, (scope, *_) in WAYS.items():
+        name = f"{send.__name__}-rejects-{way}"
+        RULES.append(Rule(name, VIOLATES, f"{method}: {scope}", partial(rejects, send, (way,))))
 
 
 @RULES.check(FAILURE)
 def rejected_create_adds_nothing(service: Service) -> None:
     """Rejected creates are not found afterwards."""
-    for fault in every_fault(service):
+    for fault in chain(*bad(service).values()):
         response = service.create(fault.payload, fault)
         name = fault.payload.get("name")
         if response.http.status == 400 and isinstance(name, (str, int)) and name:
@@ -116,7 +159,7 @@ def rejected_create_adds_nothing(service: Service) -> None:
 def rejected_update_changes_nothing(service: Service) -> None:
     """After a rejected update the store is as before."""
     made = service.make(address="Unchanged")
-    for fault in every_fault(service):
+    for fault in chain(*bad(service).values()):
         response = service.replace(made.id, fault.payload, fault)
         if response.http.status != 400:
             service.replace(made.id, {"name": made.name, "address": made.address})
@@ -129,10 +172,12 @@ def rejected_update_changes_nothing(service: Service) -> None:
 def update_validates_first(service: Service) -> None:
     """A bad payload for a store that does not exist gets a 400."""
     if not service.read(MISSING, "open").ok:
-        rejects(lambda service, payload, fault: service.replace(MISSING, payload, fault), every_fault, service)
+        rejects(lambda service, payload, fault: service.replace(MISSING, payload, fault), WAYS, service)
 
 
 def detect_mode(service: Service) -> None:
     """Learn from rejected payloads whether the service gives details; the majority decides."""
-    generic = [service.create(fault.payload, fault).member("message") == GENERIC for fault in each_way(service)]
+    generic = [
+        service.create(fault.payload, fault).member("message") == GENERIC for fault, *_ in bad(service).values()
+    ]
     service.generic = sum(generic) > len(generic) // 2

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from functools import partial
+from types import NoneType
 
 from storekeeper.conformance.documents import Store
 from storekeeper.conformance.rejecting import GENERIC, NO_STRING, REQUIRED
@@ -12,10 +13,8 @@ from storekeeper.conformance.service import Fault, Response, Service, Violation
 RULES = Rules()
 Look = Callable[[Response], str]  # returns what is wrong with a response, or nothing
 JSON = "application/json; charset=utf-8"
-SUCCESS = (
-    "use status 200 and the headers `content-type: application/json; charset=utf-8` and `cache-control: no-cache`"
-)
-ERRORS = "Error responses carry `content-type: application/json; charset=utf-8` and `cache-control: no-cache`."
+SUCCESS = f"use status 200 and the headers `content-type: {JSON}` and `cache-control: no-cache`"
+ERRORS = f"Error responses carry `content-type: {JSON}` and `cache-control: no-cache`."
 GENERIC_MODE = "A deployment may run in a generic mode: the same 400 status and error text but message"
 INTERNAL, OCCURRED = "Internal Server Error", "An internal server error occurred"
 PHRASE = "error, string, Standard reason phrase of the status"
@@ -27,13 +26,13 @@ NUMBER = f"Message for a name that is a number instead of a string: `{NO_STRING}
 
 
 def groups(seen: Response) -> set[str]:
-    """Return what a response is: a success, one with a document, a rejection, a failure (500), an error of these."""
+    """Return what a response is: a success, one with stores, a rejection, a failure (500), an error of these."""
     fault = seen.wanted if isinstance(seen.wanted, Fault) and seen.http.status == 400 else None
     success = seen.wanted == "success" or (seen.wanted == "either" and seen.ok)
     failure = seen.http.status == 500 and seen.http.method != "HEAD"
     found = {"rejection", "error", "json", str(fault.message)} if fault else set[str]()
     found |= {"failure", "error"} if failure else set()
-    return found | ({"success"} | ({"document", "json"} if seen.kind != "test" else set()) if success else set())
+    return found | ({"success"} | ({"stores", "json"} if seen.kind != "test" else set()) if success else set())
 
 
 def wrong(what: str, have: object, wanted: object) -> str:
@@ -117,18 +116,13 @@ def add(name: str, sentence: str, group: str, look: Look, scope: str = "", **mar
 
 for_errors, for_details = partial(add, writes=True), partial(add, writes=True, detailed=True)
 add("success-has-status-200", SUCCESS, "success", lambda seen: wrong("status", seen.http.status, 200), "The status.")
-add("success-has-content-type", SUCCESS, "document", header("content-type", JSON), "The content type.")
+add("success-has-content-type", SUCCESS, "stores", header("content-type", JSON), "The content type.")
 add("success-has-cache-control", SUCCESS, "success", header("cache-control", "no-cache"), "The cache control.")
 add("bodies-are-json", "All bodies are JSON unless stated.", "json", lambda seen: seen.malformed or "")
-add("store-has-three-properties", THREE, "document", stores(lambda store: set(store) == {"id", "name", "address"}))
-add("store-id-is-an-integer", "id, integer, service", "document", types("id", int))
-add("store-name-is-a-string", "name, string, client", "document", types("name", str))
-add(
-    "store-address-is-a-string-or-null",
-    "address, string or null, client",
-    "document",
-    types("address", str, type(None)),
-)
+add("store-has-three-properties", THREE, "stores", stores(lambda store: set(store) == {"id", "name", "address"}))
+add("store-id-is-an-integer", "id, integer, service", "stores", types("id", int))
+add("store-name-is-a-string", "name, string, client", "stores", types("name", str))
+add("store-address-is-a-string-or-null", "address, string or null, client", "stores", types("address", str, NoneType))
 for_errors("error-has-content-type", ERRORS, "error", header("content-type", JSON), "The content type.")
 for_errors("error-has-cache-control", ERRORS, "error", header("cache-control", "no-cache"), "The cache control.")
 for_errors("error-has-status-code", "statusCode, integer, HTTP status code", "rejection", members(statusCode=400))

@@ -27,20 +27,16 @@ class Skipped(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule: the sentence is the contract's own, and `scope` says which part of it the check looks at.
-
-    `adds` is how many stores the check adds at most. `writes` marks what a read-only run leaves out, `detailed` what
-    a service in generic mode does not show, `late` what looks at the responses to all other checks.
-    """
+    """One rule of the contract."""
 
     name: str
-    sentence: str
-    scope: str
+    sentence: str  # the contract's own
+    scope: str  # which part of it the check looks at
     check: Check
-    writes: bool = True
-    adds: int = 0
-    detailed: bool = False
-    late: bool = False
+    writes: bool = True  # a read-only run leaves it out
+    adds: int = 0  # how many stores at most
+    detailed: bool = False  # a service in generic mode does not show it
+    late: bool = False  # it looks at the responses to all other checks
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +56,7 @@ class Rules(list[Rule]):
         """Add a function under its own name: its docstring is the scope, or without a `sentence` that sentence."""
 
         def add(check: Check) -> Check:
-            text = " ".join((check.__doc__ or "").split())
+            text = check.__doc__ or ""
             named = (sentence, text) if sentence else (text, "")
             self.append(Rule(check.__name__.replace("_", "-"), *named, check, **marks))
             return check

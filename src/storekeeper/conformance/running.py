@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from storekeeper.conformance import numbering, reading, rejecting, responses, writing
+from storekeeper.conformance import reading, rejecting, responses, writing
 from storekeeper.conformance.client import Client, TimedOut, TooLarge, Unreachable
 from storekeeper.conformance.profile import observe
 from storekeeper.conformance.report import Report
@@ -11,7 +11,7 @@ from storekeeper.conformance.rules import Result, Rule, Skipped
 from storekeeper.conformance.service import Response, Service, Violation
 
 RULES: list[Rule] = sorted(
-    [*reading.RULES, *writing.RULES, *numbering.RULES, *rejecting.RULES, *responses.RULES], key=lambda rule: rule.late
+    [*reading.RULES, *writing.RULES, *rejecting.RULES, *responses.RULES], key=lambda rule: rule.late
 )
 """All rules in their order: those that look at all responses at the end."""
 MOST_ADDED = sum(rule.adds for rule in RULES) + 2
@@ -26,10 +26,7 @@ class CannotCheck(Exception):
 def examine(
     url: str, *, read_only: bool = False, timeout: float = 7.0, announce: Callable[[int], None] | None = None
 ) -> Report:
-    """Hold the service at `url` to every rule; CannotCheck when there is none, or when it stops responding.
-
-    `timeout`, in seconds, is for one exchange. `announce` is told first how many stores will be added at most.
-    """
+    """Hold the service at `url` to every rule, or CannotCheck; `announce` is told how many stores it adds at most."""
     try:
         client = Client(url, timeout)
     except ValueError as error:

@@ -3,7 +3,7 @@
 import json
 import secrets
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, cast
 from urllib.parse import quote
 
 from storekeeper.conformance.client import JSON, Client, Exchange
@@ -22,17 +22,13 @@ class Violation(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A payload that breaks the store payload rules: what is wrong with it, and with which fields.
-
-    Without `keys` it is left open which fields a response names. `message` is the contract's own for it, if there is
-    one; `never` are messages that name another rule.
-    """
+    """A payload that breaks the store payload rules, and what is wrong with it."""
 
     label: str
     payload: dict[str, Any]
-    keys: tuple[str, ...]
-    message: str | None = None
-    never: tuple[str, ...] = ()
+    keys: tuple[str, ...]  # the wrong fields; without any it is left open which ones a response names
+    message: str | None = None  # the contract's own, if there is one
+    never: tuple[str, ...] = ()  # messages that name another rule
 
 
 Kind = Literal["test", "list", "filter", "read", "create", "update", "other"]
@@ -75,9 +71,8 @@ class Response:
     def single(self) -> Store:
         """The one store that it is; Violation when it is none."""
         self.expect(self.ok, f"status {self.http.status} instead of a store")
-        if not isinstance(self.document, dict):
-            raise Violation(self.malformed or "the body is not one JSON object", self.http)
-        return self.document
+        self.expect(isinstance(self.document, dict), self.malformed or "the body is not one JSON object")
+        return cast("Store", self.document)
 
     def with_id(self, id: int) -> list[Store]:
         """Return the stores of its list that have this id."""
@@ -133,10 +128,14 @@ class Service:
         return f"{self.marker} {self.names:03}"
 
     def send(self, kind: Kind, method: str, path: str, wanted: Wanted = "success", **sent: Any) -> Response:
-        """Make one exchange, its `body` of `type`, and keep it in `seen`."""
+        """Make one exchange, its `body` of `type`, and keep it in `seen`; a list is one when its status is 200."""
         listing = Listing(self.is_ours if kind == "list" else bool) if kind in {"list", "filter"} else None
         http = self.client.exchange(method, path, **sent, sink=listing.feed if listing else None)
-        response = understood(Response(kind, wanted, http), listing)
+        if listing and http.status == 200:
+            listing.feed(b"", last=True)
+            response = Response(kind, wanted, http, None, listing.fault, listing)
+        else:
+            response = Response(kind, wanted, http, *parse(http.content))
         self.seen.append(response)
         return response
 
@@ -219,16 +218,6 @@ def made(response: Response, name: str, address: str | None) -> Made:
     if given is None:
         raise Violation("the store has no id", response.http)
     return Made(given, name, address, response)
-
-
-def understood(response: Response, listing: Listing | None) -> Response:
-    """Parse what came: as a list where one is wanted and the status is 200, else as one JSON value."""
-    if listing is not None and response.http.status == 200:
-        listing.finish()
-        response.listing, response.malformed = listing, listing.fault
-    else:
-        response.document, response.malformed = parse(response.http.content)
-    return response
 
 
 def number(store: object) -> int | None:

@@ -2,20 +2,22 @@
 
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from storekeeper.conformance.rules import ADDED, CHANGED, NO_MORE, THREE, Rule, Rules
+from storekeeper.conformance.rules import ADDED, CHANGED, NO_MORE, NUMBER, THREE, Rule, Rules
 from storekeeper.conformance.service import MISSING, Made, Response, Service, fields, made, number
 
 RULES = Rules()
 LENGTH = "name length, POST and PUT /api/stores payload, at most 30 characters"
 OPTIONAL = "Optional on create and on update. Must be a string when sent."
 NULL = "When not sent, it is stored and returned as null (never left undefined/absent)."
-SHAPE = "Request payload"
 LONG = "Long Road " * 30
 EMPTY = "An empty address, where a service takes one, stays empty."
-
-
+QUIET = 5  # how often a moment is looked for in which no other client creates a store
+GAP = 25  # how many ids between two of ours are looked at, when other clients create too
+CROWD = 10  # how many stores are created at the same time
+WISHED = 1_900_000_000  # an id that a client might wish for, far from any in use
 Write = Callable[..., Response]
 Hold = Callable[[Write, Service], None]  # sends a payload that is to be stored, by POST or by PUT
 
@@ -97,7 +99,13 @@ def seen_by_name(write: Write, service: Service) -> None:
 
 BOTH: tuple[tuple[str, tuple[str, str], str, Hold, int], ...] = (
     ("takes-fields-from-payload", (ADDED, CHANGED), "Text comes back as it was sent.", odd_texts_come_back, 3),
-    ("reads-json-escapes", (SHAPE, SHAPE), "Keys in any order, characters escaped or not.", takes_json_escapes, 2),
+    (
+        "reads-json-escapes",
+        ("Request payload",) * 2,
+        "Keys in any order, characters escaped or not.",
+        takes_json_escapes,
+        2,
+    ),
     ("takes-an-empty-address", (ADDED, CHANGED), EMPTY, keeps_an_empty_address, 1),
     ("without-address-gives-null", (NULL, NULL), "Wherever the store is shown.", makes_null, 1),
     ("accepts-30-characters", (LENGTH, LENGTH), "30 are taken.", takes("{:x<28} x"), 1),
@@ -209,3 +217,73 @@ def changed(service: Service, id: int, name: str, address: str | None = None) ->
     store = Made(id, name, address, service.replace(id, fields(name, address)))
     store.response.shows(store)
     return store
+
+
+# Ids, while other clients may create stores too
+
+
+@RULES.check(NUMBER, adds=2 * QUIET)
+def create_id_is_count_plus_one(service: Service) -> None:
+    """Between two lists, with an update in the middle."""
+    for _ in range(QUIET):
+        before = service.count()
+        first = service.make()
+        service.replace(first.id, fields(first.name))
+        second = service.make()
+        after = service.count()
+        known = f"{before} stores before, {after} after, ids {first.id} and {second.id}"
+        possible = before < first.id < second.id <= after
+        second.response.expect(possible, f"the id is not the count plus one: {known}")
+        if after == before + 2:
+            return
+        are_others(service, first, second)
+
+
+def are_others(service: Service, first: Made, second: Made) -> None:
+    """Violation unless the ids between two of ours are stores, and other clients' stores."""
+    second.response.expect(second.id > first.id, f"after the id {first.id} came {second.id}")
+    for id in range(first.id + 1, min(second.id, first.id + 1 + GAP)):
+        response = service.read(id)
+        known = f"the ids {first.id} and {second.id} were given in turn, and {id} is"
+        response.expect(response.ok and response.stores, f"{known} no store")
+        strange = service.is_ours(response.stores[0]) and id not in service.mine
+        response.expect(not strange, f"{known} a store of a request that creates none")
+
+
+@RULES.check("Never taken from the client.", adds=4)
+def create_takes_no_id_from_client(service: Service) -> None:
+    """An id in the payload of POST."""
+    neighbour = service.make(address="Neighbour")
+    for id in (WISHED, neighbour.id, str(neighbour.id)):
+        response = service.create({"id": id, "name": service.name(), "address": "Client's id"}, "either")
+        if response.ok:
+            given = number(response.single)
+            response.expect(given and given > neighbour.id, f"the store got the id {given}")
+            response.expect(given != int(id), "the id is the client's")
+    service.read(neighbour.id).shows(neighbour, " after a create with its id in the payload")
+
+
+@RULES.check("The id is not changed.", adds=2)
+def update_keeps_the_id(service: Service) -> None:
+    """Also with an id in the payload, where a service takes one."""
+    this, other = service.make(address="This"), service.make(address="Other")
+    for id in (None, WISHED, other.id, str(other.id)):
+        payload = fields(service.name(), "Changed")
+        response = service.replace(this.id, payload if id is None else {"id": id, **payload}, "either")
+        if response.ok:
+            for shown in (response, service.read(this.id), service.find(payload["name"])):
+                shown.shows(Made(this.id, payload["name"], "Changed", response), " after an update")
+    service.read(other.id).shows(other, " after an update of another store with its id in the payload")
+
+
+@RULES.check(NUMBER, adds=CROWD)
+def create_at_the_same_time(service: Service) -> None:
+    """Creates at the same time get ids of their own."""
+    payloads = [fields(service.name(), f"Crowd {index}") for index in range(CROWD)]
+    with ThreadPoolExecutor(CROWD) as pool:
+        responses = list(pool.map(service.create, payloads))
+    crowd = [made(response, **payload) for response, payload in zip(responses, payloads, strict=True)]
+    ids = sorted(store.id for store in crowd)
+    responses[-1].expect(len(set(ids)) == CROWD, f"{CROWD} creates at the same time got the ids {ids}")
+    for store in crowd:
+        service.read(store.id).shows(store, f" after {CROWD} creates at the same time")
