@@ -9,9 +9,9 @@ def main() -> None:
     # What a start imports stays: to search it for garbage again and again would take a fifth of the time.
     gc.set_threshold(50_000, 20, 50)
     try:
-        from storekeeper.cli import main  # noqa: PLC0415 - the reason for the line above
+        from storekeeper.cli import main
     except (OSError, ImportError) as error:  # the process may not be able to open the files of its own program
-        print(f"storekeeper: cannot start: {error}", file=sys.stderr)  # noqa: T201
+        print(f"storekeeper: cannot start: {error}", file=sys.stderr)
         sys.exit(2)
     main()
 

@@ -134,7 +134,7 @@ def _log() -> Log | None:
 @cache
 def _logger() -> Any:
     # Importing structlog takes long; a service that logs nothing does not pay for it.
-    import structlog  # noqa: PLC0415
+    import structlog  # noqa: PLC0415 - see above
 
     return structlog.wrap_logger(
         structlog.ReturnLogger(),

@@ -151,7 +151,7 @@ def application() -> Service:
     try:
         return Service(from_environment())
     except CannotStart as error:
-        print(f"storekeeper: {error}", file=sys.stderr)  # noqa: T201
+        print(f"storekeeper: {error}", file=sys.stderr)  # noqa: T201 - for people, beside the log
         raise SystemExit(2) from None
 
 

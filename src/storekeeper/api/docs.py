@@ -49,7 +49,7 @@ def routes() -> Sequence[BaseRoute]:
 def encoded_document() -> bytes:
     """Return the OpenAPI document as indented JSON."""
     # Imported at the first call, so that a start does not pay for it.
-    from storekeeper.api.openapi import document  # noqa: PLC0415
+    from storekeeper.api.openapi import document  # noqa: PLC0415 - nobody may ask for it
 
     return msgspec.json.format(msgspec.json.encode(document()))
 

@@ -1,7 +1,7 @@
 """Requests that are refused, and the very response to each, for the OpenAPI document. Imports `http` and `api`.
 
 No message is copied: each request goes through the reader and the resource, as in a running service.
-`tests/test_openapi.py` sends the same requests to one.
+`tests/api/test_openapi.py` sends the same requests to one.
 """
 
 from typing import Any, cast

@@ -74,10 +74,10 @@ def _root(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
     if version:
-        print(f"storekeeper {__version__}")  # noqa: T201
+        print(f"storekeeper {__version__}")
         raise typer.Exit
     if context.invoked_subcommand is None:
-        print(context.get_help())  # noqa: T201
+        print(context.get_help())
         raise typer.Exit(EXIT_USAGE)
 
 
@@ -85,7 +85,7 @@ def _root(
 @with_settings(*Settings.__struct_fields__)
 def serve(settings: Settings) -> int:
     """Serve the stores until SIGTERM or Ctrl-C."""
-    from storekeeper import service  # noqa: PLC0415
+    from storekeeper import service
 
     try:
         return service.serve(settings)
@@ -113,8 +113,8 @@ def check(
     To the Store Resource API; the exit status is 0 if it does, 1 if it does not, 2 if that could not be checked.
     What writes adds stores, which nobody can delete, so it asks first unless there are the example stores alone.
     """
-    from storekeeper import conformance  # noqa: PLC0415
-    from storekeeper.stores import EXAMPLES  # noqa: PLC0415
+    from storekeeper import conformance
+    from storekeeper.stores import EXAMPLES
 
     if not MIN_TIMEOUT <= timeout <= MAX_TIMEOUT:  # the parser accepts nan
         raise UsageError(f"--timeout: from {MIN_TIMEOUT} to {MAX_TIMEOUT} seconds, not {timeout}")
@@ -137,6 +137,6 @@ def _ask_to_add(url: str, most: int) -> None:
 @app.command()
 def openapi() -> None:
     """Print the contract as an OpenAPI document."""
-    from storekeeper.api.docs import encoded_document  # noqa: PLC0415
+    from storekeeper.api.docs import encoded_document
 
-    print(encoded_document().decode())  # noqa: T201
+    print(encoded_document().decode())

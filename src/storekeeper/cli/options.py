@@ -39,7 +39,7 @@ def with_settings(*names: str) -> Callable[[Callable[..., Any]], Callable[..., A
             settings = make({name: values.pop(name) for name in names})
             return command(settings=settings, **values)
 
-        wrapped.__signature__ = inspect.Signature(own + _options(*names))  # type: ignore[attr-defined]
+        wrapped.__signature__ = inspect.Signature(own + _options(*names))  # type: ignore[attr-defined]  # Typer reads it
         wrapped.__name__ = command.__name__
         wrapped.__doc__ = command.__doc__
         return wrapped

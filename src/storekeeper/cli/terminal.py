@@ -16,7 +16,7 @@ def print_line(message: str) -> None:
     printable = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
     # The work is done: a message that cannot be printed must not make it look failed.
     with suppress(OSError):
-        print(printable, file=sys.stderr)  # noqa: T201
+        print(printable, file=sys.stderr)
 
 
 def can_ask() -> bool:
@@ -26,7 +26,7 @@ def can_ask() -> bool:
 
 def ask(question: str) -> bool:
     """Ask on stderr, and tell whether the response on standard input is yes; the end of the input is no."""
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
@@ -39,7 +39,7 @@ def open_standard_streams() -> None:
         if getattr(sys, name) is None:
             os.open(os.devnull, mode)  # takes the lowest number that is free
             os.set_inheritable(number, True)
-            setattr(sys, name, open(number, "w" if number else "r", closefd=False))  # noqa: SIM115
+            setattr(sys, name, open(number, "w" if number else "r", closefd=False))  # noqa: SIM115 - stays open
 
 
 @contextmanager
@@ -48,8 +48,8 @@ def progress(title: str, unit: str = "stores") -> Iterator[Callable[..., None]]:
     if not sys.stderr.isatty():
         yield lambda *_: None
         return
-    from rich.console import Console  # noqa: PLC0415
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = (
         SpinnerColumn(),

@@ -42,7 +42,7 @@ def import_(
 
     A running service may go on. A file with ids, as an export has, is refused if there are stores.
     """
-    from storekeeper import csvfile  # noqa: PLC0415
+    from storekeeper import csvfile
 
     def report(line: int, message: str) -> None:
         print_line(f"{file}:{line}: {message}")
@@ -103,7 +103,7 @@ def export(
 
     As they are at one moment, in UTF-8. A file that is there is overwritten only if it is an export.
     """
-    from storekeeper import csvfile, databases  # noqa: PLC0415
+    from storekeeper import csvfile, databases
 
     async def save() -> int:
         async with databases.open_listing(settings.database) as listing:
@@ -136,7 +136,7 @@ def copy(
     All stores and changes, as they are at one moment, verified; or nothing. A running service may go on: this is
     also how a backup is made.
     """
-    from storekeeper import databases  # noqa: PLC0415
+    from storekeeper import databases
 
     with databases.naming("source", source):
         origin = databases.describe(source)
@@ -152,7 +152,7 @@ class _Database:
     """A database that a command writes to, and whether the command made it; as text, for the command's lines."""
 
     def __init__(self, url: str) -> None:
-        from storekeeper import databases  # noqa: PLC0415
+        from storekeeper import databases
 
         self.url = url
         self.made = False
@@ -163,7 +163,7 @@ class _Database:
 
 
 def _with_collection(database: _Database, action: Callable[[Collection], Awaitable[T]]) -> T:
-    from storekeeper import databases  # noqa: PLC0415
+    from storekeeper import databases
 
     database.made = not databases.exists(database.url)
     databases.prepare(database.url, upgrade=False)
@@ -193,7 +193,7 @@ def _as_ids(ids: range) -> str:
 def _output(file: Path) -> Iterator[typing.IO[str]]:
     """Open the output for writing. A file gets its name, and its old permissions, only when it is complete."""
     if file == STANDARD_STREAM:
-        stream = open(sys.stdout.fileno(), "w", encoding="utf-8", newline="", closefd=False)  # noqa: SIM115
+        stream = open(sys.stdout.fileno(), "w", encoding="utf-8", newline="", closefd=False)  # noqa: SIM115 - stays open
         with stream, _leaving_at_once(stream):
             yield stream
         return

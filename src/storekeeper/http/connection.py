@@ -148,7 +148,7 @@ class Connection(HttpToolsProtocol):
         self.sent(exchange.status, exchange.size, exchange.began, exchange.close)
         self.advance()
 
-    def sent(self, status: int, size: int, began: float | None, close: bool = False) -> None:  # noqa: ARG002
+    def sent(self, status: int, size: int, began: float | None, close: bool = False) -> None:  # noqa: ARG002 - see below
         """Count a response; close the connection if it was the last.
 
         Every response passes here after its last byte was written. `size` is in bytes; `began` is on the loop's

@@ -263,7 +263,7 @@ class WriterThread:
         """Finish the inbox; return whether the thread ended before `deadline`, on the loop's clock."""
         self.inbox.put(None)
         # `join` would need one more thread, and none may be available.
-        while self._thread.is_alive() and self._loop.time() < deadline:  # noqa: ASYNC110
+        while self._thread.is_alive() and self._loop.time() < deadline:  # noqa: ASYNC110 - a thread sets no event
             await asyncio.sleep(_JOIN_INTERVAL)
         return not self._thread.is_alive()
 
