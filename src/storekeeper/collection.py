@@ -38,10 +38,37 @@ class Pending(Awaitable[T_co], Protocol[T_co]):
         ...
 
 
+class State(NamedTuple):
+    """The collection's numbers: how many stores, the version, and the epoch, which says of which history it is."""
+
+    count: int
+    version: int
+    epoch: str
+
+
+class Moment(NamedTuple):
+    """A moment of the past (decision 40): the version `seq`, or the latest change up to `time` in ms since 1970.
+
+    An `epoch` that is not the collection's raises EpochEnded; "" is any. A moment later than the present raises
+    InvalidInput.
+    """
+
+    seq: int | None = None
+    epoch: str = ""
+    time: int | None = None
+
+
 class Query(NamedTuple):
-    """Which stores a list has: all, or those of exactly that `name`, code point by code point."""
+    """Which stores a list has: all, or those of exactly that `name`, code point by code point.
+
+    Of these the first `limit` (1 to 1000; None: all) with ids greater than `after`, a non-negative integer. With `at`
+    as they were at that moment; then `name` is None.
+    """
 
     name: str | None = None
+    after: int = 0
+    limit: int | None = None
+    at: Moment | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +76,17 @@ class Listing:
     """Stores as JSON in UTF-8, ascending by id: `first` is the inside of an array, `rest` what follows it.
 
     `rest` is None when `first` is everything. Each of its parts starts with a comma, so that the parts only have
-    to be sent one after another. All parts are of one snapshot, the collection at `version`, however slowly they
-    are read.
+    to be sent one after another. All parts are of one snapshot, the collection at `version` of `epoch`, however
+    slowly they are read. `last` is the id of the last store if the limit left out later ones, else None; `total` is
+    how many stores there are at that version, whatever the limit, None if the query has a name.
     """
 
     version: int
+    epoch: str
     first: bytes
     rest: AsyncIterator[bytes] | None = None
+    last: int | None = None
+    total: int | None = None
 
 
 class Collection(Protocol):
@@ -68,8 +99,11 @@ class Collection(Protocol):
       never been. A store and its change are written together.
     - **Linearizable:** a read sees every write that was acknowledged before the read began, by any
       process. A listing is one snapshot that does so.
-    - **Versions:** every write is one change; changes are numbered 1, 2, 3, … without a hole, and a store's
-      `version` is the number of its latest change.
+    - **Versions:** every write that changes something is one change; changes are numbered 1, 2, 3, … without a hole,
+      and a store's `version` is the number of its latest change. `epoch` is eight characters of `[a-z2-7]`.
+    - **Conditions, keys, and writes that change nothing:** as `commands.apply` decides inside the transaction; the
+      PreconditionFailed or KeyReused is the exception of what is pending.
+    - **The past:** reads of it leave the others their time: two at once, 1 s each, then Unavailable.
     - **Errors:** `Unavailable`, raised or as the exception of what is pending, whenever the database cannot
       respond; its `outcome` says whether a write may have happened. At most 5 s pass before it (decision 30);
       `load` waits for others for up to a minute, and raises CannotStart if the operator has to change something.
@@ -79,8 +113,16 @@ class Collection(Protocol):
         """Return the store of that id, None if there is none. `id` may be any non-negative integer."""
         ...
 
+    def get_at(self, id: int, at: Moment) -> Eventual[Store | None]:
+        """Return the store as it was at that moment, None if there was none. Raises EpochEnded, InvalidInput."""
+        ...
+
     def list(self, query: Query) -> Eventual[Listing]:
-        """Return the stores that the query asks for."""
+        """Return the stores that the query asks for. With `at`, raises EpochEnded, InvalidInput."""
+        ...
+
+    def state(self) -> Eventual[State]:
+        """Return the numbers of the collection, without reading any store."""
         ...
 
     def write(self, command: Command) -> Pending[Store | None]:

@@ -3,31 +3,81 @@
 Both databases carry out what `apply` returns; no other code contains a rule of a write. Imports only the domain.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import TypeAlias
 
 import msgspec
 
-from storekeeper.stores import Payload, Store
+from storekeeper.errors import KeyReused, PreconditionFailed
+from storekeeper.stores import Payload, Replay, Store
+
+MAX_KEY_AGE = 24 * 60 * 60 * 1000
+"""Milliseconds for which an Idempotency-Key is remembered (decision 36)."""
+
+MAX_KEYS = 5_000_000
+"""Later keys after which one is forgotten, however young it is."""
+
+MAX_KEYS_DELETED = 1000
+"""Keys that are deleted at once: the oldest, and beyond those bounds. The newest is never deleted."""
+
+Tags: TypeAlias = frozenset[str]
+"""Entity tags with their quotes, as `tag` returns them; `ANY` instead of tags."""
+
+ANY: Tags = frozenset("*")
+"""Matches whatever there is (RFC 9110, section 13.1)."""
+
+
+def tag(version: int, epoch: str) -> str:
+    """Return the entity tag of a version (decision 32)."""
+    return f'"{version}.{epoch}"'
+
+
+class Key(msgspec.Struct, frozen=True):
+    """A client's Idempotency-Key, and the request that it was sent with; both as hashes of 63 bits."""
+
+    key: int
+    request: int
 
 
 class Create(msgspec.Struct, frozen=True):
-    """Add a store."""
+    """Add a store; with `if_match`, only if the collection still has one of these tags."""
 
     payload: Payload
+    if_match: Tags | None = None
+    key: Key | None = None
 
 
 class Replace(msgspec.Struct, frozen=True):
-    """Replace name and address of the store of that id, a non-negative integer; nothing if there is none."""
+    """Replace name and address of the store of that id, a non-negative integer; nothing if there is none.
+
+    With `if_match` only if the store has one of these tags, with `if_none_match` only if it has none of them.
+    """
 
     id: int
     payload: Payload
+    if_match: Tags | None = None
+    if_none_match: Tags | None = None
+    key: Key | None = None
 
 
 Command: TypeAlias = Create | Replace
 
+Result: TypeAlias = Store | PreconditionFailed | KeyReused | None
+"""The store as a command left it, None if a replace found no store, or why nothing was written."""
+
 Change: TypeAlias = tuple[int, int, str, str | None, int, int, int]
 """A row of `tables.CHANGES`, in the order of its columns. It contains the row of its store."""
+
+KeyRow: TypeAlias = tuple[int, int, int, int]
+"""A row of `tables.KEYS` without its `n`, which the database counts."""
+
+
+class Remembered(msgspec.Struct, frozen=True):
+    """What the database has of an Idempotency-Key: the hash of its request, the store of its response, its time."""
+
+    request: int
+    store: Store
+    at: int
 
 
 class Present(msgspec.Struct, frozen=True):
@@ -40,8 +90,15 @@ class Present(msgspec.Struct, frozen=True):
     at: int = 0
     """When the latest change was, in milliseconds since 1970."""
 
+    epoch: str = ""
     versions: Mapping[int, int] = {}
     """The version of each store of `touched` that exists, by its id."""
+
+    equal: Container[int] = ()
+    """The places of `touched` at which the store has just that name and address already."""
+
+    remembered: Mapping[int, Remembered] = {}
+    """Of each key of `keys` that is known: its latest row."""
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -50,8 +107,8 @@ class Batch(msgspec.Struct, frozen=True):
     count: int
     version: int
     at: int
-    results: list[Store | None]
-    """For each command the store as it left it; None if a replace found no store."""
+    results: list[Result]
+    """For each command what it led to."""
 
     created: list[Change]
     """The latest change of each new store."""
@@ -60,12 +117,29 @@ class Batch(msgspec.Struct, frozen=True):
     """The latest change of each store that existed before."""
 
     changes: list[Change]
-    """One for each command that found its store, in the order of their versions."""
+    """One for each command that changed something, in the order of their versions."""
+
+    keys: list[KeyRow]
+    """The keys to remember: each with a store among the results."""
+
+    @property
+    def writes(self) -> bool:
+        """Whether there is anything to commit (decision 35)."""
+        return bool(self.changes or self.keys)
 
 
-def touched(commands: Iterable[Command]) -> set[int]:
-    """Return the ids of the stores whose versions `apply` needs to know."""
-    return {command.id for command in commands if isinstance(command, Replace)}
+def touched(commands: Iterable[Command]) -> list[tuple[int, int, str, str | None]]:
+    """Return place, id, name and address of each replace: `apply` needs to know what the store is now."""
+    return [
+        (place, command.id, command.payload.name, command.payload.address)
+        for place, command in enumerate(commands)
+        if type(command) is Replace
+    ]
+
+
+def keys(commands: Iterable[Command]) -> set[int]:
+    """Return the keys of which `apply` needs to know whether they are remembered."""
+    return {command.key.key for command in commands if command.key is not None}
 
 
 def apply(commands: Iterable[Command], present: Present, now: int) -> Batch:
@@ -74,29 +148,90 @@ def apply(commands: Iterable[Command], present: Present, now: int) -> Batch:
     `now` is in milliseconds since 1970; no change is earlier than the one before it (decision 41). Ids are dense, so
     the count gives the next one (decision 25).
     """
-    count, version, at = present.count, present.version, max(now, present.at)
-    results: list[Store | None] = []
-    changes: list[Change] = []
-    latest: dict[int, Change] = {}
-    for command in commands:
-        if isinstance(command, Create):
-            id = count = count + 1
-            previous = 0
-        elif (before := latest.get(command.id)) or command.id in present.versions:
-            id = command.id
-            previous = before[0] if before else present.versions[id]
-        else:
-            results.append(None)
-            continue
-        version += 1
-        name, address = command.payload.name, command.payload.address
-        latest[id] = change = (version, id, name, address, at, previous, count)
-        changes.append(change)
-        results.append(Store(id, name, address, version))
+    applied = _Applied(present, now)
+    results = [applied.carry_out(place, command) for place, command in enumerate(commands)]
+    changes, latest, count = applied.changes, applied.latest, applied.count
     if len(latest) == len(changes) and count - present.count in (0, len(changes)):
         # No store twice, and only creates or only replaces: nearly every batch.
         created, replaced = (changes, []) if count > present.count else ([], changes)
     else:
         created = [change for id, change in latest.items() if id > present.count]
         replaced = [change for id, change in latest.items() if id <= present.count]
-    return Batch(count, version, at, results, created, replaced, changes)
+    remembered = [(key, of.request, of.store.version, of.at) for key, of in applied.remembered.items()]
+    return Batch(count, applied.version, applied.at, results, created, replaced, changes, remembered)
+
+
+class _Applied:
+    """The collection while the commands of a batch are applied to it."""
+
+    def __init__(self, present: Present, now: int) -> None:
+        self.count, self.version, self.at = present.count, present.version, max(now, present.at)
+        self.changes: list[Change] = []
+        self.latest: dict[int, Change] = {}
+        self.remembered: dict[int, Remembered] = {}
+        self._present = present
+        self._epoch = present.epoch
+
+    def carry_out(self, place: int, command: Command) -> Result:
+        """Apply a command, the one at that place of the batch; in the order of decision 31."""
+        key = command.key
+        if key is not None and (known := self._known(key.key)) is not None:
+            return _replay(known) if known.request == key.request else KeyReused(_REUSED)
+        result = self._create(command) if type(command) is Create else self._replace(place, command)
+        if key is not None and type(result) is Store:
+            self.remembered[key.key] = Remembered(key.request, result, self.at)
+        return result
+
+    def _known(self, key: int) -> Remembered | None:
+        known = self.remembered.get(key) or self._present.remembered.get(key)
+        return known if known is not None and self.at - known.at <= MAX_KEY_AGE else None
+
+    def _create(self, command: Create) -> Result:
+        if command.if_match is not None and not _matches(command.if_match, current := tag(self.version, self._epoch)):
+            return PreconditionFailed(f"The list has changed: its version is {self.version} now", current)
+        self.count += 1
+        return self._change(self.count, command.payload, 0)
+
+    def _replace(self, place: int, command: Command) -> Result:
+        assert type(command) is Replace
+        id, payload = command.id, command.payload
+        if (before := self.latest.get(id)) is not None:
+            version = before[0]
+            equal = before[2] == payload.name and before[3] == payload.address
+        elif id in self._present.versions:
+            version = self._present.versions[id]
+            equal = place in self._present.equal
+        else:
+            return None
+        conditional = command.if_match is not None or command.if_none_match is not None
+        if conditional and _is_refused(command, current := tag(version, self._epoch), equal=equal):
+            return PreconditionFailed(f"Store {id} has changed: its version is {version} now", current)
+        if equal:
+            return Store(id, payload.name, payload.address, version, self._epoch)
+        return self._change(id, payload, version)
+
+    def _change(self, id: int, payload: Payload, previous: int) -> Store:
+        self.version = version = self.version + 1
+        name, address = payload.name, payload.address
+        self.latest[id] = change = (version, id, name, address, self.at, previous, self.count)
+        self.changes.append(change)
+        return Store(id, name, address, version, self._epoch)
+
+
+def _is_refused(command: Replace, current: str, *, equal: bool) -> bool:
+    if command.if_none_match is not None and _matches(command.if_none_match, current):
+        return True
+    # If the store is what the payload says, its first response was lost (decision 34).
+    return command.if_match is not None and not equal and not _matches(command.if_match, current)
+
+
+def _matches(tags: Tags, current: str) -> bool:
+    return current in tags or tags == ANY
+
+
+def _replay(known: Remembered) -> Replay:
+    store = known.store
+    return Replay(store.id, store.name, store.address, store.version, store.epoch)
+
+
+_REUSED = "The Idempotency-Key was used for another request: send a new one"

@@ -41,6 +41,26 @@ class InvalidInput(StorekeeperError):
         return [violation.key for violation in self.violations if violation.key is not None]
 
 
+class PreconditionFailed(StorekeeperError):
+    """If-Match or If-None-Match does not hold; nothing was written. `tag` is the current entity tag."""
+
+    def __init__(self, message: str, tag: str) -> None:
+        self.tag = tag
+        super().__init__(message)
+
+
+class KeyReused(StorekeeperError):
+    """The Idempotency-Key belongs to another request (decision 36); nothing was written."""
+
+
+class EpochEnded(StorekeeperError):
+    """A cursor or moment is of another history than the present one; `cursor` is the present cursor (decision 40)."""
+
+    def __init__(self, message: str, cursor: str) -> None:
+        self.cursor = cursor
+        super().__init__(message)
+
+
 class Unavailable(StorekeeperError):
     """The database is not available now; the same request may succeed later.
 

@@ -28,13 +28,18 @@ class Payload(msgspec.Struct, frozen=True):
 class Store(msgspec.Struct, frozen=True):
     """A store of the collection. Clients see `id`, `name` and `address`.
 
-    `version` is the number of the collection's change that wrote it last.
+    `version` is the number of the collection's change that wrote it last; `epoch` says of which history.
     """
 
     id: int
     name: str
     address: str | None
     version: int
+    epoch: str
+
+
+class Replay(Store, frozen=True):
+    """A store as an earlier request with the same Idempotency-Key left it (decision 36)."""
 
 
 EXAMPLES = (

@@ -10,5 +10,9 @@ CHANGES = {"seq": int, "store_id": int, "name": str, "address": str, "at": int, 
 """What a change made of its store. `at` is milliseconds since 1970 in UTC and never falls; `previous` is the seq of
 the store's change before, 0 for the one that created it; `count` is how many stores there were after it."""
 
-TABLES = {"stores": STORES, "changes": CHANGES}
+KEYS = {"n": int, "key": int, "request": int, "seq": int, "at": int}
+"""A remembered Idempotency-Key (decision 36): hashes of key and request, the seq of the change that is its response,
+and when it was used. `n` grows by one with each: the oldest, which are deleted first, stand together."""
+
+TABLES: dict[str, dict[str, type]] = {"stores": STORES, "changes": CHANGES, "keys": KEYS}
 """All tables, in the order in which they can be filled. The first column of each is its key."""

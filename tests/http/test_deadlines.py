@@ -270,7 +270,7 @@ def test_a_list_that_breaks_off_is_not_taken_for_whole_nor_given_to_the_next(
         async with inside(tmp_path) as service:
             collection = service.service.runtime.resource._collection
             with monkeypatch.context() as patch:
-                patch.setattr(collection, "list", lambda _name: Listing(1, b'{"id":1}', broken()))
+                patch.setattr(collection, "list", lambda _name: Listing(1, "epoch", b'{"id":1}', broken()))
                 connection, line = service.connect(adapter)
                 connection.data_received(request("GET", "/api/stores"))
                 await until(line.is_closing)

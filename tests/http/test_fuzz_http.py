@@ -96,7 +96,7 @@ def acknowledges_without_writing(patch: pytest.MonkeyPatch) -> None:
         if isinstance(command, Create):
             return write(self, command)
         future = asyncio.get_running_loop().create_future()
-        future.set_result(Store(command.id, command.payload.name, command.payload.address, 1))
+        future.set_result(Store(command.id, command.payload.name, command.payload.address, 1, "epoch"))
         return future
 
     patch.setattr(SqliteCollection, "write", pretends)

@@ -19,7 +19,7 @@ from storekeeper.events import Event
 from storekeeper.sqlite import SqliteCollection, schema, write_queue
 from storekeeper.sqlite.committer import Committer
 from storekeeper.sqlite.file_identity import FileIdentity
-from storekeeper.stores import Payload, Store
+from storekeeper.stores import Payload
 from storekeeper.write_state import WriteState
 from tests.harness.collection import MANY, a_store, create, get, numbered, replace, run, stores
 from tests.harness.databases import Sqlite, handle
@@ -124,7 +124,7 @@ def committer(small: Path) -> Iterator[Committer]:
     path = small / "stores.db"
     schema.prepare(path)
     committer = Committer(schema.connect(path), FileIdentity(path))
-    assert committer.commit([Create(Payload("First"))], 0) == [Store(1, "First", None, 1)]
+    assert committer.commit([Create(Payload("First"))], 0) == [a_store(1, "First", None, 1)]
     yield committer
     committer.close()
 
@@ -139,7 +139,7 @@ def test_a_probe_needs_the_disk_and_changes_nothing(small: Path, committer: Comm
     for _ in range(3):
         assert committer.probe(0, size) == ""
     assert (other.pragma("data_version"), other.execute("SELECT * FROM changes").fetchall()) == before
-    assert committer.commit([Create(Payload("Next"))], 0) == [Store(2, "Next", None, 2)]
+    assert committer.commit([Create(Payload("Next"))], 0) == [a_store(2, "Next", None, 2)]
     other.close()
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from storekeeper import sqlite
 from storekeeper.sqlite.read_transaction import MAX_LOG_PAGES
-from storekeeper.stores import Payload, Store
-from tests.harness.collection import get, numbered, replace, run, stores
+from storekeeper.stores import Payload
+from tests.harness.collection import a_store, get, numbered, replace, run, stores
 from tests.harness.databases import Sqlite, handle
 from tests.harness.in_process import until
 
@@ -20,7 +20,7 @@ def test_every_read_sees_what_another_process_committed_before_it(tmp_path: Path
             await one.load(numbered(3))
             for number in range(200):
                 await replace(one, 2, Payload(f"Version {number}"))
-                assert await get(two, 2) == Store(2, f"Version {number}", None, 4 + number)
+                assert await get(two, 2) == a_store(2, f"Version {number}", None, 4 + number)
                 assert (await stores(two))[1]["name"] == f"Version {number}"
                 assert await get(two, 2) == await get(one, 2)
 
