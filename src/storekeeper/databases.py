@@ -72,9 +72,9 @@ def epoch(database: str, *, renew: bool) -> str:
     _refuse_missing(database)
     if _is_postgres(database):
         prepare(database, upgrade=False)
-        shared: str = _postgres().epoch(database, renew)
+        shared: str = _postgres().epoch(database, renew=renew)
         return shared
-    return sqlite.epoch(sqlite_path(database), renew)
+    return sqlite.epoch(sqlite_path(database), renew=renew)
 
 
 def copy(source: str, target: str, progress: Callable[[int, int], None], *, move: bool = False) -> transfer.Copied:
