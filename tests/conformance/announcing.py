@@ -1,5 +1,6 @@
 """A reference that also has tags, conditions, keys, pages and the past: what the mutants of `wrong_beyond` break."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -27,6 +28,10 @@ class Announcing(Reference):
         self.version = 3
         self.history: dict[int, Past] = {}
         self.remember()
+
+    def ask(self, method: str, target: str, body: bytes, sent: Mapping[str, str]) -> Answer:
+        with self.lock:  # `sent` is this request's
+            return super().ask(method, target, body, sent)
 
     def handle(self, method: str, target: str, body: bytes) -> Answer:
         parts = urlsplit(target)

@@ -8,6 +8,35 @@ from tests.conformance.mutants import breaks
 from tests.conformance.reference import Answer, Reference
 
 A = Announcing
+
+
+def _without(answer: Answer, header: str) -> Answer:
+    return Answer(answer.status, answer.body, {k: v for k, v in answer.headers.items() if k != header})
+
+
+def _written_though_refused(self: Announcing, id: str, payload: Any) -> Answer:
+    answer = A.update(self, id, payload)
+    if answer.status == 412:
+        Reference.update(self, id, payload)
+    return answer
+
+
+def _never(self: Announcing) -> Answer | None:
+    return self.error("create", 412, "Precondition Failed", "no") if "if-match" in self.sent else None
+
+
+def _matching_only(self: Announcing, current: str, same: bool) -> Answer | None:
+    sent, self.sent = self.sent, {k: v for k, v in self.sent.items() if k != "if-none-match"}
+    refusal = A.refusal(self, current, same=same)
+    self.sent = sent
+    return refusal
+
+
+def _no_bad(self: Announcing, refusal: Answer | None) -> Answer | None:
+    bad = refusal is not None and refusal.status == 400
+    return self.error("update", 412, "Precondition Failed", "no match") if bad else refusal
+
+
 WRONG: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
     "store's tag is the list's": ("tags-say-the-version", {"tag": lambda self, of=None: A.tag(self)}),
     "list's tag never changes": (
@@ -35,7 +64,7 @@ WRONG: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
     "If-Match is ignored": ("if-match-guards-an-update", {"refusal": lambda self, current, same=False: None}),
     "If-Match refuses after it wrote": (
         "if-match-guards-an-update",
-        {"update": lambda self, key, payload: _written_though_refused(self, key, payload)},
+        {"update": _written_though_refused},
     ),
     "If-None-Match of an update is ignored": (
         "if-match-guards-an-update",
@@ -80,33 +109,6 @@ WRONG: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
         {"as_of": lambda self, version: Past(self.stores, self.versions)},
     ),
 }
-
-
-def _without(answer: Answer, header: str) -> Answer:
-    return Answer(answer.status, answer.body, {k: v for k, v in answer.headers.items() if k != header})
-
-
-def _written_though_refused(self: Announcing, id: str, payload: Any) -> Answer:
-    answer = A.update(self, id, payload)
-    if answer.status == 412:
-        Reference.update(self, id, payload)
-    return answer
-
-
-def _never(self: Announcing) -> Answer | None:
-    return self.error("create", 412, "Precondition Failed", "no") if "if-match" in self.sent else None
-
-
-def _matching_only(self: Announcing, current: str, same: bool) -> Answer | None:
-    sent, self.sent = self.sent, {k: v for k, v in self.sent.items() if k != "if-none-match"}
-    refusal = A.refusal(self, current, same=same)
-    self.sent = sent
-    return refusal
-
-
-def _no_bad(self: Announcing, refusal: Answer | None) -> Answer | None:
-    bad = refusal is not None and refusal.status == 400
-    return self.error("update", 412, "Precondition Failed", "no match") if bad else refusal
 
 
 for wrong, (check, methods) in WRONG.items():

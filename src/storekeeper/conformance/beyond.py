@@ -78,7 +78,7 @@ TAGGED = 'Strong, `"SEQ.EPOCH"`'
 
 @extra("tags-say-the-version", TAGGED)
 def _(service: Service) -> None:
-    """The same store has the same tag wherever it is shown; a write changes its tag and the list's, and no other's."""
+    """A store has the same tag wherever it is shown; a write changes its tag and that of the list, and no other."""
     other = service.settle()
     others = tag(service.read(other.id))
     listed = tag(service.find(other.name))
@@ -150,7 +150,7 @@ def _(service: Service) -> None:
 
 @extra("same-content-is-no-change", TAGGED)
 def _(service: Service) -> None:
-    """A PUT of what the store already is leaves its tag, also with the tag of before (its first response was lost)."""
+    """A PUT of what the store is leaves its tag, also with the tag of before (its first response was lost)."""
     before = tag(service.spare().response)
     store = service.spare()
     for sent in ({}, {"if_match": before}):
