@@ -3,6 +3,7 @@
 Both databases carry out what `apply` returns; no other code contains a rule of a write. Imports only the domain.
 """
 
+import sys
 from collections.abc import Container, Iterable, Mapping
 from typing import TypeAlias
 
@@ -140,6 +141,20 @@ def touched(commands: Iterable[Command]) -> list[tuple[int, int, str, str | None
 def keys(commands: Iterable[Command]) -> set[int]:
     """Return the keys of which `apply` needs to know whether they are remembered."""
     return {command.key.key for command in commands if command.key is not None}
+
+
+def size(command: Command) -> int:
+    """Return the bytes of memory that a command takes while it waits: its texts and its tags."""
+    size = command.payload.size
+    if command.if_match is not None:
+        size += _size_of(command.if_match)
+    if type(command) is Replace and command.if_none_match is not None:
+        size += _size_of(command.if_none_match)
+    return size
+
+
+def _size_of(tags: Tags) -> int:
+    return sys.getsizeof(tags) + sum(map(sys.getsizeof, tags))
 
 
 def apply(commands: Iterable[Command], present: Present, now: int) -> Batch:
