@@ -68,7 +68,7 @@ async def listing(collection: Collection, name: str | None = None) -> Listing:
 
 async def state(collection: Collection) -> State:
     """Read the collection's numbers."""
-    return await _now(collection.state())
+    return await now(collection.state())
 
 
 async def stores(collection: Collection, name: str | None = None) -> list[dict[str, Any]]:
