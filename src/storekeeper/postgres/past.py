@@ -53,7 +53,7 @@ class PastReader:
         """Return the store of that id as it was, None if there was none."""
         async with self._slot() as deadline:
             was = await self._find(at, deadline)
-            if not 0 < id <= was.count:
+            if not 0 < id <= was.total:
                 return None
             ((name, address, version),) = await self._rows((b"was", (id, was.version)), deadline)
         return Store(id, name, address, version, was.epoch)
@@ -63,7 +63,7 @@ class PastReader:
         assert query.at is not None
         async with self._slot() as deadline:
             was = await self._find(query.at, deadline)
-            ids, last = all_ids(query, was.count)
+            ids, last = all_ids(query, was.total)
             first, end = await self._read(ids[:PAGE_SIZE], was.version, deadline) if ids else (b"", 0)
         found = Found(first, ids, end, was.version, was.epoch, last, was.count)
         return found.listing(self._page)
