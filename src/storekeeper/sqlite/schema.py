@@ -15,7 +15,7 @@ import apsw
 from storekeeper import atomicfile
 from storekeeper.errors import DISK_FULL, CannotStart, CannotStartYet, Outcome
 from storekeeper.sqlite import errors
-from storekeeper.sqlite.migrations import MIGRATIONS
+from storekeeper.sqlite.migrations import MIGRATIONS as MIGRATIONS  # tests add to them here
 
 A = TypeVar("A")
 R = TypeVar("R")
