@@ -1,9 +1,9 @@
 """One process of an older version and one of this one on one database."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, LiteralString
+from typing import Any, LiteralString, Protocol
 
 import apsw
 import psycopg
@@ -44,47 +44,88 @@ WRITES: dict[tuple[str, int], list[LiteralString]] = {
 }
 """How a process of each older schema creates a store, in one transaction."""
 
+NUMBERS: dict[tuple[str, int], LiteralString] = {
+    ("sqlite", 1): "SELECT (SELECT count(*) FROM stores), max(seq) FROM changes",
+    ("sqlite", 2): "SELECT count, seq FROM changes_2 WHERE seq = (SELECT max(seq) FROM changes_2)",
+    ("postgres", 1): "SELECT count, version FROM collection",
+    ("postgres", 2): "SELECT count, version FROM collection_2",
+}
+"""How it reads the collection's numbers for a list."""
+
 LEAVE_WRITABLE = {
-    "sqlite": """; CREATE VIEW changes_2 AS SELECT * FROM changes_3;
-      CREATE TRIGGER writable INSTEAD OF INSERT ON changes_2
+    "sqlite": """; CREATE TRIGGER writable INSTEAD OF INSERT ON changes_2
       BEGIN INSERT INTO changes_3 VALUES (NEW.seq, NEW.store_id, NEW.name, NULL, NEW.at, 0, NEW.count); END""",
     "postgres": "; CREATE OR REPLACE VIEW collection_2 AS SELECT one, count, version, at FROM collection_3",
 }
 """Has the last migration leave the table that writers lock under its old name."""
 
 
+class Older(Protocol):
+    """A process of an older version."""
+
+    def write(self) -> None:
+        """Create a store."""
+        ...
+
+    def numbers(self) -> tuple[int, int]:
+        """Read how many stores there are, and the version."""
+        ...
+
+
+class OlderOnSqlite:
+    """See Older."""
+
+    def __init__(self, file: apsw.Connection, version: int) -> None:
+        self._file, self._key = file, ("sqlite", version)
+
+    def write(self) -> None:
+        """See Older."""
+        with self._file:
+            for statement in WRITES[self._key]:
+                self._file.execute(statement)
+
+    def numbers(self) -> tuple[int, int]:
+        """See Older."""
+        found: tuple[int, int] = self._file.execute(NUMBERS[self._key]).get
+        return found
+
+
+class OlderOnPostgres:
+    """See Older."""
+
+    def __init__(self, server: psycopg.Connection, version: int) -> None:
+        self._server, self._key = server, ("postgres", version)
+
+    def write(self) -> None:
+        """See Older."""
+        with self._server.transaction():
+            for statement in WRITES[self._key]:
+                self._server.execute(statement)
+
+    def numbers(self) -> tuple[int, int]:
+        """See Older."""
+        with self._server.transaction():
+            [found] = self._server.execute(NUMBERS[self._key]).fetchall()
+        return found
+
+
 @contextmanager
-def older(database: Database, kind: str, version: int) -> Iterator[Callable[[], None]]:
-    """Make a database of an older schema; yield what creates a store in it, as a process of that version does."""
+def older(database: Database, kind: str, version: int) -> Iterator[Older]:
+    """Make a database of an older schema with one store; yield a process of that version that has it open."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SCHEMAS[kind], "MIGRATIONS", SCHEMAS[kind].MIGRATIONS[:version])
         databases.prepare(database.url)
     first = "INSERT INTO stores VALUES (1, 'old', NULL, 1)"
-    changed: LiteralString = "INSERT INTO changes VALUES (1, 1, 'old', NULL, 5" + ", 0, 1" * (version > 1) + ")"
-    writes = WRITES[kind, version]
+    changed: LiteralString = "VALUES (1, 1, 'old', NULL, 5" + ", 0, 1" * (version > 1) + ")"
     if isinstance(database, Sqlite):
         with closing(apsw.Connection(str(database.path))) as file:
-            file.execute(first)
-            file.execute(changed.replace("changes", "changes_2") if version > 1 else changed)
-
-            def write_file() -> None:
-                with file:
-                    for statement in writes:
-                        file.execute(statement)
-
-            yield write_file
+            file.execute(f"{first}; INSERT INTO changes{'_2' * (version > 1)} {changed}")
+            yield OlderOnSqlite(file, version)
         return
-    with psycopg.connect(database.url, prepare_threshold=0) as server:
-        for statement in (first, changed, _numbers(version)):
+    with psycopg.connect(database.url, prepare_threshold=0, autocommit=True) as server:
+        for statement in (first, "INSERT INTO changes " + changed, _numbers(version)):
             server.execute(statement)
-        server.commit()
-
-        def write() -> None:
-            with server.transaction():
-                for statement in writes:
-                    server.execute(statement)
-
-        yield write
+        yield OlderOnPostgres(server, version)
 
 
 def _numbers(version: int) -> LiteralString:
@@ -93,11 +134,11 @@ def _numbers(version: int) -> LiteralString:
     return "UPDATE collection_2 SET count = 1, version = 1"
 
 
-async def _write_beside(collection: Collection, write_older: Callable[[], None]) -> bool:
+async def _write_beside(collection: Collection, process: Older) -> bool:
     """Write with both, one after the other; tell whether the older one could."""
     await create(collection, Payload("new"))
     try:
-        write_older()
+        process.write()
     except (apsw.Error, psycopg.Error):
         return False
     return True
@@ -105,17 +146,18 @@ async def _write_beside(collection: Collection, write_older: Callable[[], None])
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_process_of_an_older_version_writes_nothing_once_this_one_has_started(
+def test_a_process_of_an_older_version_reads_but_writes_nothing_once_this_one_has_started(
     tmp_path: Path, kind: str, version: int
 ) -> None:
-    with KINDS[kind](tmp_path) as database, older(database, kind, version) as write_older:
-        write_older()
-        write_older()
+    with KINDS[kind](tmp_path) as database, older(database, kind, version) as process:
+        process.write()
+        process.write()
 
         async def main() -> None:
             async with handle(database) as collection:
                 for _ in range(3):
-                    assert not await _write_beside(collection, write_older)
+                    assert not await _write_beside(collection, process)
+                    assert process.numbers() == (await state(collection))[:2]
                 assert await replace(collection, 2, Payload("new"))
                 numbers = await state(collection)
                 assert numbers[:2] == (6, 7)
@@ -134,12 +176,12 @@ def test_a_process_of_an_older_version_would_write_on_if_nothing_was_renamed(
 ) -> None:
     """The control."""
     *earlier, last = SCHEMAS[kind].MIGRATIONS
-    with KINDS[kind](tmp_path) as database, older(database, kind, len(earlier)) as write_older:
+    with KINDS[kind](tmp_path) as database, older(database, kind, len(earlier)) as process:
         monkeypatch.setattr(SCHEMAS[kind], "MIGRATIONS", (*earlier, last.rstrip().rstrip(";") + LEAVE_WRITABLE[kind]))
 
         async def main() -> bool:
             async with handle(database) as collection:
-                return await _write_beside(collection, write_older)
+                return await _write_beside(collection, process)
 
         databases.prepare(database.url)
         assert run(main())
