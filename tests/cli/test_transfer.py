@@ -267,6 +267,23 @@ def test_a_copy_that_has_not_got_its_epoch_is_not_kept(make: Make, kind: str, *,
     assert not databases.exists(target.url) or target.changes() == []
 
 
+def test_a_file_into_which_nothing_was_moved_has_not_the_epoch_of_the_source(make: Make) -> None:
+    source, target = make("sqlite"), make("sqlite")
+    fill(source, 20)
+    databases.prepare(target.url)
+    to = databases._snapshot(target.url, fill=True)
+
+    @contextmanager
+    def falsified() -> Iterator[transfer.Snapshot]:
+        with to() as whole:
+            yield Falsified(whole, _one_store)
+
+    with pytest.raises(transfer.VerificationFailed):
+        transfer.copy(databases._snapshot(source.url, fill=False), falsified, lambda *_: None, move=True)
+    assert state_of(target)[:2] == (0, 0)
+    assert state_of(target).epoch != state_of(source).epoch
+
+
 # Backup and restore: what was written after the backup is lost, and other changes get its numbers.
 
 
@@ -279,8 +296,9 @@ def write_until(database: Database, version: int, name: str) -> tuple[str, State
             if not before.count:
                 await create(collection, Payload(name))
             for number in range(max(before.version, 1), version):
-                store = await replace(collection, 1, Payload(f"{name} {number}"))
-                assert store is not None
+                await replace(collection, 1, Payload(f"{name} {number}"))
+            store = await get(collection, 1)
+            assert store is not None
             return tag(store.version, store.epoch), await state(collection)
 
     return run(main())
