@@ -33,6 +33,11 @@ def tag(version: int, epoch: str) -> str:
     return f'"{version}.{epoch}"'
 
 
+def matches(tags: Tags, current: str) -> bool:
+    """Tell whether the current entity tag is one of these."""
+    return current in tags or tags == ANY
+
+
 class Key(msgspec.Struct, frozen=True):
     """A client's Idempotency-Key, and the request that it was sent with; both as hashes of 63 bits."""
 
@@ -202,7 +207,7 @@ class _Applied:
         return known if known is not None and self.at - known.at <= MAX_KEY_AGE else None
 
     def _create(self, command: Create) -> Result:
-        if command.if_match is not None and not _matches(command.if_match, current := tag(self.version, self._epoch)):
+        if command.if_match is not None and not matches(command.if_match, current := tag(self.version, self._epoch)):
             return PreconditionFailed(f"The list has changed: its version is {self.version} now", current)
         self.count += 1
         return self._change(self.count, command.payload, 0)
@@ -234,14 +239,10 @@ class _Applied:
 
 
 def _is_refused(command: Replace, current: str, *, equal: bool) -> bool:
-    if command.if_none_match is not None and _matches(command.if_none_match, current):
+    if command.if_none_match is not None and matches(command.if_none_match, current):
         return True
     # If the store is what the payload says, its first response was lost (decision 34).
-    return command.if_match is not None and not equal and not _matches(command.if_match, current)
-
-
-def _matches(tags: Tags, current: str) -> bool:
-    return current in tags or tags == ANY
+    return command.if_match is not None and not equal and not matches(command.if_match, current)
 
 
 def _replay(known: Remembered) -> Replay:
