@@ -3,6 +3,7 @@
 Both databases carry out what `apply` returns; no other code contains a rule of a write. Imports only the domain.
 """
 
+import sys
 from collections.abc import Container, Iterable, Mapping
 from typing import TypeAlias
 
@@ -30,6 +31,11 @@ ANY: Tags = frozenset("*")
 def tag(version: int, epoch: str) -> str:
     """Return the entity tag of a version (decision 32)."""
     return f'"{version}.{epoch}"'
+
+
+def matches(tags: Tags, current: str) -> bool:
+    """Tell whether the current entity tag is one of these."""
+    return current in tags or tags == ANY
 
 
 class Key(msgspec.Struct, frozen=True):
@@ -142,6 +148,20 @@ def keys(commands: Iterable[Command]) -> set[int]:
     return {command.key.key for command in commands if command.key is not None}
 
 
+def size(command: Command) -> int:
+    """Return the bytes of memory that a command takes while it waits: its texts and its tags."""
+    size = command.payload.size
+    if command.if_match is not None:
+        size += _size_of(command.if_match)
+    if type(command) is Replace and command.if_none_match is not None:
+        size += _size_of(command.if_none_match)
+    return size
+
+
+def _size_of(tags: Tags) -> int:
+    return sys.getsizeof(tags) + sum(map(sys.getsizeof, tags))
+
+
 def apply(commands: Iterable[Command], present: Present, now: int) -> Batch:
     """Decide what commands do, one after another, to the collection as it is at present.
 
@@ -187,7 +207,7 @@ class _Applied:
         return known if known is not None and self.at - known.at <= MAX_KEY_AGE else None
 
     def _create(self, command: Create) -> Result:
-        if command.if_match is not None and not _matches(command.if_match, current := tag(self.version, self._epoch)):
+        if command.if_match is not None and not matches(command.if_match, current := tag(self.version, self._epoch)):
             return PreconditionFailed(f"The list has changed: its version is {self.version} now", current)
         self.count += 1
         return self._change(self.count, command.payload, 0)
@@ -219,14 +239,10 @@ class _Applied:
 
 
 def _is_refused(command: Replace, current: str, *, equal: bool) -> bool:
-    if command.if_none_match is not None and _matches(command.if_none_match, current):
+    if command.if_none_match is not None and matches(command.if_none_match, current):
         return True
     # If the store is what the payload says, its first response was lost (decision 34).
-    return command.if_match is not None and not equal and not _matches(command.if_match, current)
-
-
-def _matches(tags: Tags, current: str) -> bool:
-    return current in tags or tags == ANY
+    return command.if_match is not None and not equal and not matches(command.if_match, current)
 
 
 def _replay(known: Remembered) -> Replay:

@@ -64,7 +64,20 @@ def describe(database: str) -> str:
     return str(sqlite_path(database))
 
 
-def copy(source: str, target: str, progress: Callable[[int, int], None]) -> tuple[int, int]:
+def epoch(database: str, *, renew: bool) -> str:
+    """Return the epoch of a URL's collection, a new one if it is to be renewed; a service may be running.
+
+    Raises CannotStart, Unavailable.
+    """
+    _refuse_missing(database)
+    if _is_postgres(database):
+        prepare(database, upgrade=False)
+        shared: str = _postgres().epoch(database, renew=renew)
+        return shared
+    return sqlite.epoch(sqlite_path(database), renew=renew)
+
+
+def copy(source: str, target: str, progress: Callable[[int, int], None], *, move: bool = False) -> transfer.Copied:
     """Copy a collection from one URL to another, as `transfer.copy` does. Raises CannotStart too.
 
     Every message names the database that it is about, and which of the two it is.
@@ -75,7 +88,7 @@ def copy(source: str, target: str, progress: Callable[[int, int], None]) -> tupl
     with naming("target", target):
         if not _is_postgres(target) and is_database_file(source, sqlite_path(target)):
             raise CannotStart("it is the source itself, or its log: name another file")
-    return transfer.copy(lambda: _named_source(source), lambda: _named_target(target), progress)
+    return transfer.copy(lambda: _named_source(source), lambda: _named_target(target), progress, move=move)
 
 
 @contextmanager
@@ -120,6 +133,10 @@ class _NamedRows:
         with naming("source", self._database):
             return self._snapshot.count()
 
+    def epoch(self) -> str:
+        with naming("source", self._database):
+            return self._snapshot.epoch()
+
     def rows(self, table: str) -> Iterator[transfer.Row]:
         with naming("source", self._database):
             yield from self._snapshot.rows(table)
@@ -134,11 +151,7 @@ def _named_target(database: str) -> Iterator[transfer.Snapshot]:
 @asynccontextmanager
 async def open_listing(database: str) -> AsyncIterator[Listing]:
     """Open a listing of all stores of a URL, even where nothing can be written. Raises CannotStart, Unavailable."""
-    if not exists(database):
-        raise CannotStart(
-            f"--database: there is no such database, {describe(database)}: name the one of your service, here or in"
-            " STOREKEEPER_DATABASE"
-        )
+    _refuse_missing(database)
     if not _is_postgres(database):
         with sqlite.open_listing(sqlite_path(database)) as listing:
             yield listing
@@ -150,6 +163,14 @@ async def open_listing(database: str) -> AsyncIterator[Listing]:
         yield await found if isinstance(found, asyncio.Future) else found
     finally:
         await collection.close()
+
+
+def _refuse_missing(database: str) -> None:
+    if not exists(database):
+        raise CannotStart(
+            f"--database: there is no such database, {describe(database)}: name the one of your service, here or in"
+            " STOREKEEPER_DATABASE"
+        )
 
 
 def is_database_file(database: str, file: Path) -> bool:

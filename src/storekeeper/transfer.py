@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -38,8 +38,15 @@ class Snapshot(Protocol):
         """Add rows to a table that has none."""
         ...
 
-    def finish(self) -> None:
-        """Write all rows that were added to where they will stay; from then on, rows are read from there."""
+    def epoch(self) -> str:
+        """Return the collection's epoch."""
+        ...
+
+    def finish(self, epoch: str | None) -> None:
+        """Set the epoch, None for a new one, and write all that was added to where it will stay.
+
+        From then on, everything is read from there.
+        """
         ...
 
 
@@ -47,8 +54,19 @@ Opening = Callable[[], AbstractContextManager[Snapshot]]
 """Opens a collection; at the end it keeps the rows that were added, or none of them if there was an exception."""
 
 
-def copy(source: Opening, target: Opening, progress: Callable[[int, int], None]) -> tuple[int, int]:
-    """Copy everything; return how many stores and changes. `progress` is called now and then: rows done, rows in all.
+class Copied(NamedTuple):
+    """How many stores and changes were copied, and the target's epoch."""
+
+    stores: int
+    changes: int
+    epoch: str
+
+
+def copy(source: Opening, target: Opening, progress: Callable[[int, int], None], *, move: bool = False) -> Copied:
+    """Copy everything. `progress` is called now and then: rows done, rows in all.
+
+    The target gets an epoch of its own, since both may be written from now on and would give the same versions to
+    different changes. With `move` it keeps the source's, which must not be written any more.
 
     Raises TargetNotEmpty, VerificationFailed, Unavailable.
     """
@@ -56,12 +74,13 @@ def copy(source: Opening, target: Opening, progress: Callable[[int, int], None])
         count = source_snapshot.count()
         if target_snapshot.count() != (0, 0):
             raise TargetNotEmpty("the target has stores already: name an empty database")
-        checksums = _Checksums(lambda done: progress(done, 2 * sum(count)))
+        epoch = source_snapshot.epoch()
+        checksums = _Checksums(lambda done: progress(done, max(done, 2 * sum(count))))  # the keys are not counted
         sent = {}
         for table in TABLES:
             sent[table] = checksums.begin(table)
             target_snapshot.fill(table, checksums.through(source_snapshot.rows(table)))
-        target_snapshot.finish()
+        target_snapshot.finish(epoch if move else None)
         for table in TABLES:
             arrived = checksums.begin(table)
             for _ in checksums.through(target_snapshot.rows(table)):
@@ -72,7 +91,9 @@ def copy(source: Opening, target: Opening, progress: Callable[[int, int], None])
                 )
         if target_snapshot.count() != count:
             raise VerificationFailed("the numbers of stores and changes differ; nothing was kept of them")
-        return count
+        if ((arrived_epoch := target_snapshot.epoch()) == epoch) is not move:
+            raise VerificationFailed("the target has not got its epoch; nothing was kept of it")
+        return Copied(*count, arrived_epoch)
 
 
 class _Checksums:

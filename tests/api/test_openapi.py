@@ -13,7 +13,7 @@ from openapi_spec_validator import validate
 
 from storekeeper.api import docs, examples, operations
 from storekeeper.api.openapi import document
-from storekeeper.api.resource import ALLOWED
+from storekeeper.api.routes import ALLOWED
 from storekeeper.http import deadlines
 from storekeeper.sqlite import write_queue
 from tests.harness.client import locked

@@ -132,8 +132,8 @@ def test_a_copy_that_reads_otherwise_from_the_disk_is_found_and_not_kept(
     tmp_path: Path, source: Sqlite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
-    def finish_spoilt(self: TargetSnapshot) -> None:
-        finish(self)
+    def finish_spoilt(self: TargetSnapshot, epoch: str | None) -> None:
+        finish(self, epoch)
         spoilt(self.path)
 
     monkeypatch.setattr(TargetSnapshot, "finish", finish_spoilt)
@@ -147,7 +147,8 @@ def test_a_copy_that_was_read_back_through_the_writers_cache_would_be_seen(
 ) -> None:
     """The control: it says that all is well."""
 
-    def through_the_cache(self: TargetSnapshot) -> None:
+    def through_the_cache(self: TargetSnapshot, _: str | None) -> None:
+        self._writer.execute("UPDATE collection SET epoch = 'anew'")
         self._writer.pragma("cache_size", -16 * 1024)
         assert SqliteSnapshot.count(self)[0]
         list(SqliteSnapshot.rows(self, "stores"))
@@ -201,7 +202,7 @@ def test_a_file_that_appears_during_a_copy_is_left_as_it_is(
     tmp_path: Path, source: Sqlite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = tmp_path / "backup.db"
-    monkeypatch.setattr(TargetSnapshot, "finish", lambda self: (finish(self), target.write_text("mine")))
+    monkeypatch.setattr(TargetSnapshot, "finish", lambda *args: (finish(*args), target.write_text("mine")))
     with pytest.raises(CannotStart, match="exists"):
         databases.copy(source.url, f"sqlite:///{target}", nothing)
     assert target.read_text() == "mine"

@@ -1,6 +1,7 @@
 """`storekeeper copy`: a whole collection from one database to another, of whatever kind."""
 
 import asyncio
+import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
@@ -8,13 +9,18 @@ from pathlib import Path
 import pytest
 
 from storekeeper import databases, transfer
-from storekeeper.stores import Payload
-from tests.harness.collection import create, get, numbered, replace, run, stores
+from storekeeper.collection import State
+from storekeeper.commands import Create, Key, Replace
+from storekeeper.stores import Payload, Replay
+from tests.harness.collection import a_store, create, get, numbered, replace, run, state, stores
 from tests.harness.command import run as run_command
 from tests.harness.databases import Database, Postgres, Sqlite, handle, postgres
 
 PAIRS = [("sqlite", "postgres"), ("postgres", "sqlite"), ("sqlite", "sqlite"), ("postgres", "postgres")]
 NAMES = ["Zürich", "店舗", 'The "Corner"\\', "tab\t\n", "\x01\x7f", "\U0010ffff", "NULL", "\\N", "''", "👩‍👩‍👧‍👦"]
+
+KEYS = [Key(number, 2**63 - number) for number in range(1, 6)]
+"""Of the writes of a database that was filled: the first two changed something, not the others."""
 
 Make = Callable[[str], Database]
 
@@ -43,8 +49,18 @@ def fill(database: Database, count: int = 2500) -> None:
                 *(create(collection, Payload(name, "")) for name in NAMES[1:]),
                 create(collection, Payload("No address")),
             )
+            await collection.write(Replace(count, Payload(f"Store {count}", f"{count} Road"), key=KEYS[0]))
+            await asyncio.gather(*(collection.write(Replace(count, Payload("Keyed"), key=key)) for key in KEYS[1:]))
 
     run(main())
+
+
+def state_of(database: Database) -> State:
+    async def main() -> State:
+        async with handle(database) as collection:
+            return await state(collection)
+
+    return run(main())
 
 
 def test_a_damaged_source_is_named_and_not_the_target(make: Make) -> None:
@@ -64,7 +80,11 @@ def test_a_damaged_source_is_named_and_not_the_target(make: Make) -> None:
 def listed(database: Database) -> list[object]:
     async def main() -> list[object]:
         async with handle(database) as collection:
-            return [*[await get(collection, id) for id in (1, 2, 2501)], *await stores(collection)]
+            found = [await get(collection, id) for id in (1, 2, 2501)]
+            return [
+                *[a_store(one.id, one.name, one.address, one.version) for one in found if one is not None],
+                *await stores(collection),
+            ]
 
     return run(main())
 
@@ -77,9 +97,39 @@ def test_a_copy_has_every_store_and_every_change(make: Make, one: str, other: st
     assert (done.returncode, done.stdout) == (0, b"")
     [line] = done.stderr.decode().splitlines()
     into = f"into the new database {databases.describe(target.url)}, and verified"
-    assert line == f"2510 stores and 2520 changes copied from {databases.describe(source.url)} {into}"
+    epoch = state_of(target).epoch
+    assert line == (
+        f"2510 stores and 2521 changes copied from {databases.describe(source.url)} {into}; its new epoch is {epoch}"
+    )
     assert target.changes() == source.changes()
+    assert target.key_rows() == source.key_rows()
+    assert [(key, request) for key, request, _ in target.key_rows()] == [(key.key, key.request) for key in KEYS]
     assert listed(target) == listed(source)
+    assert state_of(target) == (2510, 2521, epoch)
+    assert epoch != state_of(source).epoch
+
+
+@pytest.mark.parametrize(("one", "other"), PAIRS[:2])
+def test_what_is_moved_keeps_its_epoch_and_its_keys(make: Make, one: str, other: str) -> None:
+    source, target = make(one), make(other)
+    fill(source, 20)
+    before = state_of(source)
+    done = run_command("copy", "--move", source.url, target.url)
+    assert done.returncode == 0
+    assert done.stderr.decode().endswith(
+        f", and verified; it keeps the epoch {before.epoch}: write no more to the source\n"
+    )
+    assert state_of(target) == state_of(source) == before
+
+    async def main() -> None:
+        async with handle(target) as collection:
+            again = await collection.write(Replace(20, Payload("Keyed"), key=KEYS[-1]))
+            assert again == Replay(20, "Keyed", None, before.version, before.epoch)
+            new = await collection.write(Create(Payload("New"), key=Key(9, 9)))
+            assert new is not None
+            assert new.version == before.version + 1
+
+    run(main())
 
 
 @pytest.mark.parametrize(("one", "other"), PAIRS[:2])
@@ -91,7 +141,7 @@ def test_a_copy_goes_on_where_the_source_stopped(make: Make, one: str, other: st
     async def main() -> None:
         async with handle(target) as collection:
             store = await create(collection, Payload("Next"))
-            assert (store.id, store.version) == (2511, 2521)
+            assert (store.id, store.version) == (2511, 2522)
 
     run(main())
 
@@ -129,6 +179,7 @@ class Falsified:
         self.count = whole.count
         self.fill = whole.fill
         self.finish = whole.finish
+        self.epoch = whole.epoch
 
     def rows(self, table: str) -> Iterator[transfer.Row]:
         """Return them, falsified."""
@@ -145,7 +196,11 @@ def _one_store(table: str, row: transfer.Row) -> transfer.Row | None:
     return None if (table, row[0]) == ("stores", 7) else row
 
 
-@pytest.mark.parametrize("falsify", [_one_letter, _one_store])
+def _one_key(table: str, row: transfer.Row) -> transfer.Row | None:
+    return None if (table, row[0]) == ("keys", 2) else row
+
+
+@pytest.mark.parametrize("falsify", [_one_letter, _one_store, _one_key])
 @pytest.mark.parametrize("kind", ["sqlite", "an empty file", "postgres"])
 def test_a_copy_that_is_not_the_same_is_not_kept(
     make: Make, kind: str, falsify: Callable[[str, transfer.Row], transfer.Row | None]
@@ -188,3 +243,66 @@ def test_a_copy_is_of_one_moment(make: Make, kind: str) -> None:
     transfer.copy(disturbed, databases._snapshot(target.url, fill=True), lambda *_: None)
     assert target.changes() == before
     assert len(source.changes()) > len(before)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+@pytest.mark.parametrize("move", [False, True])
+def test_a_copy_that_has_not_got_its_epoch_is_not_kept(make: Make, kind: str, *, move: bool) -> None:
+    source, target = make("sqlite"), make(kind)
+    fill(source, 20)
+    epoch = state_of(source).epoch
+    to = databases._snapshot(target.url, fill=True)
+
+    @contextmanager
+    def forgetful() -> Iterator[transfer.Snapshot]:
+        with to() as whole, pytest.MonkeyPatch.context() as patch:
+            finish = whole.finish
+            patch.setattr(whole, "finish", lambda _: finish("falsifie" if move else epoch))
+            yield whole
+
+    with pytest.raises(transfer.VerificationFailed, match="has not got its epoch"):
+        transfer.copy(databases._snapshot(source.url, fill=False), forgetful, lambda *_: None, move=move)
+    assert not databases.exists(target.url) or target.changes() == []
+
+
+# storekeeper epoch.
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_the_epoch_is_printed_and_renewed_beside_a_service(make: Make, kind: str) -> None:
+    database = make(kind)
+
+    async def main() -> None:
+        async with handle(database) as collection:
+            await create(collection, Payload("A"))
+            first = await state(collection)
+            assert re.fullmatch("[a-z2-7]{8}", first.epoch)
+            shown = await asyncio.to_thread(run_command, "epoch", "--database", database.url)
+            assert (shown.returncode, shown.stdout.decode(), shown.stderr) == (0, f"{first.epoch}\n", b"")
+            renewed = await asyncio.to_thread(
+                run_command, "epoch", "--new", env={"STOREKEEPER_DATABASE": database.url}
+            )
+            assert renewed.returncode == 0
+            second = await state(collection)
+            assert renewed.stdout.decode().split()[-1] == second.epoch != first.epoch
+            assert second == (*first[:2], second.epoch)
+            store = await get(collection, 1)
+            assert store is not None
+            assert store.epoch == second.epoch
+            assert (await create(collection, Payload("B"))).epoch == second.epoch
+
+    run(main())
+    assert state_of(database).version == 2
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+@pytest.mark.parametrize("option", [(), ("--new",)])
+def test_there_is_no_epoch_of_a_database_that_is_none(
+    make: Make, tmp_path: Path, kind: str, option: tuple[str, ...]
+) -> None:
+    database = make(kind)
+    done = run_command("epoch", *option, "--database", database.url)
+    assert (done.returncode, done.stdout) == (2, b"")
+    [line] = done.stderr.decode().splitlines()
+    assert line.startswith("storekeeper: --database: there is no such database, ")
+    assert not list(tmp_path.rglob("*.db"))

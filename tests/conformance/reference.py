@@ -3,7 +3,7 @@
 import json
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -34,12 +34,18 @@ class Reference:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
+        self.sent: Mapping[str, str] = {}
         self.memory: dict[Any, Any] = {}  # for mutants that remember what they should not
         self.stores: list[Store] = [
             {"id": 1, "name": "Central", "address": "1 High Street"},
             {"id": 2, "name": "Station", "address": None},
             {"id": 3, "name": "Harbour", "address": "3 Quay"},
         ]
+
+    def ask(self, method: str, target: str, body: bytes, sent: Mapping[str, str]) -> Answer:
+        """Answer one request with these header fields, names in lower case."""
+        self.sent = sent
+        return self.handle(method, target, body)
 
     def handle(self, method: str, target: str, body: bytes) -> Answer:
         """Answer one request; requests come one after another."""
@@ -204,10 +210,16 @@ class Local(Client):
         self.reference = reference
 
     def exchange(
-        self, method: str, path: str, body: bytes | None = None, type: str | None = None, sink: Sink | None = None
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        type: str | None = None,
+        sink: Sink | None = None,
+        more: Mapping[str, str] = {},
     ) -> Exchange:
         try:
-            answer = self.reference.handle(method, path, body or b"")
+            answer = self.reference.ask(method, path, body or b"", more)
         except Exception as error:  # whatever a mutant raises: over a socket it closes the connection
             raise Unreachable("it closed the connection without a response") from error
         content = b"" if method == "HEAD" or answer.status == 204 else answer.body
@@ -233,7 +245,7 @@ def served(reference: Reference, tls: ssl.SSLContext | None = None) -> Iterator[
 
         def answer(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length", 0)))
-            answer = reference.handle(self.command, self.path, body)
+            answer = reference.ask(self.command, self.path, body, {k.lower(): v for k, v in self.headers.items()})
             self.send_response_only(answer.status)
             for name, value in answer.headers.items():
                 self.send_header(name, value)

@@ -13,6 +13,7 @@ from storekeeper.conformance.client import Client
 from storekeeper.conformance.report import Report
 from storekeeper.conformance.running import RULES, Run
 from storekeeper.conformance.service import Service
+from tests.conformance.announcing import Announcing
 from tests.conformance.mutants import MUTANTS, Mutant
 from tests.conformance.reference import GenericReference, Local, Reference, served
 from tests.conformance.variants import VARIANTS, Html, Lenient, Silent500, Strict, Units
@@ -75,7 +76,7 @@ def test_every_check_has_a_mutant_that_fails_it() -> None:
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
 
 
-@pytest.mark.parametrize("service", [Reference, GenericReference])
+@pytest.mark.parametrize("service", [Reference, GenericReference, Announcing])
 @pytest.mark.parametrize("busy", [False, True])
 def test_a_service_that_keeps_the_contract_conforms(service: type[Reference], busy: bool) -> None:
     """Also while somebody else creates stores; what does not apply to its mode is skipped."""

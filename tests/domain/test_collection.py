@@ -124,7 +124,7 @@ class TestCollection:
         found = run(main())
         changes = database.changes()
         assert [seq for seq, *_ in changes] == list(range(1, len(changes) + 1))
-        assert sorted(changes) == sorted((s.version, s.id, s.name, s.address) for s in acknowledged)
+        assert sorted(changes) == sorted({(s.version, s.id, s.name, s.address) for s in acknowledged})
         latest = {id: a_store(id, name, address, seq) for seq, id, name, address in changes}
         assert found == [latest[id] for id in sorted(latest)]
 

@@ -28,7 +28,7 @@ from tests.harness.probe import LOAD, QUESTIONS
 from tests.harness.system_calls import injecting
 
 METHODS = sorted(name for name, value in vars(Collection).items() if inspect.isfunction(value) and name[0] != "_")
-READS = ["get", "list", "change_token", "check"]
+READS = ["get", "get_at", "list", "state", "change_token", "check"]
 WRITES = ["write", "load", "check_writes"]
 
 
@@ -137,8 +137,8 @@ EXPECTED: dict[Fault, dict[str, str]] = {
     read_only: dict.fromkeys(WRITES, "none: The database cannot be written"),
     limited: dict.fromkeys(WRITES, f"unknown: {LOST}"),
     unsynced: dict.fromkeys(WRITES, f"unknown: {LOST}"),
-    unreadable: dict.fromkeys(["get", "list", "check"], f"none: {LOST}") | dict.fromkeys(WRITES, f"unknown: {LOST}"),
-    corrupted: dict.fromkeys(["get", "list", "check"], f"none: {DAMAGED}")
+    unreadable: dict.fromkeys(["get", "get_at", "list", "state", "check"], f"none: {LOST}") | dict.fromkeys(WRITES, f"unknown: {LOST}"),
+    corrupted: dict.fromkeys(["get", "get_at", "list", "state", "check"], f"none: {DAMAGED}")
     | dict.fromkeys(WRITES, f"unknown: {DAMAGED}"),
 }
 for fault, reason in (

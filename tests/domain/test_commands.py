@@ -1,47 +1,79 @@
-"""What a batch of commands writes: one pure function for both databases."""
+"""What a batch of commands does: one pure function for both databases."""
 
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storekeeper.commands import Change, Command, Create, Present, Replace, apply, touched
-from storekeeper.stores import Payload, Store
-from tests.harness.collection import a_store
+from storekeeper.commands import (
+    ANY,
+    MAX_KEY_AGE,
+    Batch,
+    Change,
+    Command,
+    Create,
+    Key,
+    Present,
+    Remembered,
+    Replace,
+    Result,
+    Tags,
+    apply,
+    keys,
+    tag,
+    touched,
+)
+from storekeeper.errors import KeyReused, PreconditionFailed
+from storekeeper.stores import Payload, Replay, Store
 
-NOW = 1_000_000
+NOW = 1_000_000_000
+EPOCH = "abcdefgh"
+OTHER = "zzzzzzzz"
 
 A, B = Payload("A", "1 Road"), Payload("B")
+KEY, SAME_KEY = Key(77, 1), Key(77, 2)
+"""One Idempotency-Key with two requests."""
 
-PAYLOADS = st.builds(Payload, st.sampled_from("ABC"), st.none() | st.just("x"))
-COMMANDS = st.lists(st.builds(Create, PAYLOADS) | st.builds(Replace, st.integers(0, 8), PAYLOADS))
+
+def _tags(*versions: int, epoch: str = EPOCH) -> Tags:
+    return frozenset(tag(version, epoch) for version in versions)
 
 
-def _store(change: Change) -> Store:
-    seq, id, name, address, *_ = change
-    return a_store(id, name, address, seq)
+def _present(equal: tuple[int, ...] = (), remembered: dict[int, Remembered] | None = None) -> Present:
+    """Seven stores and twenty changes; the store 3 is of the eleventh."""
+    return Present(7, 20, NOW - 5, EPOCH, {3: 11}, equal, remembered or {})
+
+
+def _remembered(at: int = NOW - 100) -> dict[int, Remembered]:
+    return {77: Remembered(1, Store(2, "Then", None, 9, EPOCH), at)}
 
 
 def test_creates_count_on_from_the_stores_and_versions_that_there_are() -> None:
-    batch = apply([Create(A), Create(B)], Present(count=7, version=20), NOW)
-    assert batch.results == [a_store(8, "A", "1 Road", 21), a_store(9, "B", None, 22)]
+    batch = apply([Create(A), Create(B)], _present(), NOW)
+    assert batch.results == [Store(8, "A", "1 Road", 21, EPOCH), Store(9, "B", None, 22, EPOCH)]
     assert batch.created == batch.changes == [(21, 8, "A", "1 Road", NOW, 0, 8), (22, 9, "B", None, NOW, 0, 9)]
     assert (batch.count, batch.version, batch.at, batch.replaced) == (9, 22, NOW, [])
 
 
 def test_a_replace_of_no_store_changes_nothing() -> None:
-    batch = apply([Replace(8, A), Replace(0, A), Replace(2**63, A)], Present(count=7, version=20), NOW)
+    batch = apply([Replace(8, A), Replace(0, A), Replace(2**63, A)], _present(), NOW)
     assert batch.results == [None, None, None]
-    assert (batch.count, batch.version, batch.created, batch.replaced, batch.changes) == (7, 20, [], [], [])
+    assert (batch.count, batch.version, batch.created, batch.replaced, batch.writes) == (7, 20, [], [], False)
 
 
 def test_a_store_of_the_same_batch_can_be_replaced() -> None:
-    batch = apply([Create(A), Replace(8, B)], Present(count=7, version=20), NOW)
+    batch = apply([Create(A), Replace(8, B)], _present(), NOW)
     assert batch.created == [(22, 8, "B", None, NOW, 21, 8)]
     assert batch.replaced == []
     assert [seq for seq, *_ in batch.changes] == [21, 22]
 
 
 def test_each_change_names_the_previous_one_of_its_store() -> None:
-    batch = apply([Replace(3, A), Create(B), Replace(3, B)], Present(7, 20, versions={3: 11}), NOW)
+    batch = apply([Replace(3, A), Create(B), Replace(3, B)], _present(), NOW)
     assert [(seq, id, previous) for seq, id, *_, previous, _ in batch.changes] == [
         (21, 3, 11),
         (22, 8, 0),
@@ -50,34 +82,369 @@ def test_each_change_names_the_previous_one_of_its_store() -> None:
 
 
 def test_no_change_is_earlier_than_the_one_before_it() -> None:
-    batch = apply([Create(A)], Present(count=7, version=20, at=NOW + 5), NOW)
-    assert (batch.at, batch.changes[0][4]) == (NOW + 5, NOW + 5)
+    batch = apply([Create(A, key=KEY)], Present(count=7, version=20, at=NOW + 5), NOW)
+    assert (batch.at, batch.changes[0][4], batch.keys[0][3]) == (NOW + 5, NOW + 5, NOW + 5)
 
 
-def test_the_stores_that_a_batch_touches_are_those_that_it_replaces() -> None:
-    assert touched([Create(A), Replace(3, A), Replace(9, B), Replace(3, B)]) == {3, 9}
-
-
-@given(COMMANDS, st.integers(0, 5), st.integers(5, 9))
-def test_any_batch_is_what_its_commands_do_one_after_another(
-    commands: list[Command], count: int, version: int
-) -> None:
-    stores: dict[int, Store | None] = dict.fromkeys(range(1, count + 1))
-    results: list[Store | None] = []
-    for command in commands:
-        id = len(stores) + 1 if isinstance(command, Create) else command.id
-        known = isinstance(command, Create) or id in stores
-        number = version + 1 + sum(result is not None for result in results)
-        results.append(a_store(id, command.payload.name, command.payload.address, number) if known else None)
-        if known:
-            stores[id] = results[-1]
-    batch = apply(commands, Present(count, version, versions=dict.fromkeys(range(1, count + 1), 1)), NOW)
-    assert batch.results == results
-    assert list(map(_store, batch.changes)) == [result for result in results if result is not None]
-    assert sorted(map(_store, batch.created), key=lambda store: store.id) == [
-        stores[id] for id in range(count + 1, len(stores) + 1)
+def test_what_a_batch_touches_is_each_store_that_it_replaces_with_what_it_is_to_become() -> None:
+    assert touched([Create(A), Replace(3, A), Replace(9, B), Replace(3, B)]) == [
+        (1, 3, "A", "1 Road"),
+        (2, 9, "B", None),
+        (3, 3, "B", None),
     ]
-    assert {change[1]: _store(change) for change in batch.replaced} == {
-        id: store for id, store in stores.items() if id <= count and store is not None
-    }
-    assert (batch.count, batch.version) == (len(stores), version + len(batch.changes))
+
+
+def test_the_keys_of_a_batch_are_asked_for_once() -> None:
+    assert keys([Create(A), Create(A, key=KEY), Replace(3, A, key=SAME_KEY), Create(A, key=Key(0, 0))]) == {77, 0}
+
+
+STORED = Store(3, "A", "1 Road", 21, EPOCH)
+UNCHANGED = Store(3, "A", "1 Road", 11, EPOCH)
+REFUSED = '"11.abcdefgh"'
+
+CONDITIONS = [
+    # if_match, if_none_match, whether the store is already as the payload says, what it leads to
+    (None, None, False, STORED),
+    (None, None, True, UNCHANGED),
+    (_tags(11), None, False, STORED),
+    (_tags(11), None, True, UNCHANGED),
+    (_tags(4, 11, 20), None, False, STORED),
+    (ANY, None, False, STORED),
+    (_tags(10), None, False, REFUSED),
+    (_tags(20), None, False, REFUSED),
+    (_tags(11, epoch=OTHER), None, False, REFUSED),
+    (frozenset(), None, False, REFUSED),
+    (_tags(10), None, True, UNCHANGED),
+    (_tags(11, epoch=OTHER), None, True, UNCHANGED),
+    (None, _tags(11), False, REFUSED),
+    (None, _tags(4, 11), False, REFUSED),
+    (None, ANY, False, REFUSED),
+    (None, _tags(10), False, STORED),
+    (None, _tags(11, epoch=OTHER), False, STORED),
+    (None, _tags(11), True, REFUSED),
+    (None, ANY, True, REFUSED),
+    (_tags(11), _tags(10), False, STORED),
+    (_tags(11), _tags(11), False, REFUSED),
+    (_tags(10), _tags(10), False, REFUSED),
+    (_tags(10), _tags(11), True, REFUSED),
+]
+
+
+@pytest.mark.parametrize(("if_match", "if_none_match", "equal", "expected"), CONDITIONS)
+def test_a_replace_is_decided_by_its_conditions_and_by_what_the_store_is(
+    if_match: Tags | None, if_none_match: Tags | None, expected: Store | str, *, equal: bool
+) -> None:
+    batch = apply([Replace(3, A, if_match, if_none_match)], _present(equal=(0,) * equal), NOW)
+    [result] = batch.results
+    if isinstance(result, PreconditionFailed):
+        assert result.tag == expected
+        assert str(result) == "Store 3 has changed: its version is 11 now"
+    else:
+        assert result == expected
+    assert batch.writes == (expected is STORED)
+    assert len(batch.changes) == len(batch.replaced) == (expected is STORED)
+
+
+@pytest.mark.parametrize(
+    ("if_match", "creates"),
+    [
+        (None, True),
+        (ANY, True),
+        (_tags(20), True),
+        (_tags(1, 20), True),
+        (_tags(19), False),
+        (_tags(20, epoch=OTHER), False),
+        (frozenset(), False),
+    ],
+)
+def test_a_create_is_decided_by_the_tag_of_the_list(if_match: Tags | None, *, creates: bool) -> None:
+    batch = apply([Create(A, if_match)], _present(), NOW)
+    [result] = batch.results
+    if creates:
+        assert result == Store(8, "A", "1 Road", 21, EPOCH)
+    else:
+        assert isinstance(result, PreconditionFailed)
+        assert result.tag == '"20.abcdefgh"'
+        assert str(result) == "The list has changed: its version is 20 now"
+    assert batch.writes == creates
+
+
+def test_of_equal_conditions_in_one_batch_only_the_first_holds() -> None:
+    commands: list[Command] = [Replace(3, Payload(str(number)), _tags(11)) for number in range(5)]
+    batch = apply(commands, _present(), NOW)
+    assert [type(result) for result in batch.results] == [Store] + [PreconditionFailed] * 4
+    assert {result.tag for result in batch.results if isinstance(result, PreconditionFailed)} == {'"21.abcdefgh"'}
+    batch = apply([Create(A, _tags(20)), Create(A, _tags(20)), Create(B, _tags(21))], _present(), NOW)
+    assert [type(result) for result in batch.results] == [Store, PreconditionFailed, Store]
+
+
+def test_what_is_equal_was_so_before_the_batch_and_counts_until_the_store_is_changed() -> None:
+    commands = [Replace(3, A), Replace(3, B), Replace(3, A), Replace(3, A)]
+    batch = apply(commands, _present(equal=(0, 2, 3)), NOW)
+    assert [result.version for result in batch.results if isinstance(result, Store)] == [11, 21, 22, 22]
+
+
+def test_a_replay_is_the_response_of_then_whatever_the_store_is_now() -> None:
+    batch = apply([Create(A, key=KEY)], _present(remembered=_remembered()), NOW)
+    assert batch.results == [Replay(2, "Then", None, 9, EPOCH)]
+    assert not batch.writes
+
+
+ORDER = [
+    # of the refusals, inside the transaction (decision 31): 422, 404, 412; a replay comes before all others
+    (Create(A, _tags(1), SAME_KEY), KeyReused),
+    (Replace(99, A, _tags(1), key=SAME_KEY), KeyReused),
+    (Replace(3, A, _tags(1), key=SAME_KEY), KeyReused),
+    (Create(A, _tags(1), KEY), Replay),
+    (Replace(99, A, _tags(1), ANY, KEY), Replay),
+    (Replace(3, A, _tags(1), ANY, KEY), Replay),
+    (Replace(99, A, _tags(1)), type(None)),
+    (Replace(99, A, ANY), type(None)),
+    (Replace(99, A, None, ANY), type(None)),
+    (Replace(99, A, _tags(1), key=Key(78, 1)), type(None)),
+    (Replace(3, A, _tags(1), key=Key(78, 1)), PreconditionFailed),
+    (Create(A, _tags(1), Key(78, 1)), PreconditionFailed),
+]
+
+
+@pytest.mark.parametrize(("command", "expected"), ORDER)
+def test_of_several_reasons_to_refuse_the_first_one_is_given(command: Command, expected: type[Result]) -> None:
+    batch = apply([command], _present(remembered=_remembered()), NOW)
+    assert [type(result) for result in batch.results] == [expected]
+    assert not batch.writes
+
+
+KEYS_OF_ONE_BATCH = [
+    # commands, the types of their results, how many changes
+    ([Create(A, key=KEY), Create(A, key=KEY), Create(B, key=SAME_KEY)], [Store, Replay, KeyReused], 1),
+    ([Replace(3, A, key=KEY), Replace(3, B), Replace(3, A, key=KEY)], [Store, Store, Replay], 2),
+    ([Replace(99, A, key=KEY), Create(B, key=SAME_KEY)], [type(None), Store], 1),
+    ([Create(A, _tags(1), KEY), Create(B, key=SAME_KEY)], [PreconditionFailed, Store], 1),
+    ([Create(A, _tags(20), KEY), Create(A, _tags(20), KEY)], [Store, Replay], 1),
+    ([Create(A, key=KEY), Create(B, key=SAME_KEY), Create(A, key=KEY)], [Store, KeyReused, Replay], 1),
+]
+
+
+@pytest.mark.parametrize(("commands", "types", "changes"), KEYS_OF_ONE_BATCH)
+def test_a_key_counts_from_its_first_success_on_in_the_same_batch_too(
+    commands: list[Command], types: list[type], changes: int
+) -> None:
+    batch = apply(commands, _present(), NOW)
+    assert [type(result) for result in batch.results] == types
+    assert len(batch.changes) == changes
+    assert [key for key, *_ in batch.keys] == [77]
+    succeeded = [result for result in batch.results if type(result) is Store]
+    for result in batch.results:
+        if isinstance(result, Replay):
+            assert (result.id, result.version) == (succeeded[0].id, succeeded[0].version)
+
+
+def test_the_key_of_a_write_that_changed_nothing_is_remembered_with_the_version_that_stands() -> None:
+    batch = apply([Replace(3, A, key=KEY)], _present(equal=(0,)), NOW)
+    assert (batch.results, batch.changes, batch.keys) == ([UNCHANGED], [], [(77, 1, 11, NOW)])
+    assert batch.writes
+
+
+@pytest.mark.parametrize(("age", "remembered"), [(0, True), (MAX_KEY_AGE, True), (MAX_KEY_AGE + 1, False)])
+def test_a_key_is_forgotten_when_its_time_is_over(age: int, *, remembered: bool) -> None:
+    present = _present(remembered=_remembered(NOW - age))
+    batch = apply([Create(A, key=KEY), Create(A, key=KEY)], present, NOW)
+    assert [type(result) for result in batch.results] == [Replay if remembered else Store, Replay]
+    assert batch.keys == ([] if remembered else [(77, 1, 21, NOW)])
+    [other] = apply([Create(A, key=SAME_KEY)], present, NOW).results
+    assert type(other) is (KeyReused if remembered else Store)
+
+
+# Any batches, one after another, against a model that knows no batches.
+
+
+class Refused(NamedTuple):
+    """A 412 with that tag."""
+
+    tag: str
+
+
+REUSED = "the key belongs to another request"
+
+
+@dataclass
+class Model:
+    """The collection as the decisions describe it: it does one command at a time, and remembers everything."""
+
+    history: list[tuple[int, str, str | None, int, int]] = field(default_factory=list)
+    """Of each change its store, the name and address, the time, and the store's change before."""
+
+    responses: list[tuple[int, int, int, int]] = field(default_factory=list)
+    """Key, request, change and time of each first success."""
+
+    def version(self, id: int) -> int:
+        """Return the number of a store's latest change, 0 if there is none."""
+        return max((seq for seq, change in enumerate(self.history, 1) if change[0] == id), default=0)
+
+    @property
+    def count(self) -> int:
+        """How many stores there are."""
+        return len({change[0] for change in self.history})
+
+    def changes(self) -> Iterator[Change]:
+        """Yield the rows of the history."""
+        for seq, change in enumerate(self.history, 1):
+            yield seq, *change, len({id for id, *_ in self.history[:seq]})
+
+    def content(self, version: int) -> tuple[int, str, str | None, int]:
+        """Return the store that a change left."""
+        id, name, address, *_ = self.history[version - 1]
+        return id, name, address, version
+
+    def do(self, command: Command, now: int) -> object:
+        """Carry out one command."""
+        now = max([now, *(change[3] for change in self.history[-1:])])
+        if command.key is not None:
+            for key, request, seq, at in reversed(self.responses):
+                if key == command.key.key:
+                    if now > at + MAX_KEY_AGE:
+                        break
+                    return (*self.content(seq), "again") if request == command.key.request else REUSED
+        done = self._decide(command, now)
+        if command.key is not None and isinstance(done, tuple) and not isinstance(done, Refused):
+            self.responses.append((command.key.key, command.key.request, done[3], now))
+        return done
+
+    def _decide(self, command: Command, now: int) -> object:
+        new = isinstance(command, Create)
+        id = self.count + 1 if isinstance(command, Create) else command.id
+        if not new and not self.version(id):
+            return None
+        held = len(self.history) if new else self.version(id)
+        wanted = (id, command.payload.name, command.payload.address)
+        same = not new and self.content(held)[:3] == wanted
+        current = f'"{held}.{EPOCH}"'
+        allowed = command.if_match is None or command.if_match == {"*"} or current in command.if_match or same
+        forbidden = None if isinstance(command, Create) else command.if_none_match
+        if not allowed or (forbidden is not None and (forbidden == {"*"} or current in forbidden)):
+            return Refused(current)
+        if same:
+            return self.content(held)
+        self.history.append((*wanted, now, self.version(id)))
+        return self.content(len(self.history))
+
+
+@dataclass
+class Rows:
+    """A database: it keeps the rows that a batch gives it, and finds in them what a batch has to know."""
+
+    stores: dict[int, Change] = field(default_factory=dict)
+    changes: dict[int, Change] = field(default_factory=dict)
+    keys: list[tuple[int, int, int, int]] = field(default_factory=list)
+
+    def present(self, commands: list[Command]) -> Present:
+        """Return what the database says before a batch."""
+        places = touched(commands)
+        asked = keys(commands)
+        return Present(
+            len(self.stores),
+            len(self.changes),
+            self.changes[len(self.changes)][4] if self.changes else 0,
+            EPOCH,
+            {id: self.stores[id][0] for _, id, *_ in places if id in self.stores},
+            {place for place, id, *content in places if id in self.stores and [*self.stores[id][2:4]] == content},
+            {
+                key: Remembered(request, Store(*self.changes[seq][1:4], seq, EPOCH), at)
+                for key, request, seq, at in self.keys
+                if key in asked
+            },
+        )
+
+    def keep(self, batch: Batch) -> None:
+        """Write the rows of a batch."""
+        created = {change[1]: change for change in batch.created}
+        replaced = {change[1]: change for change in batch.replaced}
+        assert (len(created), len(replaced)) == (len(batch.created), len(batch.replaced)), "each store once"
+        assert created.keys().isdisjoint(self.stores)
+        assert replaced.keys() <= self.stores.keys()
+        self.stores |= created | replaced
+        self.changes |= {change[0]: change for change in batch.changes}
+        self.keys += batch.keys
+        assert (batch.count, batch.version) == (len(self.stores), len(self.changes))
+
+
+def _as_modelled(result: Result) -> object:
+    if isinstance(result, PreconditionFailed):
+        return Refused(result.tag)
+    if isinstance(result, KeyReused):
+        return REUSED
+    if result is None:
+        return None
+    assert result.epoch == EPOCH
+    content = (result.id, result.name, result.address, result.version)
+    return (*content, "again") if isinstance(result, Replay) else content
+
+
+IDS = st.integers(0, 5)
+PAYLOADS = st.builds(Payload, st.sampled_from("AB"), st.none() | st.just("x"))
+TAGS = st.just(ANY) | st.frozensets(st.builds(tag, st.integers(0, 9), st.sampled_from([EPOCH] * 4 + [OTHER])))
+KEYS = st.none() | st.builds(Key, st.integers(0, 2), st.integers(0, 1))
+COMMANDS = st.builds(Create, PAYLOADS, st.none() | TAGS, KEYS) | st.builds(
+    Replace, IDS, PAYLOADS, st.none() | TAGS, st.none() | TAGS, KEYS
+)
+STEPS = st.sampled_from([1, -1, MAX_KEY_AGE // 2, MAX_KEY_AGE, MAX_KEY_AGE + 1])
+BATCHES = st.lists(st.tuples(STEPS, st.lists(COMMANDS, max_size=5)), max_size=4)
+
+
+@given(BATCHES)
+def test_any_batches_are_what_their_commands_do_one_after_another(batches: list[tuple[int, list[Command]]]) -> None:
+    _compare(batches)
+
+
+def test_long_histories_of_many_batches_are_what_their_commands_do() -> None:
+    """Random, with conditions that often hold."""
+    seen: set[str] = set()
+    for seed in range(60):
+        seen |= _compare(list(_random_batches(random.Random(seed))))
+    assert seen == {"a store", "none", "412", "422", "again", "unchanged"}
+
+
+def _compare(batches: list[tuple[int, list[Command]]]) -> set[str]:
+    model, rows, now, seen = Model(), Rows(), NOW, set[str]()
+    for step, commands in batches:
+        now += step
+        before = len(model.history), len(model.responses)
+        expected = [model.do(command, now) for command in commands]
+        batch = apply(commands, rows.present(commands), now)
+        assert [_as_modelled(result) for result in batch.results] == expected
+        assert batch.writes == ((len(model.history), len(model.responses)) != before)
+        rows.keep(batch)
+        assert list(rows.changes.values()) == list(model.changes())
+        assert rows.keys == model.responses
+        seen |= {_kind(result, batch) for result in batch.results}
+    return seen
+
+
+def _kind(result: Result, batch: Batch) -> str:
+    if isinstance(result, Store):
+        if isinstance(result, Replay):
+            return "again"
+        return "a store" if result.version in {change[0] for change in batch.changes} else "unchanged"
+    return "none" if result is None else "412" if isinstance(result, PreconditionFailed) else "422"
+
+
+def _random_batches(chosen: random.Random) -> Iterator[tuple[int, list[Command]]]:
+    version = 0
+
+    def tags() -> Tags | None:
+        near = [tag(max(0, version - chosen.randrange(3)), chosen.choice([EPOCH] * 5 + [OTHER])) for _ in range(2)]
+        return chosen.choice([None, None, ANY, frozenset(near), frozenset()])
+
+    def command() -> Command:
+        key = chosen.choice([None, Key(chosen.randrange(9), chosen.randrange(2))])
+        payload = Payload(chosen.choice("AB"), chosen.choice([None, "x"]))
+        if chosen.random() < 0.2:
+            return Create(payload, tags(), key)
+        return Replace(chosen.randrange(1, 6), payload, tags(), chosen.choice([None, None, None, tags()]), key)
+
+    for _ in range(12):
+        commands = []
+        for _ in range(chosen.randrange(10)):
+            commands.append(command())
+            version += chosen.random() < 0.4
+        yield chosen.choice([0, 5, -5, MAX_KEY_AGE // 3, MAX_KEY_AGE + 1]), commands

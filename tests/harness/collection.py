@@ -7,7 +7,7 @@ from typing import Any, TypeVar, cast
 
 import uvloop
 
-from storekeeper.collection import Collection, Eventual, Listing, Pending, Query
+from storekeeper.collection import Collection, Eventual, Listing, Pending, Query, State
 from storekeeper.commands import Create, Replace
 from storekeeper.stores import Payload, Store
 
@@ -64,6 +64,11 @@ async def get(collection: Collection, id: int) -> Store | None:
 async def listing(collection: Collection, name: str | None = None) -> Listing:
     """Begin to read a list, whether the result is there now or later."""
     return await _now(collection.list(Query(name)))
+
+
+async def state(collection: Collection) -> State:
+    """Read the collection's numbers."""
+    return await _now(collection.state())
 
 
 async def stores(collection: Collection, name: str | None = None) -> list[dict[str, Any]]:

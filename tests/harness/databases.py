@@ -6,7 +6,7 @@ A new one is a class like `Sqlite` and a line in `KINDS`.
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, LiteralString, Protocol
 
 import apsw
 import psycopg
@@ -20,6 +20,9 @@ from tests.harness.postgres_server import Missing, Server, shared
 Change = tuple[int, int, str, str | None]
 """seq, store_id, name, address."""
 
+_CHANGES = "SELECT seq, store_id, name, address FROM changes ORDER BY seq"
+_KEYS = "SELECT key, request, seq FROM keys ORDER BY n"
+
 
 class Database(Protocol):
     """One empty database of a test's own; handles on it are like instances of the service."""
@@ -28,6 +31,10 @@ class Database(Protocol):
 
     def changes(self) -> list[Change]:
         """Return what stands in its table of changes, by seq, read without the code under test."""
+        ...
+
+    def key_rows(self) -> list[tuple[int, int, int]]:
+        """Return key, request and seq of what stands in its table of keys, the oldest first."""
         ...
 
 
@@ -52,9 +59,16 @@ class Sqlite:
 
     def changes(self) -> list[Change]:
         """See Database."""
+        return self._rows(_CHANGES)
+
+    def key_rows(self) -> list[tuple[int, int, int]]:
+        """See Database."""
+        return self._rows(_KEYS)
+
+    def _rows(self, query: str) -> list[Any]:
         connection = apsw.Connection(str(self.path))
         try:
-            return list(connection.execute("SELECT seq, store_id, name, address FROM changes ORDER BY seq"))
+            return list(connection.execute(query))
         finally:
             connection.close()
 
@@ -67,8 +81,15 @@ class Postgres:
 
     def changes(self) -> list[Change]:
         """See Database."""
+        return self._rows(_CHANGES)
+
+    def key_rows(self) -> list[tuple[int, int, int]]:
+        """See Database."""
+        return self._rows(_KEYS)
+
+    def _rows(self, query: LiteralString) -> list[Any]:
         with psycopg.connect(self.url) as connection:
-            return connection.execute("SELECT seq, store_id, name, address FROM changes ORDER BY seq").fetchall()
+            return connection.execute(query).fetchall()
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from typing import Any
 import uvloop
 
 from storekeeper import write_state
-from storekeeper.collection import Collection
+from storekeeper.collection import Collection, Moment
 from storekeeper.errors import StorekeeperError, Unavailable
 from storekeeper.sqlite import SqliteCollection, prepare
 from storekeeper.stores import Payload
@@ -30,6 +30,16 @@ async def _change_token(collection: Collection) -> Any:
     return collection.change_token()
 
 
+async def _get_at(collection: Collection) -> Any:
+    found = collection.get_at(1, Moment(1))
+    return await found if asyncio.isfuture(found) else found
+
+
+async def _state(collection: Collection) -> Any:
+    found = collection.state()
+    return await found if asyncio.isfuture(found) else found
+
+
 async def _check_writes(collection: Collection) -> None:
     await asyncio.sleep(0.3)  # several probes, if writes are refused
     await collection.check_writes()
@@ -37,7 +47,9 @@ async def _check_writes(collection: Collection) -> None:
 
 QUESTIONS: dict[str, Callable[[Collection], Awaitable[Any]]] = {
     "get": lambda collection: get(collection, MANY),
+    "get_at": _get_at,
     "list": stores,
+    "state": _state,
     "write": lambda collection: asyncio.gather(
         create(collection, Payload("New", "x" * 200)), replace(collection, 1, Payload("Replaced", "x" * 200))
     ),

@@ -266,7 +266,7 @@ async def keep_the_promises(database: Postgres, folder: Path) -> None:
         assert [(store["id"], store["name"]) for store in await stores(two)] == list(enumerate(names, 1))
         assert [store["address"] for store in await stores(one, second.name)] == [second.address]
     copied = folder / "copy.db"
-    assert await asyncio.to_thread(databases.copy, database.url, f"sqlite:///{copied}", _silent) == (5, 7)
+    assert (await asyncio.to_thread(databases.copy, database.url, f"sqlite:///{copied}", _silent))[:2] == (5, 7)
     assert database.changes() == [
         (1, 1, *_columns(first)), (2, 2, *_columns(second)), (3, 1, *_columns(second)), (4, 1, *_columns(first)),
         (5, 3, "C", None), (6, 4, "Store 1", "1 Road"), (7, 5, "Store 2", "2 Road"),

@@ -19,7 +19,7 @@ from storekeeper.events import Event
 from storekeeper.sqlite import SqliteCollection, schema, write_queue
 from storekeeper.sqlite.committer import Committer
 from storekeeper.sqlite.file_identity import FileIdentity
-from storekeeper.stores import Payload
+from storekeeper.stores import Payload, Store
 from storekeeper.write_state import WriteState
 from tests.harness.collection import MANY, a_store, create, get, numbered, replace, run, stores
 from tests.harness.databases import Sqlite, handle

@@ -12,6 +12,7 @@ import pytest
 from storekeeper.collection import Query
 from storekeeper.errors import CannotStart
 from storekeeper.sqlite import schema
+from storekeeper.sqlite.migrations import CHANGES
 from storekeeper.sqlite.reads import Reader
 from storekeeper.stores import EXAMPLES
 from tests.harness.collection import numbered, run, stores
@@ -104,6 +105,7 @@ def test_a_crash_in_the_middle_of_a_migration_leaves_the_old_version(path: Path)
 import apsw, os
 from pathlib import Path
 from storekeeper.sqlite import schema
+from storekeeper.sqlite.migrations import CHANGES
 schema.MIGRATIONS += ({SECOND!r}, "CREATE TABLE third (a)")
 def trace(cursor, sql, bindings):
     if "third" in sql:
@@ -183,7 +185,7 @@ def test_a_process_of_an_older_version_reads_but_writes_nothing_more(older: Path
         with pytest.raises(apsw.SQLError, match="it is a view"):
             old.execute(insert)
         assert old.execute("SELECT max(seq) FROM changes").get == 5
-    assert f"changes_{NOW}" == schema.CHANGES, "each migration renames it"
+    assert f"changes_{NOW}" == CHANGES, "each migration renames it"
 
 
 def test_only_the_service_upgrades_a_file(older: Path, tmp_path: Path) -> None:
@@ -297,7 +299,7 @@ def garbage_in_the_schema(path: Path) -> None:
 def without_a_table(path: Path) -> None:
     schema.prepare(path)
     with connected(path) as connection:
-        connection.execute(f"DROP VIEW changes; DROP TABLE {schema.CHANGES}")
+        connection.execute(f"DROP VIEW changes; DROP TABLE {CHANGES}")
 
 
 def folder(path: Path) -> None:

@@ -2,7 +2,15 @@
 
 from collections.abc import Iterable
 
-from storekeeper.errors import InvalidInput, Outcome, StorekeeperError, Unavailable
+from storekeeper.errors import (
+    EpochEnded,
+    InvalidInput,
+    KeyReused,
+    Outcome,
+    PreconditionFailed,
+    StorekeeperError,
+    Unavailable,
+)
 from storekeeper.http.response import NO_CONTENT, Headers, Response, Validation, error_response, unavailable
 
 
@@ -13,6 +21,14 @@ def to_response(error: StorekeeperError, *, generic: bool = False) -> Response:
             if generic:
                 return error_response(400, f"Invalid request {error.source} input")
             return error_response(400, str(error), validation=Validation(error.source, error.keys))
+        case PreconditionFailed():
+            response = error_response(412, str(error))
+            response.tag = error.tag.encode()
+            return response
+        case KeyReused():
+            return error_response(422, str(error))
+        case EpochEnded():
+            return error_response(410, str(error), cursor=error.cursor)
         case Unavailable():
             return unavailable(str(error), "unknown" if error.outcome is Outcome.UNKNOWN else "none")
     raise error

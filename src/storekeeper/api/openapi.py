@@ -10,7 +10,7 @@ import msgspec
 
 from storekeeper import __version__
 from storekeeper.api import examples
-from storekeeper.api.resource import ALLOWED
+from storekeeper.api.routes import ALLOWED
 from storekeeper.http.request import MAX_FIELDS, MAX_HEAD_BYTES, MAX_TARGET_BYTES
 from storekeeper.http.response import MAX_BODY_BYTES, ErrorBody
 from storekeeper.stores import EXAMPLES, Payload, Store

@@ -5,49 +5,39 @@ Where `docs/contract.md` has a sentence or a numbered decision, this module (wit
 """
 
 import json
-import re
-from asyncio import Future
+from asyncio import Future, ensure_future
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, NoReturn, TypeVar
-from urllib.parse import unquote_to_bytes
 
 import msgspec
 
-from storekeeper.api.errors import not_allowed, not_found, to_response
+from storekeeper.api.conditions import parse_tags
+from storekeeper.api.errors import not_found, to_response
 from storekeeper.api.gate import Scope
-from storekeeper.collection import Collection, Listing, Pending, Query
-from storekeeper.commands import Create, Replace
-from storekeeper.errors import InvalidInput, StorekeeperError, Unavailable, Violation
+from storekeeper.api.query import has_moment, next_page, parse_list_query, parse_store_query
+from storekeeper.api.routes import STORES, Route, match_route, parse_id
+from storekeeper.api.write_head import UNCONDITIONAL, Conditions, check_method_and_type, read_conditions
+from storekeeper.collection import Collection, Eventual, Listing, Pending, Query, State
+from storekeeper.commands import Create, Replace, Tags, matches, tag
+from storekeeper.errors import InvalidInput, StorekeeperError, Unavailable
 from storekeeper.http.response import (
     JSON,
+    NO_CONTENT,
     TEXT,
     Deferred,
+    Headers,
     Response,
     StreamAborted,
     error_response,
     internal_error,
 )
-from storekeeper.stores import Payload, Store, check_payload
+from storekeeper.stores import Payload, Replay, Store, check_payload
 
 T = TypeVar("T")
 
-Route = Literal["test", "stores", "store", "server"]
-
-ALLOWED: dict[Route, tuple[str, ...]] = {
-    "server": ("GET", "HEAD", "POST", "PUT", "OPTIONS"),
-    "test": ("GET", "HEAD", "OPTIONS"),
-    "stores": ("GET", "HEAD", "POST", "OPTIONS"),
-    "store": ("GET", "HEAD", "PUT", "OPTIONS"),
-}
-"""The methods of each route (decision 16); `server` is the target `*`, which only OPTIONS has."""
-
-_STORES = b"/api/stores"
-_STORE = b"/api/stores/"
-_MAX_DIGITS = 19
-_JSON_TYPE = re.compile(rb"application/(?:json|[!#$&^_.+a-z0-9-]+\+json)")
-_UTF8 = (b"utf-8", b"utf8")
+_REPLAYED = (*JSON, (b"idempotent-replayed", b"true"))
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
@@ -87,7 +77,8 @@ class Resource:
         self._generic = rules.error_detail == "generic"
         self._hide_missing = rules.missing_store == 500
         self._reject_unknown = rules.unknown_keys == "reject"
-        self._created = partial(self._found, b"")
+        self._created = partial(self._written, b"")
+        self._plain_create = partial(self._create, UNCONDITIONAL)
 
     def plan(self, method: str, target: bytes, headers: Iterable[tuple[bytes, bytes]]) -> Plan | None:
         """Return what a request's head asks for, or None if the target is none of the contract's routes.
@@ -96,14 +87,15 @@ class Resource:
         planned as its GET, whose content the adapter leaves out.
         """
         path, _, query = target.partition(b"?")
-        route, id_text = _match_route(path)
+        route, id_text = match_route(path)
         if route is None:
             return None
         if method in ("GET", "HEAD"):
-            return self._plan_read(route, id_text, query, target if method == "GET" else None)
-        if refusal := _check_method_and_type(route, method, headers):
-            return Plan(partial(_constant, refusal), None, None)
-        return Plan(self._create if route == "stores" else partial(self._replace, id_text), "write", None)
+            return self._plan_read(route, id_text, query, headers, target if method == "GET" else None)
+        checked = check_method_and_type(route, method, headers)
+        if isinstance(checked, Response):
+            return Plan(partial(_constant, checked), None, None)
+        return self._plan_write(route, id_text, checked)
 
     def respond(self, plan: Plan, body: bytes) -> Response | Deferred:
         """Return the response to a planned request with this complete body."""
@@ -112,41 +104,83 @@ class Resource:
         except StorekeeperError as error:
             return self._fail(error)
 
-    def _plan_read(self, route: Route, id_text: bytes, query: bytes, cache_key: bytes | None) -> Plan:
-        if route == "store":
-            return Plan(partial(self._get, id_text), "read", cache_key)
-        if route == "stores":
-            return Plan(partial(self._list, query), "read", cache_key)
+    def _plan_read(
+        self,
+        route: Route,
+        id_text: bytes,
+        query: bytes,
+        headers: Iterable[tuple[bytes, bytes]],
+        cache_key: bytes | None,
+    ) -> Plan:
+        if route == "store" or route == "stores":  # noqa: PLR1714 - quicker
+            tags = None
+            for name, _ in headers:
+                if name == b"if-none-match":
+                    tags = _if_none_match(headers)
+                    break
+            if tags is not None or (query and has_moment(query)):
+                cache_key = None  # what is cached are the 200s of the present
+            run = partial(self._get, id_text, query, tags) if route == "store" else partial(self._list, query, tags)
+            return Plan(run, "read", cache_key)
         return Plan(partial(_constant, Response(b"OK", TEXT) if route == "test" else not_found()), None, cache_key)
 
-    def _get(self, id_text: bytes, _body: bytes) -> Response | Deferred:
-        id = _parse_id(id_text)
-        if id is None:
-            return self._missing(id_text)
-        store = self._collection.get(id)
-        if isinstance(store, Future):
-            return self._deferred(store, partial(self._found, id_text))
-        return self._found(id_text, store)
-
-    def _list(self, query: bytes, _body: bytes) -> Response | Deferred:
+    def _plan_write(self, route: Route, id_text: bytes, conditional: list[tuple[bytes, bytes]]) -> Plan:
         try:
-            name = _parse_name(query)
-        except UnicodeDecodeError:
-            return Response(b"[]")  # no name equals bytes that are not UTF-8 (decision 19)
-        listing = self._collection.list(Query(name))
-        if isinstance(listing, Future):
-            return self._deferred(listing, _list_response)
-        return _list_response(listing)
+            conditions = read_conditions(route, conditional) if conditional else UNCONDITIONAL
+        except InvalidInput as error:
+            return Plan(partial(_constant, self._fail(error)), "write", None)
+        if route == "store":
+            return Plan(partial(self._replace, id_text, conditions), "write", None)
+        return Plan(partial(self._create, conditions) if conditional else self._plain_create, "write", None)
 
-    def _create(self, body: bytes) -> Deferred:
-        return self._deferred(self._collection.write(Create(self._payload(body))), self._created)
-
-    def _replace(self, id_text: bytes, body: bytes) -> Response | Deferred:
-        payload = self._payload(body)  # checked before the id (decision 3)
-        id = _parse_id(id_text)
+    def _get(self, id_text: bytes, query: bytes, tags: Tags | None, _body: bytes) -> Response | Deferred:
+        at = parse_store_query(query) if query else None
+        id = parse_id(id_text)
         if id is None:
             return self._missing(id_text)
-        return self._deferred(self._collection.write(Replace(id, payload)), partial(self._found, id_text))
+        store = self._collection.get(id) if at is None else self._collection.get_at(id, at)
+        if isinstance(store, Future):
+            return self._deferred(store, partial(self._found, id_text, tags))
+        return self._found(id_text, tags, store)
+
+    def _list(self, query: bytes, tags: Tags | None, _body: bytes) -> Response | Deferred:
+        wanted = parse_list_query(query)
+        if tags is not None and wanted.at is None:
+            # A filter or a page changes with the collection only, so its numbers are enough to know.
+            state = self._collection.state()
+            if isinstance(state, Future):
+                return self._deferred(ensure_future(self._list_later(query, wanted, tags, state)), _unchanged)
+            if response := _not_modified(tags, tag(state.version, state.epoch)):
+                return response
+        return self._listed(query, tags, self._collection.list(wanted))
+
+    async def _list_later(self, query: bytes, wanted: Query, tags: Tags, pending: Future[State]) -> Response:
+        state = await pending
+        if response := _not_modified(tags, tag(state.version, state.epoch)):
+            return response
+        listing = self._collection.list(wanted)
+        return _list_response(query, tags, await listing if isinstance(listing, Future) else listing)
+
+    def _listed(self, query: bytes, tags: Tags | None, listing: Eventual[Listing]) -> Response | Deferred:
+        if isinstance(listing, Future):
+            return self._deferred(listing, partial(_list_response, query, tags))
+        return _list_response(query, tags, listing)
+
+    def _create(self, conditions: Conditions, body: bytes) -> Deferred:
+        payload = self._payload(body)
+        key = None if conditions.key is None else conditions.hashed_key("stores", None, payload)
+        command = Create(payload, conditions.if_match, key)
+        return self._deferred(self._collection.write(command), self._created)
+
+    def _replace(self, id_text: bytes, conditions: Conditions, body: bytes) -> Response | Deferred:
+        payload = self._payload(body)  # checked before the id (decision 3)
+        id = parse_id(id_text)
+        if id is None and conditions.key is None:
+            return self._missing(id_text)
+        key = None if conditions.key is None else conditions.hashed_key("store", id, payload)
+        # No store has the id 0; but whether the key is good for this request comes before that (decision 31).
+        command = Replace(id or 0, payload, conditions.if_match, conditions.if_none_match, key)
+        return self._deferred(self._collection.write(command), partial(self._written, id_text))
 
     def _deferred(self, pending: Pending[T], render: Callable[[T], Response]) -> Deferred:
         def response() -> Response:
@@ -167,8 +201,18 @@ class Resource:
             raise _InvalidJson from None
         return check_payload(value, reject_unknown=self._reject_unknown)
 
-    def _found(self, id_text: bytes, store: Store | None) -> Response:
-        return self._missing(id_text) if store is None else _store_response(store)
+    def _found(self, id_text: bytes, tags: Tags | None, store: Store | None) -> Response:
+        if store is None:
+            return self._missing(id_text)
+        if tags is not None and (response := _not_modified(tags, tag(store.version, store.epoch))):
+            return response
+        return _store_response(store)
+
+    def _written(self, id_text: bytes, store: Store | None) -> Response:
+        if store is None:
+            return self._missing(id_text)
+        headers = _REPLAYED if type(store) is Replay else JSON
+        return _store_response(store, headers, b"/api/stores/%d" % store.id)
 
     def _missing(self, id_text: bytes) -> Response:
         if self._hide_missing:
@@ -189,71 +233,17 @@ def _constant(response: Response, _body: bytes) -> Response:
     return response
 
 
-def _match_route(path: bytes) -> tuple[Route | None, bytes]:
-    """Return the route of a path, or None, and the text of its id. The path is split before it is percent-decoded."""
-    if b"%" in path:
-        segments = [unquote_to_bytes(segment) for segment in path.split(b"/")]
-        if segments[:3] == [b"", b"api", b"stores"] and len(segments) == 4 and segments[3]:
-            return "store", segments[3]
-        path = b"/".join(segments) if not any(b"/" in segment for segment in segments) else b""
-    if path.startswith(_STORE):
-        id_text = path[len(_STORE) :]
-        return ("store", id_text) if id_text and b"/" not in id_text else (None, b"")
-    if path == _STORES:
-        return "stores", b""
-    if path == b"/test":
-        return "test", b""
-    return ("server", b"") if path == b"*" else (None, b"")
+def _unchanged(response: Response) -> Response:
+    return response
 
 
-def _parse_id(id_text: bytes) -> int | None:
-    """Return the id that a text stands for; None if it is no number, or one that no store can have (decision 2)."""
-    if not id_text.isdigit():  # of bytes: ASCII digits alone
-        return None
-    digits = id_text.lstrip(b"0") or b"0"
-    return int(digits) if len(digits) <= _MAX_DIGITS else None
+def _if_none_match(headers: Iterable[tuple[bytes, bytes]]) -> Tags | None:
+    """Return the tags of If-None-Match; None if it is malformed: a poller goes on (decision 33)."""
+    return parse_tags([value for name, value in headers if name == b"if-none-match"])
 
 
-def _parse_name(query: bytes) -> str | None:
-    """Return the name to filter by; None: all stores. Raises InvalidInput, UnicodeDecodeError (decisions 18, 19)."""
-    if not query:
-        return None
-    names = []
-    for field in query.split(b"&"):
-        key, _, value = field.replace(b"+", b" ").partition(b"=")
-        if unquote_to_bytes(key) == b"name":
-            names.append(unquote_to_bytes(value))
-    if len(names) > 1:
-        raise InvalidInput("query", [Violation("name", '"name" must be a string')])
-    return names[0].decode() or None if names else None
-
-
-def _check_method_and_type(route: Route, method: str, headers: Iterable[tuple[bytes, bytes]]) -> Response | None:
-    allowed = ALLOWED[route]
-    if method not in allowed or method == "OPTIONS":
-        return not_allowed(method, allowed)
-    has_type = has_origin = False
-    for name, value in headers:
-        if name == b"content-type":
-            has_type = True
-            if value != b"application/json" and not _is_json(value):
-                return error_response(415, "Send the body as application/json")
-        elif name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
-            return error_response(415, "Send the body without a Content-Encoding")
-        elif name == b"origin":
-            has_origin = True
-    # A page of another site may send a body without a type, for which browsers make no preflight (decision 14).
-    return error_response(415, "Send the body as application/json") if has_origin and not has_type else None
-
-
-def _is_json(content_type: bytes) -> bool:
-    """Tell whether a Content-Type is JSON in UTF-8 (decision 14, so that forms of other sites cannot write)."""
-    kind, *parameters = content_type.lower().split(b";")
-    for parameter in parameters:
-        key, _, value = parameter.partition(b"=")
-        if key.strip() == b"charset" and value.strip().strip(b'"') not in _UTF8:
-            return False
-    return _JSON_TYPE.fullmatch(kind.strip()) is not None
+def _not_modified(tags: Tags, current: str) -> Response | None:
+    return Response(b"", NO_CONTENT, 304, tag=current.encode()) if matches(tags, current) else None
 
 
 def _parse_json(body: bytes) -> object:
@@ -272,14 +262,24 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(name)
 
 
-def _store_response(store: Store) -> Response:
-    return Response(b'{"id":%d,"name":%b,"address":%b}' % (store.id, _encode(store.name), _encode(store.address)))
+def _store_response(store: Store, headers: Headers = JSON, location: bytes = b"") -> Response:
+    body = b'{"id":%d,"name":%b,"address":%b}' % (store.id, _encode(store.name), _encode(store.address))
+    # The tag as `commands.tag` has it, without a call.
+    return Response(body, headers, 200, None, f'"{store.version}.{store.epoch}"'.encode(), location)
 
 
-def _list_response(listing: Listing) -> Response:
+def _list_response(query: bytes, tags: Tags | None, listing: Listing) -> Response:
+    current = tag(listing.version, listing.epoch)
+    if tags is not None and (response := _not_modified(tags, current)):
+        return response
+    headers = JSON
+    if listing.last is not None:
+        headers += ((b"link", b'<%b?%b>; rel="next"' % (STORES, next_page(query, listing.last))),)
+    if listing.total is not None:
+        headers += ((b"total-count", b"%d" % listing.total),)
     if listing.rest is None:
-        return Response(b"[%b]" % listing.first)
-    return Response(b"", JSON, 200, _stream(listing.first, listing.rest))
+        return Response(b"[%b]" % listing.first, headers, tag=current.encode())
+    return Response(b"", headers, 200, _stream(listing.first, listing.rest), current.encode())
 
 
 async def _stream(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -99,6 +99,23 @@ app.command()(transfers.copy)
 
 
 @app.command()
+@with_settings("database")
+def epoch(
+    settings: Settings, *, new: Annotated[bool, typer.Option("--new", help="Renew it; all ETags end.")] = False
+) -> None:
+    """Print the epoch of the database, or renew it.
+
+    It is the second part of every ETag and cursor, and says of which history their number is. Renew it after anything
+    but `storekeeper copy` has brought the database back to an earlier state: a copied file, a disk snapshot, pg_dump,
+    a standby that lagged behind. Else the numbers of changes that are gone are given to others, and clients that saw
+    those take the new ones for them. A running service goes on with the new epoch.
+    """
+    from storekeeper import databases
+
+    print(databases.epoch(settings.database, renew=new))
+
+
+@app.command()
 def check(
     url: Annotated[str, typer.Argument(help="The address of any service, such as http://127.0.0.1:8080.")],
     *,

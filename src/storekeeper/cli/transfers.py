@@ -130,11 +130,16 @@ def export(
 def copy(
     source: Annotated[str, typer.Argument(help="The URL of the database to read, as --database takes it.")],
     target: Annotated[str, typer.Argument(help="The URL of an empty one, of any kind; a file is created.")],
+    *,
+    move: Annotated[
+        bool, typer.Option("--move", help="Keep the epoch: the source will never be written any more.")
+    ] = False,
 ) -> None:
     """Copy a collection to another database.
 
-    All stores and changes, as they are at one moment, verified; or nothing. A running service may go on: this is
-    also how a backup is made.
+    All stores, changes and keys, as they are at one moment, verified; or nothing. A running service may go on: this
+    is also how a backup is made, and restored. The copy gets a new epoch, so that no ETag of the source holds there,
+    where the same version may become something else; with --move, clients go on with the ETags that they have.
     """
     from storekeeper import databases
 
@@ -144,8 +149,9 @@ def copy(
         database = _Database(target)
         database.made = not databases.exists(target)
     with progress("Copying", "rows") as show:
-        stores, changes = databases.copy(source, target, show)
-    print_line(f"{_stores(stores)} and {changes} changes copied from {origin} into {database}, and verified")
+        stores, changes, epoch = databases.copy(source, target, show, move=move)
+    told = f"it keeps the epoch {epoch}: write no more to the source" if move else f"its new epoch is {epoch}"
+    print_line(f"{_stores(stores)} and {changes} changes copied from {origin} into {database}, and verified; {told}")
 
 
 class _Database:

@@ -5,7 +5,7 @@ import io
 import socket
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -94,10 +94,20 @@ class Client:
         self.tls: ssl.SSLContext | None = ssl.create_default_context() if usual == 443 else None
 
     def exchange(
-        self, method: str, path: str, body: bytes | None = None, type: str | None = JSON, sink: Sink | None = None
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        type: str | None = JSON,
+        sink: Sink | None = None,
+        more: Mapping[str, str] = {},
     ) -> Exchange:
-        """Send one request, a body of status 200 to the `sink` if any; Unreachable without a whole HTTP response."""
+        """Send one request, with `more` fields; a body of status 200 goes to the `sink` if any.
+
+        Raises Unreachable without a whole HTTP response.
+        """
         fields = {"Host": self.authority, "User-Agent": "storekeeper-check", "Accept": "*/*", "Connection": "close"}
+        fields |= more
         if body is not None:
             fields |= ({"Content-Type": type} if type else {}) | {"Content-Length": str(len(body))}
         done = Exchange(method, self.prefix + path, list(fields.items()), body)

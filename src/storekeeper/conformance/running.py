@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from storekeeper.conformance import reading, rejecting, responses, writing
+from storekeeper.conformance import beyond, reading, rejecting, responses, writing
 from storekeeper.conformance.client import Client, TimedOut, TooLarge, Unreachable
 from storekeeper.conformance.profile import observe
 from storekeeper.conformance.report import Report
@@ -11,7 +11,7 @@ from storekeeper.conformance.rules import Result, Rule, Skipped
 from storekeeper.conformance.service import Response, Service, Violation
 
 RULES: list[Rule] = sorted(
-    [*reading.RULES, *writing.RULES, *rejecting.RULES, *responses.RULES], key=lambda rule: rule.late
+    [*reading.RULES, *writing.RULES, *rejecting.RULES, *beyond.RULES, *responses.RULES], key=lambda rule: rule.late
 )
 """All rules in their order: those that look at all responses at the end."""
 MOST_ADDED = sum(rule.adds for rule in RULES) + 2

@@ -2,6 +2,7 @@
 
 import json
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 from urllib.parse import quote
@@ -139,9 +140,11 @@ class Service:
         self.seen.append(response)
         return response
 
-    def raw(self, method: str, path: str, body: bytes | None = None, type: str | None = JSON) -> Response:
+    def raw(
+        self, method: str, path: str, body: bytes | None = None, type: str | None = JSON, **sent: Any
+    ) -> Response:
         """Make one exchange of which the contract says nothing."""
-        return self.send("other", method, path, "open", body=body, type=type)
+        return self.send("other", method, path, "open", body=body, type=type, **sent)
 
     def is_ours(self, store: Store) -> bool:
         """Return whether this run made the store."""
@@ -167,17 +170,19 @@ class Service:
         """GET one store, the id as it is written."""
         return self.send("read", "GET", f"/api/stores/{id}", wanted)
 
-    def create(self, payload: object, wanted: Wanted = "success") -> Response:
+    def create(self, payload: object, wanted: Wanted = "success", more: Mapping[str, str] = {}) -> Response:
         """POST a payload."""
-        response = self.send("create", "POST", "/api/stores", wanted, body=encoded(payload))
+        response = self.send("create", "POST", "/api/stores", wanted, body=encoded(payload), more=more)
         given = number(response.document)
         self.added += response.ok
         self.mine |= {given} if response.ok and given is not None else set()
         return response
 
-    def replace(self, id: int | str, payload: object, wanted: Wanted = "success") -> Response:
+    def replace(
+        self, id: int | str, payload: object, wanted: Wanted = "success", more: Mapping[str, str] = {}
+    ) -> Response:
         """PUT a payload."""
-        return self.send("update", "PUT", f"/api/stores/{id}", wanted, body=encoded(payload))
+        return self.send("update", "PUT", f"/api/stores/{id}", wanted, body=encoded(payload), more=more)
 
     def update(self, payload: object, wanted: Wanted = "success") -> Response:
         """PUT a payload to a store of ours that had another name, and an address."""

@@ -10,6 +10,7 @@ from storekeeper.http.request import Request
 from storekeeper.http.response import (
     Response,
     StreamAborted,
+    encode_fields,
     encode_rest,
     encode_start,
     framed_headers,
@@ -102,7 +103,7 @@ class Exchange:
             length, self._remaining = None, 0
         elif length is None:
             self._chunked = request.version == "1.1"
-        rest = encode_rest(fields, length, close=self.close, chunked=self._chunked)
+        rest = encode_rest(encode_fields(fields), length, close=self.close, chunked=self._chunked)
         if self.record is not None:
             self.record(rest)
         self._head = encode_start(status, self.connection.common_headers), rest
@@ -150,7 +151,7 @@ class Exchange:
         """Send a response part by part, no faster than the client reads."""
         assert response.stream is not None
         try:
-            self.start(response.status, response.headers)
+            self.start(response.status, framed_headers(response))
             if self.request.method != "HEAD":
                 await self._parts(response.stream)
             if not self.gone:

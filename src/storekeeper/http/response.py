@@ -46,6 +46,11 @@ class Response(msgspec.Struct):
     headers: Headers = JSON
     status: int = 200
     stream: AsyncIterator[bytes] | None = None
+    tag: bytes = b""
+    """The entity tag with its quotes (RFC 9110, section 8.8.3); empty: there is none."""
+
+    location: bytes = b""
+    """The path of what the body is a representation of, if that is not the request's target (section 8.7)."""
 
 
 class StreamAborted(Exception):
@@ -83,13 +88,14 @@ class Validation(msgspec.Struct, frozen=True):
 
 
 class ErrorBody(msgspec.Struct, frozen=True):
-    """The body of every error, as the contract has it; `outcome` is there for decision 30."""
+    """The body of every error, as the contract has it; `outcome` is there for decision 30, `cursor` for 40."""
 
     statusCode: int  # noqa: N815 - the contract's spelling
     error: str
     message: str
     validation: Validation | UnsetType = UNSET
     outcome: Outcome | UnsetType = UNSET
+    cursor: str | UnsetType = UNSET
 
 
 def error_response(
@@ -99,9 +105,10 @@ def error_response(
     headers: Headers = (),
     validation: Validation | UnsetType = UNSET,
     outcome: Outcome | UnsetType = UNSET,
+    cursor: str | UnsetType = UNSET,
 ) -> Response:
     """Return an error with the contract's body and headers."""
-    body = msgspec.json.encode(ErrorBody(status, phrase(status), message, validation, outcome))
+    body = msgspec.json.encode(ErrorBody(status, phrase(status), message, validation, outcome, cursor))
     return Response(body, JSON + headers, status)
 
 
@@ -139,36 +146,42 @@ def has_content(status: int) -> bool:
 
 def framed_headers(response: Response) -> list[tuple[bytes, bytes]]:
     """Return a response's fields with its Content-Length, for adapters that leave the encoding to a server."""
-    length = None if response.stream is not None or not has_content(response.status) else len(response.body)
-    return [*response.headers, *([] if length is None else [(b"content-length", b"%d" % length)])]
+    fields = list(response.headers)
+    if response.tag:
+        fields.append((b"etag", response.tag))
+    if response.location:
+        fields.append((b"content-location", response.location))
+    if response.stream is None and has_content(response.status):
+        fields.append((b"content-length", b"%d" % len(response.body)))
+    return fields
 
 
-class _OkStart:
-    """The start of every 200, encoded once for each renewal of the common fields."""
+class _Starts:
+    """The starts of responses by status, each encoded once for each renewal of the common fields."""
 
     __slots__ = ("common", "encoded")
 
     def __init__(self) -> None:
         self.common: object = None
-        self.encoded = b""
+        self.encoded: dict[int, bytes] = {}
 
 
-_ok = _OkStart()
+_starts = _Starts()
 
 
 def encode_start(status: int, common: Iterable[tuple[bytes, bytes]]) -> bytes:
     """Encode the status line and the fields that every response has. A renewed `common` is always a new object."""
-    if status != 200:
-        return _STATUS_LINE[status] + _fields(common)
-    if common is not _ok.common:
-        _ok.encoded = _STATUS_LINE[200] + _fields(common)
-        _ok.common = common
-    return _ok.encoded
+    if common is not _starts.common:
+        _starts.common = common
+        _starts.encoded.clear()
+    start = _starts.encoded.get(status)
+    if start is None:
+        start = _starts.encoded[status] = _STATUS_LINE[status] + encode_fields(common)
+    return start
 
 
-def encode_rest(headers: Iterable[tuple[bytes, bytes]], length: int | None, *, close: bool, chunked: bool) -> bytes:
-    """Encode a response's own fields and its framing, up to the empty line. `length` None: no Content-Length."""
-    fields = _JSON_FIELDS if headers is JSON else _fields(headers)
+def encode_rest(fields: bytes, length: int | None, *, close: bool, chunked: bool) -> bytes:
+    """Complete a response's own fields by its framing, up to the empty line. `length` None: no Content-Length."""
     if length is not None:
         fields += b"content-length: %d\r\n" % length
     elif chunked:
@@ -177,21 +190,29 @@ def encode_rest(headers: Iterable[tuple[bytes, bytes]], length: int | None, *, c
 
 
 def encode_content(response: Response) -> bytes:
-    """Encode all that follows the start of a response with content, on a connection that stays open."""
-    fields = _JSON_FIELDS if response.headers is JSON else _fields(response.headers)
-    return b"%bcontent-length: %d\r\n\r\n%b" % (fields, len(response.body), response.body)
+    """Encode all that follows the start of a 200 with content, on a connection that stays open."""
+    body = response.body
+    if response.headers is JSON and response.tag:
+        if response.location:
+            return _WRITTEN % (response.tag, response.location, len(body), body)
+        return _READ % (response.tag, len(body), body)
+    return b"%b\r\n%b" % (encode_fields(framed_headers(response)), body)
 
 
 def encode(response: Response, common: Iterable[tuple[bytes, bytes]], *, head_only: bool, close: bool) -> bytes:
     """Encode a response without a stream; with `head_only`, as the response to a HEAD."""
-    length = len(response.body) if has_content(response.status) else None
-    start = encode_start(response.status, common)
-    rest = encode_rest(response.headers, length, close=close, chunked=False)
-    return start + rest if head_only or length is None else start + rest + response.body
+    end = b"connection: close\r\n\r\n" if close else b"\r\n"
+    head = encode_start(response.status, common) + encode_fields(framed_headers(response)) + end
+    return head if head_only or not has_content(response.status) else head + response.body
 
 
-def _fields(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+def encode_fields(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Encode header fields."""
     return b"".join([b"%b: %b\r\n" % field for field in headers])
 
 
-_JSON_FIELDS = _fields(JSON)
+# A store's 200s, in the order of `framed_headers`.
+_READ = encode_fields((*JSON, (b"etag", b"%b"), (b"content-length", b"%d"))) + b"\r\n%b"
+_WRITTEN = (
+    encode_fields((*JSON, (b"etag", b"%b"), (b"content-location", b"%b"), (b"content-length", b"%d"))) + b"\r\n%b"
+)

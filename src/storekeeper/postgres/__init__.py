@@ -2,32 +2,37 @@
 
 import asyncio
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 import psycopg
 
-from storekeeper.collection import Listing, Query
+from storekeeper.collection import Listing, Moment, Query, State
 from storekeeper.commands import Command
 from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.errors import Unavailable
-from storekeeper.postgres import reads, schema, session, writes
+from storekeeper.postgres import keys, past, reads, schema, session, writes
 from storekeeper.postgres.load import load
 from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, StatementError
 from storekeeper.postgres.pool import CLOSED, RESPONSE_TIMEOUT, Pool
-from storekeeper.postgres.snapshot import snapshot
+from storekeeper.postgres.snapshot import epoch, snapshot
 from storekeeper.stores import Payload, Store
 from storekeeper.write_state import WriteState
 
 describe = schema.describe
 
-__all__ = ["PostgresCollection", "describe", "exists", "prepare", "snapshot"]
+__all__ = ["PostgresCollection", "describe", "epoch", "exists", "prepare", "snapshot"]
 
-POOL_SIZE = 5
-"""Connections that one process opens at most: two for reads by id, one each for lists, pages of lists, and writes."""
+POOL_SIZE = 8
+"""Connections that one process opens at most: two for reads by id, two for reads of the past, one each for the
+collection's numbers, lists, pages of lists, and writes."""
 
 PROBE_SIZE = 1000
 """Bytes that a probe writes while writes are refused. Else it writes none: they stay in the table until a vacuum."""
 
-_STATEMENTS = reads.STATEMENTS | writes.STATEMENTS
+KEYS_INTERVAL = 60.0
+"""Seconds between two looks for keys that are too old, as there may be no write that deletes them."""
+
+_STATEMENTS = reads.STATEMENTS | past.STATEMENTS | writes.STATEMENTS
 
 
 def prepare(url: str, *, upgrade: bool = True) -> None:
@@ -58,17 +63,29 @@ class PostgresCollection:
         self._closed = False
         self._pool = Pool(self._connect, POOL_SIZE, fail)
         self._reader = reads.Reader(self._pool)
+        self._past = past.PastReader(self._pool)
         self._state = WriteState(self._begin_probe)
         self._writer = writes.Writer(self._pool, self._state.refused)
         self._probing: asyncio.Task[None] | None = None
+        self._forgetting = asyncio.create_task(self._forget_keys())
 
     def get(self, id: int) -> asyncio.Future[Store | None]:
         """Return the store of that id, or None."""
         return self._reader.get(id)
 
+    def get_at(self, id: int, at: Moment) -> asyncio.Future[Store | None]:
+        """Return the store of that id as it was at that moment, or None."""
+        return asyncio.ensure_future(self._past.get(id, at))
+
     def list(self, query: Query) -> asyncio.Future[Listing]:
         """Return the stores that the query asks for."""
+        if query.at is not None:
+            return asyncio.ensure_future(self._past.list_stores(query))
         return self._reader.list_stores(query)
+
+    def state(self) -> asyncio.Future[State]:
+        """Return the numbers of the collection."""
+        return self._reader.state()
 
     def write(self, command: Command) -> asyncio.Future[Store | None]:
         """Queue a command; its result is the store, None if there is no such store, or the error."""
@@ -87,7 +104,7 @@ class PostgresCollection:
     async def check(self) -> None:
         """Return if the database can be read; raise Unavailable if not."""
         deadline = asyncio.get_running_loop().time() + RESPONSE_TIMEOUT
-        await self._pool.execute((b"check", ()), deadline=deadline)
+        await self._pool.execute((b"state", ()), deadline=deadline)
 
     async def check_writes(self) -> None:
         """Return if writes are not refused; raise Unavailable with the reason if they are."""
@@ -106,10 +123,18 @@ class PostgresCollection:
         finally:
             self._state.probed(reason)
 
+    async def _forget_keys(self) -> None:
+        while True:
+            await asyncio.sleep(KEYS_INTERVAL)
+            with suppress(Unavailable):
+                while not self._state.reason and await keys.forget(self._pool):
+                    pass
+
     async def close(self) -> None:
         """Finish the writes under way, then close every connection."""
         self._closed = True
         self._state.close()
+        self._forgetting.cancel()
         await asyncio.gather(self._writer.close(), self._reader.close())
         await self._pool.close()
         if self._probing is not None:

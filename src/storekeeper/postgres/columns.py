@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 
-from storekeeper.commands import Change
 from storekeeper.postgres.pipeline import array
 from storekeeper.postgres.schema import COLLECTION
 from storekeeper.tables import CHANGES, STORES
@@ -19,11 +18,16 @@ INSERT = f"INSERT INTO stores ({', '.join(STORES)}) SELECT {', '.join(_STORE[nam
 UPDATE = f"""UPDATE stores SET {", ".join(f"{name} = new.{_STORE[name]}" for name in STORES if name != "id")}
   FROM {_NEW} WHERE stores.id = new.store_id"""
 ADD_CHANGES = f"INSERT INTO changes ({', '.join(CHANGES)}) SELECT * FROM {_NEW}"
-SELECT = f"SELECT {', '.join(STORES)} FROM stores WHERE id = ANY($1::int8[])"
-VERSIONS = "SELECT id, version FROM stores WHERE id = ANY($1::int8[])"
-LOCK = f"SELECT count, version, at FROM {COLLECTION} WHERE one = 1 FOR UPDATE"
+SELECT = f"SELECT {', '.join(STORES)}, (SELECT epoch FROM {COLLECTION}) FROM stores WHERE id = ANY($1::int8[])"
+# The database compares: the address of a store does not come here. Null equals null.
+TOUCHED = """SELECT new.place, id, version, stores.name = new.name AND stores.address IS NOT DISTINCT FROM new.address
+  FROM unnest($1::int8[], $2::int8[], $3::text[], $4::text[]) AS new (place, id, name, address)
+  JOIN stores USING (id)"""
+# The last column: whether a COMMIT waits for a standby.
+LOCK = f"""SELECT count, version, at, epoch, coalesce(current_setting('synchronous_standby_names', true), '') <> ''
+  FROM {COLLECTION} WHERE one = 1 FOR UPDATE"""
 
 
-def as_arrays(changes: Iterable[Change]) -> tuple[str, ...]:
-    """Return changes as one parameter for each column."""
-    return tuple([array(column) for column in zip(*changes, strict=True)])
+def as_arrays(rows: Iterable[tuple[str | int | None, ...]]) -> tuple[str, ...]:
+    """Return rows as one parameter for each column."""
+    return tuple([array(column) for column in zip(*rows, strict=True)])

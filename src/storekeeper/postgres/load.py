@@ -19,7 +19,7 @@ from storekeeper.tables import CHANGES
 # Reading the source may be slow, or fail; until it is read, no other writer waits. (An engine
 # without temporary tables cannot load; everything else works there.)
 _STAGE = "CREATE TEMPORARY TABLE staged (place bigint, name text, address text) ON COMMIT DROP"
-_LOCK_TIMEOUT = "SET LOCAL lock_timeout = '60s'"
+LOCK_TIMEOUT = "SET LOCAL lock_timeout = '60s'"
 _EMPTY = f"SELECT count = 0 FROM {schema.COLLECTION}"
 _STORES = "INSERT INTO stores SELECT place + %s, name, address, place + %s FROM pg_temp.staged ORDER BY place"
 _CHANGES = f"""INSERT INTO changes ({", ".join(CHANGES)})
@@ -72,7 +72,9 @@ def commit(connection: Connection) -> None:
         raise Unavailable("The standby does not answer", Outcome.UNKNOWN)
 
 
-def write(connection: Connection, rows: int, statement: LiteralString, parameters: Sequence[int] = ()) -> None:
+def write(
+    connection: Connection, rows: int, statement: LiteralString, parameters: Sequence[int | str | None] = ()
+) -> None:
     """Execute a statement that has to write so many rows; raise Unavailable if it wrote fewer or more."""
     if connection.execute(statement, parameters).rowcount != rows:
         raise Unavailable("The database kept rows out, by a trigger or a rule")
@@ -87,8 +89,8 @@ def _stage(connection: Connection, payloads: Iterable[Payload]) -> int:
 
 
 def _move(connection: Connection, staged: int, *, only_if_empty: bool) -> range:
-    connection.execute(_LOCK_TIMEOUT)
-    count, version, at = single_row(connection.execute(LOCK.encode()).fetchall())
+    connection.execute(LOCK_TIMEOUT)
+    count, version, at, *_ = single_row(connection.execute(LOCK.encode()).fetchall())
     if count and only_if_empty:
         return range(0)
     write(connection, staged, _STORES, (count, version))

@@ -171,6 +171,16 @@ class Pool:
         self._connect_more()
 
 
+async def roll_back(connection: PipelineConnection, deadline: float) -> None:
+    """End the transaction of a connection, or the connection."""
+    if connection.lost:
+        return
+    try:
+        await connection.execute((b"rollback", ()), deadline=deadline)
+    except (ConnectionLost, StatementError):
+        connection.drop("it could not be rolled back")
+
+
 def single_row(rows: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
     """Return the only row of a table; raise Unavailable if a restore left none, or several."""
     if len(rows) != 1:

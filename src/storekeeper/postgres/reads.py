@@ -7,11 +7,11 @@ by page, each page as of the first one's version, so that no slow client keeps a
 import asyncio
 from array import array
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from storekeeper.collection import Listing, Query
+from storekeeper.collection import Listing, Query, State
 from storekeeper.postgres import columns
 from storekeeper.postgres.batcher import Batch, Batcher
 from storekeeper.postgres.pipeline import Statement
@@ -42,16 +42,22 @@ _JSON = f"""
 
 STATEMENTS = {
     b"get": columns.SELECT,
-    b"check": f"SELECT version FROM {COLLECTION}",
-    b"first": f"""WITH page AS ({_PAGE} stores WHERE id <= {PAGE_SIZE})
-      SELECT {_JSON}, count, version FROM {COLLECTION}""",
+    b"state": f"SELECT count, version, epoch FROM {COLLECTION}",
+    b"first": f"""WITH page AS ({_PAGE} stores WHERE id BETWEEN $1::bigint AND $2::bigint)
+      SELECT {_JSON}, count, version, epoch FROM {COLLECTION}""",
     b"range": f"WITH page AS ({_PAGE} stores WHERE id BETWEEN $1::bigint AND $2::bigint) SELECT {_JSON}",
     b"picked": f"WITH page AS ({_PAGE} stores WHERE id = ANY($1::bigint[])) SELECT {_JSON}",
-    b"named": f"""SELECT pick.name, found.*, version
-      FROM {COLLECTION}, unnest($1::text[]) AS pick (name), LATERAL (
-        WITH page AS ({_PAGE} (SELECT * FROM stores WHERE name = pick.name ORDER BY id LIMIT {PAGE_SIZE}) AS same)
-        SELECT {_JSON}, (SELECT max(id) FROM page), (SELECT count(*) FROM page)) AS found""",
-    b"ids": f"SELECT version, ARRAY(SELECT id FROM stores WHERE name = $1::text ORDER BY id) FROM {COLLECTION}",
+    # The last id of the page, and whether there are later ones.
+    b"named": f"""SELECT pick.place, found.*, version, epoch
+      FROM {COLLECTION}, unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[])
+        AS pick (place, name, past, most), LATERAL (
+        WITH page AS ({_PAGE} (
+          SELECT * FROM stores WHERE name = pick.name AND id > past ORDER BY id LIMIT most) AS same),
+        till AS (SELECT max(id) AS id FROM page)
+        SELECT {_JSON}, till.id,
+          EXISTS (SELECT FROM stores WHERE name = pick.name AND stores.id > till.id) FROM till) AS found""",
+    b"ids": f"""SELECT version, epoch, ARRAY(SELECT id FROM stores WHERE name = $1::text AND id > $2::bigint
+      ORDER BY id LIMIT $3::bigint) FROM {COLLECTION}""",
     # The slow way, for a page that changed after the version: each store as its last change up to there left it.
     b"as of": f"""WITH page AS ({_PAGE} (
         SELECT pick.id, was.* FROM unnest($1::bigint[]) AS pick (id), LATERAL (
@@ -61,6 +67,46 @@ STATEMENTS = {
 }
 """The statements that a connection has to prepare for these reads."""
 
+Page = Callable[[Sequence[int], int], Awaitable[tuple[bytes, int]]]
+"""Returns stores as JSON, as they were at a version, as many as fit in a page, and the last id among them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The beginning of a list: `first` has the stores up to the one with the id `end`, of all these `ids`."""
+
+    first: bytes
+    ids: Sequence[int]
+    end: int
+    version: int
+    epoch: str
+    last: int | None = None
+    total: int | None = None
+
+    def listing(self, page: Page) -> Listing:
+        """Return the listing whose other pages `page` returns."""
+        start = bisect_right(self.ids, self.end)
+        rest = self._rest(page, start) if start < len(self.ids) else None
+        return Listing(self.version, self.epoch, self.first, rest, self.last, self.total)
+
+    async def _rest(self, page: Page, start: int) -> AsyncIterator[bytes]:
+        while start < len(self.ids):
+            part, end = await page(self.ids[start : start + PAGE_SIZE], self.version)
+            yield b"," + part
+            start = bisect_right(self.ids, end)
+
+
+def all_ids(query: Query, count: int) -> tuple[range, int | None]:
+    """Return the ids of a query without a name, if there are `count` stores, and `Listing.last`."""
+    if query.limit is None or query.after + query.limit >= count:
+        return range(query.after + 1, count + 1), None
+    return range(query.after + 1, query.after + query.limit + 1), query.after + query.limit
+
+
+def as_of(ids: Sequence[int], version: int) -> Statement:
+    """Return the statement that reads stores as they were at a version."""
+    return b"as of", (parameter(ids), version)
+
 
 class Reader:
     """Carries out reads; its futures raise Unavailable."""
@@ -69,6 +115,7 @@ class Reader:
         self._pool = pool
         self._loop = asyncio.get_running_loop()
         self._by_id = Batcher(self._get, workers=2)
+        self._states = Batcher(self._read_state)
         self._lists = Batcher(self._list, max_batch=50)
         self._paging = asyncio.Semaphore(1)
 
@@ -76,80 +123,91 @@ class Reader:
         """Return the store of that id, or None."""
         return self._by_id.add(id)
 
+    def state(self) -> asyncio.Future[State]:
+        """Return the numbers of the collection."""
+        return self._states.add(None)
+
     def list_stores(self, query: Query) -> asyncio.Future[Listing]:
-        """Return the stores that the query asks for."""
+        """Return the stores that the query asks for, of the present."""
         return self._lists.add(query)
 
     async def close(self) -> None:
         """Finish the reads under way; take no more."""
-        await asyncio.gather(self._by_id.close(), self._lists.close())
+        await asyncio.gather(self._by_id.close(), self._states.close(), self._lists.close())
 
     async def _get(self, batch: Batch[int, Store | None], deadline: float) -> None:
         ids = parameter({request.key for request in batch if request.key <= MAX_ID})
-        found = {row[0]: Store(*row) for row in await self._rows((b"get", (ids,)), deadline)}
+        rows = await self._rows((b"get", (ids,)), deadline)
+        if rows and rows[0][-1] is None:
+            single_row([])  # there is no epoch, because the row of `collection` is missing
+        found = {row[0]: Store(*row) for row in rows}
         for request in batch:
             request.settle(found.get(request.key))
 
+    async def _read_state(self, batch: Batch[None, State], deadline: float) -> None:
+        state = State(*single_row(await self._rows((b"state", ()), deadline)))
+        for request in batch:
+            request.settle(state)
+
     async def _list(self, batch: Batch[Query, Listing], deadline: float) -> None:
-        found: dict[Query, _Found] = {}
-        if names := {request.key.name for request in batch if request.key.name is not None}:
-            found.update(await self._named(names, deadline))
-        if Query() in {request.key for request in batch}:
-            found[Query()] = await self._all(deadline)
+        queries = {request.key for request in batch}
+        found = await self._all([query for query in queries if query.name is None], deadline)
+        found |= await self._named([query for query in queries if query.name is not None], deadline)
         for request in batch:
             # If the row of `collection` is missing, no query finds anything.
             (listed,) = single_row([(found[request.key],)] if request.key in found else [])
-            request.settle(self._listing(listed))
+            request.settle(listed.listing(self._page))
 
-    async def _all(self, deadline: float) -> "_Found":
-        first, end, _, count, version = single_row(await self._rows((b"first", ()), deadline))
-        return _Found(first or b"", range(1, count + 1), end or 0, version)
-
-    async def _named(self, names: set[str], deadline: float) -> "dict[Query, _Found]":
-        found = {}
-        # No name contains U+0000, and libpq accepts it in no parameter.
-        if impossible := {name for name in names if "\0" in name}:
-            (version,) = single_row(await self._rows((b"check", ()), deadline))
-            found.update({Query(name): _Found(b"", (), 0, version) for name in impossible})
-        sent = parameter(names - impossible)
-        for name, first, end, _, last, count, version in await self._rows((b"named", (sent,)), deadline):
-            if count < PAGE_SIZE and end == last:
-                listed = _Found(first or b"", (), 0, version)
-            else:
-                later, ids = single_row(await self._rows((b"ids", (name,)), deadline))
-                listed = await self._first_of(array("q", ids), later, deadline)
-            found[Query(name)] = listed
+    async def _all(self, queries: Sequence[Query], deadline: float) -> dict[Query, Found]:
+        found: dict[Query, Found] = {}
+        statements = [(b"first", (after + 1, after + size)) for after, size in map(_first_page, queries)]
+        results = await self._pool.execute(*statements, deadline=deadline) if queries else []
+        for query, result in zip(queries, results, strict=True):
+            first, end, _, count, version, epoch = single_row(result.rows())
+            ids, last = all_ids(query, count)
+            found[query] = Found(first or b"", ids, end or 0, version, epoch, last, count)
         return found
 
-    async def _first_of(self, ids: Sequence[int], version: int, deadline: float) -> "_Found":
+    async def _named(self, queries: Sequence[Query], deadline: float) -> dict[Query, Found]:
+        found = {}
+        # No name contains U+0000, and libpq accepts it in no parameter.
+        if impossible := [query for query in queries if "\0" in (query.name or "")]:
+            _, version, epoch = single_row(await self._rows((b"state", ()), deadline))
+            found.update({query: Found(b"", (), 0, version, epoch) for query in impossible})
+        sent = [(n, query.name, *_first_page(query)) for n, query in enumerate(queries) if query not in found]
+        rows = await self._rows((b"named", columns.as_arrays(sent)), deadline) if sent else []
+        for place, first, end, _, till, more, version, epoch in rows:
+            query = queries[place]
+            if end == till and (not more or query.limit is not None):
+                found[query] = Found(first or b"", (), 0, version, epoch, end if more else None)
+            else:
+                found[query] = await self._long(query, deadline)
+        return found
+
+    async def _long(self, query: Query, deadline: float) -> Found:
+        """Return the beginning of a list with a name that is longer than a page."""
+        after, limit = min(query.after, MAX_ID), query.limit or MAX_ID - 1
+        rows = await self._rows((b"ids", (query.name or "", after, limit + 1)), deadline)
+        version, epoch, found = single_row(rows)
+        ids = array("q", found[:limit])
         if not ids:
-            return _Found(b"", (), 0, version)
-        first, end = await self._page(ids[:PAGE_SIZE], version, deadline)
-        return _Found(first, ids, end, version)
+            return Found(b"", ids, 0, version, epoch)
+        first, end = await self._read(ids[:PAGE_SIZE], version, deadline)
+        return Found(first, ids, end, version, epoch, ids[-1] if len(found) > limit else None)
 
-    def _listing(self, found: "_Found") -> Listing:
-        start = bisect_right(found.ids, found.end)
-        rest = self._rest(found.ids, start, found.version) if start < len(found.ids) else None
-        return Listing(found.version, found.first, rest)
+    async def _page(self, ids: Sequence[int], version: int) -> tuple[bytes, int]:
+        # One page at a time, so that long lists leave connections for all other requests.
+        async with self._paging:
+            return await self._read(ids, version, self._loop.time() + RESPONSE_TIMEOUT)
 
-    async def _rest(self, ids: Sequence[int], start: int, version: int) -> AsyncIterator[bytes]:
-        while start < len(ids):
-            # One page at a time, so that long lists leave connections for all other requests.
-            async with self._paging:
-                deadline = self._loop.time() + RESPONSE_TIMEOUT
-                page, end = await self._page(ids[start : start + PAGE_SIZE], version, deadline)
-            yield b"," + page
-            start = bisect_right(ids, end)
-
-    async def _page(self, ids: Sequence[int], version: int, deadline: float) -> tuple[bytes, int]:
-        """Return stores as JSON, as they were at a version, as many as fit in a page, and the last id among them."""
+    async def _read(self, ids: Sequence[int], version: int, deadline: float) -> tuple[bytes, int]:
         if isinstance(ids, range):
             statement: Statement = (b"range", (ids[0], ids[-1]))
         else:
             statement = (b"picked", (parameter(ids),))
         ((page, end, newest),) = await self._rows(statement, deadline)
         if newest > version:
-            ((page, end, _),) = await self._rows((b"as of", (parameter(ids), version)), deadline)
+            ((page, end, _),) = await self._rows(as_of(ids, version), deadline)
         return page, end
 
     async def _rows(self, statement: Statement, deadline: float) -> list[tuple[Any, ...]]:
@@ -157,11 +215,6 @@ class Reader:
         return result.rows()
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """The beginning of a list: `first` has the stores up to the one with the id `end`, of all these `ids`."""
-
-    first: bytes
-    ids: Sequence[int]
-    end: int
-    version: int
+def _first_page(query: Query) -> tuple[int, int]:
+    """Return after which id the first page of a list begins, and how many stores are in it at most."""
+    return min(query.after, MAX_ID - PAGE_SIZE), min(query.limit or PAGE_SIZE, PAGE_SIZE)

@@ -14,6 +14,10 @@ from storekeeper.postgres import session
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
+NEW_EPOCH = """(SELECT string_agg(substr('abcdefghijklmnopqrstuvwxyz234567', 1 + floor(random() * 32)::integer, 1),
+      '') FROM generate_series(1, 8))"""
+"""The expression of a new epoch."""
+
 MIGRATIONS = (
     # Migration n takes a database from version n-1 to n, in one transaction with its version number.
     # A released one is never edited: a change of the schema is a new migration at the end. It renames the table that
@@ -62,21 +66,41 @@ MIGRATIONS = (
     -- Older versions can read this view, and cannot lock it, because it groups rows (each is a group of its own).
     CREATE VIEW collection AS SELECT one, count, version FROM collection_2 GROUP BY ctid, one, count, version;
     """,
+    f"""
+    LOCK TABLE collection_2;
+    CREATE TABLE keys (              -- Idempotency-Keys that are remembered
+      n       bigint PRIMARY KEY,    -- grows by one with each; the oldest are deleted, the newest never
+      key     bigint NOT NULL,       -- a hash
+      request bigint NOT NULL,       -- a hash of the request that it was sent with
+      seq     bigint NOT NULL,       -- the change that is the response
+      at      bigint NOT NULL        -- milliseconds since 1970, UTC
+    );
+    CREATE INDEX keys_by_key ON keys (key, n);
+    ALTER TABLE collection_2 RENAME TO collection_3;
+    ALTER TABLE collection_3 ADD COLUMN epoch text COLLATE "C" NOT NULL DEFAULT '';  -- changes if the numbers go back
+    UPDATE collection_3 SET epoch = {NEW_EPOCH};
+    ALTER TABLE collection_3 ALTER COLUMN epoch DROP DEFAULT;
+    CREATE VIEW collection_2 AS
+      SELECT one, count, version, at FROM collection_3 GROUP BY ctid, one, count, version, at;
+    CREATE OR REPLACE VIEW collection AS
+      SELECT one, count, version, epoch FROM collection_3 GROUP BY ctid, one, count, version, epoch;
+    """,
 )
 
-COLLECTION = "collection_2"
-"""The table whose one row all writers lock. Its old name is a view: instances of older versions, and people, can read
-it."""
+COLLECTION = "collection_3"
+"""The table whose one row all writers lock. Its old names are views: instances of older versions, and people, can
+read them."""
 
 # Not to_regclass, whose cached result may be older than the wait for the lock of migrations.
 _TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()"
 # A rule can keep rows from being written without an error, and every view has a rule.
 _FOREIGN = f"""SELECT relname FROM pg_catalog.pg_class WHERE relnamespace = (
   SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = current_schema())
-  AND relname IN ('storekeeper', 'stores', 'changes', '{COLLECTION}')
+  AND relname IN ('storekeeper', 'stores', 'changes', 'keys', '{COLLECTION}')
   AND (relkind NOT IN ('r', 'p') OR relpersistence <> 'p'
     OR EXISTS (SELECT FROM pg_catalog.pg_rewrite WHERE ev_class = pg_class.oid)) ORDER BY relname"""
-_COMPLETE = {"stores", "changes", "collection"}
+_COMPLETE = {"stores": 1, "changes": 1, "collection": 1, "keys": 3}
+"""Tables and views that have to be there, and since which migration."""
 
 _SCHEMAS = """SELECT nspname
   FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace AS space ON space.oid = relnamespace
@@ -215,14 +239,13 @@ def version(connection: Connection) -> int:
             f"--database was written by a newer Storekeeper (its schema is {number}, this one knows"
             f" {len(MIGRATIONS)}): install that version or a later one"
         )
-    _check_tables(connection, tables)
+    _check_tables(connection, tables, number)
     return int(number)
 
 
-def _check_tables(connection: Connection, tables: set[str]) -> None:
-    """Raise CannotStart unless the tables are those that the migrations create."""
-    if not tables >= _COMPLETE:
-        missing = ", ".join(sorted(_COMPLETE - tables))
+def _check_tables(connection: Connection, tables: set[str], number: int) -> None:
+    """Raise CannotStart unless the tables are those that so many migrations create."""
+    if missing := ", ".join(sorted(name for name in _COMPLETE.keys() - tables if _COMPLETE[name] <= number)):
         raise CannotStart(
             f"--database is not complete, it lacks (or this user may not see) the table {missing}: restore it"
         )

@@ -8,7 +8,8 @@ import psycopg
 from storekeeper.errors import Unavailable
 from storekeeper.postgres import schema
 from storekeeper.postgres.columns import LOCK, TYPES
-from storekeeper.postgres.load import commit, write
+from storekeeper.postgres.load import LOCK_TIMEOUT, commit, write
+from storekeeper.postgres.pool import single_row
 from storekeeper.postgres.schema import Connection
 from storekeeper.tables import TABLES
 from storekeeper.transfer import Row, Snapshot
@@ -17,6 +18,8 @@ _SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 _COUNTS = "SELECT (SELECT count(*) FROM stores), (SELECT count(*) FROM changes)"
 _UPDATE = f"""UPDATE {schema.COLLECTION} SET count = (SELECT count(*) FROM stores),
   version = (SELECT count(*) FROM changes), at = (SELECT coalesce(max(at), 0) FROM changes) WHERE one = 1"""
+_EPOCH = f"SELECT epoch FROM {schema.COLLECTION}"
+_SET_EPOCH = f"UPDATE {schema.COLLECTION} SET epoch = coalesce(%s, {schema.NEW_EPOCH}) WHERE one = 1"
 
 
 class PostgresSnapshot:
@@ -49,8 +52,13 @@ class PostgresSnapshot:
             for row in rows:
                 copy.write_row(row)
 
-    def finish(self) -> None:
-        """Do nothing: rows that are read in this transaction are those that its commit keeps."""
+    def epoch(self) -> str:
+        """Return the epoch."""
+        return str(single_row(self._connection.execute(_EPOCH).fetchall())[0])
+
+    def finish(self, epoch: str | None) -> None:
+        """Set the epoch, a new one for None. Rows that this transaction reads are those that its commit keeps."""
+        write(self._connection, 1, _SET_EPOCH, (epoch,))
 
 
 @contextmanager
@@ -66,3 +74,18 @@ def snapshot(url: str, *, fill: bool) -> Iterator[Snapshot]:
         except psycopg.Error as error:
             raise Unavailable(schema.one_line(error, conninfo)) from None
         commit(connection)
+
+
+def epoch(url: str, *, renew: bool) -> str:
+    """Return the epoch of a prepared database; if it is to be renewed, the new one. Raises Unavailable."""
+    conninfo = schema.parameters(url)
+    with schema.connect(conninfo) as connection:
+        try:
+            if renew:
+                connection.execute(LOCK_TIMEOUT)
+                write(connection, 1, _SET_EPOCH, (None,))
+            found = PostgresSnapshot(conninfo, connection).epoch()
+        except psycopg.Error as error:
+            raise Unavailable(schema.one_line(error, conninfo)) from None
+        commit(connection)
+        return found

@@ -1,22 +1,24 @@
 """Writes of the shared collection: a batch of them is one transaction, under one lock. Imports the domain.
 
 One row of the database is the lock of all writers on all machines, and contains the numbers that it guards. A batch
-takes two round trips: the lock with the numbers, then everything that is written, with its COMMIT.
+takes two round trips: the lock with the numbers and what the batch touches, then everything that is written, with its
+COMMIT.
 """
 
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from typing import cast
 
 from storekeeper import commands
-from storekeeper.commands import Command, Create
+from storekeeper.commands import Command, Create, Result
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.events import Event, emit
-from storekeeper.postgres import columns
+from storekeeper.postgres import columns, keys
 from storekeeper.postgres.batcher import Batch, Batcher
-from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, Statement, StatementError, array
-from storekeeper.postgres.pool import NO_RESPONSE, RESPONSE_TIMEOUT, Pool, single_row, to_unavailable
+from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, Statement, StatementError
+from storekeeper.postgres.pool import NO_RESPONSE, RESPONSE_TIMEOUT, Pool, roll_back, single_row, to_unavailable
 from storekeeper.postgres.reads import MAX_ID
 from storekeeper.postgres.schema import COLLECTION
 from storekeeper.stores import Payload, Store
@@ -29,7 +31,7 @@ STATEMENTS = {
     # gets the row as the previous one left it, not as the statement's snapshot has it.
     b"lock": columns.LOCK,
     # Behind the lock, in the same round trip: each statement sees all that was committed before it.
-    b"versions": columns.VERSIONS,
+    b"touched": columns.TOUCHED,
     b"create": columns.INSERT,
     b"replace": columns.UPDATE,
     b"change": columns.ADD_CHANGES,
@@ -38,24 +40,31 @@ STATEMENTS = {
     b"rollback": "ROLLBACK",
     b"probe": "SAVEPOINT probe",
     b"undo": "ROLLBACK TO SAVEPOINT probe",
+    **keys.STATEMENTS,
 }
 """The statements that a connection has to prepare for writes."""
 
-Writes = Batch[Command, Store | None]
+Writes = Batch[Command, Result]
 
 
 class Writer:
-    """Carries out writes; its futures raise Unavailable, or the error of a write that no client can send."""
+    """Carries out writes; its futures raise Unavailable, PreconditionFailed, KeyReused, or what an invalid one is."""
 
     def __init__(self, pool: Pool, refused: Callable[[str], None]) -> None:
         self._pool = pool
         self._batcher = Batcher(
-            self._commit, max_batch=1000, size=_size, max_batch_bytes=_MAX_BATCH_BYTES, gather=True, refused=refused
+            self._commit,
+            max_batch=1000,
+            size=commands.size,
+            max_batch_bytes=_MAX_BATCH_BYTES,
+            gather=True,
+            refused=refused,
         )
 
     def submit(self, command: Command) -> asyncio.Future[Store | None]:
         """Queue a command; its result is the store, None if there is no such store, or the error."""
-        return self._batcher.add(command)
+        # What is both a result and an error settles the future as an error.
+        return cast("asyncio.Future[Store | None]", self._batcher.add(command))
 
     async def probe(self, size: int) -> None:
         """Carry out a create of so many bytes, undo it and commit; raise Unavailable if any of that is refused.
@@ -72,7 +81,7 @@ class Writer:
 
     async def _commit(self, batch: Writes, deadline: float) -> None:
         try:
-            stores = await self._transact([request.key for request in batch], deadline)
+            results = await self._transact([request.key for request in batch], deadline)
         except _InvalidWrite as invalid:
             if len(batch) == 1:
                 batch[0].settle(invalid.error)
@@ -81,15 +90,15 @@ class Writer:
             for request in batch:
                 await self._commit([request], deadline)
         else:
-            for request, store in zip(batch, stores, strict=True):
-                request.settle(store)
+            for request, result in zip(batch, results, strict=True):
+                request.settle(result)
 
-    async def _transact(self, batch: Sequence[Command], deadline: float, *, keep: bool = True) -> list[Store | None]:
+    async def _transact(self, batch: Sequence[Command], deadline: float, *, keep: bool = True) -> list[Result]:
         connection = await self._pool.acquire(deadline)
         try:
             return await _transaction(connection, batch, deadline, keep)
         except BaseException:
-            await _roll_back(connection, deadline)
+            await roll_back(connection, deadline)
             raise
         finally:
             self._pool.release(connection)
@@ -111,19 +120,27 @@ def _statements(batch: commands.Batch) -> Iterator[Statement]:
     if batch.changes:
         yield b"change", columns.as_arrays(batch.changes)
         yield b"count", (batch.count, batch.version, batch.at)
+    if batch.keys:
+        yield from keys.remember(batch.keys, batch.at)
 
 
 def _rows(batch: commands.Batch) -> int:
-    """Return how many rows a batch writes."""
-    return len(batch.created) + len(batch.replaced) + len(batch.changes) + bool(batch.changes)
+    """Return how many rows a batch writes, besides those that it deletes."""
+    changes = len(batch.changes)
+    return len(batch.created) + len(batch.replaced) + changes + bool(changes) + len(batch.keys)
 
 
 async def _transaction(
     connection: PipelineConnection, batch: Sequence[Command], deadline: float, keep: bool
-) -> list[Store | None]:
+) -> list[Result]:
     connection.warning = ""
-    present = await _begin(connection, batch, deadline, keep)
+    present, replicated = await _begin(connection, batch, deadline, keep)
     applied = commands.apply(batch, present, time.time_ns() // 1_000_000)
+    # What is acknowledged because it is here already may have been committed while the standby was away. A COMMIT
+    # waits for the standby although nothing is written: having locked a row, it is in the log.
+    if not applied.writes and not (replicated and any(isinstance(result, Store) for result in applied.results)):
+        await roll_back(connection, deadline)
+        return applied.results
     statements = list(_statements(applied))
     if not keep:
         statements = [(b"probe", ()), *statements, (b"undo", ())]
@@ -138,20 +155,26 @@ async def _transaction(
 
 async def _begin(
     connection: PipelineConnection, requested: Sequence[Command], deadline: float, log: bool
-) -> commands.Present:
-    """Take the lock; return what the database says of the collection, and of the stores that the batch touches."""
-    ids = {id for id in commands.touched(requested) if id <= MAX_ID}
-    statements: list[Statement] = [(b"begin", ()), (b"lock", ())]
-    if ids:
-        statements.append((b"versions", (array(ids),)))
+) -> tuple[commands.Present, bool]:
+    """Take the lock; return what the batch touches, and whether its COMMIT waits for a standby."""
+    touched = [row for row in commands.touched(requested) if row[1] <= MAX_ID]
+    stores: list[Statement] = [(b"touched", columns.as_arrays(touched))] if touched else []
+    look_up = keys.look_up(requested)
     try:
-        _, lock, *found = await connection.execute(*statements, deadline=deadline)
+        _, lock, *found = await connection.execute(
+            (b"begin", ()), (b"lock", ()), *stores, *look_up, deadline=deadline
+        )
     except ConnectionLost:
         raise Unavailable(NO_RESPONSE) from None
+    except ValueError as error:
+        raise _InvalidWrite(error) from None
     except StatementError as error:
         raise to_unavailable(error, log=log) from None
-    count, version, at = single_row(lock.rows())
-    return commands.Present(count, version, at, {id: version for result in found for id, version in result.rows()})
+    count, version, at, epoch, replicated = single_row(lock.rows())
+    rows = found[0].rows() if stores else []
+    versions, equal = {id: version for _, id, version, _ in rows}, {place for place, _, _, equal in rows if equal}
+    remembered = keys.remembered(found[-1], epoch) if look_up else {}
+    return commands.Present(count, version, at, epoch, versions, equal, remembered), replicated
 
 
 async def _finish(connection: PipelineConnection, statements: list[Statement], deadline: float, log: bool) -> int:
@@ -175,16 +198,8 @@ async def _finish(connection: PipelineConnection, statements: list[Statement], d
         # The wait for a synchronous standby was cancelled: the writes are committed here, but perhaps nowhere else.
         # The server calls that a success; it is none, because a failover would lose them.
         raise Unavailable("The standby does not answer", Outcome.UNKNOWN)
-    return sum([result.affected for result in written])
-
-
-async def _roll_back(connection: PipelineConnection, deadline: float) -> None:
-    if connection.lost:
-        return
-    try:
-        await connection.execute((b"rollback", ()), deadline=deadline)
-    except (ConnectionLost, StatementError):
-        connection.drop("it could not be rolled back")
+    named = zip(statements, written, strict=True)
+    return sum([result.affected for (name, _), result in named if name != b"forget"])
 
 
 _INVALID_DATA = ("22", "23")
@@ -192,7 +207,3 @@ _INVALID_DATA = ("22", "23")
 
 _ROLLED_BACK = ("23", "40000", "40001", "40002", "40P01")
 """SQLSTATEs of a refused COMMIT after which nothing is committed. 40003 is `statement completion unknown`."""
-
-
-def _size(command: Command) -> int:
-    return command.payload.size

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import apsw
 
-from storekeeper.collection import Listing, Pending, Query
+from storekeeper.collection import Listing, Pending, Query, State
 from storekeeper.commands import Command
 from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.errors import Outcome, Unavailable
@@ -18,14 +18,14 @@ from storekeeper.sqlite.committer import Committer
 from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.sqlite.load import load
 from storekeeper.sqlite.reads import Reader
-from storekeeper.sqlite.snapshot import open_listing, snapshot
+from storekeeper.sqlite.snapshot import epoch, open_listing, snapshot
 from storekeeper.sqlite.write_queue import CLOSED, WriteQueue
 from storekeeper.stores import Payload, Store
 
 prepare = schema.prepare
 files = schema.files
 
-__all__ = ["SqliteCollection", "files", "open_listing", "prepare", "snapshot"]
+__all__ = ["SqliteCollection", "epoch", "files", "open_listing", "prepare", "snapshot"]
 
 
 MAX_TRANSACTION_AGE = 0.25
@@ -65,7 +65,13 @@ class SqliteCollection:
             listing = self._reader.list(query)
         if listing.rest is None:
             return listing
-        return Listing(listing.version, listing.first, self._rest(listing.rest))
+        rest = self._rest(listing.rest)
+        return Listing(listing.version, listing.epoch, listing.first, rest, listing.last, listing.total)
+
+    def state(self) -> State:
+        """Return the numbers of the collection."""
+        with self._translating():
+            return self._reader.state()
 
     async def _rest(self, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         with self._translating():

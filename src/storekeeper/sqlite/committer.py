@@ -4,18 +4,21 @@ It runs on the writer thread and knows neither the event loop nor the queue.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import apsw
 
-from storekeeper.commands import Batch, Command, Create, Present, apply, touched
+from storekeeper import commands as domain
+from storekeeper.commands import Batch, Command, Create, Key, Present, Remembered, apply
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.sqlite import columns, errors
 from storekeeper.sqlite.file_identity import FileIdentity
+from storekeeper.sqlite.keys import Keys, wanted
 from storekeeper.stores import MAX_NAME_LENGTH, Payload, Store
 
 Result = Store | None | Exception
-"""The result of a command: the store, None if there is no such store, or the error."""
+"""The result of a command, as `commands.apply` has it, or the error of the database."""
 
 
 class Committer:
@@ -25,6 +28,7 @@ class Committer:
         self.connection = connection
         self.identity = identity
         self._execute = connection.execute
+        self._keys = Keys(connection.execute)
         self._lock_deadline = 0.0
         connection.set_busy_handler(self._wait_for_lock)
 
@@ -71,31 +75,63 @@ class Committer:
             self.connection.pragma("cache_size", cache_size)
         return str(result) if isinstance(result, Unavailable) else ""
 
+    def delete_old_keys(self, deadline: float) -> None:
+        """Delete some of the Idempotency-Keys that are too old, if there are any; raises as `commit` does."""
+        now = time.time_ns() // 1_000_000
+        if not self._keys.are_old(now):
+            return
+        self._lock_deadline = deadline
+        try:
+            with self._transaction():
+                self._keys.delete_old(now)
+                self._execute("COMMIT")
+        except apsw.Error as error:
+            if errors.temporary(errors.classified(error, self.connection), Outcome.NONE) is None:
+                raise
+
     def close(self) -> None:
         """Close the connection."""
         self.connection.close()
 
     def _transact(self, commands: Sequence[Command], keep: bool) -> list[Result]:
-        self._execute("BEGIN IMMEDIATE")
-        try:
-            batch = apply(commands, self._present(commands), time.time_ns() // 1_000_000)
-            _check_overwritten(batch)
-            self._carry_out(batch)
-            if keep:
-                self._execute("COMMIT")
-        finally:
-            if self.connection.in_transaction:
-                self._execute("ROLLBACK")
+        if keys := wanted(commands):
+            self._keys.prepare()
+        with self._transaction():
+            batch = apply(commands, self._present(commands, keys), time.time_ns() // 1_000_000)
+            if batch.writes:
+                _check_overwritten(batch)
+                self._carry_out(batch)
+                if keep:
+                    self._execute("COMMIT")
+                    if keys:
+                        self._keys.committed()
         self.identity.check()
         return list(batch.results)
 
-    def _present(self, commands: Sequence[Command]) -> Present:
-        count, version, at = self._execute(columns.STATE).get
-        ids = touched(commands)
-        versions = dict(self._execute(columns.VERSIONS, (columns.as_json(ids),))) if ids else {}
-        return Present(count, version, at, versions)
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        finally:
+            if self.connection.in_transaction:
+                self._execute("ROLLBACK")
+
+    def _present(self, commands: Sequence[Command], keys: set[Key]) -> Present:
+        count, version, epoch, at = self._execute(columns.STATE).get
+        versions: dict[int, int] = {}
+        equal: list[int] = []
+        if touched := domain.touched(commands):
+            for place, id, its_version, is_equal in self._execute(columns.VERSIONS, (columns.as_json(touched),)):
+                versions[id] = its_version
+                if is_equal:
+                    equal.append(place)
+        remembered: dict[int, Remembered] = self._keys.find(keys, epoch) if keys else {}
+        return Present(count, version, at, epoch, versions, frozenset(equal), remembered)
 
     def _carry_out(self, batch: Batch) -> None:
+        if batch.keys:
+            self._keys.add(batch.keys, batch.at)
         if not batch.changes:
             return
         changes = columns.as_json(batch.changes)

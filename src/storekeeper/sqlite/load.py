@@ -9,7 +9,7 @@ from pathlib import Path
 import apsw
 
 from storekeeper.errors import Unavailable
-from storekeeper.sqlite import errors, schema
+from storekeeper.sqlite import errors, migrations, schema
 from storekeeper.sqlite.columns import STATE
 from storekeeper.stores import Payload
 from storekeeper.tables import CHANGES
@@ -22,7 +22,7 @@ _PROGRESS_STEPS = 10_000
 
 _STAGED = "SELECT count(*) FROM temp.staged"
 _STORES = "INSERT INTO stores SELECT rowid + ?, name, address, rowid + ? FROM temp.staged ORDER BY rowid"
-_CHANGES = f"""INSERT INTO {schema.CHANGES} ({", ".join(CHANGES)})
+_CHANGES = f"""INSERT INTO {migrations.CHANGES} ({", ".join(CHANGES)})
   SELECT rowid + ?2, rowid + ?1, name, address, ?3, 0, rowid + ?1 FROM temp.staged ORDER BY rowid"""
 _EMPTY = "SELECT NOT EXISTS (SELECT 1 FROM stores)"
 _INDEXES = "SELECT name, sql FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL"
@@ -93,7 +93,7 @@ def _set_busy_handler(connection: apsw.Connection, stop: threading.Event) -> Non
 
 
 def _move(connection: apsw.Connection, *, only_if_empty: bool) -> range:
-    count, version, at = connection.execute(STATE).get
+    count, version, _, at = connection.execute(STATE).get
     staged = connection.execute(_STAGED).get
     if count and only_if_empty:
         return range(0)

@@ -10,39 +10,49 @@ import sys
 
 import apsw
 
-from storekeeper.sqlite.change_token import ChangeToken
-
 MAX_LOG_PAGES = 4000
 """Pages of the log up to which a transaction stays open: a checkpoint begins there (`schema.connect`)."""
 
-_OPEN = "SELECT 1 FROM sqlite_schema"
+_OPEN = "SELECT epoch FROM collection UNION ALL SELECT 1"
 """Has several rows; only the first is read, so that its transaction stays open."""
 
 
 class ReadTransaction:
-    """The shared transaction of a connection; `token` returns the change token, None if nobody knows it."""
+    """The shared transaction of a connection."""
 
-    __slots__ = ("_cursor", "_execute", "_token", "current")
+    __slots__ = ("_cursor", "_execute", "_latest", "current", "epoch")
 
-    def __init__(self, connection: apsw.Connection, token: ChangeToken) -> None:
+    def __init__(self, connection: apsw.Connection) -> None:
         self._cursor = connection.cursor()
         self._execute = connection.execute
-        self._token = token
-        self.current: bytes | None = None
-        """The change token of the open transaction; None if none is open."""
+        self._latest: bytes | None = None
+        self.current = b""
+        """The change token of the open transaction; b"" if none is open."""
+        self.epoch = ""
+        """The collection's epoch as the open transaction sees it."""
 
-    def renew(self) -> None:
-        """End the transaction and, if the log is short, begin another that sees all that was committed."""
-        self.end()
-        token = self._token()
-        if token is not None and _log_pages(token) < MAX_LOG_PAGES:
-            self._cursor = self._execute(_OPEN)
-            self.current = token
+    def renew(self, token: bytes | None) -> bool:
+        """End the transaction; begin another if that pays; return whether one is open.
+
+        It pays from the second read with a change token on, as long as the log is short. It sees all that was
+        committed when `token` was read; None if nobody knows it.
+        """
+        if self.current:
+            self.end()
+        if token is None or token != self._latest:
+            self._latest = token
+            return False
+        if _log_pages(token) >= MAX_LOG_PAGES:
+            return False
+        self._cursor = self._execute(_OPEN)
+        (self.epoch,) = next(self._cursor)
+        self.current = token
+        return True
 
     def end(self) -> None:
         """End the transaction, if one is open."""
         self._cursor.close()
-        self.current = None
+        self.current = b""
 
 
 def _log_pages(token: bytes) -> int:

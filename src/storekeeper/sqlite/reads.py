@@ -7,7 +7,7 @@ write, a list costs one page.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Generator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
 from typing import Any, TypeAlias, TypeVar
@@ -15,11 +15,11 @@ from typing import Any, TypeAlias, TypeVar
 import apsw
 import msgspec
 
-from storekeeper.collection import Listing, Query
+from storekeeper.collection import Listing, Query, State
 from storekeeper.sqlite.change_token import ChangeToken
 from storekeeper.sqlite.columns import STATE
+from storekeeper.sqlite.migrations import CHANGES
 from storekeeper.sqlite.read_transaction import ReadTransaction
-from storekeeper.sqlite.schema import CHANGES
 from storekeeper.stores import Store
 
 PAGE_SIZE = 1000
@@ -41,19 +41,21 @@ MAX_ID = 2**63 - 1
 """The greatest integer of SQLite."""
 
 _GET = "SELECT name, address, version FROM stores WHERE id = ?"
+_GET_WITH_EPOCH = "SELECT name, address, version, epoch FROM stores CROSS JOIN collection WHERE id = ?"
 _TOUCHED = f"SELECT DISTINCT (store_id - 1) / {PAGE_SIZE} FROM {CHANGES} WHERE seq > ? AND seq <= ?"
 
 # The database encodes the stores, 4 times as fast as Python would encode rows. The cast returns bytes, not str.
 _JSON = "CAST(group_concat(json_object('id', id, 'name', name, 'address', address), ',') AS BLOB)"
 
 # A scan of the table by its key is in the order of the key; a sub-query with ORDER BY takes a third longer.
-_PAGE = f"SELECT {_JSON}, max(version) FROM stores NOT INDEXED WHERE id BETWEEN ? AND ?"
+PAGE = f"SELECT {_JSON}, max(version) FROM stores NOT INDEXED WHERE id BETWEEN ? AND ?"
 # In the other statements, a sub-query orders the rows that the aggregate sees.
-_NAMED = f"""SELECT {_JSON}, count(*), ifnull((SELECT max(seq) FROM {CHANGES}), 0)
-  FROM (SELECT * FROM stores WHERE name = ? ORDER BY id LIMIT {PAGE_SIZE})"""
+_NAMED = f"""SELECT {_JSON}, CASE WHEN count(*) = ?3 THEN max(id) END,
+    ifnull((SELECT max(seq) FROM {CHANGES}), 0), (SELECT epoch FROM collection)
+  FROM (SELECT * FROM stores WHERE name = ?1 AND id > ?2 ORDER BY id LIMIT ?3)"""
 # The ids as one value: row by row they would take three times as long, all of it on the event loop.
 _NAMED_IDS = """SELECT CAST(group_concat(id) AS BLOB) FROM
-  (SELECT id FROM stores WHERE name = ? AND id > ? ORDER BY id LIMIT 100000)"""
+  (SELECT id FROM stores WHERE name = ? AND id > ? ORDER BY id LIMIT ?)"""
 _PICKED = f"""SELECT {_JSON}, max(version) FROM (
   SELECT stores.* FROM json_each(?) AS pick JOIN stores ON stores.id = pick.value ORDER BY stores.id)"""
 # The slow way, for a page that changed after the version: each store as its last change up to there left it.
@@ -64,7 +66,7 @@ _WALK = f"""WITH RECURSIVE walk (place, seq, step) AS (
     UNION ALL SELECT place, previous, step + 1 FROM walk JOIN {CHANGES} AS change ON change.seq = walk.seq
       WHERE walk.seq > ?2 AND step < ?3)
   SELECT CAST(json_group_array(seq) AS BLOB) FROM (SELECT min(seq) AS seq FROM walk GROUP BY place)"""
-_AS_OF = f"""SELECT {_JSON} FROM (
+AS_OF = f"""SELECT {_JSON} FROM (
   SELECT store_id AS id, name, address FROM json_each(?) AS pick JOIN {CHANGES} ON seq = pick.value ORDER BY id)"""
 
 R = TypeVar("R")
@@ -79,55 +81,77 @@ class Reader:
         self._connection = connection
         self._execute = connection.execute
         self._token = token or _unknown
-        self.transaction = ReadTransaction(connection, self._token)
+        self.transaction = ReadTransaction(connection)
+        self._state = State(0, 0, "")
+        self._state_token: bytes | None = None
         self._pages: dict[int, tuple[int, bytes]] = {}  # by number: its last id, and the page
-        self._pages_version = 0
+        self._pages_version = self._pages_last = 0
         self._pages_bytes = 0
-        self._latest_named: tuple[str, int, list[bytes]] = ("", 0, [])  # a long one: its name, version, ids
-        connection.limit(apsw.SQLITE_LIMIT_LENGTH, MAX_PAGE_BYTES)
-        # Else SQLite, built with STAT4, plans a statement again for each value that it compares with an index.
-        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+        self._latest_named: tuple[str, int, int, list[bytes]] = ("", 0, 0, [])  # name, after, version, ids
+        configure(connection)
 
     def get(self, id: int) -> Store | None:
         """Return the store of that id, or None."""
         if id > MAX_ID:
             return None
-        if self._token() != self.transaction.current:
-            self.transaction.renew()
-        found = self._execute(_GET, (id,)).get
-        if found is None:
-            return None
-        name, address, version = found
-        return Store(id, name, address, version)
+        token, transaction = self._token(), self.transaction
+        if token == transaction.current or transaction.renew(token):
+            found = self._execute(_GET, (id,)).get
+            if found is None:
+                return None
+            name, address, version = found
+            return Store(id, name, address, version, transaction.epoch)
+        found = self._execute(_GET_WITH_EPOCH, (id,)).get
+        return None if found is None else Store(id, *found)
+
+    def state(self) -> State:
+        """Return the numbers of the collection; they are read again when somebody has committed."""
+        token = self._token()
+        if token is None or token != self._state_token:
+            if token != self.transaction.current:  # else it might be read as it was before
+                self.transaction.renew(token)
+            self._state, self._state_token = self._read_state(), token
+        return self._state
+
+    def _read_state(self) -> State:
+        count, version, epoch, _ = self._execute(STATE).get
+        return State(count, version, epoch)
 
     def list(self, query: Query) -> Listing:
-        """Return the stores that the query asks for."""
-        if self._token() != self.transaction.current:
-            self.transaction.renew()
-        return self._all() if query.name is None else self._named(query.name)
+        """Return the stores that the query asks for, as they are at present."""
+        if query.name is None:
+            return self._all(query)
+        token = self._token()
+        if token != self.transaction.current:
+            self.transaction.renew(token)
+        return self._named(query.name, min(query.after, MAX_ID), query.limit)
 
-    def _all(self) -> Listing:
-        last, version, _ = self._execute(STATE).get
-        self._drop_touched(version)
-        return self._listing(_pages_of_all(last), version)
+    def _all(self, query: Query) -> Listing:
+        state = self.state()
+        self._drop_touched(state)
+        ids, last = page_range(query, state.count)
+        pages = pages_of_all(ids) if query.limit is None else iter([ids])
+        return self._listing(pages, state, last, state.count)
 
-    def _named(self, name: str) -> Listing:
+    def _named(self, name: str, after: int, limit: int | None) -> Listing:
         with suppress(apsw.TooBigError):
-            first, count, version = self._execute(_NAMED, (name,)).get
-            if count < PAGE_SIZE:
-                return Listing(version, first or b"")
-        with self._connection:  # one snapshot for both statements
-            version = self._execute(STATE).get[1]
+            first, last, version, epoch = self._execute(_NAMED, (name, after, limit or PAGE_SIZE)).get
+            if last is None:
+                return Listing(version, epoch, first or b"")
+        with self._connection:  # one snapshot for all statements
+            state = self._read_state()
+            if limit is not None:
+                ids = _numbers(b"[%b]" % self._execute(_NAMED_IDS, (name, after, limit + 1)).get)
+                return self._listing(iter([ids[:limit]]), state, ids[limit - 1] if len(ids) > limit else None)
             # One list of ids for all clients that read this version.
-            if self._latest_named[:2] != (name, version):
-                self._latest_named = (name, version, list(self._named_ids(name)))
-        return self._listing(chain.from_iterable(map(_pages_of, self._latest_named[2])), version)
+            if self._latest_named[:3] != (name, after, state.version):
+                self._latest_named = (name, after, state.version, list(self._named_ids(name, after)))
+        return self._listing(chain.from_iterable(map(_pages_of, self._latest_named[3])), state)
 
-    def _named_ids(self, name: str) -> Iterator[bytes]:
-        last = 0
-        while ids := self._execute(_NAMED_IDS, (name, last)).get:
+    def _named_ids(self, name: str, after: int) -> Iterator[bytes]:
+        while ids := self._execute(_NAMED_IDS, (name, after, 100_000)).get:
             yield ids
-            last = int(ids[ids.rfind(b",") + 1 :])
+            after = int(ids[ids.rfind(b",") + 1 :])
 
     def close(self) -> None:
         """Look at SQLite's memory no more; the connection may be closed."""
@@ -139,58 +163,52 @@ class Reader:
         self.transaction.end()
         next(self._execute(STATE))
 
-    def _listing(self, pages: Iterator[Sequence[int]], version: int) -> Listing:
+    def _listing(
+        self, pages: Iterator[Sequence[int]], state: State, last: int | None = None, total: int | None = None
+    ) -> Listing:
+        _, version, epoch = state
         ids = next(pages, ())
         if not ids:
-            return Listing(version, b"")
+            return Listing(version, epoch, b"", total=total)
         try:
             first = _at_once(self._page(ids, version))
         except apsw.TooBigError:
             first = _at_once(self._page(ids[:1], version))
             pages = chain([ids[1:]], pages)
         second = next(pages, ())
-        return Listing(version, first, self._rest(chain([second], pages), version) if second else None)
+        rest = self._rest(chain([second], pages), version) if second else None
+        return Listing(version, epoch, first, rest, last, total)
 
-    async def _rest(self, pages: Iterator[Sequence[int]], version: int) -> AsyncIterator[bytes]:
-        for page in pages:
-            pieces = [page]
-            while pieces:
-                # A fast client must not keep the others waiting until its list ends.
-                await asyncio.sleep(0)
-                piece = pieces.pop()
-                try:
-                    part = b"," + await _pausing(self._page(piece, version))
-                except apsw.TooBigError:  # the addresses are long
-                    half = len(piece) // 2
-                    if not half:
-                        raise
-                    pieces += (piece[half:], piece[:half])
-                else:
-                    yield part
+    def _rest(self, pages: Iterator[Sequence[int]], version: int) -> AsyncIterator[bytes]:
+        async def read(ids: Sequence[int]) -> bytes:
+            # A fast client must not keep the others waiting until its list ends.
+            await asyncio.sleep(0)
+            return await _pausing(self._page(ids, version))
+
+        return following(read, pages)
 
     def _page(self, ids: Sequence[int], version: int) -> Steps[bytes]:
         if not isinstance(ids, range):
             return (yield from self._read(_PICKED, (_json(ids),), ids, version))
         number, offset = divmod(ids[0] - 1, PAGE_SIZE)
-        if self._is_cacheable(offset, version) and (cached := self._pages.get(number)) and cached[0] == ids[-1]:
+        # Only whole pages: others come and go with what clients ask for.
+        whole = not offset and (len(ids) == PAGE_SIZE or ids[-1] == self._pages_last)
+        if whole and self._pages_version == version and (cached := self._pages.get(number)) and cached[0] == ids[-1]:
             return cached[1]
-        page = yield from self._read(_PAGE, (ids[0], ids[-1]), ids, version)
+        page = yield from self._read(PAGE, (ids[0], ids[-1]), ids, version)
         # Asked again: while the read paused, another list may have brought the cached pages to a later version.
-        if self._is_cacheable(offset, version) and self._pages_bytes + len(page) <= MAX_CACHED_BYTES:
+        if whole and self._pages_version == version and self._pages_bytes + len(page) <= MAX_CACHED_BYTES:
             self._drop(number)
             self._pages[number] = (ids[-1], page)
             self._pages_bytes += len(page)
         return page
-
-    def _is_cacheable(self, offset: int, version: int) -> bool:
-        return not offset and self._pages_version == version
 
     def _read(self, statement: str, values: tuple[Any, ...], ids: Sequence[int], version: int) -> Steps[bytes]:
         page: bytes
         page, newest = self._execute(statement, values).get
         if newest > version:
             seqs = yield from self._walk_back(ids, version)
-            page = self._execute(_AS_OF, (seqs,)).get
+            page = self._execute(AS_OF, (seqs,)).get
         return page
 
     def _walk_back(self, ids: Sequence[int], version: int) -> Steps[str]:
@@ -205,8 +223,9 @@ class Reader:
                 yield
         return _json(found)
 
-    def _drop_touched(self, version: int) -> None:
+    def _drop_touched(self, state: State) -> None:
         """Bring the cached pages to a version: drop those in which a store was changed or added since."""
+        version, self._pages_last = state.version, state.count
         if version - self._pages_version > MAX_CHANGES:
             self._pages.clear()
             self._pages_bytes = 0
@@ -224,9 +243,45 @@ def _unknown() -> None:
     """Return no change token."""
 
 
-def _pages_of_all(last: int) -> Iterator[range]:
-    for start in range(1, last + 1, PAGE_SIZE):
-        yield range(start, min(start + PAGE_SIZE, last + 1))
+def configure(connection: apsw.Connection) -> None:
+    """Set up a connection for reads by these statements: longer pages raise TooBigError."""
+    connection.limit(apsw.SQLITE_LIMIT_LENGTH, MAX_PAGE_BYTES)
+    # Else SQLite, built with STAT4, plans a statement again for each value that it compares with an index.
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+
+
+async def following(
+    read: Callable[[Sequence[int]], Awaitable[bytes]], pages: Iterator[Sequence[int]]
+) -> AsyncIterator[bytes]:
+    """Yield what `read` returns for each page, with a comma in front; half a page at a time if it is too big."""
+    for page in pages:
+        pieces = [page]
+        while pieces:
+            piece = pieces.pop()
+            try:
+                part = b"," + await read(piece)
+            except apsw.TooBigError:  # the addresses are long
+                half = len(piece) // 2
+                if not half:
+                    raise
+                pieces += (piece[half:], piece[:half])
+            else:
+                yield part
+
+
+def page_range(query: Query, count: int) -> tuple[range, int | None]:
+    """Return the ids that a query without a name asks for, of so many stores; and the last if later ones follow."""
+    end = count if query.limit is None else min(count, query.after + query.limit)
+    return range(query.after + 1, end + 1), end if query.after < end < count else None
+
+
+def pages_of_all(ids: range) -> Iterator[range]:
+    """Yield the ids of each page: up to a multiple of the size of a page, so that all lists have the same pages."""
+    start = ids.start
+    while start < ids.stop:
+        end = min(start + PAGE_SIZE - (start - 1) % PAGE_SIZE, ids.stop)
+        yield range(start, end)
+        start = end
 
 
 def _pages_of(ids: bytes) -> Iterator[list[int]]:

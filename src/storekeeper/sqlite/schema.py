@@ -1,4 +1,4 @@
-"""The database file: who may open it, its pragmas with their reasons, its migrations. Imports apsw and the domain."""
+"""The database file: who may open it, its pragmas with their reasons, its upgrades. Imports apsw and the domain."""
 
 import errno
 import os
@@ -15,57 +15,13 @@ import apsw
 from storekeeper import atomicfile
 from storekeeper.errors import DISK_FULL, CannotStart, CannotStartYet, Outcome
 from storekeeper.sqlite import errors
+from storekeeper.sqlite.migrations import MIGRATIONS
 
 A = TypeVar("A")
 R = TypeVar("R")
 
 APPLICATION_ID = 0x53544F52
 """`STOR` in the file's header, the mark of a database of this program."""
-
-MIGRATIONS = (
-    # Migration n takes a database from version n-1 to n, in one transaction with its version number.
-    # A released one is never edited: a change of the schema is a new migration at the end. It renames the table that
-    # every writer reads and writes (`CHANGES`), so that processes of older versions can write nothing more.
-    """
-    CREATE TABLE stores (
-      id      INTEGER PRIMARY KEY,  -- 1..n without a hole
-      name    TEXT NOT NULL CHECK (length(name) BETWEEN 1 AND 30),
-      address TEXT,                 -- null: not given
-      version INTEGER NOT NULL      -- the seq of its latest change
-    ) STRICT;
-    CREATE INDEX stores_by_name ON stores (name);
-    CREATE TABLE changes (
-      seq      INTEGER PRIMARY KEY, -- 1..n without a hole; the greatest is the collection's version
-      store_id INTEGER NOT NULL REFERENCES stores (id),
-      name     TEXT NOT NULL,       -- what the store became
-      address  TEXT,
-      at       INTEGER NOT NULL     -- milliseconds since 1970, UTC
-    ) STRICT;
-    CREATE INDEX changes_by_store ON changes (store_id);  -- and, as in every index, by seq
-    """,
-    # The number of a store's previous change stands in each change: an index of them by store would cost every write
-    # one more page, far from the others.
-    """
-    CREATE TABLE changes_2 (
-      seq      INTEGER PRIMARY KEY, -- 1..n without a hole; the greatest is the collection's version
-      store_id INTEGER NOT NULL,
-      name     TEXT NOT NULL,       -- what the store became
-      address  TEXT,
-      at       INTEGER NOT NULL,    -- milliseconds since 1970, UTC; never falls
-      previous INTEGER NOT NULL,    -- the seq of the store's change before this one; 0 for its first
-      count    INTEGER NOT NULL     -- how many stores there were after it
-    ) STRICT;
-    INSERT INTO changes_2 SELECT seq, store_id, name, address, max(at) OVER (ORDER BY seq),
-      ifnull((SELECT max(seq) FROM changes AS old
-        WHERE old.store_id = changes.store_id AND old.seq < changes.seq), 0),
-      max(store_id) OVER (ORDER BY seq) FROM changes ORDER BY seq;
-    DROP TABLE changes;
-    CREATE VIEW changes AS SELECT * FROM changes_2;
-    """,
-)
-
-CHANGES = "changes_2"
-"""The table of changes. Its old name is a view: processes of older versions, and people, can read it."""
 
 _FULL = {DISK_FULL, os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT)}
 
@@ -172,7 +128,9 @@ def connect_to_file(path: Path) -> apsw.Connection:
 
 def connect(path: Path, *, reader: bool = False) -> apsw.Connection:
     """Open one connection with the pragmas that every promise rests on."""
-    connection = apsw.Connection(str(path))
+    # A reader creates no file: it may be opened at any time, and then a missing one was there before.
+    flags = apsw.SQLITE_OPEN_READWRITE | (0 if reader else apsw.SQLITE_OPEN_CREATE)
+    connection = apsw.Connection(str(path), flags=flags)
     connection.set_busy_timeout(200)
     # WAL: readers never wait for the writer, and several processes may share the file.
     if connection.pragma("journal_mode", "wal") != "wal":

@@ -11,11 +11,15 @@ from storekeeper import atomicfile
 from storekeeper.collection import Listing, Query
 from storekeeper.errors import CannotStart, Outcome, Unavailable
 from storekeeper.sqlite import errors, schema
+from storekeeper.sqlite.migrations import CHANGES, NEW_EPOCH
 from storekeeper.sqlite.reads import Reader
 from storekeeper.tables import TABLES
 from storekeeper.transfer import Row, Snapshot, VerificationFailed
 
-_NAMES = {table: table for table in TABLES} | {"changes": schema.CHANGES}
+_NAMES = {table: table for table in TABLES} | {"changes": CHANGES}
+
+_EPOCH = "SELECT epoch FROM collection"
+_SET_EPOCH = f"UPDATE collection SET epoch = ifnull(?, {NEW_EPOCH})"
 
 
 class SqliteSnapshot:
@@ -51,7 +55,13 @@ class SqliteSnapshot:
         statement = f"INSERT INTO {_NAMES[table]} ({', '.join(columns)}) VALUES ({placeholders})"
         self._connection.executemany(statement, rows)
 
-    def finish(self) -> None:
+    def epoch(self) -> str:
+        """Return the epoch, which says of which history the versions are."""
+        with self._naming_the_file():
+            epoch: str = self._connection.execute(_EPOCH).get
+        return epoch
+
+    def finish(self, epoch: str | None) -> None:
         """Do nothing: this snapshot was only read."""
 
     @contextmanager
@@ -71,8 +81,9 @@ class TargetSnapshot(SqliteSnapshot):
         self._writer = connection
         self._stack = stack
 
-    def finish(self) -> None:
-        """Commit; from now on, read rows from the file on the disk, not from a cache of this process."""
+    def finish(self, epoch: str | None) -> None:
+        """Set this epoch, or a new one, and commit; from now on, read rows from the disk, not from a cache."""
+        self._writer.execute(_SET_EPOCH, (epoch,))
         self._writer.execute("COMMIT")
         # Closing one of these earlier would drop the file's locks.
         file = self._stack.enter_context(self.path.open("rb"))
@@ -114,6 +125,23 @@ def snapshot(path: Path, *, fill: bool) -> Iterator[Snapshot]:
         atomicfile.sync_folder(path.parent)
     except OSError as error:
         raise CannotStart(f"{path} cannot be written: {error.strerror}") from None
+
+
+def epoch(path: Path, *, renew: bool) -> str:
+    """Return the epoch of a file, a new one with `renew`; also beside a running service. Raises CannotStart."""
+    with closing(_open_for_epoch(path, renew=renew)) as connection, schema.raising_cannot_start(path):
+        connection.set_busy_timeout(int(schema.START_TIMEOUT * 1000))
+        if renew:
+            connection.execute(_SET_EPOCH, (None,))
+        found: str = connection.execute(_EPOCH).get
+        return found
+
+
+def _open_for_epoch(path: Path, *, renew: bool) -> apsw.Connection:
+    if not renew:
+        return schema.open_source(path)
+    schema.prepare(path, upgrade=False)
+    return schema.connect(path)
 
 
 @contextmanager

@@ -51,6 +51,9 @@ PROBE_LOCK_TIMEOUT = 0.1
 PROBE_SIZE = 2**16
 """Bytes of that probe's address: more than most writes have, else each of the disk's last pages would be an end."""
 
+KEYS_INTERVAL = 60.0
+"""Seconds between two looks for Idempotency-Keys that are too old, while nothing is written."""
+
 CLOSED = "The service is shutting down"
 QUEUE_FULL = "Too many writes are waiting"
 
@@ -139,6 +142,7 @@ class WriteQueue:
         self.state = WriteState(self._begin_probe)
         self._thread = WriterThread(committer, self._limit, self._settle, self._on_failure, self._probed)
         self._timer = self._loop.call_later(_TICK, self._tick)
+        self._next_look = self._loop.time() + KEYS_INTERVAL
 
     def submit(self, command: Command) -> Write:
         """Queue a command; its result is the store, None if there is no such store, or the error."""
@@ -203,13 +207,13 @@ class WriteQueue:
             last = results[-1]
             if type(last) is Unavailable and str(last) != QUEUE_FULL:
                 self.state.refused(str(last))
-            elif self.state.reason == LOCKED and not isinstance(last, Exception):
+            elif self.state.reason == LOCKED and not isinstance(last, Unavailable):
                 # A probe waits for the lock for a moment only, and may miss it again and again.
                 self.state.probed("")
         self._queued -= len(batch)
         self._queued_bytes -= sum([write.size for write in batch])
         for write, result in zip(batch, results, strict=True):
-            if self._failure is None or isinstance(result, Exception):
+            if self._failure is None or isinstance(result, Unavailable):
                 write.settle(result)
             else:
                 write.settle(Unavailable(self._failure, Outcome.UNKNOWN))
@@ -230,6 +234,10 @@ class WriteQueue:
         while self._unsettled and now - self._unsettled[0].since > WRITE_TIMEOUT:
             self._unsettled.popleft().settle(Unavailable(DISK_STALLED, Outcome.UNKNOWN))
             self.state.refused(DISK_STALLED)
+        if now > self._next_look and not self._queued and self._refusal is None:
+            self._next_look = now + KEYS_INTERVAL
+            self._thread.look_for_keys = True
+            self._thread.inbox.put([])
         self._timer = self._loop.call_later(_TICK, self._tick)
 
 
@@ -237,7 +245,7 @@ class WriterThread:
     """The thread's half of writing: commits batches from `inbox`, and calls `settle` or `fail` on the loop.
 
     Once `probe` is set (how long to wait for the lock, bytes to write), the next batch, which may be empty, makes it
-    probe first and call `probed`.
+    probe first and call `probed`; once `look_for_keys` is set, it makes it delete old keys.
     """
 
     def __init__(
@@ -255,6 +263,7 @@ class WriterThread:
         self._fail = fail
         self._probed = probed
         self.probe: tuple[float, int] | None = None
+        self.look_for_keys = False
         self._loop = asyncio.get_running_loop()
         self._thread = threading.Thread(target=self._run, name="storekeeper-writer", daemon=True)
         self._thread.start()
@@ -273,6 +282,9 @@ class WriterThread:
             try:
                 if (probe := self.probe) is not None:
                     self._probe(*probe)
+                if self.look_for_keys:
+                    self.look_for_keys = False
+                    self._committer.delete_old_keys(time.monotonic() + PROBE_LOCK_TIMEOUT)
                 began = time.monotonic()
                 results = self._commit(batch)
             except BaseException as error:  # noqa: BLE001 - no write may be left without a result

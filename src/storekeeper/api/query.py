@@ -1,0 +1,142 @@
+"""The query of a target: which stores, which page, which moment (decisions 18, 19, 37, 38, 40). Imports the domain.
+
+Each function reads the parameters that its route has and ignores all others.
+"""
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeAlias
+from urllib.parse import quote_from_bytes, unquote_to_bytes
+
+from storekeeper.collection import Moment, Query
+from storekeeper.errors import InvalidInput, Violation
+from storekeeper.stores import MAX_NAME_LENGTH
+
+Parameters: TypeAlias = dict[bytes, tuple[Callable[[bytes], Any], str]]
+"""How the value of each parameter is read, None if it is wrong; and what it must be."""
+
+MAX_LIMIT = 1000
+"""Stores of one page (decision 38)."""
+
+_MAX_INT64 = 2**63 - 1
+_NO_NAME = "?" * (MAX_NAME_LENGTH + 1)
+"""Longer than any name: what bytes that are not UTF-8 ask for equals none (decision 19)."""
+
+_NUMBER = re.compile(rb"[0-9]{1,19}")
+_VERSION = re.compile(rb"(0|[1-9][0-9]{0,18})(?:\.([a-z2-7]{8}))?")
+_TIME = re.compile(rb"([0-9]{4}-[0-9]{2}-[0-9]{2}T(?:[01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2})(?:\.([0-9]+))?Z")
+_HAS_MOMENT = re.compile(rb"(?:^|&)(?:a|%61)(?:t|%74)=")
+_1970 = datetime(1970, 1, 1, tzinfo=UTC)
+_URI = "!$%&'()*+,-./:;=?@_~[]"
+"""What a URI may have beside letters and digits: targets have more (decision 48), which would end or break a link."""
+
+
+def has_moment(query: bytes) -> bool:
+    """Tell whether a query has `at`: then what it asks for is the past, which is not cached."""
+    return (b"t=" in query or b"74=" in query) and _HAS_MOMENT.search(query) is not None
+
+
+def parse_list_query(query: bytes) -> Query:
+    """Return which stores a list shall have; raises InvalidInput with every violation."""
+    if not query:
+        return _ALL
+    if query.startswith(b"name=") and b"&" not in query:  # as below, and most queries are like this
+        return Query(_parse_name(unquote_to_bytes(query[5:].replace(b"+", b" "))) or None)
+    found, violations = _read(query, _OF_LISTS)
+    name, at = found.get(b"name"), found.get(b"at")
+    if at is not None and name is not None:
+        violations.append(Violation("at", '"at" must not be used together with "name"'))
+    if violations:
+        raise InvalidInput("query", violations)
+    return Query(name, found.get(b"after", 0), found.get(b"limit"), at)
+
+
+def parse_store_query(query: bytes) -> Moment | None:
+    """Return the moment at which a store shall be read, None for now; raises InvalidInput."""
+    if not has_moment(query):
+        return None
+    found, violations = _read(query, _OF_STORES)
+    if violations:
+        raise InvalidInput("query", violations)
+    return found.get(b"at")
+
+
+def next_page(query: bytes, last: int) -> bytes:
+    """Return the query of the page behind the store `last`: all parameters as they were sent, but `after`."""
+    fields = query.split(b"&") if query else []
+    after = b"after=%d" % last
+    places = [place for place, field in enumerate(fields) if _key(field) == b"after"]
+    for place in places:
+        fields[place] = after
+    return quote_from_bytes(b"&".join(fields if places else [*fields, after]), _URI).encode()
+
+
+def _read(query: bytes, parameters: Parameters) -> tuple[dict[bytes, Any], list[Violation]]:
+    """Return the values of those parameters that are in a query and not empty, and what is wrong with others."""
+    sent: dict[bytes, list[bytes]] = {}
+    for field in query.replace(b"+", b" ").split(b"&"):
+        key, _, value = field.partition(b"=")
+        sent.setdefault(unquote_to_bytes(key), []).append(unquote_to_bytes(value))
+    found: dict[bytes, Any] = {}
+    violations: list[Violation] = []
+    for key, (parse, rule) in parameters.items():
+        values = sent.get(key)
+        if values is None or values == [b""]:
+            continue
+        parsed = parse(values[0]) if len(values) == 1 else None
+        if parsed is None:
+            violations.append(Violation(key.decode(), f'"{key.decode()}" must be {rule}'))
+        else:
+            found[key] = parsed
+    return found, violations
+
+
+def _key(field: bytes) -> bytes:
+    return unquote_to_bytes(field.partition(b"=")[0].replace(b"+", b" "))
+
+
+def _parse_name(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return _NO_NAME
+
+
+def _parse_number(value: bytes) -> int | None:
+    number = int(value) if _NUMBER.fullmatch(value) else None
+    return number if number is not None and number <= _MAX_INT64 else None
+
+
+def _parse_limit(value: bytes) -> int | None:
+    limit = _parse_number(value)
+    return limit if limit is not None and 1 <= limit <= MAX_LIMIT else None
+
+
+def _parse_moment(value: bytes) -> Moment | None:
+    """Return the moment that a value of `at` names (decision 40)."""
+    if version := _VERSION.fullmatch(value):
+        seq = _parse_number(version[1])
+        return None if seq is None else Moment(seq, (version[2] or b"").decode())
+    time = _TIME.fullmatch(value)
+    try:
+        second = datetime.fromisoformat(time[1].decode() + "+00:00") if time else None
+    except ValueError:  # there is no such day
+        return None
+    if time is None or second is None:
+        return None
+    # No change has a finer time than milliseconds, so what is cut off excludes none.
+    milliseconds = (time[2] or b"").ljust(3, b"0")[:3]
+    return Moment(time=(second - _1970) // timedelta(milliseconds=1) + int(milliseconds))
+
+
+_ALL = Query()
+_OF_STORES: Parameters = {
+    b"at": (_parse_moment, "a version, a cursor, or a time in UTC that ends in Z"),
+}
+_OF_LISTS: Parameters = {
+    b"name": (_parse_name, "a string"),
+    b"limit": (_parse_limit, f"an integer from 1 to {MAX_LIMIT}"),
+    b"after": (_parse_number, "the id of a store"),
+    **_OF_STORES,
+}

@@ -1,0 +1,43 @@
+"""The contract's routes: their paths, their methods, and the id in a path. Imports nothing of the project."""
+
+from typing import Literal
+from urllib.parse import unquote_to_bytes
+
+Route = Literal["test", "stores", "store", "server"]
+
+ALLOWED: dict[Route, tuple[str, ...]] = {
+    "server": ("GET", "HEAD", "POST", "PUT", "OPTIONS"),
+    "test": ("GET", "HEAD", "OPTIONS"),
+    "stores": ("GET", "HEAD", "POST", "OPTIONS"),
+    "store": ("GET", "HEAD", "PUT", "OPTIONS"),
+}
+"""The methods of each route (decision 16); `server` is the target `*`, which only OPTIONS has."""
+
+STORES = b"/api/stores"
+_STORE = b"/api/stores/"
+_MAX_DIGITS = 19
+
+
+def match_route(path: bytes) -> tuple[Route | None, bytes]:
+    """Return the route of a path, or None, and the text of its id. The path is split before it is percent-decoded."""
+    if b"%" in path:
+        segments = [unquote_to_bytes(segment) for segment in path.split(b"/")]
+        if segments[:3] == [b"", b"api", b"stores"] and len(segments) == 4 and segments[3]:
+            return "store", segments[3]
+        path = b"/".join(segments) if not any(b"/" in segment for segment in segments) else b""
+    if path.startswith(_STORE):
+        id_text = path[len(_STORE) :]
+        return ("store", id_text) if id_text and b"/" not in id_text else (None, b"")
+    if path == STORES:
+        return "stores", b""
+    if path == b"/test":
+        return "test", b""
+    return ("server", b"") if path == b"*" else (None, b"")
+
+
+def parse_id(id_text: bytes) -> int | None:
+    """Return the id that a text stands for; None if it is no number, or one that no store can have (decision 2)."""
+    if not id_text.isdigit():  # of bytes: ASCII digits alone
+        return None
+    digits = id_text.lstrip(b"0") or b"0"
+    return int(digits) if len(digits) <= _MAX_DIGITS else None

@@ -1,0 +1,80 @@
+"""The Idempotency-Keys that are remembered (decision 36). Imports the domain."""
+
+import asyncio
+import time
+from collections.abc import Iterable
+
+from storekeeper.commands import MAX_KEY_AGE, MAX_KEYS, MAX_KEYS_DELETED, Command, Key, KeyRow, Remembered
+from storekeeper.errors import Unavailable
+from storekeeper.postgres.columns import as_arrays
+from storekeeper.postgres.pipeline import ConnectionLost, Result, Statement, StatementError
+from storekeeper.postgres.pool import NO_RESPONSE, RESPONSE_TIMEOUT, Pool, roll_back, to_unavailable
+from storekeeper.stores import Store
+
+# Both bounds are those of the oldest rows, so that the index finds them; if none is beyond its time, they are equal.
+_EXPIRED = f"""n >= (SELECT min(n) FROM keys) AND n < (
+    SELECT CASE WHEN oldest.at < $1::int8 OR oldest.n <= newest - {MAX_KEYS}
+      THEN least(oldest.n + {MAX_KEYS_DELETED}, newest) ELSE oldest.n END
+    FROM (SELECT n, at FROM keys ORDER BY n LIMIT 1) AS oldest, (SELECT max(n) AS newest FROM keys) AS latest)
+  AND (at < $1::int8 OR n <= (SELECT max(n) FROM keys) - {MAX_KEYS})"""
+
+STATEMENTS = {
+    # The latest row of each key. A request that reuses a key is refused without the address that it does not get.
+    b"remembered": """
+      SELECT sent.key, was.request, was.at, store_id, name, CASE WHEN was.request = sent.request THEN address END, seq
+      FROM unnest($1::int8[], $2::int8[]) AS sent (key, request),
+        LATERAL (SELECT * FROM keys WHERE keys.key = sent.key ORDER BY n DESC LIMIT 1) AS was JOIN changes USING (seq)
+      ORDER BY was.request = sent.request""",
+    b"remember": """INSERT INTO keys (n, key, request, seq, at)
+      SELECT (SELECT coalesce(max(n), 0) FROM keys) + place, key, request, seq, at
+      FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[])
+        WITH ORDINALITY AS new (key, request, seq, at, place)""",
+    b"forget": f"DELETE FROM keys WHERE {_EXPIRED}",
+    b"expired": f"SELECT EXISTS (SELECT FROM keys WHERE {_EXPIRED})",
+}
+"""The statements that a connection has to prepare for keys."""
+
+
+def look_up(commands: Iterable[Command]) -> list[Statement]:
+    """Return the statement that looks the keys of commands up, if they have any."""
+    sent: set[Key] = {command.key for command in commands if command.key is not None}
+    return [(b"remembered", as_arrays([(key.key, key.request) for key in sent]))] if sent else []
+
+
+def remembered(result: Result, epoch: str) -> dict[int, Remembered]:
+    """Return what `look_up` found, by key."""
+    return {
+        key: Remembered(request, Store(id, name, address, seq, epoch), at)
+        for key, request, at, id, name, address, seq in result.rows()
+    }
+
+
+def remember(rows: Iterable[KeyRow], now: int) -> list[Statement]:
+    """Return the statements that remember keys, and forget some of those that are too old; `now` in ms since 1970."""
+    return [(b"remember", as_arrays(rows)), _forget(now)]
+
+
+async def forget(pool: Pool) -> bool:
+    """Delete some of the keys that are too old, if there are any; return whether. Raises Unavailable."""
+    deadline = asyncio.get_running_loop().time() + RESPONSE_TIMEOUT
+    _, parameters = statement = _forget(time.time_ns() // 1_000_000)
+    (found,) = await pool.execute((b"expired", parameters), deadline=deadline)
+    if found.rows() != [(True,)]:
+        return False
+    connection = await pool.acquire(deadline)
+    try:
+        # Behind the lock: while a standby is away, one commit waits for it, and not one more with each attempt.
+        locked: tuple[Statement, ...] = ((b"begin", ()), (b"lock", ()))
+        await connection.execute(*locked, statement, (b"commit", ()), deadline=deadline)
+    except ConnectionLost:
+        raise Unavailable(NO_RESPONSE) from None
+    except StatementError as error:
+        await roll_back(connection, deadline)
+        raise to_unavailable(error) from None
+    finally:
+        pool.release(connection)
+    return True
+
+
+def _forget(now: int) -> Statement:
+    return b"forget", (now - MAX_KEY_AGE,)

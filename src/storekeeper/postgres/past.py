@@ -1,0 +1,106 @@
+"""Reads of the past: the collection as it was at a moment. Imports the domain.
+
+Changes are never changed, so what a version was can be read in several statements. Each gets the time that is left;
+the server ends the one that takes longer, and its connection is used again.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from storekeeper.collection import MAX_PAST_READS, PAST_TIMEOUT, Listing, Moment, Query, State, check_moment
+from storekeeper.errors import Unavailable
+from storekeeper.postgres.pipeline import Statement
+from storekeeper.postgres.pool import Pool, single_row
+from storekeeper.postgres.reads import MAX_ID, PAGE_SIZE, Found, all_ids, as_of
+from storekeeper.postgres.schema import COLLECTION
+from storekeeper.stores import Store
+
+GRACE = 1.0
+"""Seconds after its time in which the server has to say that it ended a statement; else the connection is dropped."""
+
+_PRESENT = f"""SELECT version, epoch, at, was.seq, was.count
+  FROM {COLLECTION} LEFT JOIN LATERAL (SELECT seq, changes.count FROM changes WHERE seq ="""
+
+STATEMENTS = {
+    b"time left": "SELECT set_config('statement_timeout', $1::text, true)",
+    b"version": f"{_PRESENT} $1::int8) AS was ON true",
+    # `at` never falls, so half of what is left is left out with each step.
+    b"moment": f"""{_PRESENT} (
+      WITH RECURSIVE search (low, high) AS (
+        SELECT 0::int8, version
+        UNION ALL SELECT CASE WHEN middle.at <= $1::int8 THEN seq ELSE low END,
+          CASE WHEN middle.at <= $1::int8 THEN high ELSE seq - 1 END
+        FROM search JOIN changes AS middle ON seq = (low + high + 1) / 2 WHERE low < high)
+      SELECT max(low) FROM search)) AS was ON true""",
+    b"was": """SELECT name, address, seq FROM changes
+      WHERE store_id = $1::int8 AND seq <= $2::int8 ORDER BY seq DESC LIMIT 1""",
+}
+"""The statements that a connection has to prepare for these reads."""
+
+
+class PastReader:
+    """Carries out reads of the past; they raise Unavailable, EpochEnded, InvalidInput."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._loop = asyncio.get_running_loop()
+        self._slots = asyncio.Semaphore(MAX_PAST_READS)
+
+    async def get(self, id: int, at: Moment) -> Store | None:
+        """Return the store of that id as it was, None if there was none."""
+        async with self._slot() as deadline:
+            was = await self._find(at, deadline)
+            if not 0 < id <= was.count:
+                return None
+            ((name, address, version),) = await self._rows((b"was", (id, was.version)), deadline)
+        return Store(id, name, address, version, was.epoch)
+
+    async def list_stores(self, query: Query) -> Listing:
+        """Return the stores that the query asks for, as they were."""
+        assert query.at is not None
+        async with self._slot() as deadline:
+            was = await self._find(query.at, deadline)
+            ids, last = all_ids(query, was.count)
+            first, end = await self._read(ids[:PAGE_SIZE], was.version, deadline) if ids else (b"", 0)
+        found = Found(first, ids, end, was.version, was.epoch, last, was.count)
+        return found.listing(self._page)
+
+    async def _page(self, ids: Sequence[int], version: int) -> tuple[bytes, int]:
+        async with self._slot() as deadline:
+            return await self._read(ids, version, deadline)
+
+    async def _read(self, ids: Sequence[int], version: int, deadline: float) -> tuple[bytes, int]:
+        ((page, end, _),) = await self._rows(as_of(ids, version), deadline)
+        return page, end
+
+    async def _find(self, moment: Moment, deadline: float) -> State:
+        """Return the numbers of the collection at a moment."""
+        if moment.time is not None:
+            statement: Statement = (b"moment", (max(-MAX_ID, min(moment.time, MAX_ID)),))
+        else:
+            statement = (b"version", (min(moment.seq or 0, MAX_ID),))
+        version, epoch, at, seq, count = single_row(await self._rows(statement, deadline))
+        check_moment(moment, version, epoch, max(at, time.time_ns() // 1_000_000))
+        return State(count or 0, seq or 0, epoch)
+
+    async def _rows(self, statement: Statement, deadline: float) -> list[tuple[Any, ...]]:
+        left = max(1, int((deadline - self._loop.time()) * 1000))
+        # Both are one transaction, at whose end the session has its own time limit again.
+        _, result = await self._pool.execute((b"time left", (left,)), statement, deadline=deadline + GRACE)
+        return result.rows()
+
+    @asynccontextmanager
+    async def _slot(self) -> AsyncIterator[float]:
+        """Wait for one of the slots; return until when it may be used."""
+        try:
+            async with asyncio.timeout(PAST_TIMEOUT):
+                await self._slots.acquire()
+        except TimeoutError:
+            raise Unavailable("Too many reads of the past are waiting") from None
+        try:
+            yield self._loop.time() + PAST_TIMEOUT
+        finally:
+            self._slots.release()

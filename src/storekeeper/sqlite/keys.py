@@ -1,0 +1,117 @@
+"""The Idempotency-Keys that are remembered (decision 36), as the writer finds them. Imports apsw and the domain.
+
+The table `keys` only grows at its end and shrinks at its beginning, so that a write changes few of its pages. An index
+on the disk would cost each write one more page, far from the others (about 15 µs). So the index is a table in the
+memory of this connection, some 30 bytes for each key, which each transaction with keys brings up to date first.
+"""
+
+from collections.abc import Callable, Iterable
+
+import apsw
+
+from storekeeper.commands import MAX_KEY_AGE, MAX_KEYS, MAX_KEYS_DELETED, Command, Key, KeyRow, Remembered
+from storekeeper.sqlite.columns import as_json
+from storekeeper.sqlite.migrations import CHANGES
+from storekeeper.stores import Store
+
+SWEEP = 4
+"""Entries of the index that are looked at for each new one: an index that grows is swept as a whole meanwhile."""
+
+_CREATE = """DROP TABLE IF EXISTS temp.recent;
+  CREATE TABLE temp.recent (key INTEGER PRIMARY KEY, n INTEGER NOT NULL) STRICT"""
+_OLDEST = "SELECT n, at FROM keys ORDER BY n LIMIT 1"
+_LATEST = "SELECT ifnull(max(n), 0) FROM keys"
+_LOAD = "INSERT INTO temp.recent SELECT key, max(n) FROM keys WHERE n <= ? GROUP BY key ORDER BY key"
+_UPDATE = "INSERT OR REPLACE INTO temp.recent SELECT key, n FROM keys WHERE n > ? ORDER BY n"
+_SWEEP_END = "SELECT max(key) FROM (SELECT key FROM temp.recent WHERE key > ? ORDER BY key LIMIT ?)"
+_SWEEP = "DELETE FROM temp.recent WHERE key > ? AND key <= ? AND n < ?"
+# An entry of the index may be of a key that was deleted. A request that reuses a key is refused without the address
+# that it does not get, which may be long.
+_FIND = f"""SELECT keys.key, request, keys.at, store_id, name, iif(request = value ->> 1, address, NULL), seq
+  FROM json_each(?) CROSS JOIN temp.recent ON recent.key = value ->> 0
+    CROSS JOIN keys USING (n) CROSS JOIN {CHANGES} USING (seq)
+  ORDER BY request = value ->> 1"""
+_ADD = """INSERT INTO keys (key, request, seq, at)
+  SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3 FROM json_each(?)"""
+_FIRST_YOUNG = "SELECT n FROM keys WHERE n BETWEEN ? AND ? AND at >= ? ORDER BY n LIMIT 1"
+_DELETE = "DELETE FROM keys WHERE n < ?"
+
+
+def wanted(commands: Iterable[Command]) -> set[Key]:
+    """Return the keys of commands."""
+    return {command.key for command in commands if command.key is not None}
+
+
+class Keys:
+    """The table of keys and its index. Calls stand in the writer's transaction, but for `prepare` and `old`."""
+
+    def __init__(self, execute: Callable[..., apsw.Cursor]) -> None:
+        self._execute = execute
+        self._latest: int | None = None  # up to which row of `keys` the index has all, None if there is no index
+        self._seen = 0  # the same within the transaction
+        self._swept = -1  # up to which key
+
+    def prepare(self) -> None:
+        """Make the index, if there is none. Outside of a transaction, since other processes would wait for it."""
+        if self._latest is None:
+            self._execute(_CREATE)
+            latest: int = self._execute(_LATEST).get
+            self._execute(_LOAD, (latest,))
+            self._latest = latest
+
+    def find(self, keys: Iterable[Key], epoch: str) -> dict[int, Remembered]:
+        """Return what is remembered of keys: of each its latest row."""
+        self._update()
+        rows = self._execute(_FIND, (as_json([(key.key, key.request) for key in keys]),))
+        return {
+            key: Remembered(request, Store(id, name, address, seq, epoch), at)
+            for key, request, at, id, name, address, seq in rows
+        }
+
+    def add(self, rows: list[KeyRow], now: int) -> None:
+        """Remember keys, and delete some of those that are too old; `now` is in milliseconds since 1970."""
+        self._execute(_ADD, (as_json(rows),))
+        self.delete_old(now)
+
+    def committed(self) -> None:
+        """Keep what this transaction did to the index; SQLite has undone that of one that was rolled back."""
+        self._latest = self._seen
+
+    def are_old(self, now: int) -> bool:
+        """Tell whether `delete_old` has anything to do."""
+        oldest = self._execute(_OLDEST).get
+        return oldest is not None and self._end(oldest, now) > oldest[0]
+
+    def delete_old(self, now: int) -> None:
+        """Delete some of the oldest keys, if they are too old; never the newest, or its number would come again."""
+        oldest = self._execute(_OLDEST).get
+        if (end := self._end(oldest, now)) > oldest[0]:
+            self._execute(_DELETE, (end,))
+
+    def _update(self) -> None:
+        """Bring the index up to date with what all processes have committed."""
+        assert self._latest is not None
+        self._seen = self._execute(_LATEST).get
+        if self._seen > self._latest:
+            self._execute(_UPDATE, (self._latest,))
+            self._sweep(SWEEP * (self._seen - self._latest))
+
+    def _sweep(self, count: int) -> None:
+        """Remove those of the next entries whose keys were deleted."""
+        oldest: int = self._execute(_OLDEST).get[0]
+        if oldest == 1:
+            return
+        end = self._execute(_SWEEP_END, (self._swept, count)).get
+        if end is not None:
+            self._execute(_SWEEP, (self._swept, end, oldest))
+        self._swept = -1 if end is None else end
+
+    def _end(self, oldest: tuple[int, int], now: int) -> int:
+        """Return the number of the first key to keep, at most MAX_KEYS_DELETED after the oldest."""
+        first, at = oldest
+        latest: int = self._execute(_LATEST).get
+        end = max(first, latest - MAX_KEYS + 1)
+        if at < now - MAX_KEY_AGE:
+            young = self._execute(_FIRST_YOUNG, (first, first + MAX_KEYS_DELETED, now - MAX_KEY_AGE)).get
+            end = max(end, latest if young is None else young)
+        return min(end, first + MAX_KEYS_DELETED, latest)

@@ -1,0 +1,67 @@
+"""The grammar of entity tags, beside a second reading of it that goes character by character."""
+
+import time
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from storekeeper.api.conditions import parse_tags
+from storekeeper.commands import ANY
+from tests.oracles.entity_tags import MARKS, read
+
+PIECES = [*'"W/w, \t*a\\\x00\x7f\x80\xff', "W/", "7.abcdefgh", *MARKS]
+tags = st.builds(
+    '{}"{}{}"'.format,
+    st.sampled_from(["", "W/"]),
+    st.one_of(st.just("7.abcdefgh"), st.text(st.characters(max_codepoint=255), max_size=4)),
+    st.sampled_from(["", *MARKS, "-GZIP", "-gzip-gzip", "gzip"]),
+)
+lists = st.lists(st.one_of(tags, st.sampled_from(["", " ", "\t", "*"])), max_size=4)
+values = st.one_of(
+    st.builds(str.join, st.sampled_from([",", ", ", " ,\t", ";", " "]), lists),
+    st.lists(st.sampled_from(PIECES), max_size=8).map("".join),
+)
+
+
+@settings(max_examples=600, deadline=None, derandomize=True)
+@given(lines=st.lists(values.map(lambda value: value.encode("latin-1")), min_size=1, max_size=3))
+@example([b'"a', b'b"'])
+@example([b'"a,', b'"'])
+@example([b"*", b"*"])
+@example([b"*", b""])
+def test_tags_are_read_as_the_grammar_has_them(lines: list[bytes]) -> None:
+    assert parse_tags(lines) == read(lines)
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ([b'"7.abcdefgh"'], {'"7.abcdefgh"'}),
+        ([b'W/"7.abcdefgh-gzip"'], {'"7.abcdefgh"'}),
+        ([b'"7.abcdefgh;gzip"'], {'"7.abcdefgh"'}),
+        ([b'"a, b"'], None),
+        ([b'"a,b" , ,"\xe4",'], {'"a,b"', '"\xe4"'}),
+        ([b'"a"', b'W/"b"'], {'"a"', '"b"'}),
+        ([b'""'], {'""'}),
+        ([b""], set()),
+        ([b" * "], ANY),
+        ([b'"*"'], {'"*"'}),
+        ([b'*, "a"'], None),
+        ([b"a"], None),
+        ([b'w/"a"'], None),
+        ([b'"a" "b"'], None),
+        ([b'"a'], None),
+    ],
+)
+def test_both_readings_have_what_the_rfc_has(lines: list[bytes], expected: set[str] | None) -> None:
+    assert parse_tags(lines) == read(lines) == expected
+
+
+@pytest.mark.parametrize(
+    "value", [b", \t" * 4000 + b"x", b'"a", ' * 3000 + b'"', b'"' + b"-gzip" * 3000, b'"a"' * 5000]
+)
+def test_a_long_list_is_read_or_refused_at_once(value: bytes) -> None:
+    began = time.process_time()
+    assert parse_tags([value]) is None
+    assert time.process_time() - began < 0.05

@@ -1,0 +1,171 @@
+"""A reference that also has tags, conditions, keys, pages and the past: what the mutants of `wrong_beyond` break."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from tests.conformance.reference import JSON, Answer, Reference, Store
+
+EPOCH = "abcdefg7"
+
+
+@dataclass
+class Past:
+    """All stores as they were at one version, and which version each of them had."""
+
+    stores: list[Store]
+    versions: dict[int, int]
+
+
+class Announcing(Reference):
+    """A service that keeps the contract, and what it announces by its tags."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.keys: dict[str, tuple[Any, Answer]] = {}
+        self.versions = {1: 1, 2: 2, 3: 3}
+        self.version = 3
+        self.history: dict[int, Past] = {}
+        self.remember()
+
+    def ask(self, method: str, target: str, body: bytes, sent: Mapping[str, str]) -> Answer:
+        with self.lock:  # `sent` is this request's
+            return super().ask(method, target, body, sent)
+
+    def handle(self, method: str, target: str, body: bytes) -> Answer:
+        parts = urlsplit(target)
+        query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+        asked = parse_qs(parts.query, keep_blank_values=True)
+        if method in ("POST", "PUT"):
+            return self.once(method, target, body)
+        if not parts.path.startswith("/api/stores"):
+            return super().handle(method, target, body)
+        if any(self.is_bad(name, values) for name, values in asked.items()):
+            return self.error("other", 400, "Bad Request", "bad query")
+        if "at" in query:
+            return self.past(query, parts.path)
+        if parts.path == "/api/stores" and {"limit", "after"} & set(query):
+            return self.tagged(
+                self.page(target, query, self.matching(query["name"]) if "name" in query else self.all())
+            )
+        return self.tagged(super().handle(method, target, body), parts.path)
+
+    def is_bad(self, name: str, values: list[str]) -> bool:
+        if name not in ("limit", "after"):
+            return False
+        text = values[0]
+        return len(values) > 1 or not text.isdigit() or (name == "limit" and not 1 <= int(text) <= 1000)
+
+    # Tags
+
+    def tag(self, id: int | None = None) -> str:
+        return f'"{self.version if id is None else self.versions[id]}.{EPOCH}"'
+
+    def tagged(self, answer: Answer, path: str = "/api/stores") -> Answer:
+        if answer.status != 200:
+            return answer
+        id = path.removeprefix("/api/stores").strip("/")
+        answer.headers["etag"] = self.tag(int(id) if id else None)
+        if self.is_known(answer.headers["etag"]):
+            return Answer(304, b"", {"etag": answer.headers["etag"], "cache-control": "no-cache"})
+        return answer
+
+    def is_known(self, current: str) -> bool:
+        tags = self.sent.get("if-none-match", "")
+        return tags == "*" or current in tags
+
+    # Writes
+
+    def once(self, method: str, target: str, body: bytes) -> Answer:
+        if not (key := self.key()):
+            return super().handle(method, target, body)
+        request = (method, target, body)
+        if key in self.keys:
+            known, answer = self.keys[key]
+            return self.replay(answer) if known == request else self.reused(answer)
+        answer = super().handle(method, target, body)
+        if answer.status == 200:
+            self.keys[key] = (request, answer)
+        return answer
+
+    def key(self) -> str:
+        return self.sent.get("idempotency-key", "").strip('"')
+
+    def replay(self, answer: Answer) -> Answer:
+        return Answer(answer.status, answer.body, answer.headers | {"idempotent-replayed": "true"})
+
+    def reused(self, answer: Answer) -> Answer:
+        return self.error("create", 422, "Unprocessable Content", "used for another request")
+
+    def create(self, payload: Any) -> Answer:
+        if not self.problems(payload, "create") and (refusal := self.refusal(self.tag())):
+            return refusal
+        return self.written(super().create(payload), len(self.stores))
+
+    def update(self, id: str, payload: Any) -> Answer:
+        store = self.find(id)
+        if store and not self.problems(payload, "update"):
+            same = self.is_same(store, payload)
+            if refusal := self.refusal(self.tag(store["id"]), same=same):
+                return refusal
+            if same:
+                return self.located(self.success("update", self.show(store, "update")), store["id"])
+        return self.written(super().update(id, payload), int(id) if id.isdigit() else 0)
+
+    def is_same(self, store: Store, payload: Any) -> bool:
+        return self.values(payload, store, "update").items() <= store.items()
+
+    def refusal(self, current: str, *, same: bool = False) -> Answer | None:
+        match, none = self.sent.get("if-match"), self.sent.get("if-none-match")
+        if match is not None and '"' not in match and match != "*":
+            return self.error("update", 400, "Bad Request", "bad If-Match")
+        if (none is not None and (none == "*" or current in none)) or (
+            match is not None and not same and match != "*" and current not in match
+        ):
+            return self.error("update", 412, "Precondition Failed", f"it is {current}")
+        return None
+
+    def written(self, answer: Answer, id: int) -> Answer:
+        if answer.status != 200:
+            return answer
+        self.version += 1
+        self.versions[id] = self.version
+        self.remember()
+        return self.located(answer, id)
+
+    def located(self, answer: Answer, id: int) -> Answer:
+        answer.headers |= {"etag": self.tag(id), "content-location": f"/api/stores/{id}"}
+        return answer
+
+    # Pages and the past
+
+    def remember(self) -> None:
+        self.history[self.version] = Past([dict(store) for store in self.stores], dict(self.versions))
+
+    def page(self, target: str, query: dict[str, str], stores: list[Store]) -> Answer:
+        after, limit = int(query.get("after", 0)), int(query.get("limit", 1000))
+        later = [store for store in stores if store["id"] > after]
+        answer = self.send("list", 200, self.encode(later[:limit]), JSON)
+        if len(later) > limit:
+            rest = "&".join(part for part in urlsplit(target).query.split("&") if not part.startswith("after="))
+            answer.headers["link"] = self.link(f"/api/stores?{rest}&after={later[limit - 1]['id']}")
+        return answer
+
+    def link(self, target: str) -> str:
+        return f'<{target}>; rel="next"'
+
+    def past(self, query: dict[str, str], path: str) -> Answer:
+        seq, _, epoch = query["at"].partition(".")
+        if epoch not in ("", EPOCH):
+            return self.error("other", 410, "Gone", "another epoch")
+        if int(seq) > self.version:
+            return self.error("other", 400, "Bad Request", "later than now")
+        stores = self.as_of(int(seq)).stores
+        if path == "/api/stores":
+            return self.page("", query, stores)
+        store = next((store for store in stores if store["id"] == int(path.rpartition("/")[2])), None)
+        return self.success("read", store) if store else self.missing("read")
+
+    def as_of(self, version: int) -> Past:
+        return self.history[version]

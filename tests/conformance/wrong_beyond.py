@@ -1,0 +1,115 @@
+"""Mutants that announce tags, conditions, keys, pages or the past, and do something else."""
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.conformance.announcing import Announcing, Past
+from tests.conformance.mutants import breaks
+from tests.conformance.reference import Answer, Reference
+
+A = Announcing
+
+
+def _without(answer: Answer, header: str) -> Answer:
+    return Answer(answer.status, answer.body, {k: v for k, v in answer.headers.items() if k != header})
+
+
+def _written_though_refused(self: Announcing, id: str, payload: Any) -> Answer:
+    answer = A.update(self, id, payload)
+    if answer.status == 412:
+        Reference.update(self, id, payload)
+    return answer
+
+
+def _never(self: Announcing) -> Answer | None:
+    return self.error("create", 412, "Precondition Failed", "no") if "if-match" in self.sent else None
+
+
+def _matching_only(self: Announcing, current: str, same: bool) -> Answer | None:
+    sent, self.sent = self.sent, {k: v for k, v in self.sent.items() if k != "if-none-match"}
+    refusal = A.refusal(self, current, same=same)
+    self.sent = sent
+    return refusal
+
+
+def _no_bad(self: Announcing, refusal: Answer | None) -> Answer | None:
+    bad = refusal is not None and refusal.status == 400
+    return self.error("update", 412, "Precondition Failed", "no match") if bad else refusal
+
+
+WRONG: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
+    "store's tag is the list's": ("tags-say-the-version", {"tag": lambda self, of=None: A.tag(self)}),
+    "list's tag never changes": (
+        "tags-say-the-version",
+        {"tag": lambda self, of=None: A.tag(self, of) if of else '"3.abcdefg7"'},
+    ),
+    "write says no location": (
+        "tags-say-the-version",
+        {"located": lambda self, answer, of: _without(A.located(self, answer, of), "content-location")},
+    ),
+    "write has no tag": (
+        "tags-say-the-version",
+        {"located": lambda self, answer, of: _without(A.located(self, answer, of), "etag")},
+    ),
+    "304 never comes": ("if-none-match-gets-304", {"is_known": lambda self, current: False}),
+    "304 comes always": ("if-none-match-gets-304", {"is_known": lambda self, current: "if-none-match" in self.sent}),
+    "star matches no tag": (
+        "if-none-match-gets-304",
+        {"is_known": lambda self, current: current in self.sent.get("if-none-match", "")},
+    ),
+    "only one tag is compared": (
+        "if-none-match-gets-304",
+        {"is_known": lambda self, current: self.sent.get("if-none-match") in (current, "*")},
+    ),
+    "If-Match is ignored": ("if-match-guards-an-update", {"refusal": lambda self, current, same=False: None}),
+    "If-Match refuses after it wrote": (
+        "if-match-guards-an-update",
+        {"update": _written_though_refused},
+    ),
+    "If-None-Match of an update is ignored": (
+        "if-match-guards-an-update",
+        {"refusal": lambda self, current, same=False: _matching_only(self, current, same)},
+    ),
+    "malformed If-Match matches nothing": (
+        "if-match-guards-an-update",
+        {"refusal": lambda self, current, same=False: _no_bad(self, A.refusal(self, current, same=same))},
+    ),
+    "If-Match of a create is ignored": (
+        "if-match-guards-a-create",
+        {"create": lambda self, payload: A.written(self, Reference.create(self, payload), len(self.stores))},
+    ),
+    "If-Match never lets a create pass": (
+        "if-match-guards-a-create",
+        {"create": lambda self, payload: _never(self) or A.create(self, payload)},
+    ),
+    "same content is a change": ("same-content-is-no-change", {"is_same": lambda self, store, payload: False}),
+    "lost response is a conflict": (
+        "same-content-is-no-change",
+        {"refusal": lambda self, current, same=False: A.refusal(self, current)},
+    ),
+    "key is ignored": ("a-key-works-once", {"key": lambda self: ""}),
+    "key counts with its quotes": ("a-key-works-once", {"key": lambda self: self.sent.get("idempotency-key", "")}),
+    "key gets what another request got": ("a-key-works-once", {"reused": lambda self, answer: self.replay(answer)}),
+    "replay is not marked": ("a-key-works-once", {"replay": lambda self, answer: answer}),
+    "pages end after the first": (
+        "pages-are-the-list",
+        {"page": lambda self, *rest: _without(A.page(self, *rest), "link")},
+    ),
+    "pages overlap": (
+        "pages-are-the-list",
+        {"link": lambda self, target: A.link(self, "&".join([*target.split("&")[:-1], "after=0"]))},
+    ),
+    "pages are linked with a host": (
+        "pages-are-the-list",
+        {"link": lambda self, target: A.link(self, f"http://elsewhere{target}")},
+    ),
+    "bad limits are taken": ("pages-are-the-list", {"is_bad": lambda self, name, values: False}),
+    "past is the present": (
+        "the-past-stays",
+        {"as_of": lambda self, version: Past(self.stores, self.versions)},
+    ),
+}
+
+
+for wrong, (check, methods) in WRONG.items():
+    breaks(f"the {wrong}", check, of=Announcing, **methods)

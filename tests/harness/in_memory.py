@@ -1,0 +1,164 @@
+"""A collection in memory, decided by `commands.apply` as every database's is. Quick to import."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from storekeeper import commands
+from storekeeper.api.resource import Resource, Rules
+from storekeeper.collection import Listing, Moment, Query, State
+from storekeeper.commands import Change, Command, Create, Present, Remembered, Result, apply, touched
+from storekeeper.errors import EpochEnded, InvalidInput, Unavailable, Violation
+from storekeeper.http.response import Deferred, Response
+from storekeeper.stores import Payload, Store
+
+EPOCH = "abcdefgh"
+
+
+@dataclass
+class Done:
+    """The result of a write, there at once."""
+
+    value: Result | Unavailable
+
+    def result(self) -> Store | None:
+        if isinstance(self.value, Exception):
+            raise self.value
+        return self.value
+
+
+class InMemory:
+    """A collection of a list of changes, one in each second since 1970; `fails` is what its next call raises."""
+
+    def __init__(self, *payloads: Payload) -> None:
+        self.changes: list[Change] = []
+        self.fails: Unavailable | None = None
+        self.calls: list[str] = []
+        self._remembered: dict[int, Remembered] = {}
+        for payload in payloads:
+            self.write(Create(payload))
+
+    @property
+    def stores(self) -> Sequence[Store]:
+        return self._stores(len(self.changes))
+
+    def get(self, id: int) -> Any:
+        self._called("get")
+        return self._find(id, len(self.changes))
+
+    def get_at(self, id: int, at: Moment) -> Any:
+        self._called("get_at")
+        return self._find(id, self._version(at))
+
+    def state(self) -> Any:
+        self._called("state")
+        return State(len(self.stores), len(self.changes), EPOCH)
+
+    def list(self, query: Query) -> Any:
+        self._called("list")
+        version = len(self.changes) if query.at is None else self._version(query.at)
+        stores = self._stores(version)
+        found = [store for store in stores if query.name in (None, store.name) and store.id > query.after]
+        page = found[: query.limit]
+        shown = [json.dumps({"id": s.id, "name": s.name, "address": s.address}, ensure_ascii=False) for s in page]
+        first = ",".join(shown).replace('": ', '":').replace(', "', ',"').encode()
+        last = page[-1].id if len(page) < len(found) else None
+        return Listing(version, EPOCH, first, last=last, total=len(stores) if query.name is None else None)
+
+    def write(self, command: Command) -> Any:
+        if self.fails:
+            return Done(self.fails)
+        stores = self.stores
+        equal = [
+            place
+            for place, id, *content in touched([command])
+            if 1 <= id <= len(stores) and content == [stores[id - 1].name, stores[id - 1].address]
+        ]
+        versions = {store.id: store.version for store in stores}
+        present = Present(len(stores), len(self.changes), 0, EPOCH, versions, equal, self._remembered)
+        batch = apply([command], present, 1000 * (len(self.changes) + 1))
+        self.changes += batch.changes
+        [result] = batch.results
+        for key, request, _seq, at in batch.keys:
+            assert isinstance(result, Store)
+            self._remembered[key] = Remembered(request, result, at)
+        assert command.key is None or commands.keys([command]) == {command.key.key}
+        return Done(result)
+
+    def _called(self, name: str) -> None:
+        self.calls.append(name)
+        if self.fails:
+            raise self.fails
+
+    def _stores(self, version: int) -> Sequence[Store]:
+        latest = {id: Store(id, name, address, seq, EPOCH) for seq, id, name, address, *_ in self.changes[:version]}
+        return [latest[id] for id in sorted(latest)]
+
+    def _find(self, id: int, version: int) -> Store | None:
+        return next((store for store in self._stores(version) if store.id == id), None)
+
+    def _version(self, at: Moment) -> int:
+        latest = len(self.changes)
+        if at.epoch not in ("", EPOCH):
+            raise EpochEnded("The collection was restored since", f"{latest}.{EPOCH}")
+        if (at.seq or 0) > latest or (at.time or 0) > 1000 * (latest + 1):
+            raise InvalidInput("query", [Violation("at", '"at" must not be later than now')])
+        return at.seq if at.seq is not None else sum(change[4] <= (at.time or 0) for change in self.changes)
+
+
+class Later(InMemory):
+    """The same, whose every result comes in the event loop's next iteration."""
+
+    def get(self, id: int) -> Any:
+        return _later(super().get(id))
+
+    def get_at(self, id: int, at: Moment) -> Any:
+        return _later(super().get_at(id, at))
+
+    def state(self) -> Any:
+        return _later(super().state())
+
+    def list(self, query: Query) -> Any:
+        return _later(super().list(query))
+
+
+def _later(value: object) -> Any:
+    loop = asyncio.get_running_loop()
+    future = loop.create_future()
+    loop.call_soon(future.set_result, value)
+    return future
+
+
+def ask(
+    collection: Any, method: str, target: str, body: bytes = b"", *headers: tuple[bytes, bytes], **rules: Any
+) -> Response:
+    """Return the resource's response to a request."""
+    response = _respond(collection, method, target, body, *headers, **rules)
+    return response.response() if isinstance(response, Deferred) else response
+
+
+def ask_later(
+    collection: Any, method: str, target: str, body: bytes = b"", *headers: tuple[bytes, bytes], **rules: Any
+) -> Response:
+    """Return the response on a collection whose results come later."""
+
+    async def main() -> Response:
+        response = _respond(collection, method, target, body, *headers, **rules)
+        if isinstance(response, Deferred):
+            if isinstance(response.future, asyncio.Future):
+                await asyncio.wait([response.future])
+            return response.response()
+        return response
+
+    return asyncio.run(main())
+
+
+def _respond(
+    collection: Any, method: str, target: str, body: bytes, *headers: tuple[bytes, bytes], **rules: Any
+) -> Response | Deferred:
+    resource = Resource(collection, Rules(**rules))
+    plan = resource.plan(method, target.encode(), headers)
+    assert plan
+    return resource.respond(plan, body)
