@@ -137,7 +137,8 @@ EXPECTED: dict[Fault, dict[str, str]] = {
     read_only: dict.fromkeys(WRITES, "none: The database cannot be written"),
     limited: dict.fromkeys(WRITES, f"unknown: {LOST}"),
     unsynced: dict.fromkeys(WRITES, f"unknown: {LOST}"),
-    unreadable: dict.fromkeys(["get", "get_at", "list", "state", "check"], f"none: {LOST}") | dict.fromkeys(WRITES, f"unknown: {LOST}"),
+    unreadable: dict.fromkeys(["get", "get_at", "list", "state", "check"], f"none: {LOST}")
+    | dict.fromkeys(WRITES, f"unknown: {LOST}"),
     corrupted: dict.fromkeys(["get", "get_at", "list", "state", "check"], f"none: {DAMAGED}")
     | dict.fromkeys(WRITES, f"unknown: {DAMAGED}"),
 }

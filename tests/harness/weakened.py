@@ -119,7 +119,7 @@ def reads_pages_as_they_are() -> None:
 
 def ignores_if_match() -> None:
     """Each tag matches."""
-    vars_of(commands)._matches = lambda _tags, _current: True
+    vars_of(commands).matches = lambda _tags, _current: True
 
 
 def forgets_keys() -> None:

@@ -68,4 +68,3 @@ def test_the_recipes_for_pages_do_what_they_say_in_a_browser(service: Running) -
     assert len(said) == len(recipes)
     check_names(service, "".join(recipes))
     assert "4 Main Street" in service.request("GET", "/api/stores/1").json["address"]
-
