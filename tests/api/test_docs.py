@@ -1,8 +1,4 @@
-import shutil
-import socket
-import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -10,33 +6,10 @@ from playwright.sync_api import Locator, Page
 
 from storekeeper.api.openapi import document
 from tests.harness.browser import page
-from tests.harness.client import until
-from tests.harness.machine import need
+from tests.harness.nginx import nginx
 from tests.harness.process import Running, serving
 
 pytestmark = pytest.mark.count_processes
-
-NGINX = """\
-daemon off;
-master_process off;
-pid nginx.pid;
-error_log stderr;
-events {}
-http {
-    access_log off;
-    client_body_temp_path body;
-    proxy_temp_path proxy;
-    fastcgi_temp_path fastcgi;
-    uwsgi_temp_path uwsgi;
-    scgi_temp_path scgi;
-    server {
-        listen 127.0.0.1:%d;
-        location /stores-service/ {
-            proxy_pass http://127.0.0.1:%d/;
-        }
-    }
-}
-"""
 
 
 class Browser:
@@ -113,7 +86,7 @@ def test_the_page_fits_a_phone_with_operations_open_and_one_executed(browser: Br
 
 
 def test_the_page_works_below_a_proxys_path(browser: Browser, tmp_path: Path) -> None:
-    with nginx(tmp_path, browser.service.port) as port:
+    with nginx(tmp_path, browser.service.port, "/stores-service/") as port:
         browser.show(url=f"http://127.0.0.1:{port}/stores-service/docs")
         read = browser.open("stores-getStore")
         read.locator("button.try-out__btn").click()
@@ -121,30 +94,6 @@ def test_the_page_works_below_a_proxys_path(browser: Browser, tmp_path: Path) ->
         url = f"http://127.0.0.1:{port}/stores-service/api/stores/2"
         assert url in read.locator(".request-url").inner_text()
         assert browser.faults == []
-
-
-@contextmanager
-def nginx(folder: Path, service: int) -> Iterator[int]:
-    """Run a proxy that has the service below a path of its own; give its port."""
-    program = shutil.which("nginx")
-    if program is None:
-        need("nginx", "nginx is not installed")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    configuration = folder / "nginx.conf"
-    configuration.write_text(NGINX % (port, service))
-    process = subprocess.Popen([program, "-p", str(folder), "-e", "stderr", "-c", str(configuration)])
-    try:
-        until(lambda: accepts(port))
-        yield port
-    finally:
-        process.terminate()
-        process.wait(30)
-
-
-def accepts(port: int) -> bool:
-    with socket.socket() as client:
-        return client.connect_ex(("127.0.0.1", port)) == 0
 
 
 def test_the_page_may_load_and_run_only_what_is_its_own(service: Running) -> None:

@@ -4,24 +4,28 @@
 """
 
 import json
+import re
 from typing import Any
 
 import pytest
 
 from storekeeper.api.resource import Resource, Rules
 from storekeeper.errors import Outcome, Unavailable
-from storekeeper.http.response import Response
+from storekeeper.http.response import Response, encode
 from storekeeper.stores import Payload
-from tests.harness.in_memory import InMemory, ask
+from tests.harness.in_memory import EPOCH, InMemory, Later, ask, ask_later
 from tests.harness.payloads import BROKEN, NAME_STRING, NOT_JSON, VIOLATIONS, encoded
 from tests.harness.wire import PHRASES
 
 BODY = b'{"name":"New","address":"1 Road"}'
 
 
+PAYLOADS = (Payload("First", "1 High Street"), Payload("Zürich 🏪"), Payload("First", ""))
+
+
 @pytest.fixture
-def collection() -> InMemory:
-    return InMemory(Payload("First", "1 High Street"), Payload("Zürich 🏪"), Payload("First", ""))
+def collection() -> Any:
+    return InMemory(*PAYLOADS)
 
 
 def assert_error(response: Response, status: int, message: str, **more: Any) -> None:
@@ -90,6 +94,88 @@ def test_the_liveness_route_is_two_characters_of_text(collection: InMemory) -> N
     response = ask(collection, "GET", "/test")
     assert (response.status, response.body) == (200, b"OK")
     assert dict(response.headers) == {b"content-type": b"text/plain; charset=utf-8", b"cache-control": b"no-cache"}
+
+
+# Tags of what is read (decisions 32 and 33). The collection of three is at version 3; store 2 is of version 2.
+
+
+def tag_of(response: Response) -> str:
+    """Return the tag that the encoder writes."""
+    sent = encode(response, [], head_only=True, close=False)
+    [tag] = re.findall(rb"\r\netag: ([^\r]*)\r\n", b"\r\n" + sent)
+    return str(tag.decode())
+
+
+@pytest.mark.parametrize("asked", [ask, ask_later])
+@pytest.mark.parametrize(
+    ("target", "version"),
+    [
+        ("/api/stores/2", 2),
+        ("/api/stores/2?at=3", 2),
+        ("/api/stores", 3),
+        ("/api/stores?name=Z%C3%BCrich+%F0%9F%8F%AA", 3),
+        ("/api/stores?name=none", 3),
+        ("/api/stores?name=%ff", 3),
+        ("/api/stores?limit=1", 3),
+        ("/api/stores?after=2", 3),
+        ("/api/stores?at=2", 2),
+        ("/api/stores?at=0", 0),
+    ],
+)
+def test_what_has_the_current_tag_already_is_not_sent_again(asked: Any, target: str, version: int) -> None:
+    collection = (InMemory if asked is ask else Later)(*PAYLOADS)
+    current, others = f'"{version}.{EPOCH}"', (f'"4.{EPOCH}"', f'"{version}.bcdefgha"', "nonsense", '"2"')
+    full = asked(collection, "GET", target)
+    assert (full.status, tag_of(full)) == (200, current)
+    for method in ("GET", "HEAD"):
+        for sent in (current, f"W/{current}", f'"a,b", {current[:-1]}-gzip"', "*"):
+            response = asked(collection, method, target, b"", (b"if-none-match", sent.encode()))
+            assert (response.status, response.body, response.stream) == (304, b"", None)
+            assert (tag_of(response), response.headers) == (current, ((b"cache-control", b"no-cache"),))
+        for sent in others:
+            assert asked(collection, method, target, b"", (b"if-none-match", sent.encode())) == full
+        two = [(b"if-none-match", others[0].encode()), (b"if-none-match", current.encode())]
+        assert asked(collection, method, target, b"", *two).status == 304
+
+
+def test_a_poll_of_an_unchanged_list_reads_no_list(collection: InMemory) -> None:
+    ask(collection, "GET", "/api/stores?name=First&limit=2", b"", (b"if-none-match", b'"3.abcdefgh"'))
+    assert collection.calls == ["state"]
+
+
+def test_what_is_not_there_has_no_tag_that_could_match(collection: InMemory) -> None:
+    for target in ("/api/stores/4", "/api/stores/none", "/api/stores/3?at=2"):
+        response = ask(collection, "GET", target, b"", (b"if-none-match", b"*"))
+        assert (response.status, response.tag) == (404, b"")
+
+
+def test_other_conditions_of_a_get_are_ignored(collection: InMemory) -> None:
+    fields = {"if-match": '"9.zzzzzzzz', "if-modified-since": "Sun, 22 Nov 2026 06:00:00 GMT", "range": "bytes=0-1"}
+    headers = [(name.encode(), value.encode()) for name, value in fields.items()]
+    for target in ("/api/stores", "/api/stores/1"):
+        assert ask(collection, "GET", target, b"", *headers) == ask(collection, "GET", target)
+
+
+def test_only_what_is_of_the_present_may_be_cached(collection: Any) -> None:
+    """The response cache holds 200s until the next change: a 304 or a moment of the past is none."""
+    resource = Resource(collection, Rules())
+
+    def key(method: str, target: bytes, *headers: tuple[bytes, bytes]) -> bytes | None:
+        plan = resource.plan(method, target, headers)
+        assert plan
+        return plan.cache_key
+
+    for target in (b"/api/stores", b"/api/stores?limit=1", b"/api/stores?name=at&cat=1", b"/api/stores/1?x"):
+        assert key("GET", target) == target
+        assert key("HEAD", target) is key("GET", target, (b"if-none-match", b'"1.abcdefgh"')) is None
+    for query in (b"at=1", b"limit=1&at=1", b"%61t=1", b"a%74=1"):
+        assert key("GET", b"/api/stores?" + query) is key("GET", b"/api/stores/1?" + query) is None
+
+
+def test_no_name_equals_bytes_that_are_not_utf_8() -> None:
+    """Decision 19."""
+    collection = InMemory(Payload("\ufffd"), Payload("?"))
+    assert ask(collection, "GET", "/api/stores?name=%ff").body == b"[]"
 
 
 # Routes and methods.

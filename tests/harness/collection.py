@@ -58,17 +58,17 @@ def replace(collection: Collection, id: int, payload: Payload) -> Pending[Store 
 
 async def get(collection: Collection, id: int) -> Store | None:
     """Read one store, whether the result is there now or later."""
-    return await _now(collection.get(id))
+    return await now(collection.get(id))
 
 
 async def listing(collection: Collection, name: str | None = None) -> Listing:
     """Begin to read a list, whether the result is there now or later."""
-    return await _now(collection.list(Query(name)))
+    return await now(collection.list(Query(name)))
 
 
 async def state(collection: Collection) -> State:
     """Read the collection's numbers."""
-    return await _now(collection.state())
+    return await now(collection.state())
 
 
 async def stores(collection: Collection, name: str | None = None) -> list[dict[str, Any]]:
@@ -81,7 +81,8 @@ async def stores(collection: Collection, name: str | None = None) -> list[dict[s
     return decoded
 
 
-async def _now(value: Eventual[T]) -> T:
+async def now(value: Eventual[T]) -> T:
+    """Return the result of a read, whether it is there now or later."""
     if asyncio.isfuture(value):
         result: T = await value
         return result

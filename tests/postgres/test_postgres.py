@@ -6,6 +6,7 @@
 import asyncio
 import itertools
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,13 +20,13 @@ import psycopg
 import pytest
 
 from storekeeper import databases
-from storekeeper.collection import Collection
+from storekeeper.collection import Collection, Moment
 from storekeeper.errors import CannotStart, Unavailable
-from storekeeper.postgres import schema, session
+from storekeeper.postgres import epoch, schema, session
 from storekeeper.postgres.batcher import MAX_QUEUED
 from storekeeper.postgres.schema import COLLECTION
 from storekeeper.stores import EXAMPLES, Payload, Store
-from tests.harness.collection import create, get, listing, numbered, replace, run
+from tests.harness.collection import create, get, listing, now, numbered, replace, run
 from tests.harness.command import run as run_command
 from tests.harness.databases import Postgres, Sqlite, handle, postgres
 from tests.harness.machine import need
@@ -110,7 +111,7 @@ def test_writes_of_one_tick_are_one_transaction(logged: Postgres) -> None:
             replaces = [replace(collection, id, Payload("other")) for id in range(1, 31)]
             await asyncio.gather(*writes, *replaces)
             done = statements(logged)[len(before) :]
-            assert done == ["begin", "lock", "versions", "create", "replace", "change", "count", "commit"]
+            assert done == ["begin", "lock", "touched", "create", "replace", "change", "count", "commit"]
 
     run(main())
 
@@ -355,44 +356,76 @@ INSERT INTO changes VALUES (1, 1, 'A', NULL, 10), (2, 2, 'B', NULL, 30), (3, 3, 
 UPDATE collection SET count = 3, version = 5"""
 
 
-@pytest.fixture
-def older(database: Postgres, monkeypatch: pytest.MonkeyPatch) -> Postgres:
-    """A database of the first schema with three stores, of which the second was replaced twice."""
-    with monkeypatch.context() as patch:
-        patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:1])
+def migrate(database: Postgres, number: int) -> None:
+    """Bring a database to an older schema."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:number])
         databases.prepare(database.url)
+
+
+@pytest.fixture(params=[1, 2])
+def older(database: Postgres, request: pytest.FixtureRequest) -> Postgres:
+    """A database of an older schema with three stores, of which the second was replaced twice."""
+    migrate(database, 1)
     postgres().sql(FIRST_SCHEMA, database.url.rpartition("/")[2])
+    migrate(database, request.param)
     return database
 
 
-def test_a_database_of_the_first_schema_is_upgraded_with_its_history(older: Postgres) -> None:
+@pytest.fixture
+def lock(older: Postgres) -> str:
+    """How an instance of that schema begins to write."""
+    with psycopg.connect(older.url) as connection:
+        ((number,),) = connection.execute("SELECT schema FROM storekeeper").fetchall()
+    table = "collection" if number == 1 else f"collection_{number}"
+    return f"SELECT count, version FROM {table} WHERE one = 1 FOR UPDATE"
+
+
+def test_a_database_of_an_older_schema_is_upgraded_with_its_history(older: Postgres) -> None:
     databases.prepare(older.url)
     with psycopg.connect(older.url) as connection:
         rows = connection.execute("SELECT seq, at, previous, count FROM changes ORDER BY seq").fetchall()
         assert rows == [(1, 10, 0, 1), (2, 30, 0, 2), (3, 30, 0, 3), (4, 40, 2, 3), (5, 50, 4, 3)]
-        assert connection.execute(f"SELECT count, version, at FROM {COLLECTION}".encode()).fetchall() == [(3, 5, 50)]
+        (numbers,) = connection.execute(f"SELECT count, version, at, epoch FROM {COLLECTION}".encode()).fetchall()
+        assert numbers[:3] == (3, 5, 50)
+        assert re.fullmatch("[a-z2-7]{8}", numbers[3])
+        assert connection.execute("SELECT count, version, epoch FROM collection").fetchall() == [(3, 5, numbers[3])]
+        assert connection.execute("SELECT count(*) FROM keys").fetchall() == [(0,)]
 
 
-def test_an_instance_of_an_older_version_reads_but_writes_nothing_more(older: Postgres) -> None:
+def test_each_collection_has_an_epoch_of_its_own() -> None:
+    epochs = set()
+    for _ in range(3):
+        with postgres().database() as url:
+            databases.prepare(url)
+            epochs.add(epoch(url, renew=False))
+            assert epoch(url, renew=False) in epochs
+            epochs.add(epoch(url, renew=True))
+            assert epoch(url, renew=False) in epochs
+    assert len(epochs) == 6
+
+
+def test_an_instance_of_an_older_version_reads_but_writes_nothing_more(older: Postgres, lock: str) -> None:
     """Its statements are prepared already; the lock is the first of each write."""
     with psycopg.connect(older.url, prepare_threshold=0) as old:
-        lock = "SELECT count, version FROM collection WHERE one = 1 FOR UPDATE"
-        assert old.execute(lock).fetchall() == [(3, 5)]
+        assert old.execute(lock.encode()).fetchall() == [(3, 5)]
         old.rollback()
         databases.prepare(older.url)
         with pytest.raises(psycopg.errors.FeatureNotSupported):
-            old.execute(lock)
+            old.execute(lock.encode())
         old.rollback()
-        assert old.execute("SELECT count, version FROM collection").fetchall() == [(3, 5)]
+        assert old.execute(lock.removesuffix("FOR UPDATE").encode()).fetchall() == [(3, 5)]
     assert f"collection_{len(schema.MIGRATIONS)}" == COLLECTION, "each migration renames it"
 
 
-def test_an_upgrade_waits_for_an_older_instance_that_is_writing_and_is_no_deadlock(older: Postgres) -> None:
+def test_an_upgrade_waits_for_an_older_instance_that_is_writing_and_is_no_deadlock(
+    older: Postgres, lock: str
+) -> None:
     """That instance has the lock of the writers by then, and writes its change only afterwards."""
     waiting = """SELECT count(*) > 0 FROM pg_locks
       WHERE NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"""
     with psycopg.connect(older.url) as old, ThreadPoolExecutor(1) as pool:
-        old.execute("SELECT count, version FROM collection FOR UPDATE")
+        old.execute(lock.encode())
         upgrade = pool.submit(databases.prepare, older.url)
         with psycopg.connect(older.url, autocommit=True) as watch:
             until(lambda: watch.execute(waiting).fetchone() == (True,))
@@ -477,6 +510,7 @@ def test_a_database_in_another_encoding_is_refused() -> None:
         ("ALTER TABLE storekeeper RENAME schema TO version", "has a table storekeeper that is not as we made it"),
         ("ALTER TABLE storekeeper ALTER schema TYPE text USING 'one'", "has a table storekeeper that is not"),
         ("DROP TABLE changes", "is not complete, it lacks (or this user may not see) the table changes"),
+        ("DROP TABLE keys", "is not complete, it lacks (or this user may not see) the table keys"),
     ],
 )
 def test_what_was_not_restored_whole_is_refused_in_one_line(
@@ -514,9 +548,17 @@ def test_numbers_that_were_not_restored_whole_are_no_bug(database: Postgres, spo
         async with handle(database) as collection:
             await create(collection, Payload("First"))
             postgres().sql(spoil, database.url.rpartition("/")[2])
-            for question in (create(collection, Payload("Second")), listing(collection), collection.load(EXAMPLES)):
+            for question in (
+                create(collection, Payload("Second")),
+                listing(collection),
+                collection.load(EXAMPLES),
+                now(collection.state()),
+                now(collection.get_at(1, Moment(1))),
+            ):
                 with pytest.raises(Unavailable, match="one row"):
                     await question
+            with pytest.raises(Unavailable):  # a sub-query that finds several rows fails as a whole
+                await get(collection, 1)
 
     run(main())
     with pytest.raises(CannotStart, match="one row"):

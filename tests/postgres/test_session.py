@@ -18,6 +18,7 @@ from storekeeper.collection import Collection
 from storekeeper.errors import CannotStart, Outcome, Unavailable
 from storekeeper.postgres import PostgresCollection
 from storekeeper.postgres.pipeline import StatementError
+from storekeeper.postgres.schema import COLLECTION
 from storekeeper.stores import Payload
 from storekeeper.transfer import VerificationFailed
 from tests.harness.collection import a_store, create, get, listing, numbered, replace, run, stores
@@ -367,7 +368,7 @@ SWALLOWED = {
     "a rule for changes": "CREATE RULE swallow AS ON INSERT TO changes DO INSTEAD NOTHING",
     "a rule for stores": """CREATE RULE swallow AS ON INSERT TO stores DO INSTEAD NOTHING;
       CREATE RULE swallow_too AS ON UPDATE TO stores DO INSTEAD NOTHING""",
-    "a rule for the numbers": "CREATE RULE swallow AS ON UPDATE TO collection_2 DO INSTEAD NOTHING",
+    "a rule for the numbers": f"CREATE RULE swallow AS ON UPDATE TO {COLLECTION} DO INSTEAD NOTHING",
     "a policy": f"""ALTER TABLE stores ENABLE ROW LEVEL SECURITY; ALTER TABLE stores FORCE ROW LEVEL SECURITY;
       CREATE POLICY hide ON stores TO {USER} USING (id > 1)""",
 }

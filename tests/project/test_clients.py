@@ -61,7 +61,7 @@ def test_the_recipes_for_pages_do_what_they_say_in_a_browser(service: Running) -
     with browser.page() as (page, faults):
         said: list[str] = []
         page.on("console", lambda message: said.append(message.text))
-        page.goto(f"http://127.0.0.1:{service.port}/test")
+        page.goto(f"http://127.0.0.1:{service.port}/docs")
         for recipe in recipes:
             page.evaluate(f"async () => {{ {here(recipe, service)} }}")
         assert not faults

@@ -76,7 +76,7 @@ def snapshot(url: str, *, fill: bool) -> Iterator[Snapshot]:
         commit(connection)
 
 
-def epoch(url: str, *, renew: bool) -> str:
+def epoch(url: str, renew: bool) -> str:
     """Return the epoch of a prepared database; if it is to be renewed, the new one. Raises Unavailable."""
     conninfo = schema.parameters(url)
     with schema.connect(conninfo) as connection:

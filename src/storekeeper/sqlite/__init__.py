@@ -7,7 +7,7 @@ from pathlib import Path
 
 import apsw
 
-from storekeeper.collection import Listing, Pending, Query, State
+from storekeeper.collection import Eventual, Listing, Moment, Pending, Query, State
 from storekeeper.commands import Command
 from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.errors import Outcome, Unavailable
@@ -17,6 +17,7 @@ from storekeeper.sqlite.change_token import token_reader
 from storekeeper.sqlite.committer import Committer
 from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.sqlite.load import load
+from storekeeper.sqlite.past import PastReader
 from storekeeper.sqlite.reads import Reader
 from storekeeper.sqlite.snapshot import epoch, open_listing, snapshot
 from storekeeper.sqlite.write_queue import CLOSED, WriteQueue
@@ -48,6 +49,7 @@ class SqliteCollection:
         self._connection = schema.connect(path, reader=True)
         self._change_token = token_reader(self._connection)
         self._reader = Reader(self._connection, self._change_token)
+        self._past = PastReader(path, CLOSED)
         self._loop = asyncio.get_running_loop()
         self._timer = self._loop.call_later(MAX_TRANSACTION_AGE, self._end_transaction)
         self._queue = WriteQueue(Committer(schema.connect(path), FileIdentity(path)), self._on_failure)
@@ -59,10 +61,27 @@ class SqliteCollection:
         except apsw.Error as error:
             raise self._translated(error) from error
 
-    def list(self, query: Query) -> Listing:
+    def get_at(self, id: int, at: Moment) -> Eventual[Store | None]:
+        """Return the store as it was at that moment, or None."""
+
+        async def read() -> Store | None:
+            with self._translating():
+                return await self._past.get(id, at)
+
+        return self._loop.create_task(read())
+
+    def list(self, query: Query) -> Eventual[Listing]:
         """Return the stores that the query asks for."""
+        if query.at is not None:
+            return self._loop.create_task(self._list_at(query))
         with self._translating():
-            listing = self._reader.list(query)
+            return self._translated_rest(self._reader.list(query))
+
+    async def _list_at(self, query: Query) -> Listing:
+        with self._translating():
+            return self._translated_rest(await self._past.list(query))
+
+    def _translated_rest(self, listing: Listing) -> Listing:
         if listing.rest is None:
             return listing
         rest = self._rest(listing.rest)
@@ -115,6 +134,7 @@ class SqliteCollection:
         if not self._closed:
             self._closed = True
             self._timer.cancel()
+            await self._past.close()
             await self._queue.close()
             self._reader.close()
             self._connection.close()

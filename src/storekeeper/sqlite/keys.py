@@ -1,7 +1,7 @@
 """The Idempotency-Keys that are remembered (decision 36), as the writer finds them. Imports apsw and the domain.
 
-The table `keys` only grows at its end and shrinks at its beginning, so that a write changes few of its pages. An index
-on the disk would cost each write one more page, far from the others (about 15 µs). So the index is a table in the
+The table `keys` grows only at its end and shrinks only at its beginning, so a write changes few of its pages. An
+index on the disk would cost each write one more page, far from the others (about 15 µs). So the index is a table in the
 memory of this connection, some 30 bytes for each key, which each transaction with keys brings up to date first.
 """
 

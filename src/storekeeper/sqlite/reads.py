@@ -141,7 +141,7 @@ class Reader:
         with self._connection:  # one snapshot for all statements
             state = self._read_state()
             if limit is not None:
-                ids = _numbers(b"[%b]" % self._execute(_NAMED_IDS, (name, after, limit + 1)).get)
+                ids = numbers(b"[%b]" % self._execute(_NAMED_IDS, (name, after, limit + 1)).get)
                 return self._listing(iter([ids[:limit]]), state, ids[limit - 1] if len(ids) > limit else None)
             # One list of ids for all clients that read this version.
             if self._latest_named[:3] != (name, after, state.version):
@@ -214,12 +214,12 @@ class Reader:
     def _walk_back(self, ids: Sequence[int], version: int) -> Steps[str]:
         """Return, for each store, the number of its latest change up to a version, as JSON."""
         found: list[int] = []
-        left = _numbers(self._execute(_VERSIONS, (_json(ids),)).get)
+        left = numbers(self._execute(_VERSIONS, (_json(ids),)).get)
         while left:
             found += [seq for seq in left if seq <= version]
             left = [seq for seq in left if seq > version]
             if left:
-                left = _numbers(self._execute(_WALK, (_json(left), version, MAX_STEPS // len(left))).get)
+                left = numbers(self._execute(_WALK, (_json(left), version, MAX_STEPS // len(left))).get)
                 yield
         return _json(found)
 
@@ -292,7 +292,7 @@ def _pages_of(ids: bytes) -> Iterator[list[int]]:
         end = ids.find(b",", start + width)
         if end < 0:
             end = len(ids)
-        yield _numbers(b"[%b]" % ids[start:end])
+        yield numbers(b"[%b]" % ids[start:end])
         start = end + 1
 
 
@@ -300,7 +300,8 @@ def _json(ids: Sequence[int]) -> str:
     return str(list(ids))
 
 
-def _numbers(json: bytes) -> list[int]:
+def numbers(json: bytes) -> list[int]:
+    """Return the integers of a JSON array."""
     return msgspec.json.decode(json, type=list[int])
 
 

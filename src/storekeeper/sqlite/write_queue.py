@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator
 from contextlib import suppress
 from typing import Any, TypeVarTuple
 
-from storekeeper.commands import Command
+from storekeeper.commands import Command, size
 from storekeeper.concurrency.queue_limit import QueueLimit
 from storekeeper.errors import DISK_STALLED, LOCKED, Outcome, Unavailable
 from storekeeper.sqlite import errors
@@ -74,7 +74,7 @@ class Write:
     def __init__(self, command: Command, since: float, loop: asyncio.AbstractEventLoop) -> None:
         self.command = command
         self.since = since
-        self.size = command.payload.size
+        self.size = size(command)
         self._loop = loop
         self._settled = False
         self._result: Result = None

@@ -1,0 +1,153 @@
+"""Pages and moments of the past (decisions 37, 38 and 40), on a collection in memory."""
+
+import json
+import re
+
+import pytest
+
+from storekeeper.http.response import Response
+from storekeeper.stores import Payload
+from tests.harness.in_memory import EPOCH, InMemory, ask
+
+NAMES = ["A", "B", "A", "C", "A"]
+
+
+@pytest.fixture
+def collection() -> InMemory:
+    """Return five stores of the versions 1 to 5, created at 1 to 5 s; the first was renamed at 6 s."""
+    collection = InMemory(*map(Payload, NAMES))
+    ask(collection, "PUT", "/api/stores/1", b'{"name":"Z"}')
+    return collection
+
+
+def ids(response: Response) -> list[int]:
+    assert response.status == 200, response
+    return [store["id"] for store in json.loads(response.body)]
+
+
+def next_of(response: Response) -> str | None:
+    link = dict(response.headers).get(b"link")
+    if link is None:
+        return None
+    found = re.fullmatch(r'<(/api/stores\?[^<>"]*)>; rel="next"', link.decode())
+    assert found
+    return found[1]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected", "link"),
+    [
+        ("", [1, 2, 3, 4, 5], None),
+        ("?limit=2", [1, 2], "limit=2&after=2"),
+        ("?limit=2&after=2", [3, 4], "limit=2&after=4"),
+        ("?after=2&limit=2", [3, 4], "after=4&limit=2"),
+        ("?after=&limit=%32", [1, 2], "after=2&limit=%32"),
+        ("?%61fter=2&limit=2", [3, 4], "after=4&limit=2"),
+        ("?limit=2&after=4", [5], None),
+        ("?limit=5", [1, 2, 3, 4, 5], None),
+        ("?limit=1000", [1, 2, 3, 4, 5], None),
+        ("?limit=", [1, 2, 3, 4, 5], None),
+        ("?after=3", [4, 5], None),
+        ("?after=5", [], None),
+        ("?after=9223372036854775807&limit=1", [], None),
+        ("?name=A&limit=1", [3], "name=A&limit=1&after=3"),
+        ("?name=&limit=4", [1, 2, 3, 4], "name=&limit=4&after=4"),
+        ("?limit=4&x=a+b%20%ff&&y", [1, 2, 3, 4], "limit=4&x=a+b%20%ff&&y&after=4"),
+        ('?limit=4&x=<a>"\\^`{|}#', [1, 2, 3, 4], "limit=4&x=%3Ca%3E%22%5C%5E%60%7B%7C%7D%23&after=4"),
+        ("?at=3&limit=2", [1, 2], "at=3&limit=2&after=2"),
+        ("?at=3&limit=2&after=2", [3], None),
+        ("?at=", [1, 2, 3, 4, 5], None),
+    ],
+)
+def test_a_page_says_where_the_next_one_is(
+    collection: InMemory, query: str, expected: list[int], link: str | None
+) -> None:
+    response = ask(collection, "GET", f"/api/stores{query}")
+    assert ids(response) == expected
+    assert next_of(response) == (link and f"/api/stores?{link}")
+    total = "3" if "at=3" in query else None if "name=A" in query else "5"
+    assert dict(response.headers).get(b"total-count") == (total and total.encode())
+
+
+def test_a_walk_sees_each_store_once(collection: InMemory) -> None:
+    seen, target = [], "/api/stores?limit=2&name="
+    while target:
+        response = ask(collection, "GET", target)
+        seen += ids(response)
+        target = next_of(response) or ""
+    assert seen == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("query", "keys"),
+    [
+        *((f"limit={value}", ["limit"]) for value in ("0", "1001", "-1", "a", "1.0", "+1", "%D9%A1", "9" * 5000)),
+        *((f"after={value}", ["after"]) for value in ("-1", "a", "9223372036854775808", "0x1")),
+        ("limit=1&limit=1", ["limit"]),
+        ("limit=&limit=1", ["limit"]),
+        ("after=1&after=2", ["after"]),
+        ("at=1&at=1", ["at"]),
+        ("at=1&name=A", ["at"]),
+        ("at=1&name=%ff", ["at"]),
+        ("at=7", ["at"]),
+        ("after=a&at=x&name=a&name=b&limit=0", ["name", "limit", "after", "at"]),
+    ],
+)
+def test_a_query_that_breaks_rules_is_told_all_of_them(collection: InMemory, query: str, keys: list[str]) -> None:
+    for fields in ((), ((b"if-none-match", b"*"),)):
+        response = ask(collection, "GET", f"/api/stores?{query}", b"", *fields)
+        error = json.loads(response.body)
+        assert (response.status, error["validation"]) == (400, {"source": "query", "keys": keys})
+        assert all(f'"{key}" must ' in error["message"] for key in keys)
+
+
+@pytest.mark.parametrize(
+    ("at", "version"),
+    [
+        ("0", 0),
+        ("2", 2),
+        ("6", 6),
+        (f"2.{EPOCH}", 2),
+        ("1970-01-01T00:00:02Z", 2),
+        ("1970-01-01T00:00:02.0Z", 2),
+        ("1970-01-01T00:00:01.999999999Z", 1),
+        ("1970-01-01T00:00:05.5Z", 5),
+        ("1969-12-31T23:59:59Z", 0),
+    ],
+)
+def test_the_past_is_as_it_was(collection: InMemory, at: str, version: int) -> None:
+    listed = ask(collection, "GET", f"/api/stores?at={at}")
+    assert ids(listed) == list(range(1, min(version, 5) + 1))
+    assert listed.tag == f'"{version}.{EPOCH}"'.encode()
+    store = ask(collection, "GET", f"/api/stores/1?at={at}")
+    assert store.status == (200 if version else 404)
+    if version:
+        seq, name = (6, "Z") if version == 6 else (1, "A")
+        assert (json.loads(store.body)["name"], store.tag) == (name, f'"{seq}.{EPOCH}"'.encode())
+
+
+@pytest.mark.parametrize(
+    "at",
+    [
+        *("x", "-1", "01", "1.", "1.abc", "1.ABCDEFGH", f"1.{EPOCH}x", "7", "now", "9" * 19, "9" * 30, "+1"),
+        *("2026-11-22", "2026-11-22T06:00:00", "2026-11-22T06:00Z", "1970-02-30T00:00:00Z", "0000-01-01T00:00:00Z"),
+        *("1970-01-01T00:00:01z", "1970-01-01t00:00:01Z", "1970-01-01T00:00:01%2B00:00", "1970-01-01T24:00:00Z"),
+        *("1970-01-01T00:00:01.Z", "1970-01-01%2000:00:01Z", "9999-12-31T23:59:59Z", "1970-01-01T00:00:60Z"),
+    ],
+)
+@pytest.mark.parametrize("target", ["/api/stores", "/api/stores/1"])
+def test_what_is_no_moment_up_to_now_is_refused(collection: InMemory, target: str, at: str) -> None:
+    response = ask(collection, "GET", f"{target}?at={at}")
+    assert response.status == 400
+    assert json.loads(response.body)["validation"] == {"source": "query", "keys": ["at"]}
+
+
+@pytest.mark.parametrize("target", ["/api/stores", "/api/stores/1"])
+def test_a_moment_of_another_epoch_is_gone_and_the_present_cursor_is_told(collection: InMemory, target: str) -> None:
+    response = ask(collection, "GET", f"{target}?at=1.bcdefgha")
+    error = json.loads(response.body)
+    assert (response.status, error["error"], error["cursor"]) == (410, "Gone", f"6.{EPOCH}")
+
+
+def test_a_store_looks_at_no_parameter_but_at(collection: InMemory) -> None:
+    assert ask(collection, "GET", "/api/stores/1?limit=0&after=a&name=a&name=b&at=").status == 200

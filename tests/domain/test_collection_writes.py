@@ -1,0 +1,265 @@
+"""Conditional and repeatable writes: what `commands.apply` decides, decided inside the transaction."""
+
+import asyncio
+from typing import cast
+
+import pytest
+
+from storekeeper import commands
+from storekeeper.collection import Collection
+from storekeeper.commands import ANY, Command, Create, Key, Replace, tag
+from storekeeper.errors import KeyReused, PreconditionFailed
+from storekeeper.stores import Payload, Replay, Store
+from tests.harness.collection import a_store, create, get, listing, numbered, run, stores
+from tests.harness.databases import Database, handle
+
+CLIENTS = 100
+
+
+async def written(collection: Collection, command: Command) -> Store:
+    store = await collection.write(command)
+    assert store is not None
+    return store
+
+
+async def outcomes(*writes: tuple[Collection, Command]) -> list[Store | BaseException | None]:
+    """Return what becomes of commands that are sent at once, in their order."""
+    pending = [collection.write(command) for collection, command in writes]
+    return await asyncio.gather(*pending, return_exceptions=True)
+
+
+async def tags(collection: Collection, *versions: int) -> frozenset[str]:
+    epoch = (await listing(collection)).epoch
+    return frozenset(tag(version, epoch) for version in versions)
+
+
+class TestConditions:
+    """If-Match and If-None-Match."""
+
+    def test_a_replace_with_a_current_tag_writes_and_with_another_it_does_not(self, database: Database) -> None:
+        async def main() -> None:
+            async with handle(database) as collection:
+                await collection.load(numbered(3))
+                good = Replace(2, Payload("Good"), if_match=await tags(collection, 9, 2))
+                assert await written(collection, good) == a_store(2, "Good", None, 4)
+                with pytest.raises(PreconditionFailed, match="Store 2 has changed: its version is 4 now") as refused:
+                    await collection.write(Replace(2, Payload("Late"), if_match=await tags(collection, 2)))
+                assert {refused.value.tag} == await tags(collection, 4)
+                foreign = frozenset([tag(4, "aaaaaaaa")])
+                with pytest.raises(PreconditionFailed):
+                    await collection.write(Replace(2, Payload("Restored"), if_match=foreign))
+                assert await get(collection, 2) == a_store(2, "Good", None, 4)
+                assert await written(collection, Replace(2, Payload("Any"), if_match=ANY))
+
+        run(main())
+        assert len(database.changes()) == 5
+
+    def test_a_replace_with_if_none_match_writes_only_what_the_client_has_not_seen(self, database: Database) -> None:
+        async def main() -> None:
+            async with handle(database) as collection:
+                await collection.load(numbered(1))
+                for seen in (await tags(collection, 1), ANY):
+                    with pytest.raises(PreconditionFailed):
+                        await collection.write(Replace(1, Payload("New"), if_none_match=seen))
+                unseen = Replace(1, Payload("New"), if_none_match=await tags(collection, 7))
+                assert await written(collection, unseen) == a_store(1, "New", None, 2)
+
+        run(main())
+
+    def test_a_condition_on_a_missing_store_is_not_looked_at(self, database: Database) -> None:
+        async def main() -> None:
+            async with handle(database) as collection:
+                assert await collection.write(Replace(1, Payload("x"), if_match=await tags(collection, 1))) is None
+
+        run(main())
+
+    def test_a_create_with_the_tag_of_the_list_needs_the_list_unchanged(self, database: Database) -> None:
+        async def main() -> None:
+            async with handle(database) as collection:
+                empty = await tags(collection, 0)
+                first = Create(Payload("First"), if_match=empty)
+                assert await written(collection, first) == a_store(1, "First", None, 1)
+                with pytest.raises(PreconditionFailed, match="The list has changed: its version is 1 now") as refused:
+                    await collection.write(Create(Payload("Second"), if_match=empty))
+                assert {refused.value.tag} == await tags(collection, 1)
+
+        run(main())
+        assert len(database.changes()) == 1
+
+    @pytest.mark.parametrize("kind", [Create, Replace], ids=["create", "replace"])
+    def test_of_many_writers_with_one_version_exactly_one_wins(self, database: Database, kind: type[Command]) -> None:
+        async def main() -> None:
+            async with handle(database) as one, handle(database) as two:
+                await one.load(numbered(1))
+                condition = await tags(one, 1)
+
+                def command(number: int) -> Command:
+                    payload = Payload(f"Writer {number}")
+                    return Create(payload, condition) if kind is Create else Replace(1, payload, condition)
+
+                async def client(number: int) -> Store | BaseException | None:
+                    await asyncio.sleep(0.0002 * (number % 10))  # several batches
+                    return (await outcomes(((one, two)[number % 2], command(number))))[0]
+
+                found = await asyncio.gather(*map(client, range(CLIENTS)))
+                won = [result for result in found if isinstance(result, Store)]
+                assert [type(result) for result in found].count(PreconditionFailed) == CLIENTS - 1
+                assert [store.version for store in won] == [2]
+                assert await get(two, won[0].id) == won[0]
+
+        run(main())
+        assert len(database.changes()) == 2
+
+    def test_a_lost_response_is_given_again_whatever_the_tag(self, database: Database) -> None:
+        async def main() -> None:
+            async with handle(database) as collection:
+                await collection.load(numbered(1))
+                edit = Replace(1, Payload("Edited", "x"), if_match=await tags(collection, 1))
+                assert await written(collection, edit) == a_store(1, "Edited", "x", 2)
+                assert await written(collection, edit) == a_store(1, "Edited", "x", 2)
+
+        run(main())
+        assert len(database.changes()) == 2
+
+
+class TestUnchanged:
+    """A replace of a store by what it is."""
+
+    @pytest.mark.parametrize("address", [None, "", "1 Road"])
+    def test_it_makes_no_change_and_no_commit(self, database: Database, address: str | None) -> None:
+        async def main() -> None:
+            async with handle(database) as one, handle(database) as two:
+                await create(one, Payload("Same", address))
+                before = one.change_token()
+                same = Replace(1, Payload("Same", address))
+                assert await outcomes((one, same), (one, same)) == [a_store(1, "Same", address, 1)] * 2
+                assert await written(two, same) == a_store(1, "Same", address, 1)
+                assert one.change_token() == before
+                for other in {None, "", "1 Road"} - {address}:
+                    assert (await written(two, Replace(1, Payload("Same", other)))).address == other
+
+        run(main())
+        assert len(database.changes()) == 3
+
+    def test_what_is_unchanged_is_seen_within_a_batch(self, database: Database) -> None:
+        async def main() -> None:
+            async with handle(database) as collection:
+                writes: list[Command] = [Create(Payload("A")), Replace(1, Payload("A")), Replace(1, Payload("B")),
+                          Replace(1, Payload("B")), Replace(1, Payload("A"))]  # fmt: skip
+                found = await outcomes(*((collection, write) for write in writes))
+                assert [cast("Store", store).version for store in found] == [1, 1, 2, 2, 3]
+
+        run(main())
+        assert len(database.changes()) == 3
+
+
+class TestKeys:
+    """Idempotency-Key."""
+
+    def test_a_repeated_request_gets_the_first_result_wherever_it_is_sent(self, database: Database) -> None:
+        command = Create(Payload("Once", "1 Road"), key=Key(2**63 - 1, 2**62))
+
+        async def main() -> None:
+            async with handle(database) as one, handle(database) as two:
+                first, again = await outcomes((one, command), (one, command))
+                assert (type(first), first) == (Store, a_store(1, "Once", "1 Road", 1))
+                await written(two, Replace(1, Payload("Changed")))
+                for result in (again, await written(one, command), await written(two, command)):
+                    assert (type(result), result) == (Replay, a_store(1, "Once", "1 Road", 1))
+            async with handle(database) as reopened:
+                assert type(await written(reopened, command)) is Replay
+                assert len(await stores(reopened)) == 1
+
+        run(main())
+
+    def test_requests_with_one_key_at_once_in_two_handles_write_once(self, database: Database) -> None:
+        async def main() -> None:
+            async with handle(database) as one, handle(database) as two:
+                for number in range(20):
+                    command = Create(Payload(f"{number}"), key=Key(number, 1))
+                    found = await outcomes((one, command), (two, command))
+                    assert {type(result) for result in found} == {Store, Replay}
+                    assert len({cast("Store", result).version for result in found}) == 1
+
+        run(main())
+        assert len(database.changes()) == 20
+
+    def test_a_key_of_another_request_is_refused_and_writes_nothing(self, database: Database) -> None:
+        async def main() -> None:
+            async with handle(database) as one, handle(database) as two:
+                await written(one, Create(Payload("First"), key=Key(1, 1)))
+                for collection in (one, two):
+                    found = await outcomes(
+                        (collection, Create(Payload("Other"), key=Key(1, 2))),
+                        (collection, Create(Payload("First"), key=Key(1, 1))),
+                        (collection, Create(Payload("Third"), key=Key(1, 3))),
+                    )
+                    assert [type(result) for result in found] == [KeyReused, Replay, KeyReused]
+                    assert found[1] == a_store(1, "First", None, 1)
+                await one.check_writes()
+
+        run(main())
+        assert len(database.changes()) == 1
+
+    def test_a_replay_comes_before_conditions(self, database: Database) -> None:
+        async def main() -> None:
+            async with handle(database) as collection:
+                await collection.load(numbered(1))
+                command = Replace(1, Payload("Edited"), await tags(collection, 1), key=Key(1, 1))
+                await written(collection, command)
+                await written(collection, Replace(1, Payload("Later")))
+                assert await written(collection, command) == a_store(1, "Edited", None, 2)
+                assert await get(collection, 1) == a_store(1, "Later", None, 3)
+
+        run(main())
+
+    def test_only_stores_are_remembered(self, database: Database) -> None:
+        async def main() -> None:
+            async with handle(database) as collection:
+                key = Key(1, 1)
+                assert await collection.write(Replace(1, Payload("Missing"), key=key)) is None
+                for _ in range(2):
+                    with pytest.raises(PreconditionFailed):
+                        await collection.write(Create(Payload("x"), await tags(collection, 7), key))
+                assert type(await written(collection, Create(Payload("New"), key=key))) is Store
+
+        run(main())
+
+    def test_a_write_that_changes_nothing_remembers_its_key(self, database: Database) -> None:
+        async def main() -> None:
+            async with handle(database) as one, handle(database) as two:
+                await create(one, Payload("Same"))
+                command = Replace(1, Payload("Same"), key=Key(1, 1))
+                assert await written(one, command) == a_store(1, "Same", None, 1)
+                await written(two, Replace(1, Payload("Other")))
+                assert type(await written(two, command)) is Replay
+                assert await get(one, 1) == a_store(1, "Other", None, 2)
+
+        run(main())
+        assert len(database.changes()) == 2
+
+    def test_a_key_that_is_too_old_is_as_new(self, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+        async def main() -> None:
+            async with handle(database) as collection:
+                command = Create(Payload("Again"), key=Key(1, 1))
+                await written(collection, command)
+                with monkeypatch.context() as patch:
+                    patch.setattr(commands, "MAX_KEY_AGE", -1)
+                    assert await written(collection, command) == a_store(2, "Again", None, 2)
+                for _ in range(2):  # the latest counts
+                    assert await written(collection, command) == a_store(2, "Again", None, 2)
+
+        run(main())
+
+    def test_a_write_that_fails_does_not_remember_its_key(self, database: Database) -> None:
+        async def main() -> None:
+            async with handle(database) as collection:
+                bad = Create(Payload("x" * 31), key=Key(1, 1))
+                good = Create(Payload("Good"), key=Key(2, 2))
+                found = await outcomes((collection, bad), (collection, good))
+                assert [isinstance(result, Store) for result in found] == [False, True]
+                assert type(await written(collection, good)) is Replay
+                assert type(await written(collection, Create(Payload("Short"), key=Key(1, 1)))) is Store
+
+        run(main())
+        assert len(database.changes()) == 2

@@ -1,0 +1,186 @@
+"""The table of Idempotency-Keys: it stays small, and its index in memory follows it."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import apsw
+import pytest
+
+from storekeeper.commands import MAX_KEY_AGE, Command, Create, Key, Replace
+from storekeeper.errors import LOCKED, PreconditionFailed
+from storekeeper.sqlite import keys, schema, write_queue
+from storekeeper.sqlite.committer import Committer, Result
+from storekeeper.sqlite.file_identity import FileIdentity
+from storekeeper.stores import Payload, Replay, Store
+from tests.harness.collection import create, run
+from tests.harness.databases import Sqlite, handle
+from tests.harness.in_process import until
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "stores.db"
+    schema.prepare(path)
+    return path
+
+
+@pytest.fixture
+def committer(path: Path) -> Iterator[Committer]:
+    with closing(Committer(schema.connect(path), FileIdentity(path))) as committer:
+        yield committer
+
+
+@pytest.fixture
+def other(path: Path) -> Iterator[Committer]:
+    """Another process's, in effect."""
+    with closing(Committer(schema.connect(path), FileIdentity(path))) as committer:
+        yield committer
+
+
+def keyed(*numbers: int) -> list[Command]:
+    return [Create(Payload(f"Store {number}"), key=Key(number, 1)) for number in numbers]
+
+
+def commit(committer: Committer, commands: list[Command]) -> list[Result]:
+    return committer.commit(commands, time.monotonic() + 5)
+
+
+def rows(committer: Committer, table: str) -> list[tuple[int, ...]]:
+    return [(n, key) for n, key in committer.connection.execute(f"SELECT n, key FROM {table} ORDER BY n")]
+
+
+def age(committer: Committer, up_to: int) -> None:
+    """Make the first keys older than any that is remembered."""
+    committer.connection.execute("UPDATE keys SET at = at - ? WHERE n <= ?", (MAX_KEY_AGE + 1000, up_to))
+
+
+def test_keys_beyond_the_greatest_number_are_deleted_with_the_next_batch(
+    committer: Committer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keys, "MAX_KEYS", 5)
+    monkeypatch.setattr(keys, "MAX_KEYS_DELETED", 3)
+    commit(committer, keyed(*range(1, 8)))
+    assert [n for n, _ in rows(committer, "keys")] == [3, 4, 5, 6, 7]
+    commit(committer, keyed(*range(11, 15)))
+    assert [n for n, _ in rows(committer, "keys")] == [6, 7, 8, 9, 10, 11], "at most three at once"
+    assert [type(result) for result in commit(committer, keyed(5, 6))] == [Store, Replay]
+
+
+def test_keys_that_are_too_old_are_deleted_with_the_next_batch(
+    committer: Committer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keys, "MAX_KEYS_DELETED", 3)
+    commit(committer, keyed(1, 2, 3, 4, 5))
+    age(committer, 4)
+    commit(committer, keyed(6))
+    assert [n for n, _ in rows(committer, "keys")] == [4, 5, 6]
+    commit(committer, keyed(7))
+    assert [n for n, _ in rows(committer, "keys")] == [5, 6, 7]
+
+
+def test_the_newest_key_is_never_deleted_so_that_no_number_comes_again(committer: Committer) -> None:
+    commit(committer, keyed(1, 2, 3))
+    age(committer, 3)
+    committer.delete_old_keys(time.monotonic())
+    assert rows(committer, "keys") == [(3, 3)]
+    committer.delete_old_keys(time.monotonic())
+    commit(committer, keyed(3))
+    assert rows(committer, "keys") == [(4, 3)]
+
+
+def test_an_idle_service_deletes_old_keys_and_changes_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(write_queue, "KEYS_INTERVAL", 0.01)
+
+    async def main() -> None:
+        async with handle(Sqlite(tmp_path)) as collection:
+            await asyncio.gather(*(collection.write(command) for command in keyed(1, 2, 3)))
+            with closing(apsw.Connection(str(tmp_path / "stores.db"))) as other:
+                other.set_busy_timeout(5000)
+                before = collection.change_token()
+                await asyncio.sleep(0.3)  # a look or two
+                assert collection.change_token() == before
+                other.execute("UPDATE keys SET at = 1 WHERE n < 3")
+                await until(lambda: other.execute("SELECT count(*) FROM keys").get == 1)
+                assert other.execute("SELECT max(seq) FROM changes").get == 3
+
+    run(main())
+
+
+def test_a_lock_that_keeps_old_keys_from_being_deleted_is_no_failure(path: Path, committer: Committer) -> None:
+    commit(committer, keyed(1, 2))
+    age(committer, 1)
+    with closing(apsw.Connection(str(path))) as other:
+        other.execute("BEGIN IMMEDIATE")
+        committer.delete_old_keys(time.monotonic())
+        other.execute("ROLLBACK")
+    assert len(rows(committer, "keys")) == 2
+    committer.delete_old_keys(time.monotonic())
+    assert len(rows(committer, "keys")) == 1
+
+
+def test_the_index_follows_other_processes_and_transactions_that_came_to_nothing(
+    committer: Committer, other: Committer
+) -> None:
+    commit(committer, keyed(1))
+    commit(other, keyed(2))
+    commit(committer, keyed(1, 2))  # only replays: rolled back
+    bad = Create(Payload("x" * 31), key=Key(9, 9))
+    commit(committer, [bad])
+    commit(other, keyed(3))
+    assert {type(result) for result in commit(committer, keyed(1, 2, 3))} == {Replay}
+    commit(committer, keyed(4))
+    commit(committer, keyed(5))
+    assert rows(committer, "temp.recent") == [(1, 1), (2, 2), (3, 3), (4, 4)], "its own last ones come next time"
+
+
+def test_the_index_forgets_what_was_deleted_while_it_grows(
+    committer: Committer, other: Committer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keys, "MAX_KEYS", 40)
+    for start in range(0, 2000, 20):
+        # Some are deleted by one, some by the other.
+        commit((committer, other)[start % 40 == 0], keyed(*(n * 7919 % 10007 for n in range(start, start + 20))))
+    for one in (committer, other):
+        commit(one, keyed(20_000 + (one is other)))
+        assert len(rows(one, "keys")) == 40
+        assert 40 <= len(rows(one, "temp.recent")) < 120
+
+
+def test_a_refused_precondition_is_no_refusal_of_the_database(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with handle(Sqlite(tmp_path)) as collection:
+            await create(collection, Payload("First"))
+            queue = vars(collection)["_queue"]
+            for before in ("", LOCKED):
+                if before:
+                    queue.state.reason = before
+                with pytest.raises(PreconditionFailed):
+                    await collection.write(Replace(1, Payload("x"), if_match=frozenset(['"9.aaaaaaaa"'])))
+                assert queue.state.reason == ""
+
+    run(main())
+
+
+def test_unchanged_writes_of_long_addresses_are_compared_in_the_database(committer: Committer) -> None:
+    """A thousand addresses of 1 MiB would be 1 GiB."""
+    committer.connection.execute("PRAGMA synchronous = off")
+    long = "x" * 2**20
+    for _ in range(50):
+        commit(committer, [Create(Payload("Long", long))])
+    writes: list[Command] = [
+        Replace(id, Payload("Long", "y"), if_match=frozenset(['"9.aaaaaaaa"'])) for id in [*range(1, 51)] * 20
+    ]
+    before = apsw.memory_used(), _resident()
+    apsw.memory_high_water(reset=True)
+    assert {type(result) for result in commit(committer, writes)} == {PreconditionFailed}
+    assert apsw.memory_high_water() - before[0] < 16 * 2**20
+    assert _resident() - before[1] < 64 * 2**20
+
+
+def _resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
