@@ -55,7 +55,7 @@ def test_histories_are_linearizable(build: str, database: str, tmp_path: Path) -
         recorder.settle(service.port)
     assert judge(recorder.history, database) == []
     assert recorder.odd == []
-    assert set(recorder.statuses) == {200, 404}
+    assert set(recorder.statuses) == {200, 304, 404, 412}
 
 
 @in_places(*PLACES)
@@ -100,6 +100,10 @@ def with_many_stores(database: str) -> Recorder:
         pytest.param("acknowledges_before_commit", "4 workers", "stale", marks=pytest.mark.thorough),
         pytest.param("acknowledges_before_commit", "ASGI", "stale", marks=pytest.mark.thorough),
         ("counts_ids_in_memory", "4 workers", "duplicate"),
+        ("ignores_if_match", "1 worker", "overwrote"),
+        ("forgets_keys", "1 worker", "phantom"),
+        ("remembers_only_its_own_keys", "4 workers", "phantom"),
+        ("counts_unchanged_writes", "1 worker", "phantom"),
     ],
 )
 def test_a_weakened_build_is_found(change: str, build: str, fault: str, database: str, tmp_path: Path) -> None:
