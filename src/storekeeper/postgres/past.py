@@ -67,7 +67,7 @@ class PastReader:
             was = await self._find(query.at, deadline)
             ids, last = all_ids(query, was.total)
             first, end = await self._read(ids[:PAGE_SIZE], was.version, deadline) if ids else (b"", 0)
-        found = Found(first, ids, end, was.version, was.epoch, last, was.count)
+        found = Found(first, ids, end, was.version, was.epoch, last, was.total)
         return found.listing(self._page)
 
     async def _page(self, ids: Sequence[int], version: int) -> tuple[bytes, int]:
