@@ -26,7 +26,7 @@ from storekeeper.postgres import epoch, schema, session
 from storekeeper.postgres.batcher import MAX_QUEUED
 from storekeeper.postgres.schema import COLLECTION
 from storekeeper.stores import EXAMPLES, Payload, Store
-from tests.harness.collection import create, get, listing, now, numbered, replace, run
+from tests.harness.collection import a_store, create, get, listing, now, numbered, replace, run
 from tests.harness.command import run as run_command
 from tests.harness.databases import Postgres, Sqlite, handle, postgres
 from tests.harness.machine import need
@@ -192,7 +192,8 @@ def test_lists_are_byte_for_byte_those_of_sqlite(database: Postgres, tmp_path: P
             assert b"[" + everything + b"]" == msgspec.json.encode(encoded)
             for id, text in enumerate(texts, 1):
                 assert await parts(one, text) == await parts(other, text) == msgspec.json.encode(encoded[id - 1])
-                assert await get(one, id) == await get(other, id)
+                store = a_store(id, text, "|".join(text), id)
+                assert [await get(one, id), await get(other, id)] == [store, store]
 
     run(main())
 
