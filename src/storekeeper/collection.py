@@ -9,7 +9,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from storekeeper.commands import Command
+from storekeeper.errors import EpochEnded, InvalidInput, Violation
 from storekeeper.stores import Payload, Store
+
+MAX_PAST_READS = 2
+"""Reads of the past at once; further ones wait for `PAST_TIMEOUT`."""
+
+PAST_TIMEOUT = 1.0
+"""Seconds that one read of the past may take; each page of a list is one."""
 
 T = TypeVar("T")
 Eventual: TypeAlias = T | asyncio.Future[T]
@@ -56,6 +63,14 @@ class Moment(NamedTuple):
     seq: int | None = None
     epoch: str = ""
     time: int | None = None
+
+
+def check_moment(moment: Moment, version: int, epoch: str, now: int) -> None:
+    """Raise EpochEnded or InvalidInput if a moment is none of the collection's; `now` in ms since 1970."""
+    if moment.epoch not in ("", epoch):
+        raise EpochEnded(f"The epoch {moment.epoch} has ended: the collection's is {epoch} now", f"{version}.{epoch}")
+    if (moment.seq or 0) > version or (moment.time or 0) > now:
+        raise InvalidInput("query", [Violation("at", '"at" must not be later than now')])
 
 
 class Query(NamedTuple):
