@@ -38,7 +38,7 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     """Two services on equal data, the first with the fast lane."""
     folders = [tmp_path_factory.mktemp("adapter") for _ in range(2)]
     fill(folders[0], STORES)
-    shutil.copytree(*folders, dirs_exist_ok=True)  # so that both have one epoch
+    shutil.copytree(folders[0], folders[1], dirs_exist_ok=True)  # so that both have one epoch
     with (
         serving(folders[0], "--fast-lane", *request.param) as fast,
         serving(folders[1], "--no-fast-lane", *request.param) as asgi,
