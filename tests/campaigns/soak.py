@@ -122,7 +122,7 @@ def _record(row: Row, folder: Path, args: tuple[str, ...], change: str) -> None:
         with Growth(service, folder / "stores.db").watched(row):
             recorder.run(service.port, SEGMENT)
         recorder.settle(service.port)
-    if strange := recorder.statuses.keys() - {200, 404}:
+    if strange := recorder.statuses.keys() - {200, 304, 404, 412}:
         row.violations.append(Violation("odd", f"answers with status {strange}"))
     row.judge(recorder, folder)
 

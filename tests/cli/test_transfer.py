@@ -294,7 +294,7 @@ def write_until(database: Database, version: int, name: str) -> tuple[str, State
     async def main() -> tuple[str, State]:
         async with handle(database) as collection:
             before = await state(collection)
-            if not before.count:
+            if not before.total:
                 await create(collection, Payload(name))
             for number in range(max(before.version, 1), version):
                 await replace(collection, 1, Payload(f"{name} {number}"))

@@ -15,10 +15,10 @@ from typing import Any, NoReturn
 import apsw
 import msgspec
 
-from storekeeper import cli, service, supervisor
+from storekeeper import cli, commands, service, supervisor
 from storekeeper.api.cache import ResponseCache
 from storekeeper.api.resource import Resource
-from storekeeper.commands import Batch, Command, Present
+from storekeeper.commands import Batch, Command, Present, Remembered
 from storekeeper.concurrency.queue_limit import QueueLimit
 from storekeeper.http import budgets, connection, deadlines
 from storekeeper.http.limits import ConnectionLimit
@@ -115,6 +115,41 @@ def reads_pages_as_they_are() -> None:
         return page(reader, ids, 2**62)
 
     vars_of(Reader)._page = newest
+
+
+def ignores_if_match() -> None:
+    """Each tag matches."""
+    vars_of(commands).matches = lambda _tags, _current: True
+
+
+def forgets_keys() -> None:
+    vars_of(commands)._Applied._known = lambda _applied, _key: None
+
+
+def remembers_only_its_own_keys() -> None:
+    """Each worker has its keys in memory, as a cache in front of the database would."""
+    own: dict[int, Remembered] = {}
+    applied = vars_of(commands)._Applied
+    carry_out = applied.carry_out
+
+    def carry_out_and_remember(all: Any, place: int, command: Command) -> Any:
+        result = carry_out(all, place, command)
+        own.update(all.remembered)
+        return result
+
+    applied.carry_out = carry_out_and_remember
+    applied._known = lambda _applied, key: own.get(key)
+
+
+def counts_unchanged_writes() -> None:
+    """A PUT of what the store already is makes a change."""
+    applied = vars_of(commands)._Applied
+    begin = applied.__init__
+
+    def begin_without(all: Any, present: Present, now: int) -> None:
+        begin(all, msgspec.structs.replace(present, equal=()), now)
+
+    applied.__init__ = begin_without
 
 
 def forgets_what_it_sent() -> None:

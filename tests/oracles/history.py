@@ -2,16 +2,19 @@
 
 The client is ours because it must not do anything by itself: no retry, no pool, no redirect. A connection is
 made before the clock of a request starts, so that a refused one is no operation; a request that was sent and
-not answered whole may have happened.
+not answered whole may have happened. One with an Idempotency-Key is sent again, by whichever client is free, until
+it is answered, and also afterwards.
 """
 
 import asyncio
 import itertools
 import random
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import inf
+from typing import NamedTuple
 from urllib.parse import quote_plus
 
 import msgspec
@@ -30,6 +33,28 @@ MIX = {Kind.CREATE: 6, Kind.REPLACE: 36, Kind.READ: 50, Kind.LIST: 3, Kind.FILTE
 """How often clients do what."""
 
 
+CONDITIONAL = 0.4
+"""Share of the writes that have an If-Match, with the latest tag that was seen."""
+
+KEYED = 0.4
+"""Share of the writes that have an Idempotency-Key,"""
+
+AT_ONCE = 0.3
+"""and of those that are sent by two clients at the same time."""
+
+REPEATED = 0.1
+"""Share of the turns at which what was answered is sent again with its key."""
+
+SAME = 0.2
+"""Share of the replaces that write what the store was seen to be."""
+
+UNCHANGED = 0.2
+"""Share of the reads that have an If-None-Match, and of those that are of the past."""
+
+KEPT = 5
+"""Every so many-th store is never replaced by anything else: so that nothing but the tag is at stake elsewhere."""
+
+
 class Item(msgspec.Struct, forbid_unknown_fields=True):
     """A store as it is answered."""
 
@@ -46,6 +71,21 @@ class Lost(Exception):
     """The connection ended, or time ran out, before the response was whole."""
 
 
+class Reply(NamedTuple):
+    """A response: `tag` as it was sent, "" if it has none."""
+
+    status: int
+    body: bytes
+    tag: str = ""
+    replayed: bool = False
+
+    @property
+    def version(self) -> int | None:
+        """The version in the tag, None if it is no tag of ours."""
+        number = self.tag.strip('"').partition(".")[0]
+        return int(number) if number.isdecimal() else None
+
+
 class Client:
     """One keep-alive HTTP/1.1 connection, one request at a time."""
 
@@ -60,12 +100,21 @@ class Client:
 
     async def ask(self, method: str, target: str, body: bytes = b"") -> tuple[int, bytes]:
         """Return status and body; raise Lost if they do not come."""
+        reply = await self.exchange(method, target, body)
+        return reply.status, reply.body
+
+    async def exchange(self, method: str, target: str, body: bytes = b"", fields: str = "") -> Reply:
+        """Return the response to a request with these further lines of its head; raise Lost if it does not come."""
         framing = f"content-type: application/json\r\ncontent-length: {len(body)}\r\n" if body else ""
-        self._writer.write(f"{method} {target} HTTP/1.1\r\nhost: localhost\r\n{framing}\r\n".encode() + body)
+        head = f"{method} {target} HTTP/1.1\r\nhost: localhost\r\n{framing}{fields}\r\n"
+        self._writer.write(head.encode() + body)
         try:
             async with asyncio.timeout(TIMEOUT):
-                head = (await self._reader.readuntil(b"\r\n\r\n")).lower()
-                return int(head[9:12]), await self._body(head)
+                received = (await self._reader.readuntil(b"\r\n\r\n")).lower()
+                status = int(received[9:12])
+                content = b"" if status == 304 else await self._body(received)
+                replayed = b"\r\nidempotent-replayed: true\r\n" in received
+                return Reply(status, content, _field(received, b"etag"), replayed)
         except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError) as error:
             raise Lost from error
 
@@ -84,6 +133,11 @@ class Client:
         self._writer.transport.abort()
 
 
+def _field(head: bytes, name: bytes) -> str:
+    _, _, rest = head.partition(b"\r\n" + name + b": ")
+    return rest.partition(b"\r\n")[0].decode()
+
+
 def outcome(status: int, body: bytes) -> Outcome:
     """Tell what a response's status says about its write (decision 30)."""
     if 200 <= status < 300:
@@ -93,8 +147,20 @@ def outcome(status: int, body: bytes) -> Outcome:
     return Outcome.UNKNOWN
 
 
+@dataclass(slots=True, eq=False)
+class Keyed:
+    """A write with an Idempotency-Key; `tries` have been sent, `first` of their responses were no replay."""
+
+    op: Operation
+    key: str
+    tries: int = 0
+    first: int = 0
+
+
 class Recorder:
     """Clients that create, replace, read, list and filter at once, over any number of a service's lives.
+
+    Some of it with conditions, keys, and of the past.
 
     `history` is for `lincheck`; `odd` has answers that no history could explain, such as a body that is no
     store; `statuses` counts the responses.
@@ -107,6 +173,7 @@ class Recorder:
         self.odd: list[str] = []
         self.statuses: Counter[int] = Counter()
         self._random = random.Random(seed)
+        self._seed = seed
         self._clients = clients
         self._most_stores = most_stores
         self._kinds, self._weights = tuple(mix), tuple(mix.values())
@@ -114,6 +181,13 @@ class Recorder:
         self._known = 0
         self._left = 0
         self._at: tuple[int, Callable[[], object]] | None = None
+        self._epoch = ""
+        self._latest = 0
+        # The latest version of each store that was seen, and its value; and how it was before.
+        self._seen: dict[int, tuple[int, int]] = {}
+        self._before: dict[int, int] = {}
+        self._retries: deque[Keyed] = deque()
+        self._answered: deque[Keyed] = deque(maxlen=50)
 
     @property
     def acknowledged(self) -> int:
@@ -139,8 +213,6 @@ class Recorder:
     def rows(self, count: int) -> list[Operation]:
         """Begin creates that something else than a client does, with their outcome unknown for now."""
         made = [self._write(Kind.CREATE, 0) for _ in range(count)]
-        for op in made:
-            op.outcome = Outcome.UNKNOWN
         self.history += made
         self._known += count
         return made
@@ -157,6 +229,8 @@ class Recorder:
 
     async def _settle(self, port: int) -> None:
         client = await Client.connect(port)
+        while self._retries:
+            await self._again(client)
         await self._list(client)
         for name in NAMES:
             await self._list(client, name)
@@ -187,64 +261,201 @@ class Recorder:
             then()
 
     async def _one(self, client: Client, rng: random.Random) -> None:
+        if self._retries:
+            return await self._again(client)
+        if self._answered and rng.random() < REPEATED:
+            return await self._send(client, rng.choice(self._answered))
         (kind,) = rng.choices(self._kinds, self._weights)
         if kind is Kind.CREATE and self._known < self._most_stores:
-            return await self._change(client, Kind.CREATE, 0)
+            return await self._change(client, self._write(kind, 0), rng)
         if kind is Kind.LIST:
-            return await self._list(client)
+            return await self._list(client, rng=rng)
         if kind is Kind.FILTER:
-            return await self._list(client, rng.choice(NAMES))
+            return await self._list(client, rng.choice(NAMES), rng)
         # Up to one more than there are: a store that is just being created, or missing.
         id = rng.randint(1, HOT if rng.random() < 0.5 else self._known + 1)
         if kind is Kind.READ:
-            return await self._read(client, id)
-        return await self._change(client, Kind.REPLACE, id)
+            return await self._read(client, id, rng)
+        if id in self._seen and (id % KEPT == 0 or rng.random() < SAME):
+            return await self._write_same(client, id, rng)
+        return await self._change(client, self._write(Kind.REPLACE, id + (id % KEPT == 0)), rng)
 
     def _write(self, kind: Kind, id: int) -> Operation:
         self._last_value += 1
         name = NAMES[self._last_value % len(NAMES)]
-        return Operation(kind, time.monotonic_ns(), inf, id, self._last_value, name)
+        return Operation(kind, time.monotonic_ns(), inf, id, self._last_value, name, outcome=Outcome.UNKNOWN)
 
-    async def _change(self, client: Client, kind: Kind, id: int) -> None:
-        op = self._write(kind, id)
-        op.outcome = Outcome.UNKNOWN
+    async def _change(self, client: Client, op: Operation, rng: random.Random) -> None:
+        if rng.random() < CONDITIONAL and self._epoch:
+            op.if_match = self._seen.get(op.store, (None, 0))[0] if op.store else self._latest
         self.history.append(op)
-        method, target = ("POST", "/api/stores") if kind is Kind.CREATE else ("PUT", f"/api/stores/{id}")
-        status, body = await client.ask(method, target, payload(op))
-        end = time.monotonic_ns()
-        self.statuses[status] += 1
-        op.outcome = outcome(status, body)
-        if op.outcome is not Outcome.UNKNOWN:
-            op.end = end
-        if op.outcome is Outcome.OK:
-            (op.store,), (value,) = self._values(body, many=False) or ((0,), (None,))
-            if value != op.value or id not in (0, op.store):
-                self.odd.append(f"{method} {target} of {op.value} was answered with {body!r}")
-            self._known = max(self._known, op.store)
-        elif status == 404:
-            self.history.append(Operation(Kind.READ, op.start, end, id))
+        keyed = Keyed(op, f"{self._seed}-{op.value}" if rng.random() < KEYED else "")
+        if keyed.key and rng.random() < AT_ONCE:
+            self._retries.append(keyed)
+        await self._send(client, keyed)
 
-    async def _read(self, client: Client, id: int) -> None:
+    async def _again(self, client: Client) -> None:
+        """Send the write that has waited longest for its response."""
+        await self._send(client, self._retries.popleft())
+
+    async def _send(self, client: Client, keyed: Keyed) -> None:
+        op = keyed.op
+        keyed.tries += 1
+        method, target = ("POST", "/api/stores") if op.kind is Kind.CREATE else ("PUT", f"/api/stores/{op.store}")
+        fields = "" if op.if_match is None else f"if-match: {self._tag(op.if_match)}\r\n"
+        if keyed.key:
+            # Quoted or bare, it is the same key (decision 36).
+            fields += (
+                f"idempotency-key: {keyed.key}\r\n" if keyed.tries % 2 else f'idempotency-key: "{keyed.key}"\r\n'
+            )
+        start = time.monotonic_ns() if keyed.tries > 1 else op.start
+        try:
+            reply = await client.exchange(method, target, payload(op), fields)
+        except Lost:
+            self._try_again(keyed)
+            raise
+        self._note(keyed, reply, start, time.monotonic_ns())
+
+    def _try_again(self, keyed: Keyed) -> None:
+        if keyed.key and keyed.op.outcome is Outcome.UNKNOWN:
+            self._retries.append(keyed)
+
+    def _note(self, keyed: Keyed, reply: Reply, start: float, end: float) -> None:
+        """Note a response to a write that was sent, perhaps not for the first time."""
+        op = keyed.op
+        self.statuses[reply.status] += 1
+        what = outcome(reply.status, reply.body)
+        if what is Outcome.OK:
+            self._note_done(keyed, reply, start, end)
+        elif reply.status == 412:
+            # A version that was not there will not be there later either: no other try can have done it.
+            if op.outcome is Outcome.OK or op.if_match is None:
+                self.odd.append(f"{op} was refused: {reply}")
+            op.outcome, op.end = Outcome.FAILED, end
+            self._note_tag(reply, start, end, op.store, op)
+        elif what is Outcome.UNKNOWN or reply.status == 503:
+            if what is Outcome.FAILED and self._is_only(keyed):
+                op.outcome, op.end = what, end
+            self._try_again(keyed)
+        elif reply.status == 404:
+            self.history.append(Operation(Kind.READ, start, end, op.store))
+            if self._is_only(keyed):  # another try may find the store
+                op.outcome, op.end = what, end
+        else:
+            self.odd.append(f"{op} was answered with {reply}")
+
+    def _is_only(self, keyed: Keyed) -> bool:
+        """Tell whether a write was sent once, and no other client is about to send it."""
+        return keyed.tries == 1 and keyed not in self._retries
+
+    def _note_done(self, keyed: Keyed, reply: Reply, start: float, end: float) -> None:
+        op = keyed.op
+        if (found := self._values(reply.body, many=False)) is None:
+            return
+        (store,), (value,) = found
+        keyed.first += not reply.replayed
+        if (
+            value != op.value
+            or op.store not in (0, store)
+            or keyed.first > 1
+            or (reply.replayed and keyed.tries == 1)
+        ):
+            self.odd.append(f"{keyed} was answered with {reply}")
+        if op.outcome is Outcome.FAILED:
+            self.odd.append(f"{op} was refused, and then done: {reply}")
+        version = self._see(reply, store, value)
+        if op.outcome is Outcome.OK:
+            self.history.append(Operation(Kind.REPLAY, start, end, store, value, version=version))
+            return
+        op.outcome, op.end, op.store, op.version = Outcome.OK, end, store, version
+        self._known = max(self._known, store)
+        if keyed.key:
+            self._answered.append(keyed)
+
+    def _note_tag(self, reply: Reply, start: float, end: float, store: int, op: Operation | None = None) -> None:
+        """Note a response that has only a tag: to a write that it refuses, or to a read."""
+        self._check_tag(reply)
+        value, if_match = (op.value, op.if_match) if op else (None, None)
+        self.history.append(Operation(Kind.TAG, start, end, store, value, version=reply.version, if_match=if_match))
+
+    def _tag(self, version: int) -> str:
+        return f'"{version}.{self._epoch}"'
+
+    def _check_tag(self, reply: Reply) -> None:
+        epoch = reply.tag.strip('"').partition(".")[2]
+        self._epoch = self._epoch or epoch
+        if reply.version is None or reply.tag != self._tag(reply.version):
+            self.odd.append(f"a tag of another epoch, or none: {reply.status} {reply.tag!r}")
+
+    def _see(self, reply: Reply, store: int, value: int) -> int | None:
+        """Remember what version a store has; return it."""
+        self._check_tag(reply)
+        version = reply.version
+        if version is not None and version > (before := self._seen.get(store, (0, 0)))[0]:
+            self._seen[store], self._before[store] = (version, value), before[0]
+            self._latest = max(self._latest, version)
+        return version
+
+    async def _write_same(self, client: Client, id: int, rng: random.Random) -> None:
+        """Replace a store with what it was seen to be: if it is still that, nothing changes (decisions 34, 35)."""
+        version, value = self._seen[id]
+        op = Operation(Kind.REPLACE, time.monotonic_ns(), inf, id, value, NAMES[value % len(NAMES)])
+        fields = ""
+        if id % KEPT:  # no tag that was seen is good for a store that is something else now
+            op.if_match = rng.choice((version, self._before[id] or version))
+            fields = f"if-match: {self._tag(op.if_match)}\r\n"
+        reply = await client.exchange("PUT", f"/api/stores/{id}", payload(op), fields)
+        self._note_read(reply, op.start, time.monotonic_ns(), id, op)
+
+    async def _read(self, client: Client, id: int, rng: random.Random) -> None:
         start = time.monotonic_ns()
-        status, body = await client.ask("GET", f"/api/stores/{id}")
-        end = time.monotonic_ns()
-        self.statuses[status] += 1
-        if status == 404:
-            self.history.append(Operation(Kind.READ, start, end, id))
-        elif status == 200 and (found := self._values(body, many=False)):
+        target, fields, at = f"/api/stores/{id}", "", None
+        if self._epoch and rng.random() < UNCHANGED:
+            if id in self._seen and rng.random() < 0.9:
+                fields = f"if-none-match: {self._tag(self._seen[id][0])}\r\n"
+            else:
+                at, target = self._past(target, rng)
+        reply = await client.exchange("GET", target, fields=fields)
+        self._note_read(reply, start, time.monotonic_ns(), id, at=at)
+
+    def _note_read(
+        self, reply: Reply, start: float, end: float, id: int, op: Operation | None = None, at: int | None = None
+    ) -> None:
+        self.statuses[reply.status] += 1
+        if reply.status in (304, 412):
+            self._note_tag(reply, start, end, id, op)
+        elif reply.status == 404:
+            self.history.append(Operation(Kind.READ, start, end, id, at=at))
+        elif reply.status == 200 and (found := self._values(reply.body, many=False)):
             (store,), (value,) = found
-            self.history.append(Operation(Kind.READ, start, end, id, value))
+            version = self._see(reply, store, value)
+            self.history.append(Operation(Kind.READ, start, end, id, value, version=version, at=at))
             if store != id:
                 self.odd.append(f"a read of store {id} was answered with store {store}")
 
-    async def _list(self, client: Client, name: str = "") -> None:
+    async def _list(self, client: Client, name: str = "", rng: random.Random | None = None) -> None:
         start = time.monotonic_ns()
-        status, body = await client.ask("GET", f"/api/stores?name={quote_plus(name)}" if name else "/api/stores")
+        target, fields, at = f"/api/stores?name={quote_plus(name)}" if name else "/api/stores", "", None
+        if rng is not None and self._epoch and rng.random() < UNCHANGED:
+            if name or rng.random() < 0.5:
+                fields = f"if-none-match: {self._tag(self._latest)}\r\n"
+            else:
+                at, target = self._past(target, rng)
+        reply = await client.exchange("GET", target, fields=fields)
         end = time.monotonic_ns()
-        self.statuses[status] += 1
-        if status == 200 and (found := self._values(body, many=True)):
+        self.statuses[reply.status] += 1
+        if reply.status == 304:
+            self._note_tag(reply, start, end, 0)
+        elif reply.status == 200 and (found := self._values(reply.body, many=True)):
+            self._check_tag(reply)
+            self._latest = max(self._latest, reply.version or 0)
             kind = Kind.FILTER if name else Kind.LIST
-            self.history.append(Operation(kind, start, end, name=name, ids=found[0], values=found[1]))
+            self.history.append(Operation(kind, start, end, 0, None, name, *found, version=reply.version, at=at))
+
+    def _past(self, target: str, rng: random.Random) -> tuple[int, str]:
+        """Return a version that was seen, and the target that asks for that time (decision 40)."""
+        at = rng.randint(0, self._latest)
+        return at, f"{target}?at={at}{rng.choice(('', f'.{self._epoch}'))}"
 
     def _values(self, body: bytes, *, many: bool) -> tuple[Sequence[int], Sequence[int]] | None:
         """Return the ids and values in a response; None, and a note, if it has anything that we never sent."""

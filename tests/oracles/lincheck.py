@@ -8,11 +8,13 @@ O(n log n): the zones of Gibbons and Korach (Testing shared memories, SIAM J. Co
 and one chain of points for the ids, which are dense. A list or filter counts as a read of each of its stores.
 
 `check_order` takes the order of all writes as the database numbered them, and looks for a moment for every
-answer that agrees with that order and with real time: exact for lists and filters as well. If it finds them,
+answer that agrees with that order and with real time: exact for all kinds of operations. If it finds them,
 they are the proof; the database's numbers are not believed, but tried.
+
+`check_versions` takes the versions in the responses' tags and believes nothing else: sound, and not exact.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,6 +33,10 @@ class Kind(Enum):
     READ = "read"
     LIST = "list"
     FILTER = "filter"
+    TAG = "tag"
+    """A response that has only a version, of a store or (`store` 0) of the list: 304, or 412."""
+    REPLAY = "replay"
+    """A later response to a write that was sent again with its Idempotency-Key."""
 
 
 class Outcome(Enum):
@@ -60,7 +66,12 @@ class Operation:
     """and the value of each."""
     outcome: Outcome = Outcome.OK
     version: int | None = None
-    """The version in the response to a write or read, where one is visible."""
+    """The version in the tag of the response: of the store, or of the collection if it is a list."""
+    if_match: int | None = None
+    """The version that a write asked for. Of a TAG: the one that it asked for and that was not there; then `value`
+    is what it would have written, and the store was not that (decision 34)."""
+    at: int | None = None
+    """Of a read or list of the past: the version that the collection had."""
 
     @property
     def writes(self) -> bool:
@@ -68,7 +79,11 @@ class Operation:
 
 
 class Violation(NamedTuple):
-    """`fault` is lost, phantom, duplicate, gap, order, version, stale or torn; `text` says what contradicts what."""
+    """`text` says what contradicts what.
+
+    `fault` is lost, phantom, duplicate, gap, order, version, stale, torn, past, overwrote (a write went over what its
+    If-Match did not allow) or refused (a 412 without a reason).
+    """
 
     fault: str
     text: str
@@ -76,7 +91,7 @@ class Violation(NamedTuple):
 
 def check(history: Sequence[Operation], order: Order | None = None) -> list[Violation]:
     """Return every violation found, none if the history is linearizable."""
-    found = check_registers(history)
+    found = check_registers(history) + check_versions(history)
     return found if order is None else found + check_order(history, order)
 
 
@@ -132,18 +147,21 @@ class _Registers:
     def _observe(self) -> Iterator[Violation]:
         for op in self._history:
             if op.kind is Kind.READ and op.value is None:
-                self._missed(op.store, op.start)
-            elif op.kind is Kind.READ and op.value is not None:
+                if op.at is None:
+                    self._missed(op.store, op.start)
+            elif op.kind in (Kind.READ, Kind.REPLAY) and op.value is not None:
                 yield from self._observe_values(op, (op.store,), (op.value,))
             elif op.kind in (Kind.LIST, Kind.FILTER):
                 yield from self._observe_values(op, op.ids, op.values)
             if op.kind is Kind.LIST:
                 if list(op.ids) != list(range(1, len(op.ids) + 1)):
                     yield Violation("gap", f"a list has the ids {_short(op.ids)}")
-                self._missed(len(op.ids) + 1, op.start)
+                if op.at is None:
+                    self._missed(len(op.ids) + 1, op.start)
 
     def _observe_values(self, op: Operation, ids: Sequence[int], values: Sequence[int]) -> Iterator[Violation]:
-        start, end = op.start, op.end
+        # What is read of the past was true by the end, and may be true no more.
+        start, end = (-inf if op.kind is Kind.REPLAY or op.at is not None else op.start), op.end
         for store, value in zip(ids, values, strict=True):
             zone = self._zones.get(value)
             if zone is None:
@@ -218,6 +236,76 @@ def _overlaps(store: int, zones: list[_Zone]) -> Iterator[Violation]:
                 )
 
 
+# Believing versions.
+
+
+def check_versions(history: Sequence[Operation]) -> list[Violation]:
+    """Check what the versions in the responses say of each other, and of real time."""
+    return list(_Versions(history).violations())
+
+
+class _Versions:
+    """What is known of the versions, from responses alone."""
+
+    def __init__(self, history: Sequence[Operation]) -> None:
+        done = [op for op in history if op.outcome is Outcome.OK and op.version is not None]
+        self._done = done
+        self._stores = [op for op in done if op.kind in (Kind.CREATE, Kind.REPLACE, Kind.READ, Kind.REPLAY)]
+        self._known: defaultdict[int, list[int]] = defaultdict(list)
+
+    def violations(self) -> Iterator[Violation]:
+        yield from self._one_to_one()
+        yield from self._conditions()
+        yield from self._real_time()
+
+    def _one_to_one(self) -> Iterator[Violation]:
+        values: dict[int, tuple[int, int | None]] = {}
+        versions: dict[int | None, int] = {}
+        for op in self._stores:
+            assert op.version is not None
+            if values.setdefault(op.version, (op.store, op.value)) != (op.store, op.value):
+                yield Violation("version", f"version {op.version} is {op.value} and {values[op.version]}")
+            if versions.setdefault(op.value, op.version) != op.version:
+                yield Violation("version", f"{op.value} has the versions {op.version} and {versions[op.value]}")
+        for version, (store, _) in sorted(values.items()):
+            self._known[store].append(version)
+
+    def _conditions(self) -> Iterator[Violation]:
+        for op in self._done:
+            if op.if_match is None or op.version is None:
+                continue
+            if op.kind is Kind.TAG:
+                if op.version == op.if_match:
+                    yield Violation("refused", f"{op.value} was refused, and {op.version} is what it asked for")
+            elif op.kind is Kind.CREATE:
+                if op.version != op.if_match + 1:
+                    yield Violation("overwrote", f"{op.value} is {op.version}, and was to follow {op.if_match}")
+            else:
+                known = self._known[op.store]
+                before = known[: bisect_left(known, op.version)][-1:]
+                if op.if_match >= op.version or (before and before[0] > op.if_match):
+                    yield Violation("overwrote", f"{op.value} went over {before}, and was to follow {op.if_match}")
+
+    def _real_time(self) -> Iterator[Violation]:
+        """Let versions grow with time: what begins later writes a later one, and sees no earlier list."""
+        ended = sorted(self._done, key=lambda op: op.end)
+        reached = at = 0
+        for op in sorted(self._done, key=lambda op: op.start):
+            while at < len(ended) and ended[at].end < op.start:
+                reached = max(reached, ended[at].version or 0)
+                at += 1
+            assert op.version is not None
+            if op.writes and op.version <= reached:
+                yield Violation("order", f"{op.value} became {op.version} after {reached} had been seen")
+            elif _is_of_all(op) and op.at is None and op.version < reached:
+                yield Violation("stale", f"{_title(op)} has {op.version}; {reached} had been seen before")
+
+
+def _is_of_all(op: Operation) -> bool:
+    """Tell whether an operation's version is the collection's."""
+    return op.kind in (Kind.LIST, Kind.FILTER) or (op.kind is Kind.TAG and not op.store)
+
+
 # Trying the database's order.
 
 Writes = Mapping[int | None, Operation]
@@ -246,7 +334,9 @@ def check_order(history: Sequence[Operation], order: Order) -> list[Violation]:
         except _Contradiction as contradiction:
             found.append(Violation(*contradiction.args))
             continue
-        if op.version is not None and op.version != line.spans[op.value].since:
+        if op.kind in (Kind.LIST, Kind.FILTER, Kind.TAG):
+            continue  # their version is one of the conditions of their moment
+        if op.version is not None and (op.value is None or op.version != line.spans[op.value].since):
             found.append(Violation("version", f"{op.value} was answered with version {op.version}"))
     return found
 
@@ -277,12 +367,13 @@ class _Contradiction(Exception):
 
 
 class _Span(NamedTuple):
-    """From when until when a value stood, where, and its name."""
+    """From when until when a value stood, where, its name, and the version that its write found."""
 
     since: int
     until: float
     store: int
     name: str
+    before: int
 
 
 class _Line:
@@ -290,18 +381,21 @@ class _Line:
 
     def __init__(self, writes: Writes, order: Order) -> None:
         self.spans: dict[int | None, _Span] = {}
+        self._order = order
         self._created: list[float] = [inf]
         self._counts: defaultdict[str, tuple[list[int], list[int]]] = defaultdict(lambda: ([0], [0]))
         current: dict[int, int] = {}
         for moment, (store, value) in enumerate(order, start=1):
+            matched = moment - 1
             if store in current:
                 before = self.spans[current[store]]
+                matched = before.since
                 self.spans[current[store]] = before._replace(until=moment)
                 self._count(before.name, moment, -1)
             else:
                 self._created.append(moment)
             current[store] = value
-            self.spans[value] = _Span(moment, inf, store, writes[value].name)
+            self.spans[value] = _Span(moment, inf, store, writes[value].name, matched)
             self._count(writes[value].name, moment, +1)
         self._created.append(inf)
 
@@ -316,26 +410,55 @@ class _Line:
     def moment(self, op: Operation, reached: int) -> int:
         """Return the first moment from `reached` on when the response is true; raise _Contradiction if none is."""
         if op.writes:
-            moment = self.spans[op.value].since
+            moment, before = self.spans[op.value].since, self.spans[op.value].before
             if moment <= reached:
                 raise _Contradiction("order", f"write {moment} ({op.value}) began after number {reached} was seen")
+            if op.if_match not in (None, before):
+                raise _Contradiction("overwrote", f"{op.value} went over {before}, and was to follow {op.if_match}")
             return moment
         first, until = self._range(op)
-        if first >= until:
+        if first >= min(until, len(self._order) + 1):
             raise _Contradiction("torn", f"{_title(op)} has parts that never stood together")
-        moment = max(first, reached)
+        moment = int(max(first, reached))
         if op.kind is Kind.FILTER:
             moment = self._with_count(op, moment)
         if moment >= until:
             raise _Contradiction("stale", f"{_title(op)} was true until {until}; {reached} had been seen before")
         return moment
 
-    def _range(self, op: Operation) -> tuple[int, float]:
+    def _range(self, op: Operation) -> tuple[float, float]:
+        """Return from when until when the response was true."""
+        if op.kind is Kind.TAG:
+            return self._range_of_tag(op)
+        first, until = self._range_of_stores(op)
+        if op.version is not None and _is_of_all(op):
+            first, until = max(first, op.version), min(until, op.version + 1)
+        if op.kind is Kind.REPLAY:
+            return first, inf
+        if op.at is None:
+            return first, until
+        if not first <= op.at < min(until, len(self._order) + 1):
+            raise _Contradiction("past", f"{_title(op)} at {op.at} was true from {first} to {until}")
+        return op.at, inf
+
+    def _range_of_tag(self, op: Operation) -> tuple[float, float]:
+        version = op.version
+        if version is None or not 0 <= version <= len(self._order) or version == op.if_match:
+            raise _Contradiction("refused", f"a response names version {version}, {op.if_match} was asked for")
+        if not op.store:
+            return version, version + 1
+        store, value = self._order[version - 1] if version else (0, 0)
+        if store != op.store or value == op.value:
+            raise _Contradiction("refused", f"version {version} of store {op.store} is {value} of store {store}")
+        return version, self.spans[value].until
+
+    def _range_of_stores(self, op: Operation) -> tuple[float, float]:
         if op.kind is Kind.READ and op.value is None:
             return 0, self._created_at(op.store)
-        ids = [op.store] if op.kind is Kind.READ else list(op.ids)
+        one = op.kind in (Kind.READ, Kind.REPLAY)
+        ids = [op.store] if one else list(op.ids)
         try:
-            spans = [self.spans[value] for value in ([op.value] if op.kind is Kind.READ else op.values)]
+            spans = [self.spans[value] for value in ([op.value] if one else op.values)]
         except KeyError as value:
             raise _Contradiction("phantom", f"{_title(op)} has {value}, which never was") from None
         if [span.store for span in spans] != ids or ids != sorted(set(ids)):
@@ -363,8 +486,8 @@ class _Line:
 
 
 def _title(op: Operation) -> str:
-    if op.kind is Kind.READ:
-        return f"a read of store {op.store} ({op.value})"
+    if op.kind in (Kind.READ, Kind.TAG, Kind.REPLAY):
+        return f"a {op.kind.value} of store {op.store} ({op.value}, {op.version})"
     return f"a {op.kind.value} of {len(op.values)} {op.name}".rstrip()
 
 

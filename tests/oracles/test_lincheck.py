@@ -6,12 +6,24 @@ from math import inf
 
 import pytest
 
-from tests.oracles.lincheck import Kind, Operation, Order, Outcome, Violation, check, check_order, check_registers
+from tests.oracles.lincheck import (
+    Kind,
+    Operation,
+    Order,
+    Outcome,
+    Violation,
+    check,
+    check_order,
+    check_registers,
+)
 
-CREATE, REPLACE, READ, LIST, FILTER = Kind
+CREATE, REPLACE, READ, LIST, FILTER, TAG, REPLAY = Kind
+PLAIN = (CREATE, REPLACE, READ, LIST, FILTER)
+Log = tuple[tuple[int, int], ...]
+"""Store and value of each write so far: write n made version n."""
 NAMES = ("a", "b")
 SEEDS = range(8)
-HISTORIES = 500
+HISTORIES = 300
 """Of each seed."""
 
 
@@ -27,40 +39,64 @@ def search(history: list[Operation], order: Order | None) -> bool:
     ops = [op for op in history if op.outcome is not Outcome.FAILED and (op.writes or op.outcome is Outcome.OK)]
     dead = set()
 
-    def extend(left: frozenset[int], state: tuple[int, ...], written: int) -> bool:
-        if all(ops[at].outcome is Outcome.UNKNOWN for at in left) and (order is None or written == len(order)):
+    def extend(left: frozenset[int], log: Log) -> bool:
+        if all(ops[at].outcome is Outcome.UNKNOWN for at in left) and (order is None or len(log) == len(order)):
             return True
-        if (left, state, written) in dead:
+        if (left, log) in dead:
             return False
         bound = min(ops[at].end for at in left) if left else inf
         for at in left:
             if ops[at].start <= bound:
-                after = step(ops[at], state, order[written : written + 1] if order is not None else None)
-                if after is not None and extend(left - {at}, after, written + ops[at].writes):
+                after = step(ops[at], log, order[len(log) : len(log) + 1] if order is not None else None)
+                if after is not None and extend(left - {at}, after):
                     return True
-        dead.add((left, state, written))
+        dead.add((left, log))
         return False
 
-    return extend(frozenset(range(len(ops))), (), 0)
+    return extend(frozenset(range(len(ops))), ())
 
 
-def step(op: Operation, state: tuple[int, ...], due: Order | None) -> tuple[int, ...] | None:
-    """Return the state after an operation, None if it cannot have answered what it did."""
-    match op.kind:
-        case Kind.READ:
-            return state if (state[op.store - 1] if op.store <= len(state) else None) == op.value else None
-        case Kind.LIST:
-            return state if (tuple(op.ids), tuple(op.values)) == (tuple(range(1, len(state) + 1)), state) else None
-        case Kind.FILTER:
-            stores = [(id, value) for id, value in enumerate(state, start=1) if name_of(value) == op.name]
-            return state if stores == list(zip(op.ids, op.values, strict=True)) else None
+def step(op: Operation, log: Log, due: Order | None) -> Log | None:
+    """Return the log after an operation, None if it cannot have answered what it did."""
+    if not op.writes:
+        return log if is_true(op, log) else None
     assert op.value is not None
-    store = len(state) + 1 if op.kind is CREATE else op.store
-    if op.store not in (0, store) or store > len(state) + (op.kind is CREATE):
+    versions = versions_of(log)
+    store = len(versions) + 1 if op.kind is CREATE else op.store
+    if op.store not in (0, store) or store > len(versions) + (op.kind is CREATE):
         return None
     if due is not None and list(due) != [(store, op.value)]:
         return None
-    return (*state[: store - 1], op.value, *state[store:])
+    if op.version not in (None, len(log) + 1) or op.if_match not in (None, versions.get(store, len(log))):
+        return None
+    return (*log, (store, op.value))
+
+
+def is_true(op: Operation, log: Log) -> bool:
+    """Tell whether what was read, or the reason of a refusal, holds after these writes."""
+    if op.at is not None:
+        return op.at <= len(log) and is_true(replace(op, at=None), log[: op.at])
+    versions = versions_of(log)
+    values = {store: log[version - 1][1] for store, version in versions.items()}
+    match op.kind:
+        case Kind.READ:
+            return values.get(op.store) == op.value and op.version in (None, versions.get(op.store))
+        case Kind.REPLAY:
+            return (op.store, op.value) in log and op.version in (None, log.index((op.store, op.value)) + 1)
+        case Kind.TAG:
+            present = versions.get(op.store, 0) if op.store else len(log)
+            differs = op.value is None or values.get(op.store) != op.value
+            return present == op.version != op.if_match and (op.store == 0 or present > 0) and differs
+    if op.version not in (None, len(log)):
+        return False
+    name = op.name if op.kind is FILTER else None
+    stores = [(id, value) for id, value in sorted(values.items()) if name in (None, name_of(value))]
+    return stores == list(zip(op.ids, op.values, strict=True))
+
+
+def versions_of(log: Log) -> dict[int, int]:
+    """Return the latest version of each store."""
+    return {store: version for version, (store, _) in enumerate(log, start=1)}
 
 
 # Random histories: a true one, then perhaps spoilt.
@@ -69,29 +105,54 @@ def step(op: Operation, state: tuple[int, ...], due: Order | None) -> tuple[int,
 def true_history(rng: random.Random, kinds: tuple[Kind, ...]) -> tuple[list[Operation], list[tuple[int, int]]]:
     """Make operations with a moment each, in its interval, and let them happen at their moments, one by one."""
     spread = rng.choice((30, 100, 300))
-    state: tuple[int, ...] = ()
-    history, order = [], []
+    log: Log = ()
+    history = []
     for value in range(1, rng.randint(4, 8)):
         start, end = (100 * value - spread * rng.random(), 100 * value + spread * rng.random())
-        kind = rng.choice(kinds) if state else CREATE
+        kind = rng.choice(kinds) if log else CREATE
         unknown = kind in (CREATE, REPLACE) and rng.random() < 0.15
-        op = happen(Operation(kind, start, end), value, state, rng)
+        op = Operation(kind, start, end)
+        if REPLAY in kinds and kind in (READ, LIST) and rng.random() < 0.2:
+            op.at = rng.randint(0, len(log))
+        op = happen(op, value, log[: op.at], rng)
+        if REPLAY in kinds:
+            add_versions(op, log[: op.at], rng)
         if unknown:
-            op.outcome, op.end = Outcome.UNKNOWN, inf
+            op.outcome, op.end, op.version = Outcome.UNKNOWN, inf, None
             op.store *= kind is REPLACE
             if rng.random() < 0.5:
                 history.append(op)
                 continue
-        if op.writes and (after := step(op, state, None)):
-            state = after
-            order.append((op.store or len(state), value))
+        if op.writes:
+            log = step(op, log, None) or log
         history.append(op)
-    return history, order
+    return history, list(log)
 
 
-def happen(op: Operation, value: int, state: tuple[int, ...], rng: random.Random) -> Operation:
-    """Fill in what an operation answers in that state."""
+def add_versions(op: Operation, log: Log, rng: random.Random) -> None:
+    """Fill in the tag of a response, and now and then the one that the request had."""
+    versions = versions_of(log)
+    if op.kind in (LIST, FILTER):
+        op.version = len(log)
+    elif op.writes:
+        op.version = len(log) + 1
+        op.if_match = versions.get(op.store, len(log)) if rng.random() < 0.5 else None
+    elif op.kind is READ:
+        op.version = versions.get(op.store)
+
+
+def happen(op: Operation, value: int, log: Log, rng: random.Random) -> Operation:
+    """Fill in what an operation answers after those writes."""
+    versions = versions_of(log)
+    state = [log[version - 1][1] for _, version in sorted(versions.items())]
     stores = list(enumerate(state, start=1))
+    if op.kind is TAG:
+        store = rng.choice([0, *versions])
+        present = versions[store] if store else len(log)
+        return replace(op, store=store, version=present, if_match=rng.choice([None, present - 1]), value=None)
+    if op.kind is REPLAY:
+        version = rng.randint(1, len(log))
+        return replace(op, store=log[version - 1][0], value=log[version - 1][1], version=version)
     if op.kind in (LIST, FILTER):
         op.name = rng.choice(NAMES) if op.kind is FILTER else ""
         stores = [(id, value) for id, value in stores if op.kind is LIST or name_of(value) == op.name]
@@ -108,7 +169,7 @@ def spoil(history: list[Operation], order: list[tuple[int, int]], rng: random.Ra
     """Change one thing; what comes out may be wrong or may still be right."""
     op = rng.choice(history)
     values = [value for _, value in order]
-    what = rng.randrange(6)
+    what = rng.randrange(9 if any(op.version for op in history) else 6)
     if what == 0 and op.end != inf:
         later = rng.randint(-300, 300) + rng.random()
         op.start, op.end = op.start + later, op.end + later
@@ -125,6 +186,12 @@ def spoil(history: list[Operation], order: list[tuple[int, int]], rng: random.Ra
         order[at : at + 2] = order[at + 1], order[at]
     elif what == 5 and op.writes and op.outcome is Outcome.OK and op.kind is CREATE:
         op.store = rng.randint(1, 4)
+    elif what == 6 and op.version is not None:
+        op.version = rng.randint(0, len(order) + 1)
+    elif what == 7 and op.if_match is not None:
+        op.if_match = rng.randint(0, len(order))
+    elif what == 8 and op.at is not None:
+        op.at = rng.randint(0, len(order) + 1)
 
 
 def histories(seed: int, *kinds: Kind) -> list[tuple[list[Operation], list[tuple[int, int]]]]:
@@ -152,23 +219,25 @@ def test_register_check_agrees_with_the_search(seed: int) -> None:
     assert 0.2 < sum(verdicts) / HISTORIES < 0.8
 
 
+@pytest.mark.parametrize("kinds", [(*PLAIN, READ), (*Kind, REPLACE)], ids=["plain", "with tags and keys"])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_order_check_agrees_with_the_search(seed: int) -> None:
+def test_order_check_agrees_with_the_search(seed: int, kinds: tuple[Kind, ...]) -> None:
     """Everything, with the database's order of the writes: the same verdict, both ways."""
     verdicts = []
-    for history, order in histories(seed, *Kind, READ):
+    for history, order in histories(seed, *kinds):
         found = check_order(history, order)
         assert search(history, order) == (not found), tell(history, found)
         verdicts.append(not found)
     assert 0.2 < sum(verdicts) / HISTORIES < 0.8
 
 
+@pytest.mark.parametrize("kinds", [(*PLAIN, LIST), (*Kind, LIST)], ids=["plain", "with tags and keys"])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_no_false_alarm(seed: int) -> None:
-    """Lists and filters without an order: whatever is linearizable passes, and much that is not is found."""
+def test_no_false_alarm(seed: int, kinds: tuple[Kind, ...]) -> None:
+    """Everything without an order: whatever is linearizable passes, and much that is not is found."""
     missed = 0
-    for history, _ in histories(seed, *Kind, LIST):
-        found = check_registers(history)
+    for history, _ in histories(seed, *kinds):
+        found = check(history)
         if search(history, None):
             assert not found, tell(history, found)
         else:
@@ -198,6 +267,19 @@ def listed(start: float, end: float, *values: int) -> Operation:
 def filtered(start: float, end: float, name: str, **stores: int) -> Operation:
     ids = [int(id.removeprefix("s")) for id in stores]
     return Operation(FILTER, start, end, name=name, ids=ids, values=list(stores.values()))
+
+
+def tag(start: float, end: float, store: int, version: int, if_match: int | None = None) -> Operation:
+    """A 304, or with `if_match` a 412."""
+    return Operation(TAG, start, end, store, version=version, if_match=if_match)
+
+
+def replay(start: float, end: float, store: int, value: int, version: int | None = None) -> Operation:
+    return Operation(REPLAY, start, end, store, value, version=version)
+
+
+def after(op: Operation, if_match: int, version: int | None = None) -> Operation:
+    return replace(op, if_match=if_match, version=version)
 
 
 def unknown(op: Operation) -> Operation:
@@ -232,6 +314,32 @@ WRONG_BY_ITSELF: dict[str, tuple[str, list[Operation]]] = {
     "a hole in a list": ("gap", [*TWO, Operation(LIST, 5, 6, ids=(2,), values=(2,))]),
     "ids against real time": ("order", [create(1, 2, 2, 1), create(3, 4, 1, 2)]),
     "a list with an old value beside a new one": ("stale", [*THEN, listed(7, 8, 1, 2)]),
+    "two writes that asked for one version, and both were done": (
+        "overwrote",
+        [*TWO, after(put(5, 6, 1, 3), 1, 3), after(put(5, 7, 1, 5), 1, 4)],
+    ),
+    "a create for a list that had changed": ("overwrote", [*TWO, after(create(5, 6, 3, 3), 1, 3)]),
+    "a write that was refused although its tag was right": ("refused", [*TWO, tag(5, 6, 1, 1, if_match=1)]),
+    "one version of two values": (
+        "version",
+        [*TWO, replace(read(5, 6, 1, 1), version=1), replace(TWO[1], version=1)],
+    ),
+    "one value with two versions": ("version", [*TWO, *(replace(read(5, 6, 1, 1), version=v) for v in (1, 2))]),
+    "a list whose tag is an older one than was seen": (
+        "stale",
+        [*TWO, replace(read(5, 6, 2, 2), version=2), replace(listed(7, 8, 1, 2), version=1)],
+    ),
+    "versions against real time": ("order", [*TWO, after(put(5, 6, 1, 3), 1, 4), after(put(7, 8, 2, 4), 2, 3)]),
+    "a replay before the write was sent": ("phantom", [*TWO, replay(5, 6, 1, 3), put(7, 8, 1, 3)]),
+    "a replay of a write that was refused": (
+        "phantom",
+        [*TWO, replace(put(5, 6, 1, 3), outcome=Outcome.FAILED), replay(7, 8, 1, 3)],
+    ),
+    "a replay with another store": ("duplicate", [*TWO, replay(5, 6, 2, 1)]),
+    "a read that is stale after a replay": (
+        "stale",
+        [*TWO, unknown(put(5, 6, 1, 3)), replay(7, 8, 1, 3), read(9, 10, 1, 1), read(11, 12, 1, 3)],
+    ),
     "an unknown create whose store was seen and is gone": (
         "order",
         [unknown(create(1, 2, 1, 1)), read(3, 4, 1, 1), read(5, 6, 1, None)],
@@ -293,6 +401,54 @@ WRONG_WITH_ORDER: dict[str, tuple[str, list[Operation], list[tuple[int, int]]]] 
         [*TWO, put(5, 6, 1, 4), put(7, 8, 2, 6), filtered(4.5, 9, "a", s1=4)],
         [*TWO_ORDER, (1, 4), (2, 6)],
     ),
+    "a conditional write over another version": (
+        "overwrote",
+        [*THEN, after(put(7, 8, 1, 5), 1)],
+        [*THEN_ORDER, (1, 5)],
+    ),
+    "an unknown conditional write over another version": (
+        "overwrote",
+        [*THEN, unknown(after(put(7, 8, 1, 5), 1))],
+        [*THEN_ORDER, (1, 5)],
+    ),
+    "a conditional create after another change": (
+        "overwrote",
+        [*THEN, after(create(7, 8, 3, 5), 2)],
+        [*THEN_ORDER, (3, 5)],
+    ),
+    "a refusal that names a version of another store": ("refused", [*THEN, tag(7, 8, 1, 2, if_match=1)], THEN_ORDER),
+    "a refusal that names a version which never was": ("refused", [*THEN, tag(7, 8, 1, 4, if_match=1)], THEN_ORDER),
+    "a refusal of what the store already is": (
+        "refused",
+        [*THEN, replace(tag(7, 8, 1, 3, if_match=1), value=3)],
+        THEN_ORDER,
+    ),
+    "a refusal for a version that was over": ("stale", [*THEN, tag(7, 8, 1, 1, if_match=0)], THEN_ORDER),
+    "a 304 for a list that had changed": ("stale", [*THEN, tag(7, 8, 0, 2)], THEN_ORDER),
+    "a 304 for a store that had changed": ("stale", [*THEN, tag(7, 8, 1, 1)], THEN_ORDER),
+    "a 304 before the write was sent": ("order", [*TWO, tag(4.5, 4.8, 0, 3), put(5, 6, 1, 3)], THEN_ORDER),
+    "a list with another moment's tag": ("torn", [*THEN, replace(listed(7, 8, 3, 2), version=2)], THEN_ORDER),
+    "a filter with another moment's tag": (
+        "stale",
+        [*THEN, replace(filtered(7, 8, "a", s2=2), version=2)],
+        THEN_ORDER,
+    ),
+    "a write that was done twice, for a retry with its key": (
+        "phantom",
+        [*TWO, create(5, 6, 3, 3), replay(7, 8, 4, 3)],
+        [*TWO_ORDER, (3, 3), (4, 3)],
+    ),
+    "a replay of what was not done": ("phantom", [*TWO, unknown(put(5, 6, 1, 3)), replay(7, 8, 1, 3)], TWO_ORDER),
+    "a replay with the present version": ("version", [*THEN, replay(7, 8, 1, 1, version=3)], THEN_ORDER),
+    "the past as it is now": ("past", [*THEN, replace(listed(7, 8, 3, 2), at=2)], THEN_ORDER),
+    "the past without a store": ("past", [*THEN, replace(listed(7, 8, 1), at=2)], THEN_ORDER),
+    "a past store as it was before": ("past", [*THEN, replace(read(7, 8, 1, 1), at=3)], THEN_ORDER),
+    "a past store that was there": ("past", [*THEN, replace(read(7, 8, 2, None), at=2)], THEN_ORDER),
+    "a past that is yet to come": (
+        "order",
+        [*TWO, replace(read(4.5, 4.8, 1, 3), at=3), put(5, 6, 1, 3)],
+        THEN_ORDER,
+    ),
     "a version that is not the write's": ("version", [*TWO, replace(read(5, 6, 2, 2), version=1)], TWO_ORDER),
 }
 
@@ -304,7 +460,7 @@ def test_found_with_the_order(case: str) -> None:
 
 
 def test_nothing_is_found_in_a_right_history() -> None:
-    """Among it an unknown write that took effect late, one that never did, and a refused one."""
+    """Among it an unknown write that took effect late, one that never did, a refused one, replays, and the past."""
     history = [
         *THEN,
         unknown(put(7, 8, 1, 5)),
@@ -318,5 +474,16 @@ def test_nothing_is_found_in_a_right_history() -> None:
         replace(put(21, 22, 1, 11), outcome=Outcome.FAILED),
         replace(read(23, 24, 3, 9), version=5),
         filtered(25, 26, "b", s1=5, s3=9),
+        after(put(27, 30, 1, 13), 4, 6),
+        replace(put(27, 30, 1, 15), if_match=4, outcome=Outcome.FAILED),
+        replace(tag(27, 30, 1, 6, if_match=4), value=15),
+        replay(31, 32, 1, 13, 6),
+        replay(31, 32, 1, 3, 3),
+        tag(31, 32, 0, 6),
+        tag(31, 32, 3, 5),
+        replace(listed(33, 34, 13, 2, 9), version=6),
+        replace(listed(33, 34, 3, 2), at=3, version=3),
+        replace(read(33, 34, 3, None), at=4),
+        after(create(35, 36, 4, 17), 6, 7),
     ]
-    assert check(history, [*THEN_ORDER, (1, 5), (3, 9)]) == []
+    assert check(history, [*THEN_ORDER, (1, 5), (3, 9), (1, 13), (4, 17)]) == []

@@ -1,0 +1,154 @@
+"""Kills a service while clients create with Idempotency-Keys and repeat until they are answered; then counts."""
+
+import asyncio
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import uvloop
+
+from tests.campaigns.crash import Row, workers
+from tests.harness import weakened
+from tests.harness.process import Running, kill_group, serving
+from tests.oracles.history import Client, Lost, Reply
+from tests.oracles.lincheck import Violation
+
+CLIENTS = 16
+LATE = 0.03
+"""Seconds after which a kill comes at the latest, once it is due: so that it meets requests anywhere on their way."""
+
+GIVE_UP = 300.0
+"""Seconds for all creates together."""
+
+
+@dataclass
+class Creates:
+    """Clients that create so many stores, each with a key of its own, over any number of a service's lives."""
+
+    wanted: int
+    seed: int = 0
+    port: int = 0
+    tries: int = 0
+    answered: dict[int, Reply] = field(default_factory=dict)
+    odd: list[str] = field(default_factory=list)
+    _next: Iterator[int] = field(default_factory=lambda: iter(()))
+
+    def run(self) -> None:
+        """Create all; returns when each was answered with 200."""
+        self._next = iter(range(self.wanted))
+        uvloop.run(self._all())
+
+    def repeat(self, count: int) -> list[str]:
+        """Send some of them once more; return what was answered with something else than before."""
+        chosen = random.Random(self.seed).sample(range(self.wanted), count)
+        replies = uvloop.run(self._again(chosen))
+        return [
+            f"{number} was answered with {reply}, before with {before}"
+            for number, reply in zip(chosen, replies, strict=True)
+            if (before := self.answered[number]) != reply._replace(replayed=before.replayed) or not reply.replayed
+        ]
+
+    async def _all(self) -> None:
+        async with asyncio.timeout(GIVE_UP):
+            await asyncio.gather(*(self._use() for _ in range(CLIENTS)))
+
+    async def _use(self) -> None:
+        for number in self._next:
+            quoted = number % 2 == 0
+            while number not in self.answered:
+                # A new connection each time: which worker takes it is chance.
+                reply = await self._try(number, quoted=quoted)
+                quoted = not quoted
+                if reply is None or reply.status == 503:
+                    await asyncio.sleep(0.02)
+                elif reply.status == 200:
+                    self.answered[number] = reply
+                else:
+                    self.odd.append(f"{number} was answered with {reply}")
+                    return
+
+    async def _try(self, number: int, *, quoted: bool) -> Reply | None:
+        key = f'"{self.seed}-{number}"' if quoted else f"{self.seed}-{number}"
+        try:
+            client = await Client.connect(self.port)
+        except OSError:
+            return None
+        self.tries += 1
+        try:
+            body = b'{"name":"Store %d"}' % number
+            return await client.exchange("POST", "/api/stores", body, f"idempotency-key: {key}\r\n")
+        except Lost:
+            return None
+        finally:
+            client.close()
+
+    async def _again(self, chosen: list[int]) -> list[Reply]:
+        found = []
+        for number in chosen:
+            reply = await self._try(number, quoted=number % 3 == 0)
+            assert reply is not None
+            found.append(reply)
+        return found
+
+
+def kill_creates(folder: Path, creates: int, kills: int, database: str | None = None, *, change: str = "") -> Row:
+    """Kill a worker, or everything, that often while clients create: each store is there exactly once."""
+    row = Row("K1-keys")
+    folder.mkdir(parents=True, exist_ok=True)
+    clients = Creates(creates)
+    thread = threading.Thread(target=clients.run)
+    rng = random.Random(creates)
+    with ExitStack() as lives:
+        service = _start(folder, database, change, lives, clients)
+        thread.start()
+        for number in range(1, kills + 1):
+            _wait_for(clients, thread, creates * number // (kills + 1))
+            time.sleep(rng.random() * LATE)
+            if number % 2:
+                kill_group(service.process)
+                service = _start(folder, database, change, lives, clients)
+            else:
+                with suppress(ProcessLookupError):
+                    os.kill(rng.choice(workers(service)), signal.SIGKILL)
+            row.figures["kills"] += 1
+        thread.join()
+        _judge(row, clients, service)
+    return row
+
+
+def _start(folder: Path, database: str | None, change: str, lives: ExitStack, clients: Creates) -> Running:
+    environment = weakened.environment(change) if change else None
+    made = serving(folder, "--workers=2", database=database, env=environment, program=weakened.PROGRAM)
+    service = lives.enter_context(made)
+    clients.port = service.port
+    return service
+
+
+def _wait_for(clients: Creates, thread: threading.Thread, count: int) -> None:
+    while len(clients.answered) < count and thread.is_alive():
+        time.sleep(0.002)
+
+
+def _judge(row: Row, clients: Creates, service: Running) -> None:
+    found = service.request("GET", "/api/stores").json
+    wanted = {number: msgspec.json.decode(reply.body) for number, reply in clients.answered.items()}
+    names = [store["name"] for store in found]
+    row.figures.update(creates=clients.wanted, tries=clients.tries, stores=len(found))
+    row.violations += [Violation("odd", text) for text in clients.odd]
+    for number in range(clients.wanted):
+        times = names.count(f"Store {number}")
+        if times != 1:
+            row.violations.append(Violation("lost" if not times else "duplicate", f"{number} is there {times} times"))
+        elif wanted.get(number) not in found:
+            row.violations.append(Violation("phantom", f"{number} was answered with {wanted.get(number)}"))
+    if not row.violations:
+        row.violations += [Violation("replay", text) for text in clients.repeat(min(50, clients.wanted))]
+    if len(service.request("GET", "/api/stores").json) != len(found):
+        row.violations.append(Violation("duplicate", "a replay created a store"))
