@@ -9,7 +9,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from storekeeper.sqlite.schema import CHANGES
+from storekeeper.sqlite.migrations import CHANGES
 from tests.campaigns import crash
 from tests.campaigns.powerloss import calls
 from tests.harness.process import COMMAND, TIMEOUT, serving
