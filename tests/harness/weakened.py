@@ -18,7 +18,7 @@ import msgspec
 from storekeeper import cli, commands, service, supervisor
 from storekeeper.api.cache import ResponseCache
 from storekeeper.api.resource import Resource
-from storekeeper.commands import Batch, Command, Present, Remembered
+from storekeeper.commands import Batch, Command, Present, Remembered, Replace
 from storekeeper.concurrency.queue_limit import QueueLimit
 from storekeeper.http import budgets, connection, deadlines
 from storekeeper.http.limits import ConnectionLimit
@@ -150,6 +150,20 @@ def counts_unchanged_writes() -> None:
         begin(all, msgspec.structs.replace(present, equal=()), now)
 
     applied.__init__ = begin_without
+
+
+def loads_addresses() -> None:
+    """What the stores of a batch are is compared in the process."""
+    present = vars_of(Committer)._present
+
+    def load_and_compare(own: Any, writes: Sequence[Command], *args: Any) -> Present:
+        ids = [write.id for write in writes if isinstance(write, Replace)]
+        loaded = [own._execute("SELECT address FROM stores WHERE id = ?", (id,)).get for id in ids]
+        found: Present = present(own, writes, *args)
+        del loaded
+        return found
+
+    vars_of(Committer)._present = load_and_compare
 
 
 def forgets_what_it_sent() -> None:
