@@ -229,7 +229,9 @@ def long_history(folder: Path, scale: Scale, *args: str) -> Row:
     row.figures |= {"quiet_p99_ms": 1000 * quiet.percentile(0.99), "p99_ms": 1000 * beside.percentile(0.99)}
     row.figures |= {"past": reads.statuses[200], "past_p99_ms": 1000 * reads.percentile(0.99)}
     row.hold(that=beside.statuses.keys() == {200}, otherwise=f"others were answered with {dict(beside.statuses)}")
-    row.hold(that=reads.statuses.keys() == {200}, otherwise=f"the past was answered with {dict(reads.statuses)}")
+    row.figures["past_refused"] = reads.statuses[503]
+    all_told = reads.statuses.keys() <= {200, 503} and not reads.outcomes_unknown
+    row.hold(that=all_told, otherwise=f"the past was answered with {dict(reads.statuses)}")
     if scale.ratios:
         row.figures["ratio"] = ratio = row.figures["p99_ms"] / row.figures["quiet_p99_ms"]
         row.hold(that=ratio <= MAX_PAST_RATIO, otherwise=f"others waited {ratio:.1f} times as long")
