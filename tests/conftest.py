@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.harness.databases import KINDS, Database, postgres
+from tests.harness.forked import stop_interpreter
 from tests.harness.machine import need
 from tests.harness.postgres_server import stop_shared
 from tests.harness.process import Running, home, serving
@@ -47,6 +48,7 @@ def pytest_configure() -> None:
     """Have what tests start take signals, even where this process was told to ignore them, as in the background."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    home.forks = True
 
 
 @pytest.fixture
@@ -126,10 +128,11 @@ def fresh(adapter: str, tmp_path: Path) -> Iterator[Running]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _stop_postgres() -> Iterator[None]:
-    """Stop the PostgreSQL that the tests of this process share, if any of them has started it."""
+def _stop_what_tests_share() -> Iterator[None]:
+    """Stop the PostgreSQL and the interpreter that the tests of this process share, if any of them has started it."""
     yield
     stop_shared()
+    stop_interpreter()
 
 
 @pytest.fixture(params=KINDS)

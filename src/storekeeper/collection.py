@@ -48,7 +48,7 @@ class Pending(Awaitable[T_co], Protocol[T_co]):
 class State(NamedTuple):
     """The collection's numbers: how many stores, the version, and the epoch, which says of which history it is."""
 
-    count: int
+    total: int
     version: int
     epoch: str
 

@@ -3,6 +3,8 @@
 Both databases make their statements from these names, and a copy transfers just these tables.
 """
 
+from collections.abc import Mapping
+
 STORES = {"id": int, "name": str, "address": str, "version": int}
 """A store as its latest change left it; `version` is the number of that change."""
 
@@ -14,5 +16,5 @@ KEYS = {"n": int, "key": int, "request": int, "seq": int, "at": int}
 """A remembered Idempotency-Key (decision 36): hashes of key and request, the seq of the change that is its response,
 and when it was used. `n` grows by one with each: the oldest, which are deleted first, stand together."""
 
-TABLES: dict[str, dict[str, type]] = {"stores": STORES, "changes": CHANGES, "keys": KEYS}
+TABLES: dict[str, Mapping[str, type]] = {"stores": STORES, "changes": CHANGES, "keys": KEYS}
 """All tables, in the order in which they can be filled. The first column of each is its key."""

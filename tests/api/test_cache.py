@@ -12,7 +12,7 @@ import uvloop
 from storekeeper.api.fastlane import FastLane
 from storekeeper.http.limits import capacity
 from storekeeper.sqlite import SqliteCollection
-from storekeeper.sqlite.schema import CHANGES
+from storekeeper.sqlite.migrations import CHANGES
 from storekeeper.stores import Payload
 from tests.harness.in_process import Inside, inside, settled, until
 

@@ -80,7 +80,7 @@ def test_the_version() -> None:
     assert (done.returncode, done.stdout.decode()) == (0, f"storekeeper {storekeeper.__version__}\n")
 
 
-@pytest.mark.parametrize("args", [[], ["--help"], ["serve", "--help"], ["import", "--help"], ["export", "--help"]])
+@pytest.mark.parametrize("args", [[], ["--help"], ["serve", "--help"], ["import", "--help"], ["epoch", "--help"]])
 def test_the_help(args: list[str]) -> None:
     done = run(*args)
     assert "Usage: storekeeper" in (done.stdout + done.stderr).decode()
@@ -111,6 +111,9 @@ def test_it_is_a_module_too() -> None:
         ),
         (["export", "--database", "postgres"], "--database: unknown kind of database 'postgres'; use"),
         (["export", "--database", "sqlite:////nowhere/at/all.db"], "there is no such database"),
+        (["epoch", "--database", "sqlite:////nowhere/at/all.db"], "there is no such database"),
+        (["epoch", "--new", "--database", "sqlite:////dev/null"], "/dev/null is not a file: name another one"),
+        (["epoch", "--now"], "No such option: --now"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_line(args: list[str], message: str) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
@@ -10,7 +11,8 @@ import pytest
 
 from storekeeper import databases, transfer
 from storekeeper.collection import State
-from storekeeper.commands import Create, Key, Replace
+from storekeeper.commands import Create, Key, Replace, tag
+from storekeeper.errors import PreconditionFailed
 from storekeeper.stores import Payload, Replay
 from tests.harness.collection import a_store, create, get, numbered, replace, run, state, stores
 from tests.harness.command import run as run_command
@@ -263,6 +265,91 @@ def test_a_copy_that_has_not_got_its_epoch_is_not_kept(make: Make, kind: str, *,
     with pytest.raises(transfer.VerificationFailed, match="has not got its epoch"):
         transfer.copy(databases._snapshot(source.url, fill=False), forgetful, lambda *_: None, move=move)
     assert not databases.exists(target.url) or target.changes() == []
+
+
+def test_a_file_into_which_nothing_was_moved_has_not_the_epoch_of_the_source(make: Make) -> None:
+    source, target = make("sqlite"), make("sqlite")
+    fill(source, 20)
+    databases.prepare(target.url)
+    to = databases._snapshot(target.url, fill=True)
+
+    @contextmanager
+    def falsified() -> Iterator[transfer.Snapshot]:
+        with to() as whole:
+            yield Falsified(whole, _one_store)
+
+    with pytest.raises(transfer.VerificationFailed):
+        transfer.copy(databases._snapshot(source.url, fill=False), falsified, lambda *_: None, move=True)
+    assert state_of(target)[:2] == (0, 0)
+    assert state_of(target).epoch != state_of(source).epoch
+
+
+# Backup and restore: what was written after the backup is lost, and other changes get its numbers.
+
+
+def write_until(database: Database, version: int, name: str) -> tuple[str, State]:
+    """Write to the first store until the version; return the first store's tag, and the numbers of the collection."""
+
+    async def main() -> tuple[str, State]:
+        async with handle(database) as collection:
+            before = await state(collection)
+            if not before.total:
+                await create(collection, Payload(name))
+            for number in range(max(before.version, 1), version):
+                await replace(collection, 1, Payload(f"{name} {number}"))
+            store = await get(collection, 1)
+            assert store is not None
+            return tag(store.version, store.epoch), await state(collection)
+
+    return run(main())
+
+
+def holds(database: Database, old: str) -> bool:
+    """Tell whether a tag still is that of the first store, by a write that asks for it."""
+
+    async def main() -> bool:
+        async with handle(database) as collection:
+            store = await get(collection, 1)
+            assert store is not None
+            try:
+                written = await collection.write(Replace(1, Payload("Only if it is the same"), frozenset({old})))
+            except PreconditionFailed as refusal:
+                assert refusal.tag == tag(store.version, store.epoch) != old
+                return False
+            assert written is not None
+            assert tag(store.version, store.epoch) == old
+            return True
+
+    return run(main())
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_no_tag_from_before_a_restore_holds_after_it(make: Make, kind: str) -> None:
+    database, backup, restored = make(kind), make("sqlite"), make(kind)
+    write_until(database, 100, "Before")
+    assert run_command("copy", database.url, backup.url).returncode == 0
+    old, lost = write_until(database, 124, "Lost")
+    assert run_command("copy", backup.url, restored.url).returncode == 0
+    new, other = write_until(restored, 124, "Other")
+    assert lost[:2] == other[:2] == (1, 124)
+    assert old != new
+    assert not holds(restored, old)
+    assert holds(restored, new)
+
+
+@pytest.mark.parametrize("renewed", [True, False])
+def test_a_restore_by_other_tools_needs_a_new_epoch(tmp_path: Path, *, renewed: bool) -> None:
+    """The control: without it, the tag of a lost change holds for another one."""
+    database = Sqlite(tmp_path)
+    write_until(database, 100, "Before")
+    shutil.copy(database.path, tmp_path / "backup")
+    old, _ = write_until(database, 124, "Lost")
+    shutil.copy(tmp_path / "backup", database.path)
+    if renewed:
+        assert run_command("epoch", "--new", "--database", database.url).returncode == 0
+    new, _ = write_until(database, 124, "Other")
+    assert (old == new) is not renewed
+    assert holds(database, old) is not renewed
 
 
 # storekeeper epoch.

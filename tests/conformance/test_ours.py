@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.process import COMMAND, run, serving
+from tests.harness.command import run
+from tests.harness.process import COMMAND, serving
 
 pytestmark = pytest.mark.count_processes
 

@@ -15,7 +15,7 @@ from storekeeper.conformance.running import MOST_ADDED, RULES
 from tests.conformance.announcing import Announcing
 from tests.conformance.reference import GenericReference, Reference, served
 from tests.conformance.variants import Hostile, Recording
-from tests.harness.process import run
+from tests.harness.command import run
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = Path(conformance.__file__).parent

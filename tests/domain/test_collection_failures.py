@@ -1,7 +1,9 @@
 import asyncio
 import inspect
 import json
+import os
 import resource
+import socket
 import subprocess
 import sys
 import threading
@@ -20,9 +22,10 @@ from storekeeper.databases import open_collection
 from storekeeper.errors import Unavailable
 from storekeeper.sqlite.committer import Committer, Result
 from storekeeper.stores import Payload
-from tests import ROOT
+from tests.harness import probe
 from tests.harness.collection import MANY, numbered, run, stores
 from tests.harness.databases import Sqlite, handle
+from tests.harness.forked import forked
 from tests.harness.machine import fill_disk, mounted
 from tests.harness.probe import LOAD, QUESTIONS
 from tests.harness.system_calls import injecting
@@ -36,8 +39,11 @@ class Probe:
     """A process that asks one question of a database as often as it is told to."""
 
     def __init__(self, path: Path, question: str, *rights: str) -> None:
-        program = [sys.executable, "-m", "tests.harness.probe", str(path), question, *rights]
-        self.process = subprocess.Popen(program, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            files = (theirs.fileno(), theirs.fileno(), 2)
+            self.process = forked([probe.__file__, str(path), question, *rights], {**os.environ}, files)
+            self.line = ours.makefile("rw")
 
     def wait(self) -> None:
         line = self._line()
@@ -54,24 +60,23 @@ class Probe:
         assert self.process.wait(30) == 0
 
     def _send(self, line: str) -> None:
-        assert self.process.stdin
-        self.process.stdin.write(line)
-        self.process.stdin.flush()
+        self.line.write(line)
+        self.line.flush()
 
     def _line(self) -> str:
-        assert self.process.stdout
-        return self.process.stdout.readline().strip()
+        return self.line.readline().strip()
 
 
 @contextmanager
 def probing(path: Path, question: str, *rights: str) -> Iterator[Probe]:
-    probe = Probe(path, question, *rights)
+    probing = Probe(path, question, *rights)
     try:
-        probe.wait()
-        yield probe
+        probing.wait()
+        yield probing
     finally:
-        probe.process.kill()
-        probe.process.communicate()
+        probing.process.kill()
+        probing.process.wait()
+        probing.line.close()
 
 
 # The faults. Each is a context: what is wrong begins within, and is mended at its end.

@@ -3,6 +3,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
+import pytest
 import uvloop
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -137,7 +138,8 @@ def _public(store: Store) -> dict[str, Any]:
     return {"id": store.id, "name": store.name, "address": store.address}
 
 
-def test_the_collection_behaves_like_a_plain_list(new_database: Callable[[], Database]) -> None:
+@pytest.mark.parametrize("examples", [4, pytest.param(50, marks=pytest.mark.thorough)])
+def test_the_collection_behaves_like_a_plain_list(new_database: Callable[[], Database], examples: int) -> None:
     class Here(Model):
         pass
 
@@ -145,7 +147,7 @@ def test_the_collection_behaves_like_a_plain_list(new_database: Callable[[], Dat
     run_state_machine_as_test(
         Here,
         settings=settings(
-            max_examples=12,
+            max_examples=examples,
             stateful_step_count=25,
             deadline=None,
             database=None,

@@ -15,6 +15,8 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, Protocol
 
+from tests.harness.forked import forked
+
 COMMAND = [str(Path(sys.executable).with_name("storekeeper"))]
 READY = re.compile(rb"answers on http://(?P<host>[^ ]+):(?P<port>\d+)")
 TIMEOUT = 30.0
@@ -130,6 +132,9 @@ def read_all(client: socket.socket) -> bytes:
 class Home:
     """Where services that are told nothing else keep their stores; the fixture `stored_in` can change it."""
 
+    forks = False
+    """Whether services are forked by an interpreter that is ready, and not started. Tests do so, campaigns do not."""
+
     url: Callable[[Path], str] = staticmethod(lambda folder: f"sqlite:///{folder}/stores.db")
 
 
@@ -155,7 +160,7 @@ def serving(
     url = database or home.url(folder)
     command = [*within, *program, "serve", "--port", "0", "--database", url, "--no-examples", *args]
     with log.open("wb") as stderr:
-        process = subprocess.Popen(command, env=environment(env), stderr=stderr, start_new_session=True)
+        process = _start(command, environment(env), stderr.fileno())
     try:
         running = Running(process, 0, log)
         if ready:
@@ -169,6 +174,13 @@ def serving(
                 process.wait(TIMEOUT)
         finally:
             kill_group(process)
+
+
+def _start(command: Sequence[str], env: dict[str, str], stderr: int) -> "subprocess.Popen[bytes]":
+    if home.forks and command[0] in {sys.executable, *COMMAND} and "LD_PRELOAD" not in env:
+        with Path(os.devnull).open("rb") as stdin:
+            return forked(command[command[0] == sys.executable :], env, (stdin.fileno(), 1, stderr))
+    return subprocess.Popen(command, env=env, stderr=stderr, start_new_session=True)
 
 
 def kill_group(process: "subprocess.Popen[bytes]") -> None:

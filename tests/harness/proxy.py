@@ -18,6 +18,10 @@ class Proxy:
     def __init__(self, target: int, seed: int) -> None:
         self.port = 0
         self.cuts = 0
+        self.passed = [0, 0]
+        """Bytes to the target, and from it."""
+        self.received = 0
+        """Bytes that the target sent."""
         self._target = target
         self._random = random.Random(seed)
         self._most: int | None = None
@@ -82,7 +86,7 @@ class Proxy:
                 # Not all of them while they still greet each other.
                 least = self._random.choice((0, HANDSHAKE) if len(self._directions) == 2 else (HANDSHAKE,))
                 lefts[self._random.choice(self._directions)] = self._random.randint(least, self._most)
-            pumps = [self._pump(reader, forth, lefts[0]), self._pump(back, writer, lefts[1])]
+            pumps = [self._pump(0, reader, forth, lefts[0]), self._pump(1, back, writer, lefts[1])]
             running = [asyncio.ensure_future(pump) for pump in pumps]
             try:
                 await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
@@ -96,7 +100,9 @@ class Proxy:
                 # Sent is what was let through; then one side sees an end, the other a reset.
                 side.close()
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, left: float) -> None:
+    async def _pump(
+        self, direction: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, left: float
+    ) -> None:
         with suppress(OSError):
             while data := await reader.read(65536):
                 await self._moving.wait()
@@ -105,6 +111,7 @@ class Proxy:
                     self.cuts += 1
                     return
                 left -= len(data)
+                self.passed[direction] += len(data)
                 writer.write(data)
                 await writer.drain()
 

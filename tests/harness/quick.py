@@ -16,7 +16,7 @@ from playwright.sync_api import sync_playwright
 ROOTS = (subprocess, multiprocessing, asyncio.create_subprocess_exec, sync_playwright)
 """Who names one of these, or anything of `tests/campaigns`, starts processes."""
 
-BY_PARAMETER = {"stored_in", "new_database", "_stop_postgres"}
+BY_PARAMETER = {"stored_in", "new_database", "_stop_what_tests_share"}
 """Fixtures that start a process only if a parameter of the test is `postgres`."""
 
 EVENTS = {"subprocess.Popen", "os.fork", "os.posix_spawn"}

@@ -15,11 +15,12 @@ import pytest
 
 from storekeeper import databases
 from storekeeper.collection import Collection
-from storekeeper.errors import CannotStart, Outcome, Unavailable
+from storekeeper.commands import Create, Key, Replace
+from storekeeper.errors import CannotStart, KeyReused, Outcome, Unavailable
 from storekeeper.postgres import PostgresCollection
 from storekeeper.postgres.pipeline import StatementError
 from storekeeper.postgres.schema import COLLECTION
-from storekeeper.stores import Payload
+from storekeeper.stores import Payload, Replay
 from storekeeper.transfer import VerificationFailed
 from tests.harness.collection import a_store, create, get, listing, numbered, replace, run, stores
 from tests.harness.command import run as run_command
@@ -159,6 +160,33 @@ def test_a_cancelled_wait_for_the_standby_is_no_success_though_warnings_are_swit
     inherit(client_min_messages="error")
     server = postgres()
     run(main())
+
+
+def test_what_is_here_already_is_acknowledged_only_when_a_standby_has_it(database: Postgres) -> None:
+    """A replay and a write that changes nothing: what they say may have been committed here alone."""
+    keyed, unchanged = Create(Payload("Keyed"), key=Key(5, 5)), Replace(1, Payload("First"))
+
+    async def main() -> None:
+        async with handle(database) as collection:
+            await create(collection, Payload("First"))
+            with configured(server, "synchronous_standby_names", "nobody"):
+                for command in (keyed, keyed, unchanged):
+                    writing = asyncio.ensure_future(collection.write(command))
+                    await cancel_the_wait(server)
+                    with pytest.raises(Unavailable, match="standby") as caught:
+                        await writing
+                    assert caught.value.outcome is Outcome.UNKNOWN
+                # Nothing is acknowledged by these.
+                assert await replace(collection, 9, Payload("Nobody")) is None
+                with pytest.raises(KeyReused):
+                    await collection.write(Create(Payload("Other"), key=Key(5, 6)))
+            replay = await collection.write(keyed)
+            assert (type(replay), replay) == (Replay, a_store(2, "Keyed", None, 2))
+            assert await collection.write(unchanged) == a_store(1, "First", None, 1)
+
+    server = postgres()
+    run(main())
+    assert len(database.changes()) == 2
 
 
 def test_a_copy_whose_wait_for_the_standby_is_cancelled_is_no_success(database: Postgres, tmp_path: Path) -> None:

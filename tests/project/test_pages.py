@@ -141,6 +141,50 @@ def test_a_backup_leaves_the_latest_14_and_what_is_named_otherwise(machine: Mach
     assert "before.db" in left
 
 
+STORES = "http://127.0.0.1:8080/api/stores"
+
+
+def fetched(machine: Machine, *options: str) -> tuple[int, str]:
+    """Return the status and the ETag of a response."""
+    command = shlex.join(["curl", "-s", "-o", "/dev/null", "-w", "%{http_code} %header{etag}", *options])
+    status, _, tag = machine.run("$", command)[1].strip().partition(" ")
+    return int(status), tag
+
+
+def write_until(machine: Machine, version: int, name: str) -> str:
+    """Add stores until the collection has the version but one, then replace the first; return that one's ETag."""
+    present = int(fetched(machine, STORES)[1].strip('"').partition(".")[0])
+    payload = ["-H", "content-type: application/json", "-d", json.dumps({"name": name})]
+    machine.root(shlex.join(["curl", "-sf", "-o", "/dev/null", *payload, f"{STORES}?n=[1-{version - 1 - present}]"]))
+    status, tag = fetched(machine, "-X", "PUT", *payload, f"{STORES}/1")
+    assert (status, tag.partition(".")[0]) == (200, f'"{version}')
+    return tag
+
+
+def test_a_restore_as_the_page_says_and_nothing_else_ends_every_etag(
+    machine: Machine, differences: list[str]
+) -> None:
+    """The numbers of lost changes are those of others then: they must not pass for each other."""
+    assert not differences
+    page = [step.command for step in steps(OPERATING)]
+    backup = next(one for one in page if one.startswith("storekeeper copy ") and one.endswith("/before.db"))
+    restore = page[page.index("systemctl stop storekeeper") : page.index("systemctl start storekeeper") + 1]
+    assert backup.split()[-1] in " ".join(restore)
+    machine.root("rm /var/backups/storekeeper/before.db")
+    write_until(machine, 100, "Before")
+    machine.root(backup)
+    old_store, old_list = write_until(machine, 124, "Lost"), fetched(machine, STORES)[1]
+    for step in restore:
+        machine.root(step)
+    new = write_until(machine, 124, "Other")
+    assert fetched(machine, "-H", f"if-none-match: {new}", f"{STORES}/1")[0] == 304
+    assert fetched(machine, "-H", f"if-none-match: {old_store}", f"{STORES}/1") == (200, new)
+    assert fetched(machine, "-H", f"if-none-match: {old_list}", STORES)[0] == 200
+    payload = ["-H", "content-type: application/json", "-d", '{"name":"Mine"}']
+    assert fetched(machine, *payload, "-X", "PUT", "-H", f"if-match: {old_store}", f"{STORES}/1") == (412, new)
+    assert fetched(machine, *payload, "-H", f"if-match: {old_list}", STORES)[0] == 412
+
+
 ROTATE = "/var/log/stores.log { copytruncate\n rotate 3\n}"
 
 

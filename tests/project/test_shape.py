@@ -36,7 +36,7 @@ MAY_IMPORT = {
     "atomicfile": set[str](),
     "stores": {"errors"},
     "tables": set[str](),
-    "commands": {"stores"},
+    "commands": {"stores", "errors"},
     "collection": {"stores", "commands", "errors"},
     "settings": {"errors"},
     "write_state": {"errors"},

@@ -196,6 +196,8 @@ def test_only_the_service_upgrades_a_file(older: Path, tmp_path: Path) -> None:
     for command in (
         ("import", "--database", url, str(file)),
         ("export", "--database", url),
+        ("epoch", "--database", url),
+        ("epoch", "--new", "--database", url),
         ("copy", url, f"sqlite:///{tmp_path}/copy.db"),
     ):
         done = run_command(*command)

@@ -13,8 +13,8 @@ from tests.oracles.aftermath import judge
 from tests.oracles.history import Recorder, csv
 from tests.oracles.lincheck import Outcome
 
-OPERATIONS = 4_000
-FEW = 3_000
+OPERATIONS = 2_500
+FEW = 2_000
 """Nearly always enough for a weakened build to be caught many times over."""
 
 TRIES = 10
@@ -39,8 +39,9 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 def in_places(*places: str) -> pytest.MarkDecorator:
     """Run a test in several of PLACES."""
-    chosen = [PLACES[place] for place in places]
-    return pytest.mark.parametrize(("build", "database"), chosen, ids=places, indirect=["database"])
+    more = {"ASGI": pytest.mark.thorough}
+    chosen = [pytest.param(*PLACES[place], id=place, marks=more.get(place, ())) for place in places]
+    return pytest.mark.parametrize(("build", "database"), chosen, indirect=["database"])
 
 
 def faults(recorder: Recorder, database: str) -> set[str]:
@@ -127,7 +128,9 @@ def test_a_torn_list_is_found(database: str, tmp_path: Path) -> None:
     pytest.fail(f"{TRIES * FEW} operations met no torn list")
 
 
-@pytest.mark.parametrize("build", ["1 worker", "4 workers", pytest.param("ASGI", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize(
+    "build", ["1 worker", *(pytest.param(build, marks=pytest.mark.thorough) for build in ("4 workers", "ASGI"))]
+)
 def test_a_write_lost_by_a_kill_is_found(build: str, database: str, tmp_path: Path) -> None:
     recorder = Recorder()
     change = weakened.environment("acknowledges_before_commit")

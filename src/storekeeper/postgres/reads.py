@@ -55,7 +55,8 @@ STATEMENTS = {
           SELECT * FROM stores WHERE name = pick.name AND id > past ORDER BY id LIMIT most) AS same),
         till AS (SELECT max(id) AS id FROM page)
         SELECT {_JSON}, till.id,
-          EXISTS (SELECT FROM stores WHERE name = pick.name AND stores.id > till.id) FROM till) AS found""",
+          EXISTS (SELECT FROM stores WHERE name = pick.name AND stores.id > till.id) FROM till) AS found
+      WHERE one = 1""",
     b"ids": f"""SELECT version, epoch, ARRAY(SELECT id FROM stores WHERE name = $1::text AND id > $2::bigint
       ORDER BY id LIMIT $3::bigint) FROM {COLLECTION}""",
     # The slow way, for a page that changed after the version: each store as its last change up to there left it.

@@ -18,7 +18,7 @@ _STORE = {"id": "store_id", "name": "name", "address": "address", "version": "se
 """The columns of `stores`, and the column of a change that goes into each."""
 
 
-def as_json(rows: Iterable[tuple[str | int | None, ...]]) -> str:
+def as_json(rows: Iterable[tuple[str | int | None, ...]] | Iterable[int]) -> str:
     """Return rows as one JSON array."""
     return _encode(rows).decode()
 
@@ -34,9 +34,9 @@ UPDATE = f"""UPDATE stores SET {", ".join(f"{name} = {_value(_STORE[name])}" for
 ADD_CHANGES = (
     f"INSERT INTO {CHANGES} ({', '.join(COLUMNS)}) SELECT {', '.join(map(_value, COLUMNS))} FROM json_each(?)"
 )
-VERSIONS = """SELECT value ->> 0, stores.id, version, name = value ->> 2 AND address IS value ->> 3
+VERSIONS = """SELECT key, stores.id, version, name = value ->> 2 AND address IS value ->> 3
   FROM json_each(?) CROSS JOIN stores ON stores.id = value ->> 1"""
-"""Selects of each of `commands.touched` its place, id and version, and whether its content is equal."""
+"""Selects of each of `commands.touched` its index in that list, id, version, and whether its content is equal."""
 STATE = f"""SELECT ifnull(count, 0), ifnull(seq, 0), epoch, ifnull(at, 0) FROM collection
   LEFT JOIN {CHANGES} ON seq = (SELECT max(seq) FROM {CHANGES})"""
 """Selects how many stores there are, the collection's version and epoch, and when its latest change was."""

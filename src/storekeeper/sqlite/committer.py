@@ -103,8 +103,6 @@ class Committer:
                 self._carry_out(batch)
                 if keep:
                     self._execute("COMMIT")
-                    if keys:
-                        self._keys.committed()
         self.identity.check()
         return list(batch.results)
 
@@ -122,10 +120,10 @@ class Committer:
         versions: dict[int, int] = {}
         equal: list[int] = []
         if touched := domain.touched(commands):
-            for place, id, its_version, is_equal in self._execute(columns.VERSIONS, (columns.as_json(touched),)):
+            for index, id, its_version, is_equal in self._execute(columns.VERSIONS, (columns.as_json(touched),)):
                 versions[id] = its_version
                 if is_equal:
-                    equal.append(place)
+                    equal.append(touched[index][0])
         remembered: dict[int, Remembered] = self._keys.find(keys, epoch) if keys else {}
         return Present(count, version, at, epoch, versions, frozenset(equal), remembered)
 

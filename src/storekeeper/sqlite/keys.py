@@ -1,8 +1,9 @@
 """The Idempotency-Keys that are remembered (decision 36), as the writer finds them. Imports apsw and the domain.
 
 The table `keys` grows only at its end and shrinks only at its beginning, so a write changes few of its pages. An
-index on the disk would cost each write one more page, far from the others (about 15 µs). So the index is a table in the
-memory of this connection, some 30 bytes for each key, which each transaction with keys brings up to date first.
+index on the disk would cost each write one more page, far from the others (15 µs). So the index is a table in the
+memory of this connection, some 30 bytes for each key, which is brought up to date before each transaction with keys;
+what other processes commit until the transaction begins is read without an index.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,20 +18,23 @@ from storekeeper.stores import Store
 SWEEP = 4
 """Entries of the index that are looked at for each new one: an index that grows is swept as a whole meanwhile."""
 
+# The index needs no journal: nothing of it is rolled back, and after a failure it is made anew.
+_NO_JOURNAL = "PRAGMA temp.journal_mode = off"
 _CREATE = """DROP TABLE IF EXISTS temp.recent;
   CREATE TABLE temp.recent (key INTEGER PRIMARY KEY, n INTEGER NOT NULL) STRICT"""
 _OLDEST = "SELECT n, at FROM keys ORDER BY n LIMIT 1"
 _LATEST = "SELECT ifnull(max(n), 0) FROM keys"
 _LOAD = "INSERT INTO temp.recent SELECT key, max(n) FROM keys WHERE n <= ? GROUP BY key ORDER BY key"
-_UPDATE = "INSERT OR REPLACE INTO temp.recent SELECT key, n FROM keys WHERE n > ? ORDER BY n"
+_NEWER = "SELECT n FROM keys WHERE n > ? AND key IN (SELECT value FROM json_each(?))"
+_INDEXED = "SELECT n FROM json_each(?) CROSS JOIN temp.recent ON recent.key = value"
+_UPDATE = "INSERT OR REPLACE INTO temp.recent SELECT key, n FROM keys WHERE n > ? AND n <= ? ORDER BY n"
 _SWEEP_END = "SELECT max(key) FROM (SELECT key FROM temp.recent WHERE key > ? ORDER BY key LIMIT ?)"
 _SWEEP = "DELETE FROM temp.recent WHERE key > ? AND key <= ? AND n < ?"
 # An entry of the index may be of a key that was deleted. A request that reuses a key is refused without the address
 # that it does not get, which may be long.
-_FIND = f"""SELECT keys.key, request, keys.at, store_id, name, iif(request = value ->> 1, address, NULL), seq
-  FROM json_each(?) CROSS JOIN temp.recent ON recent.key = value ->> 0
-    CROSS JOIN keys USING (n) CROSS JOIN {CHANGES} USING (seq)
-  ORDER BY request = value ->> 1"""
+_FOUND = f"""SELECT keys.key, request, keys.at, store_id, name,
+    iif(request IN (SELECT value FROM json_each(?2)), address, NULL), seq
+  FROM json_each(?1) CROSS JOIN keys ON n = value CROSS JOIN {CHANGES} USING (seq) ORDER BY n"""
 _ADD = """INSERT INTO keys (key, request, seq, at)
   SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3 FROM json_each(?)"""
 _FIRST_YOUNG = "SELECT n FROM keys WHERE n BETWEEN ? AND ? AND at >= ? ORDER BY n LIMIT 1"
@@ -43,26 +47,35 @@ def wanted(commands: Iterable[Command]) -> set[Key]:
 
 
 class Keys:
-    """The table of keys and its index. Calls stand in the writer's transaction, but for `prepare` and `old`."""
+    """The table of keys and its index. `find`, `add` and `delete_old` belong into a transaction that writes."""
 
     def __init__(self, execute: Callable[..., apsw.Cursor]) -> None:
         self._execute = execute
         self._latest: int | None = None  # up to which row of `keys` the index has all, None if there is no index
-        self._seen = 0  # the same within the transaction
         self._swept = -1  # up to which key
 
     def prepare(self) -> None:
-        """Make the index, if there is none. Outside of a transaction, since other processes would wait for it."""
-        if self._latest is None:
+        """Bring the index up to date, or make it. Outside of a transaction: other processes would wait for it."""
+        before, self._latest = self._latest, None
+        latest: int = self._execute(_LATEST).get
+        if before is None:
+            self._execute(_NO_JOURNAL).get  # noqa: B018 - or the statement would not end
             self._execute(_CREATE)
-            latest: int = self._execute(_LATEST).get
             self._execute(_LOAD, (latest,))
-            self._latest = latest
+        elif latest > before:
+            self._execute(_UPDATE, (before, latest))
+            self._sweep(SWEEP * (latest - before))
+        self._latest = latest
 
     def find(self, keys: Iterable[Key], epoch: str) -> dict[int, Remembered]:
-        """Return what is remembered of keys: of each its latest row."""
-        self._update()
-        rows = self._execute(_FIND, (as_json([(key.key, key.request) for key in keys]),))
+        """Return what is remembered of keys: of each its latest row. Call `prepare` shortly before."""
+        wanted = as_json([key.key for key in keys])
+        found = [n for (n,) in self._execute(_INDEXED, (wanted,))]
+        if self._execute(_LATEST).get != self._latest:
+            found += [n for (n,) in self._execute(_NEWER, (self._latest, wanted))]
+        if not found:
+            return {}
+        rows = self._execute(_FOUND, (as_json(found), as_json([key.request for key in keys])))
         return {
             key: Remembered(request, Store(id, name, address, seq, epoch), at)
             for key, request, at, id, name, address, seq in rows
@@ -72,10 +85,6 @@ class Keys:
         """Remember keys, and delete some of those that are too old; `now` is in milliseconds since 1970."""
         self._execute(_ADD, (as_json(rows),))
         self.delete_old(now)
-
-    def committed(self) -> None:
-        """Keep what this transaction did to the index; SQLite has undone that of one that was rolled back."""
-        self._latest = self._seen
 
     def are_old(self, now: int) -> bool:
         """Tell whether `delete_old` has anything to do."""
@@ -87,14 +96,6 @@ class Keys:
         oldest = self._execute(_OLDEST).get
         if (end := self._end(oldest, now)) > oldest[0]:
             self._execute(_DELETE, (end,))
-
-    def _update(self) -> None:
-        """Bring the index up to date with what all processes have committed."""
-        assert self._latest is not None
-        self._seen = self._execute(_LATEST).get
-        if self._seen > self._latest:
-            self._execute(_UPDATE, (self._latest,))
-            self._sweep(SWEEP * (self._seen - self._latest))
 
     def _sweep(self, count: int) -> None:
         """Remove those of the next entries whose keys were deleted."""

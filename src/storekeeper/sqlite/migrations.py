@@ -61,8 +61,9 @@ MIGRATIONS = (
     DROP VIEW changes;
     ALTER TABLE changes_2 RENAME TO changes_3;
     CREATE VIEW changes AS SELECT * FROM changes_3;
+    CREATE VIEW changes_2 AS SELECT * FROM changes_3;
     """,
 )
 
 CHANGES = "changes_3"
-"""The table of changes. Its old name is a view: processes of older versions, and people, can read it."""
+"""The table of changes. Its old names are views: processes of older versions, and people, can read them."""

@@ -62,7 +62,7 @@ class PastReader:
         """Return the stores that the query asks for, as they were."""
         state, last, first, pages = await self._read(lambda execute: _begin(execute, query))
         rest = self._rest(pages, state.version) if pages else None
-        return Listing(state.version, state.epoch, first, rest, last, state.count)
+        return Listing(state.version, state.epoch, first, rest, last, state.total)
 
     def _rest(self, pages: Iterator[Sequence[int]], version: int) -> AsyncIterator[bytes]:
         async def read(ids: Sequence[int]) -> bytes:
@@ -123,7 +123,7 @@ def _begin(execute: Execute, query: Query) -> tuple[State, int | None, bytes, It
     """Return the state at the query's moment, the last id if later ones were left out, a page, and what follows."""
     assert query.at is not None
     state = _find(execute, query.at)
-    ids, last = reads.page_range(query, state.count)
+    ids, last = reads.page_range(query, state.total)
     pages: Iterator[Sequence[int]] = reads.pages_of_all(ids) if query.limit is None else iter([ids])
     page = next(pages, range(0))
     if not page:
@@ -149,7 +149,7 @@ def _find(execute: Execute, moment: Moment) -> State:
 
 def _get(execute: Execute, id: int, at: Moment) -> Store | None:
     was = _find(execute, at)
-    if not 0 < id <= was.count:
+    if not 0 < id <= was.total:
         return None
     (seq,) = reads.numbers(execute(_WALK, (id, id, was.version)).get)
     name, address, version = execute(_CHANGE, (seq,)).get

@@ -129,9 +129,9 @@ class Reader:
     def _all(self, query: Query) -> Listing:
         state = self.state()
         self._drop_touched(state)
-        ids, last = page_range(query, state.count)
+        ids, last = page_range(query, state.total)
         pages = pages_of_all(ids) if query.limit is None else iter([ids])
-        return self._listing(pages, state, last, state.count)
+        return self._listing(pages, state, last, state.total)
 
     def _named(self, name: str, after: int, limit: int | None) -> Listing:
         with suppress(apsw.TooBigError):
@@ -225,7 +225,7 @@ class Reader:
 
     def _drop_touched(self, state: State) -> None:
         """Bring the cached pages to a version: drop those in which a store was changed or added since."""
-        version, self._pages_last = state.version, state.count
+        version, self._pages_last = state.version, state.total
         if version - self._pages_version > MAX_CHANGES:
             self._pages.clear()
             self._pages_bytes = 0

@@ -14,14 +14,15 @@ import apsw
 
 from storekeeper import atomicfile
 from storekeeper.errors import DISK_FULL, CannotStart, CannotStartYet, Outcome
-from storekeeper.sqlite import errors
-from storekeeper.sqlite.migrations import MIGRATIONS
+from storekeeper.sqlite import errors, migrations
 
 A = TypeVar("A")
 R = TypeVar("R")
 
 APPLICATION_ID = 0x53544F52
 """`STOR` in the file's header, the mark of a database of this program."""
+
+MIGRATIONS: tuple[str, ...] = migrations.MIGRATIONS
 
 _FULL = {DISK_FULL, os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT)}
 

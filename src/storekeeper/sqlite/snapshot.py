@@ -99,7 +99,8 @@ class TargetSnapshot(SqliteSnapshot):
             self._writer.execute("ROLLBACK")
         elif self._connection is not self._writer:
             deletes = "; ".join(f"DELETE FROM {_NAMES[table]}" for table in TABLES)
-            self._writer.execute(f"BEGIN; {deletes}; COMMIT")
+            # The epoch may be the source's, whose versions this file would give to other changes.
+            self._writer.execute(f"BEGIN; {deletes}; UPDATE collection SET epoch = {NEW_EPOCH}; COMMIT")
 
 
 @contextmanager
