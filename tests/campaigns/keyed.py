@@ -5,10 +5,10 @@ import os
 import random
 import signal
 import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -16,13 +16,13 @@ import uvloop
 
 from tests.campaigns.crash import Row, workers
 from tests.harness import weakened
-from tests.harness.process import Running, kill_group, serving
+from tests.harness.process import Running, serving
 from tests.oracles.history import Client, Lost, Reply
 from tests.oracles.lincheck import Violation
 
 CLIENTS = 16
-LATE = 0.03
-"""Seconds after which a kill comes at the latest, once it is due: so that it meets requests anywhere on their way."""
+LATE = 0.001
+"""Seconds after a request, at most, in which a kill comes: it meets requests anywhere on their way."""
 
 GIVE_UP = 300.0
 """Seconds for all creates together."""
@@ -38,6 +38,9 @@ class Creates:
     tries: int = 0
     answered: dict[int, Reply] = field(default_factory=dict)
     odd: list[str] = field(default_factory=list)
+    strike_at: int = 0
+    strike: Callable[[], object] = bool
+    struck: threading.Event = field(default_factory=threading.Event)
     _next: Iterator[int] = field(default_factory=lambda: iter(()))
 
     def run(self) -> None:
@@ -81,6 +84,8 @@ class Creates:
         except OSError:
             return None
         self.tries += 1
+        if self.tries == self.strike_at:
+            asyncio.get_running_loop().call_later(random.random() * LATE, self._strike)
         try:
             body = b'{"name":"Store %d"}' % number
             return await client.exchange("POST", "/api/stores", body, f"idempotency-key: {key}\r\n")
@@ -88,6 +93,15 @@ class Creates:
             return None
         finally:
             client.close()
+
+    def _strike(self) -> None:
+        self.strike()
+        self.struck.set()
+
+    def strike_after(self, tries: int, strike: Callable[[], object]) -> None:
+        """Have something done just after so many more requests were sent; `struck` is set then."""
+        self.struck.clear()
+        self.strike, self.strike_at = strike, self.tries + tries
 
     async def _again(self, chosen: list[int]) -> list[Reply]:
         found = []
@@ -107,16 +121,16 @@ def kill_creates(folder: Path, creates: int, kills: int, database: str | None = 
     rng = random.Random(creates)
     with ExitStack() as lives:
         service = _start(folder, database, change, lives, clients)
-        thread.start()
         for number in range(1, kills + 1):
-            _wait_for(clients, thread, creates * number // (kills + 1))
-            time.sleep(rng.random() * LATE)
-            if number % 2:
-                kill_group(service.process)
+            everything = number % 2 == 1
+            clients.strike_after(
+                max(1, creates // (kills + 1)), partial(_kill, service, everything=everything, rng=rng)
+            )
+            if number == 1:
+                thread.start()
+            assert clients.struck.wait(GIVE_UP), "the clients were done before"
+            if everything:
                 service = _start(folder, database, change, lives, clients)
-            else:
-                with suppress(ProcessLookupError):
-                    os.kill(rng.choice(workers(service)), signal.SIGKILL)
             row.figures["kills"] += 1
         thread.join()
         _judge(row, clients, service)
@@ -131,9 +145,12 @@ def _start(folder: Path, database: str | None, change: str, lives: ExitStack, cl
     return service
 
 
-def _wait_for(clients: Creates, thread: threading.Thread, count: int) -> None:
-    while len(clients.answered) < count and thread.is_alive():
-        time.sleep(0.002)
+def _kill(service: Running, *, everything: bool, rng: random.Random) -> None:
+    with suppress(ProcessLookupError):
+        if everything:
+            os.killpg(service.process.pid, signal.SIGKILL)
+        else:
+            os.kill(rng.choice(workers(service)), signal.SIGKILL)
 
 
 def _judge(row: Row, clients: Creates, service: Running) -> None:

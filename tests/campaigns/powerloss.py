@@ -51,7 +51,7 @@ _STRING = re.compile(r'"((?:\\x[0-9a-f]{2})*)"')
 _RESPONSE = re.compile(rb'HTTP/1\.1 200 .*?\r\n\r\n\{"id":(\d+),"name":"[^"]*","address":"(\d+)"\}', re.DOTALL)
 
 
-def record(folder: Path, *args: str, change: str = "", operations: int = 150) -> tuple[Path, int]:
+def record(folder: Path, *args: str, change: str = "", operations: int = 190) -> tuple[Path, int]:
     """Have clients write to a service under strace, in an empty folder.
 
     Gives the trace, and how many writes the clients know to be acknowledged.

@@ -18,11 +18,11 @@ import msgspec
 from storekeeper import cli, commands, service, supervisor
 from storekeeper.api.cache import ResponseCache
 from storekeeper.api.resource import Resource
-from storekeeper.commands import Batch, Command, Present, Remembered
+from storekeeper.commands import Batch, Command, Present, Remembered, Replace
 from storekeeper.concurrency.queue_limit import QueueLimit
 from storekeeper.http import budgets, connection, deadlines
 from storekeeper.http.limits import ConnectionLimit
-from storekeeper.sqlite import columns, committer, schema, write_queue
+from storekeeper.sqlite import columns, committer, migrations, schema, write_queue
 from storekeeper.sqlite.committer import Committer, Result
 from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.sqlite.reads import Reader, Steps
@@ -152,6 +152,20 @@ def counts_unchanged_writes() -> None:
     applied.__init__ = begin_without
 
 
+def loads_addresses() -> None:
+    """What the stores of a batch are is compared in the process."""
+    present = vars_of(Committer)._present
+
+    def load_and_compare(own: Any, writes: Sequence[Command], *args: Any) -> Present:
+        ids = [write.id for write in writes if isinstance(write, Replace)]
+        loaded = [own._execute("SELECT address FROM stores WHERE id = ?", (id,)).get for id in ids]
+        found: Present = present(own, writes, *args)
+        del loaded
+        return found
+
+    vars_of(Committer)._present = load_and_compare
+
+
 def forgets_what_it_sent() -> None:
     """A write whose COMMIT was on its way when PostgreSQL was lost is called refused."""
     from storekeeper.postgres import pipeline  # noqa: PLC0415 - its driver is an extra
@@ -271,7 +285,7 @@ def checkpoints_often() -> None:
 def has_a_next_schema() -> None:
     """As a later release would: a migration that touches every store."""
     vars_of(schema).MIGRATIONS = (
-        *schema.MIGRATIONS,
+        *migrations.MIGRATIONS,
         "ALTER TABLE stores ADD COLUMN shown TEXT; UPDATE stores SET shown = upper(name)",
     )
 

@@ -1,0 +1,89 @@
+"""PUTs of stores with addresses of 1 MiB that change nothing: neither the database nor the service takes them in."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import uvloop
+
+from storekeeper.stores import Payload
+from tests.harness import weakened
+from tests.harness.client import fill
+from tests.harness.linux import peak_memory
+from tests.harness.process import Running, serving
+from tests.oracles.history import Client
+
+MIB = 2**20
+STORES = 100
+"""With as many MiB: more than the service may grow by."""
+
+MAX_GROWTH = 64 * MIB
+ADDRESS = "x" * (MIB - 100)
+CLIENTS = 4
+BODY = b'{"name":"Large","address":"%s"}' % ADDRESS.encode()
+OTHER = b'{"name":"Other"}'
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a database of large stores."""
+    folder = tmp_path_factory.mktemp("large")
+    with serving(folder):
+        fill(folder, (Payload("Large", ADDRESS) for _ in range(STORES)))
+    return folder
+
+
+def put_all(service: Running, count: int, clients: int, body: bytes, fields: str = "") -> Counter[tuple[int, str]]:
+    """Replace the stores in turn; return how often which status came with which tag."""
+    return uvloop.run(_put_all(service.port, count, clients, body, fields))
+
+
+async def _put_all(port: int, count: int, clients: int, body: bytes, fields: str) -> Counter[tuple[int, str]]:
+    found: Counter[tuple[int, str]] = Counter()
+    numbers: Iterator[int] = iter(range(count))
+
+    async def use() -> None:
+        client = await Client.connect(port)
+        for number in numbers:
+            reply = await client.exchange("PUT", f"/api/stores/{1 + number % STORES}", body, fields)
+            found[reply.status, reply.tag.partition(".")[0]] += 1
+        client.close()
+
+    await asyncio.gather(*(use() for _ in range(clients)))
+    return found
+
+
+def each_store(status: int, count: int) -> Counter[tuple[int, str]]:
+    """Return what `put_all` finds if every store is at the version that made it."""
+    return Counter((status, f'"{1 + number % STORES}') for number in range(count))
+
+
+@pytest.mark.parametrize("count", [30, pytest.param(1000, marks=pytest.mark.thorough)])
+def test_writes_of_what_large_stores_already_are_change_nothing_and_take_no_memory(large: Path, count: int) -> None:
+    with serving(large) as service:
+        assert put_all(service, CLIENTS, CLIENTS, BODY) == each_store(200, CLIENTS)
+        rest = peak_memory(service)
+        assert put_all(service, count, CLIENTS, BODY) == each_store(200, count)
+        assert peak_memory(service) - rest < MAX_GROWTH
+
+
+@pytest.mark.parametrize("count", [300, pytest.param(1000, marks=pytest.mark.thorough)])
+def test_many_writes_at_once_that_large_stores_refuse_do_not_load_them(large: Path, count: int) -> None:
+    with serving(large) as service:
+        assert put_all(service, 10, 10, OTHER, 'if-match: "0.aaaaaaaa"\r\n') == each_store(412, 10)
+        rest = peak_memory(service)
+        assert put_all(service, count, 150, OTHER, 'if-match: "0.aaaaaaaa"\r\n') == each_store(412, count)
+        assert peak_memory(service) - rest < MAX_GROWTH
+
+
+@pytest.mark.thorough
+def test_that_would_be_seen(large: Path) -> None:
+    """The check itself: where the addresses of a batch are loaded, that takes more."""
+    change = weakened.environment("loads_addresses")
+    with serving(large, env=change, program=weakened.PROGRAM) as service:
+        put_all(service, 10, 10, OTHER, 'if-match: "0.aaaaaaaa"\r\n')
+        rest = peak_memory(service)
+        put_all(service, 300, 150, OTHER, 'if-match: "0.aaaaaaaa"\r\n')
+        assert peak_memory(service) - rest > MAX_GROWTH
