@@ -26,6 +26,8 @@ _NO_JOURNAL = "PRAGMA temp.journal_mode = off"
 _CREATE = """DROP TABLE IF EXISTS temp.recent;
   CREATE TABLE temp.recent (key INTEGER PRIMARY KEY, n INTEGER NOT NULL) STRICT"""
 _OLDEST = "SELECT n, at FROM keys ORDER BY n LIMIT 1"
+# One statement, or another process's first key could come between the two numbers.
+_BOUNDS = "SELECT ifnull((SELECT min(n) FROM keys), 1), ifnull((SELECT max(n) FROM keys), 0)"
 _LATEST = "SELECT ifnull(max(n), 0) FROM keys"
 _NEWER = "SELECT n FROM keys WHERE n > ? AND key IN (SELECT value FROM json_each(?))"
 _INDEXED = "SELECT n FROM json_each(?) CROSS JOIN temp.recent ON recent.key = value"
@@ -35,7 +37,7 @@ _SWEEP = "DELETE FROM temp.recent WHERE key > ? AND key <= ? AND n < ?"
 # An entry of the index may be of a key that was deleted. A request that reuses a key is refused without the address
 # that it does not get, which may be long.
 _FOUND = f"""SELECT keys.key, request, keys.at, store_id, name,
-    iif(request IN (SELECT value FROM json_each(?2)), address, NULL), seq
+    iif((keys.key, request) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?2)), address, NULL), seq
   FROM json_each(?1) CROSS JOIN keys ON n = value CROSS JOIN {CHANGES} USING (seq) ORDER BY n"""
 _ADD = """INSERT INTO keys (key, request, seq, at)
   SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3 FROM json_each(?)"""
@@ -68,25 +70,28 @@ class Keys:
             self._execute(_NO_JOURNAL).get  # noqa: B018 - or the statement would not end
             self._execute(_CREATE)
             before = 0
-        if (oldest := self._execute(_OLDEST).get) is not None:
-            before = max(before, oldest[0] - 1)
-        latest: int = min(self._execute(_LATEST).get, before + MAX_LOADED)
+        oldest: int
+        newest: int
+        oldest, newest = self._execute(_BOUNDS).get
+        before = max(before, oldest - 1)
+        latest: int = min(newest, before + MAX_LOADED)
         if latest > before:
             self._execute(_UPDATE, (before, latest))
             if latest < before + MAX_LOADED:
-                self._sweep(SWEEP * (latest - before), oldest[0])
+                self._sweep(SWEEP * (latest - before), oldest)
         self._latest = max(before, latest)
         return latest == before + MAX_LOADED
 
     def find(self, keys: Iterable[Key], epoch: str) -> dict[int, Remembered]:
         """Return what is remembered of keys: of each its latest row. Call `prepare` shortly before."""
-        wanted = as_json([key.key for key in keys])
+        sent = [(key.key, key.request) for key in keys]
+        wanted = as_json([key for key, _ in sent])
         found = [n for (n,) in self._execute(_INDEXED, (wanted,))]
         if self._execute(_LATEST).get != self._latest:
             found += [n for (n,) in self._execute(_NEWER, (self._latest, wanted))]
         if not found:
             return {}
-        rows = self._execute(_FOUND, (as_json(found), as_json([key.request for key in keys])))
+        rows = self._execute(_FOUND, (as_json(found), as_json(sent)))
         return {
             key: Remembered(request, Store(id, name, address, seq, epoch), at)
             for key, request, at, id, name, address, seq in rows
