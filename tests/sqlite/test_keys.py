@@ -194,6 +194,19 @@ def test_an_index_of_many_keys_is_made_while_nothing_is_written(
         assert [type(result) for result in commit(another, keyed(99, 10, 8))] == [Replay, Replay, Store]
 
 
+def test_a_write_does_not_wait_for_an_index_that_takes_long(
+    committer: Committer, other: Committer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(committer, keyed(*range(100)))
+    monkeypatch.setattr(keys, "MAX_LOADED", 20)
+    monkeypatch.setattr(keys, "LOAD_TIME", 0)
+    for indexed in (20, 40, 60):
+        assert [type(result) for result in commit(other, keyed(99, 0, 50))] == [Replay] * 3
+        assert len(rows(other, "temp.recent")) <= indexed
+    assert [type(result) for result in commit(other, keyed(99, 100, 1, 100))] == [Replay, Store, Replay, Replay]
+    assert [type(result) for result in commit(other, keyed(100))] == [Replay]
+
+
 def test_a_refused_precondition_is_no_refusal_of_the_database(tmp_path: Path) -> None:
     async def main() -> None:
         async with handle(Sqlite(tmp_path)) as collection:

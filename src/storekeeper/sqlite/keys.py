@@ -3,9 +3,11 @@
 The table `keys` grows only at its end and shrinks only at its beginning, so a write changes few of its pages. An
 index on the disk would cost each write one more page, far from the others (15 µs). So the index is a table in the
 memory of this connection, some 20 bytes for each key, which is brought up to date before each transaction with keys;
-what other processes commit until the transaction begins is read without an index.
+what other processes commit until the transaction begins is read without an index. So is what a new process has not
+put into its index yet.
 """
 
+import time
 from collections.abc import Callable, Iterable
 
 import apsw
@@ -17,6 +19,9 @@ from storekeeper.stores import Store
 
 MAX_LOADED = 20_000
 """Keys that are put into the index at once: some 20 ms, for which a write may have to wait."""
+
+LOAD_TIME = 0.5
+"""Seconds for which a write with a key waits for the index of all keys; the rest is read without it, once again."""
 
 SWEEP = 4
 """Entries of the index that are looked at for each new one: an index that grows is swept as a whole meanwhile."""
@@ -59,8 +64,9 @@ class Keys:
         self._swept = -1  # up to which key
 
     def prepare(self) -> None:
-        """Bring the index up to date. Outside of a transaction: other processes would wait for it."""
-        while self.load_some():
+        """Bring the index up to date, or nearer to that. Outside of a transaction: other processes would wait for it."""
+        enough = time.monotonic() + LOAD_TIME
+        while self.load_some() and time.monotonic() < enough:
             pass
 
     def load_some(self) -> bool:
