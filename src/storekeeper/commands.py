@@ -186,6 +186,8 @@ class _Applied:
 
     def __init__(self, present: Present, now: int) -> None:
         self.count, self.version, self.at = present.count, present.version, max(now, present.at)
+        # The age of a key goes by the clock alone: once a wrong one is set right, no key is older because of it.
+        self.now = now
         self.changes: list[Change] = []
         self.latest: dict[int, Change] = {}
         self.remembered: dict[int, Remembered] = {}
@@ -199,12 +201,12 @@ class _Applied:
             return _replay(known) if known.request == key.request else KeyReused(_REUSED)
         result = self._create(command) if type(command) is Create else self._replace(place, command)
         if key is not None and type(result) is Store:
-            self.remembered[key.key] = Remembered(key.request, result, self.at)
+            self.remembered[key.key] = Remembered(key.request, result, self.now)
         return result
 
     def _known(self, key: int) -> Remembered | None:
         known = self.remembered.get(key) or self._present.remembered.get(key)
-        return known if known is not None and self.at - known.at <= MAX_KEY_AGE else None
+        return known if known is not None and self.now - known.at <= MAX_KEY_AGE else None
 
     def _create(self, command: Create) -> Result:
         if command.if_match is not None and not matches(command.if_match, current := tag(self.version, self._epoch)):

@@ -83,7 +83,7 @@ def test_each_change_names_the_previous_one_of_its_store() -> None:
 
 def test_no_change_is_earlier_than_the_one_before_it() -> None:
     batch = apply([Create(A, key=KEY)], Present(count=7, version=20, at=NOW + 5), NOW)
-    assert (batch.at, batch.changes[0][4], batch.keys[0][3]) == (NOW + 5, NOW + 5, NOW + 5)
+    assert (batch.at, batch.changes[0][4], batch.keys[0][3]) == (NOW + 5, NOW + 5, NOW)
 
 
 def test_what_a_batch_touches_is_each_store_that_it_replaces_with_what_it_is_to_become() -> None:
@@ -298,14 +298,13 @@ class Model:
 
     def do(self, command: Command, now: int) -> object:
         """Carry out one command."""
-        now = max([now, *(change[3] for change in self.history[-1:])])
         if command.key is not None:
             for key, request, seq, at in reversed(self.responses):
                 if key == command.key.key:
                     if now > at + MAX_KEY_AGE:
                         break
                     return (*self.content(seq), "again") if request == command.key.request else REUSED
-        done = self._decide(command, now)
+        done = self._decide(command, max([now, *(change[3] for change in self.history[-1:])]))
         if command.key is not None and isinstance(done, tuple) and not isinstance(done, Refused):
             self.responses.append((command.key.key, command.key.request, done[3], now))
         return done
