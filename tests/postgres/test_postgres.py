@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -25,6 +26,7 @@ from storekeeper.postgres import schema, session
 from storekeeper.postgres.batcher import MAX_QUEUED
 from storekeeper.postgres.schema import COLLECTION
 from storekeeper.stores import EXAMPLES, Payload, Store
+from tests.harness import weakened
 from tests.harness.collection import create, get, listing, numbered, replace, run
 from tests.harness.command import run as run_command
 from tests.harness.databases import Postgres, Sqlite, handle, postgres
@@ -567,14 +569,16 @@ def test_examples_ask_for_no_lock_where_there_are_stores(database: Postgres) -> 
 
 def test_a_start_waits_for_no_lock_of_the_tables_nor_does_a_stop(database: Postgres, tmp_path: Path) -> None:
     """As while another instance migrates: it answers with 503, stops when told to, and serves once it can."""
+    env = weakened.environment("starts_and_stops_soon")
+    start = partial(serving, tmp_path, "--examples", database=database.url, env=env, program=weakened.PROGRAM)
     with serving(tmp_path, database=database.url):
         pass
     with psycopg.connect(database.url) as other:
         other.execute("LOCK TABLE storekeeper IN ACCESS EXCLUSIVE MODE")
-        with serving(tmp_path, "--examples", database=database.url) as service:
+        with start() as service:
             assert service.request("GET", "/health/ready").status == 503
             assert service.stop() == 0
-        with serving(tmp_path, "--examples", database=database.url) as service:
+        with start() as service:
             assert service.request("GET", "/api/stores").status == 503
             other.rollback()
             until(lambda: service.request("GET", "/health/ready").status == 200)
