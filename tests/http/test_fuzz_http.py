@@ -30,7 +30,7 @@ ENOUGH = 3000
 """Requests within which each of the broken builds is found."""
 
 
-@pytest.mark.parametrize("requests", [5_000, pytest.param(20_000, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("requests", [ENOUGH, pytest.param(20_000, marks=pytest.mark.thorough)])
 def test_nothing_that_must_not_happen_does(requests: int) -> None:
     """Both adapters, inside this process and over sockets; what is found names its seed and shows its bytes."""
     command = [sys.executable, "-m", fuzz_http.__name__, f"--requests={requests}", f"--seed={SEED}"]

@@ -139,14 +139,17 @@ def test_a_read_that_arrives_while_another_is_under_way_is_asked_after_it_arrive
     run(main())
 
 
-def test_created_on_one_instance_it_is_read_on_the_other_a_thousand_times(database: Postgres, tmp_path: Path) -> None:
+@pytest.mark.parametrize("times", [200, pytest.param(1000, marks=pytest.mark.thorough)])
+def test_created_on_one_instance_it_is_read_on_the_other_a_thousand_times(
+    database: Postgres, tmp_path: Path, times: int
+) -> None:
     with (
         serving(tmp_path, database=database.url) as one,
         serving(tmp_path, "--no-fast-lane", database=database.url) as two,
         ExitStack() as stack,
     ):
         here, there = stack.enter_context(closing(one.connection())), stack.enter_context(closing(two.connection()))
-        for number in range(1, 1001):
+        for number in range(1, times + 1):
             created = ask(here, "POST", "/api/stores", {"name": f"Store {number}"}).json
             assert created["id"] == number
             assert ask(there, "GET", f"/api/stores/{number}").json == created
