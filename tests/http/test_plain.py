@@ -7,6 +7,7 @@ way alone.
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -70,10 +71,13 @@ def meaning(plan: Plan | None) -> object:
 
 
 def compare(data: Iterable[bytes]) -> int:
-    """Compare what both ways make of each; return how many the short way accepts."""
-    reader, accepted = PlainReader(), 0
-    for each in data:
-        short = reader.read(each)
+    """Compare what both ways make of each; return how many the short way accepts.
+
+    Each comes when its head is unknown, when its fields were seen before, and when all may be remembered.
+    """
+    reader, accepted = PlainReader(resource.plan), 0
+    for each in chain.from_iterable(zip(given := list(data), given, given, strict=True)):
+        short = reader.requests.get(each) or reader.read(each)
         if short is None:
             continue
         accepted += 1
@@ -82,18 +86,17 @@ def compare(data: Iterable[bytes]) -> int:
         for name in ("method", "target", "version", "keep_alive", "body"):
             assert getattr(short, name) == getattr(careful, name), each
         assert short.headers == [field for field in careful.headers if field[0] in DECIDING_FIELDS], each
-        plans = [resource.plan(one.method, one.target, one.headers) for one in (short, careful)]
-        assert meaning(plans[0]) == meaning(plans[1]), each
+        assert meaning(short.plan) == meaning(resource.plan(careful.method, careful.target, careful.headers)), each
     return accepted
 
 
 @pytest.mark.parametrize("damaged", [4000, pytest.param(200_000, marks=pytest.mark.thorough)])
 def test_what_the_short_way_accepts_means_the_same_on_the_careful_way(damaged: int) -> None:
-    assert compare(corpus(damaged)) > damaged // 8
+    assert compare(corpus(damaged)) > 3 * damaged // 8
 
 
 def test_it_accepts_ordinary_requests_and_nothing_that_needs_care() -> None:
-    reader = PlainReader()
+    reader = PlainReader(resource.plan)
     for data in ORDINARY * 2:
         assert reader.read(data) is not None, data
     for data in NOT_PLAIN:
@@ -110,13 +113,13 @@ def forgets_llhttp(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgets_a_field(patch: pytest.MonkeyPatch) -> None:
-    pattern = plain._FIELD.pattern.replace(b"content-type|", b"")
+    pattern = plain._FIELD.pattern.replace(plain._any_case(b"content-type") + b"|", b"")
     assert pattern != plain._FIELD.pattern
     patch.setattr(plain, "_FIELD", re.compile(pattern))
 
 
 def takes_any_line(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(plain, "_LINE", re.compile(rb"([A-Z]+) ([^ ]*) HTTP/1\.\d\r(?=\n)"))
+    patch.setattr(plain, "_LINE", re.compile(rb"([A-Z]+) ([^ ]*) HTTP/1\.\d"))
 
 
 @pytest.mark.parametrize("break_it", [trusts_llhttp_alone, forgets_llhttp, forgets_a_field, takes_any_line])
@@ -129,6 +132,6 @@ def test_a_short_way_that_accepts_too_much_is_found(
 
 
 def test_a_field_that_decides_nothing_is_not_in_the_request() -> None:
-    read = PlainReader().read(request("GET", "/test", None, "X-Forwarded-For: a", "User-Agent: b"))
+    read = PlainReader(resource.plan).read(request("GET", "/test", None, "X-Forwarded-For: a", "User-Agent: b"))
     assert read is not None
     assert read.headers == [(b"host", HOST.split()[1])]
