@@ -95,8 +95,11 @@ class Resource:
         `target` is the request target in origin form, percent-encoded; header names are in lower case. A HEAD is
         planned as its GET, whose content the adapter leaves out.
         """
-        path, _, query = target.partition(b"?")
-        route, id_text = _match_route(path)
+        route: Route | None = "store"
+        query, id_text = b"", target[len(_STORE) :]
+        if not (id_text.isdigit() and target.startswith(_STORE)):  # the most frequent targets need no more
+            path, _, query = target.partition(b"?")
+            route, id_text = _match_route(path)
         if route is None:
             return None
         if method in ("GET", "HEAD"):
@@ -210,8 +213,9 @@ def _parse_id(id_text: bytes) -> int | None:
     """Return the id that a text stands for; None if it is no number, or one that no store can have (decision 2)."""
     if not id_text.isdigit():  # of bytes: ASCII digits alone
         return None
-    digits = id_text.lstrip(b"0") or b"0"
-    return int(digits) if len(digits) <= _MAX_DIGITS else None
+    if len(id_text) > _MAX_DIGITS:
+        id_text = id_text.lstrip(b"0") or b"0"
+    return int(id_text) if len(id_text) <= _MAX_DIGITS else None
 
 
 def _parse_name(query: bytes) -> str | None:
@@ -220,9 +224,9 @@ def _parse_name(query: bytes) -> str | None:
         return None
     names = []
     for field in query.split(b"&"):
-        key, _, value = field.replace(b"+", b" ").partition(b"=")
-        if unquote_to_bytes(key) == b"name":
-            names.append(unquote_to_bytes(value))
+        key, _, value = field.partition(b"=")
+        if key == b"name" or unquote_to_bytes(key) == b"name":
+            names.append(unquote_to_bytes(value.replace(b"+", b" ")))
     if len(names) > 1:
         raise InvalidInput("query", [Violation("name", '"name" must be a string')])
     return names[0].decode() or None if names else None

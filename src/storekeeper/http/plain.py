@@ -87,10 +87,12 @@ class PlainReader:
         deciding = self._fields.get(text)
         if deciding is None:
             deciding, text = self._read_fields(data, text)
+            head = b"%b\r%b\r\n\r\n" % (line, text)
+        else:
+            head = data[: len(data) - len(body)]
         if deciding is None or not end or deciding.length != len(body):
             return None
         heads = self._with_body if body else self._bodiless
-        head = b"%b\r%b\r\n\r\n" % (line, text)
         request = heads.get(head)
         if request is None:
             request = self._read_line(line, deciding)
