@@ -15,7 +15,7 @@ from bench import seeds
 from bench.systems import DATA, ROOT, STOREKEEPER, call
 
 STORES = 100_000
-ROUNDS = 5
+ROUNDS = 6
 SCRIPT = r"""
 import asyncio, random, sys, time
 from collections import deque
@@ -96,7 +96,7 @@ def main() -> int:
         seeds.write_csv(rows, STORES)
         call(STOREKEEPER, "import", rows, "--database", f"sqlite:///{folder}/stores.db")
         for number in range(ROUNDS):
-            for checkout in checkouts:
+            for checkout in checkouts[:: 1 if number % 2 else -1]:
                 for case, *times in measure(checkout, folder, number):
                     found = tuple(map(float, times))
                     least[checkout][case] = tuple(map(min, least[checkout].get(case, found), found))

@@ -89,7 +89,7 @@ class FastLane(Connection):
             exchange = self.begin_exchange(request)
             self.spawn(self._stream(exchange, response, cache_key))
             return
-        close = self.is_last(request)
+        close = not request.keep_alive or ((self.draining or self.half_closed) and self.is_last(request))
         if response.status == 200 and not close and request.method != "HEAD":
             content = encode_content(response)
             if cache_key is not None:

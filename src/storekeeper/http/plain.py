@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import httptools
 
 from storekeeper.http.generations import Generations
-from storekeeper.http.request import FIELD_BYTES, MAX_FIELDS, MAX_TARGET_BYTES, Fields, Request, is_host
+from storekeeper.http.request import MAX_FIELDS, MAX_TARGET_BYTES, Fields, Request, is_host, size_of
 
 DECIDING_FIELDS = (
     # The framing of the request, and how its connection goes on.
@@ -59,6 +59,8 @@ class _Deciding(NamedTuple):
 
     fields: Fields
     length: int
+    size: int
+    """Bytes that Python takes for the fields."""
 
 
 class PlainReader:
@@ -114,7 +116,7 @@ class PlainReader:
         plan = self._plan(method := method.decode(), target, deciding.fields)
         if plan is None:
             return None
-        return Request(method, target, deciding.fields, "1.1", keep_alive=True, plan=plan)
+        return Request(method, target, deciding.fields, "1.1", True, b"", plan, 0, deciding.size)
 
     def _read_fields(self, data: bytes, written: bytes) -> tuple[_Deciding | None, bytes]:
         """Return the deciding fields of the request that `data` is, and as they are written among the others."""
@@ -165,11 +167,11 @@ def _deciding(lines: list[bytes]) -> _Deciding | None:
         fields.append((name, value))
     if not (has_host and length.isdigit() and len(length) < 8):
         return None
-    return _Deciding(fields, int(length))
+    return _Deciding(fields, int(length), size_of(fields))
 
 
 def _size_of_fields(text: bytes, deciding: _Deciding) -> int:
-    return len(text) + sum([FIELD_BYTES + len(name) + len(value) for name, value in deciding.fields])
+    return len(text) + deciding.size
 
 
 def _size_of_head(head: bytes, request: Request) -> int:

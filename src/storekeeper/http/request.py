@@ -53,21 +53,33 @@ class Request(msgspec.Struct, eq=False, gc=False):
     body: bytes = b""
     plan: Any = None
     charged: int = 0
-    _size: int = 0
+    headers_size: int = 0
+    """Bytes of the header fields, once somebody has counted them."""
 
     @property
     def size(self) -> int:
         """Return roughly how many bytes Python takes for the request without its body."""
-        if not self._size:
-            fields = sum([FIELD_BYTES + len(name) + len(value) for name, value in self.headers])
-            self._size = 400 + len(self.target) + fields
-        return self._size
+        if not self.headers_size:
+            self.headers_size = size_of(self.headers)
+        return 400 + len(self.target) + self.headers_size
 
     def with_body(self, body: bytes) -> "Request":
         """Return the same request with another body."""
         return Request(
-            self.method, self.target, self.headers, self.version, self.keep_alive, body, self.plan, 0, self._size
+            self.method,
+            self.target,
+            self.headers,
+            self.version,
+            self.keep_alive,
+            body,
+            self.plan,
+            headers_size=self.headers_size,
         )
+
+
+def size_of(fields: Fields) -> int:
+    """Return roughly how many bytes Python takes for header fields."""
+    return sum([FIELD_BYTES + len(name) + len(value) for name, value in fields])
 
 
 def check(request: Request) -> Response | None:
