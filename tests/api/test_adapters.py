@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from urllib.parse import quote
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from storekeeper.stores import Payload
 from tests.harness.client import fill
-from tests.harness.corpus import CORPUS, MANY, METHODS, TARGETS
+from tests.harness.corpus import CONDITIONS, CORPUS, MANY, METHODS, TARGETS
 from tests.harness.process import Running, read_all, serving
 from tests.harness.refused_requests import REFUSED
 from tests.harness.sized_requests import OVER
@@ -36,8 +37,8 @@ STORES = [
 def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     """Two services on equal data, the first with the fast lane."""
     folders = [tmp_path_factory.mktemp("adapter") for _ in range(2)]
-    for folder in folders:
-        fill(folder, STORES)
+    fill(folders[0], STORES)
+    shutil.copytree(folders[0], folders[1], dirs_exist_ok=True)  # so that both have one epoch
     with (
         serving(folders[0], "--fast-lane", *request.param) as fast,
         serving(folders[1], "--no-fast-lane", *request.param) as asgi,
@@ -103,7 +104,17 @@ targets = st.one_of(
     texts.map(lambda text: "/" + quote(text)),
 )
 fields = st.sampled_from(
-    [(), (), ("Connection: keep-alive",), ("X-Any: thing",), ("Content-Encoding: gzip",), ("Connection: close",)]
+    [
+        *(
+            (),
+            (),
+            ("Connection: keep-alive",),
+            ("X-Any: thing",),
+            ("Content-Encoding: gzip",),
+            ("Connection: close",),
+        ),
+        *((field,) for field in CONDITIONS),
+    ]
 )
 requests = st.builds(
     lambda method, target, body, more: request(method, target, body, *more),

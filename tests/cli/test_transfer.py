@@ -17,6 +17,7 @@ from storekeeper.stores import Payload, Replay
 from tests.harness.collection import a_store, create, get, numbered, replace, run, state, stores
 from tests.harness.command import run as run_command
 from tests.harness.databases import Database, Postgres, Sqlite, handle, postgres
+from tests.harness.process import serving
 
 PAIRS = [("sqlite", "postgres"), ("postgres", "sqlite"), ("sqlite", "sqlite"), ("postgres", "postgres")]
 NAMES = ["Zürich", "店舗", 'The "Corner"\\', "tab\t\n", "\x01\x7f", "\U0010ffff", "NULL", "\\N", "''", "👩‍👩‍👧‍👦"]
@@ -393,3 +394,21 @@ def test_there_is_no_epoch_of_a_database_that_is_none(
     [line] = done.stderr.decode().splitlines()
     assert line.startswith("storekeeper: --database: there is no such database, ")
     assert not list(tmp_path.rglob("*.db"))
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_every_process_of_a_service_has_the_new_epoch_at_once(make: Make, tmp_path: Path, kind: str) -> None:
+    """Also in the responses that it has cached, and for the tags of before."""
+    database = make(kind)
+    with serving(tmp_path, "--examples", "--workers", "2", database=database.url) as service:
+        for _ in range(6):
+            old = service.request("GET", "/api/stores/1").headers["etag"]
+            service.request("GET", "/api/stores")
+        assert run_command("epoch", "--new", "--database", database.url).returncode == 0
+        epoch = state_of(database).epoch
+        for _ in range(6):  # each on a connection of its own, so to either process
+            for target, tag in ("/api/stores/1", f'"1.{epoch}"'), ("/api/stores", f'"3.{epoch}"'):
+                response = service.request("GET", target, headers={"if-none-match": old})
+                assert (response.status, response.headers["etag"]) == (200, tag)
+            response = service.request("PUT", "/api/stores/1", {"name": "Mine"}, {"if-match": old})
+            assert (response.status, response.headers["etag"]) == (412, f'"1.{epoch}"')

@@ -13,6 +13,7 @@ MANY = 2500
 TARGETS = [
     *("/test", "/test?x=1", "/test/", "/api/stores", "/api/stores/", "/api/stores?name=Many", "/api/stores?name="),
     *("/api/stores?name=none", "/api/stores?name=%ff", "/api/stores?name=a&name=b", "/api/stores?name=a+%C3%BC"),
+    *("/api/stores?limit=2", "/api/stores?name=Many&limit=1000&after=9", "/api/stores?limit=0&after=x"),
     *("/api/stores/1", "/api/stores/01", "/api/stores/%31", "/api/stores/1?x", "/api/stores/0", "/api/stores/999999"),
     *("/api/stores/abc", "/api/stores/%D9%A1", "/api/stores/" + "9" * 30, "/api/stores/%2F", "/api/stores/a/b"),
     *("/", "/nowhere", "//", "/%74est", "/api%2Fstores", "*", "http://a/test", "http://a/api/stores/1", "/%ff%00"),
@@ -20,6 +21,10 @@ TARGETS = [
 ]
 
 METHODS = ["GET", "HEAD", "OPTIONS", "POST", "PUT", "DELETE", "PATCH", "TRACE"]
+CONDITIONS = [
+    *("If-None-Match: *", 'If-None-Match: "1.a", W/"b"', "If-None-Match: 1", "If-Match: *", 'If-Match: "1.a"'),
+    *("If-Match: 1", "Idempotency-Key: k", 'Idempotency-Key: "k"', "Idempotency-Key: a b"),
+]
 TYPES = ["application/json", "application/x+json; charset=utf-8", "text/plain", "application/json; charset=latin-1"]
 
 
@@ -27,6 +32,13 @@ def corpus() -> Iterator[tuple[str, bytes]]:
     for method in METHODS:
         for target in TARGETS:
             yield f"{method} {target}", request(method, target)
+    for field in CONDITIONS:
+        for target in ("/api/stores", "/api/stores?name=Many", "/api/stores/1", "/test"):
+            yield from (
+                (f"{method} {target} {field}", request(method, target, None, field)) for method in ("GET", "HEAD")
+            )
+        for method, target in (("POST", "/api/stores"), ("PUT", "/api/stores/2"), ("PUT", "/api/stores/none")):
+            yield f"{method} {target} {field}", request(method, target, b'{"name":"C"}', field)
     for method, target in (("POST", "/api/stores"), ("PUT", "/api/stores/2"), ("PUT", "/api/stores/none")):
         yield from writes(method, target)
     yield from ((name, data) for name, (_, data) in REFUSED.items())

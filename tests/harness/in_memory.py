@@ -8,9 +8,9 @@ from typing import Any
 
 from storekeeper import commands
 from storekeeper.api.resource import Resource, Rules
-from storekeeper.collection import Listing, Moment, Query, State
+from storekeeper.collection import Listing, Moment, Query, State, check_moment
 from storekeeper.commands import Change, Command, Create, Present, Remembered, Result, apply, touched
-from storekeeper.errors import EpochEnded, InvalidInput, Unavailable, Violation
+from storekeeper.errors import Unavailable
 from storekeeper.http.response import Deferred, Response
 from storekeeper.stores import Payload, Store
 
@@ -101,10 +101,7 @@ class InMemory:
 
     def _version(self, at: Moment) -> int:
         latest = len(self.changes)
-        if at.epoch not in ("", EPOCH):
-            raise EpochEnded("The collection was restored since", f"{latest}.{EPOCH}")
-        if (at.seq or 0) > latest or (at.time or 0) > 1000 * (latest + 1):
-            raise InvalidInput("query", [Violation("at", '"at" must not be later than now')])
+        check_moment(at, latest, EPOCH, 1000 * (latest + 1))
         return at.seq if at.seq is not None else sum(change[4] <= (at.time or 0) for change in self.changes)
 
 

@@ -24,6 +24,7 @@ README = ROOT / "README.md"
 SCALING = ROOT / "docs/scaling.md"
 CONFORMANCE = ROOT / "docs/conformance.md"
 BENCHMARKS = ROOT / "docs/benchmarks.md"
+CLIENTS = ROOT / "docs/clients.md"
 
 SERVES = "serves until it is stopped; the test has a service that was started with the same options"
 NOT_RUN = {
@@ -34,6 +35,7 @@ NOT_RUN = {
 """Commands of the pages that no test runs as they are written, each with its reason."""
 
 PAGES_NOT_RUN = {
+    CLIENTS: "tests/project/test_clients.py runs its recipes",
     CONFORMANCE: "the kit's own tests run its commands and read its report; the long one is of port 3000",
 }
 

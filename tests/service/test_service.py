@@ -14,6 +14,7 @@ import pytest
 
 from storekeeper import __version__
 from storekeeper.stores import Payload
+from tests.harness import weakened
 from tests.harness.client import create as store
 from tests.harness.client import fill, locked, until
 from tests.harness.command import run
@@ -121,9 +122,15 @@ def test_a_request_that_was_half_there_is_still_answered(adapter: str, tmp_path:
         assert_stopped(service)
 
 
-def test_clients_that_are_stuck_do_not_keep_it_from_stopping(adapter: str, tmp_path: Path) -> None:
-    workers = 2 if adapter == "--fast-lane" else 1
-    with serving(tmp_path, adapter, f"--workers={workers}") as service:
+@pytest.mark.parametrize(
+    "changes", [["starts_and_stops_soon"], pytest.param([], marks=pytest.mark.thorough)], ids=len
+)
+def test_clients_that_are_stuck_do_not_keep_it_from_stopping(
+    adapter: str, tmp_path: Path, changes: list[str]
+) -> None:
+    options = adapter, f"--workers={2 if adapter == '--fast-lane' else 1}"
+    env = weakened.environment(*changes)
+    with serving(tmp_path, *options, env=env, program=weakened.PROGRAM) as service:
         fill(tmp_path, [Payload("Long", "x" * 1000)] * 20_000)
         reader = slow_reader(service)
         reader.send(request("GET", "/test") + request("GET", "/api/stores") * 3)

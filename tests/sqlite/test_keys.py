@@ -151,6 +151,26 @@ def test_the_index_forgets_what_was_deleted_while_it_grows(
         assert 40 <= len(rows(one, "temp.recent")) < 120
 
 
+def test_an_index_of_many_keys_is_made_while_nothing_is_written(
+    committer: Committer, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for start in range(0, 100, 50):
+        commit(committer, keyed(*range(start, start + 50)))
+    age(committer, 10)
+    committer.delete_old_keys(time.monotonic())
+    monkeypatch.setattr(keys, "MAX_LOADED", 20)
+
+    async def main() -> None:
+        async with handle(Sqlite(path.parent)) as collection:
+            loaded = vars(vars(collection)["_queue"])["_committer"]
+            await until(lambda: vars(vars(loaded)["_keys"])["_latest"] == 100)
+            assert [type(await collection.write(command)) for command in keyed(99, 10, 9)] == [Replay, Replay, Store]
+
+    run(main())
+    with closing(Committer(schema.connect(path), FileIdentity(path))) as another:  # nor does a write need that
+        assert [type(result) for result in commit(another, keyed(99, 10, 8))] == [Replay, Replay, Store]
+
+
 def test_a_refused_precondition_is_no_refusal_of_the_database(tmp_path: Path) -> None:
     async def main() -> None:
         async with handle(Sqlite(tmp_path)) as collection:

@@ -1,4 +1,5 @@
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -9,13 +10,13 @@ from pathlib import Path
 import apsw
 import pytest
 
-from storekeeper.collection import Query
+from storekeeper.collection import Query, State
 from storekeeper.errors import CannotStart
-from storekeeper.sqlite import schema
+from storekeeper.sqlite import epoch, schema
 from storekeeper.sqlite.migrations import CHANGES
 from storekeeper.sqlite.reads import Reader
-from storekeeper.stores import EXAMPLES
-from tests.harness.collection import numbered, run, stores
+from storekeeper.stores import EXAMPLES, Payload
+from tests.harness.collection import get, listing, numbered, replace, run, stores
 from tests.harness.command import run as run_command
 from tests.harness.databases import Sqlite, handle
 from tests.harness.machine import mounted
@@ -105,7 +106,6 @@ def test_a_crash_in_the_middle_of_a_migration_leaves_the_old_version(path: Path)
 import apsw, os
 from pathlib import Path
 from storekeeper.sqlite import schema
-from storekeeper.sqlite.migrations import CHANGES
 schema.MIGRATIONS += ({SECOND!r}, "CREATE TABLE third (a)")
 def trace(cursor, sql, bindings):
     if "third" in sql:
@@ -186,6 +186,60 @@ def test_a_process_of_an_older_version_reads_but_writes_nothing_more(older: Path
             old.execute(insert)
         assert old.execute("SELECT max(seq) FROM changes").get == 5
     assert f"changes_{NOW}" == CHANGES, "each migration renames it"
+
+
+def test_a_file_of_the_second_schema_gets_an_epoch_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    epochs = set()
+    for number in range(5):
+        path = tmp_path / f"{number}.db"
+        with monkeypatch.context() as patch:
+            patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:2])
+            schema.prepare(path)
+        with connected(path) as old:
+            old.execute("""INSERT INTO stores VALUES (1, 'A', NULL, 2);
+              INSERT INTO changes_2 VALUES (1, 1, 'B', NULL, 10, 0, 1), (2, 1, 'A', NULL, 20, 1, 1)""")
+            schema.prepare(path)
+            insert = "INSERT INTO changes_2 VALUES (3, 1, 'E', NULL, 60, 2, 1)"
+            with pytest.raises(apsw.SQLError, match="no such table: changes_2"):
+                old.execute(insert)
+            assert old.execute("SELECT count(*), max(seq) FROM changes").get == (2, 2)
+        epochs.add(epoch(path, renew=False))
+    assert len(epochs) == 5
+    assert all(re.fullmatch("[a-z2-7]{8}", one) for one in epochs)
+
+
+def test_a_new_epoch_beside_a_service_is_that_of_its_next_reads(tmp_path: Path) -> None:
+    async def main() -> None:
+        database = Sqlite(tmp_path)
+        async with handle(database) as collection:
+            await collection.load(numbered(3))
+            for _ in range(3):
+                state = collection.state()
+                assert isinstance(state, State)
+                assert state[:2] == (3, 3)
+                assert epoch(database.path, renew=False) == state.epoch
+                renewed = epoch(database.path, renew=True)
+                assert renewed != state.epoch
+                assert collection.state() == (3, 3, renewed)
+                for _ in range(4):  # without the shared transaction, and with it
+                    store = await get(collection, 2)
+                    assert store is not None
+                    assert store.epoch == renewed
+                for name in (None, "Store 2"):
+                    assert (await listing(collection, name)).epoch == renewed
+                replaced = await replace(collection, 1, Payload("Store 1", "1 Road"))
+                assert replaced is not None
+                assert replaced.epoch == renewed
+
+    run(main())
+
+
+@pytest.mark.parametrize("renew", [False, True])
+def test_the_epoch_of_an_older_file_is_refused(older: Path, renew: bool) -> None:
+    with pytest.raises(CannotStart, match="was written by an older Storekeeper: upgrade it first"):
+        epoch(older, renew=renew)
 
 
 def test_only_the_service_upgrades_a_file(older: Path, tmp_path: Path) -> None:

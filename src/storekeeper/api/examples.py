@@ -4,28 +4,43 @@ No message is copied: each request goes through the reader and the resource, as 
 `tests/api/test_openapi.py` sends the same requests to one.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, cast
 
 import msgspec
 
 from storekeeper.api.errors import to_response
 from storekeeper.api.resource import Resource, Rules
-from storekeeper.collection import Collection
+from storekeeper.collection import Collection, Listing, Moment, Query, check_moment
+from storekeeper.commands import Command, Present, Remembered, apply, keys
 from storekeeper.errors import DISK_STALLED, LOCKED, Outcome, Unavailable
 from storekeeper.http.reader import RequestReader
 from storekeeper.http.request import MAX_HEAD_BYTES, MAX_TARGET_BYTES, Request
 from storekeeper.http.response import MAX_BODY_BYTES, Deferred, Response, internal_error, timed_out
-from storekeeper.stores import MAX_NAME_LENGTH, Store
+from storekeeper.stores import EXAMPLES, MAX_NAME_LENGTH, Store
 
 _HEAD = b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+
+
+_VERSION, _EPOCH = 7, "k3w2m7qa"
+_OTHER = b"a2b3c4d5"
+"""An epoch that no collection is likely to have."""
+
+_JSON = b"Content-Type: application/json\r\n"
+_CREATE = b'{"name":"Harbour"}'
 
 
 def _get(target: bytes, fields: bytes = b"") -> bytes:
     return b"GET %b%b%b\r\n" % (target, _HEAD, fields)
 
 
-def _post(body: bytes, fields: bytes = b"Content-Type: application/json\r\n") -> bytes:
-    return b"POST /api/stores%b%bContent-Length: %d\r\n\r\n%b" % (_HEAD, fields, len(body), body)
+def _post(body: bytes, fields: bytes = _JSON) -> bytes:
+    return _write(b"POST /api/stores", body, fields)
+
+
+def _write(line: bytes, body: bytes, fields: bytes) -> bytes:
+    return b"%b%b%bContent-Length: %d\r\n\r\n%b" % (line, _HEAD, fields, len(body), body)
 
 
 PAYLOAD = {
@@ -36,7 +51,21 @@ PAYLOAD = {
     "not JSON": _post(b"name=Harbour"),
     "no object": _post(b'["Harbour"]'),
 }
-QUERY = {"name is given twice": _get(b"/api/stores?name=Harbour&name=Airport")}
+CONDITIONS = {
+    "If-Match has no quotes": _post(_CREATE, _JSON + b"If-Match: 1\r\n"),
+    "Idempotency-Key has a blank": _post(_CREATE, _JSON + b"Idempotency-Key: a b\r\n"),
+}
+QUERY = {
+    "name is given twice": _get(b"/api/stores?name=Harbour&name=Airport"),
+    "limit and after are wrong": _get(b"/api/stores?limit=0&after=x"),
+    "at is no moment": _get(b"/api/stores/1?at=yesterday"),
+}
+GONE = {"a moment of another epoch": _get(b"/api/stores?at=1.%b" % _OTHER)}
+CHANGED = {
+    "the store has changed": _write(b"PUT /api/stores/1", _CREATE, _JSON + b'If-Match: "1.%b"\r\n' % _OTHER),
+    "the list has changed": _post(_CREATE, _JSON + b'If-Match: "1.%b"\r\n' % _OTHER),
+}
+REUSED = {"the key was sent with another request": _post(_CREATE, _JSON + b"Idempotency-Key: order-17\r\n")}
 MISSING = {"no store has that id": _get(b"/api/stores/99")}
 MEDIA_TYPE = {
     "no JSON": _post(b"name=Harbour", b"Content-Type: application/x-www-form-urlencoded\r\n"),
@@ -78,23 +107,43 @@ def _refusal(data: bytes) -> Response:
         lambda response, _head_only: responses.append(response),
         lambda: 0.0,
     ).feed(data)
-    resource = Resource(cast("Collection", _NoStores()), Rules())
+    resource = Resource(cast("Collection", _ThreeStores()), Rules())
     for request in requests:
         plan = resource.plan(request.method, request.target, request.headers)
         assert plan is not None
-        responses.append(resource.respond(plan, request.body))
+        response = resource.respond(plan, request.body)
+        responses.append(response.response() if isinstance(response, Deferred) else response)
     [response] = responses
     assert isinstance(response, Response)
     return response
 
 
-class _NoStores:
-    """All that a refused request asks of a collection; it writes nothing."""
+@dataclass
+class _Done:
+    result: Callable[[], Store | None]
 
-    write = None
+
+class _ThreeStores:
+    """All that a refused request asks of a collection: three stores that have changed, and keys of other requests."""
 
     def get(self, _id: int) -> Store | None:
         return None
+
+    def list(self, query: Query) -> Listing:
+        check_moment(cast("Moment", query.at), _VERSION, _EPOCH, 0)
+        raise AssertionError
+
+    def write(self, command: Command) -> _Done:
+        store = Store(3, EXAMPLES[2].name, None, 3, _EPOCH)
+        remembered = {key: Remembered(0, store, 0) for key in keys([command])}
+        present = Present(3, _VERSION, 0, _EPOCH, {1: _VERSION}, (), remembered)
+        [result] = apply([command], present, 0).results
+
+        def refuse() -> Store | None:
+            assert isinstance(result, Exception)
+            raise result
+
+        return _Done(refuse)
 
 
 def _body(response: Response) -> Any:

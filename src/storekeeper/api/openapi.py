@@ -10,6 +10,7 @@ import msgspec
 
 from storekeeper import __version__
 from storekeeper.api import examples
+from storekeeper.api.openapi_fields import HEADERS, parameters
 from storekeeper.api.routes import ALLOWED
 from storekeeper.http.request import MAX_FIELDS, MAX_HEAD_BYTES, MAX_TARGET_BYTES
 from storekeeper.http.response import MAX_BODY_BYTES, ErrorBody
@@ -46,12 +47,20 @@ _DESCRIPTION = "\n".join(
 
 _CANNOT_BE_UNDONE = (
     "The service assigns the id: one more than the number of stores before. **This cannot be undone:** there is no"
-    " DELETE, so a store stays for good. A PUT can still change its name and its address."
+    " DELETE, so a store stays for good. A PUT can still change its name and its address. To try again safely after a"
+    " lost response, send an `Idempotency-Key`."
 )
 
 _REPLACES_BOTH = (
     "Replaces the name and the address; the id stays. **Leaving `address` out erases the address**: send it again to"
-    " keep it. Null is refused. An id that no store has is 404: a PUT never adds a store."
+    " keep it. Null is refused. An id that no store has is 404: a PUT never adds a store. To change only what"
+    " you have read, send its `etag` as `If-Match`."
+)
+
+_PAGES = (
+    "All at once; with `limit` page by page: follow `link` until a page has none. Pages never shift, since no store"
+    " is ever deleted; with `at`, all pages are of one moment. To poll cheaply, send the last `etag` as"
+    " `If-None-Match`."
 )
 
 _NAME = "Required, and not empty. Blanks are kept, a character is a Unicode code point."
@@ -76,7 +85,7 @@ def document() -> Json:
         "servers": [{"url": "."}],
         "tags": [{"name": "stores"}, {"name": "operations"}],
         "paths": _contract() | _operations(),
-        "components": {"schemas": _schemas(), "responses": _responses(), "headers": _headers()},
+        "components": {"schemas": _schemas(), "responses": _responses(), "parameters": parameters()},
     }
 
 
@@ -103,24 +112,38 @@ def _contract() -> Json:
         "required": True,
         "content": {"application/json": {"schema": _ref("schemas", "Payload"), "example": _PAYLOAD}},
     }
+    moment, match = _ref("parameters", "at"), _ref("parameters", "if-match")
+    unless, key = _ref("parameters", "if-none-match"), _ref("parameters", "idempotency-key")
+    listed = ("etag",), ("link", "total-count")
+    written = ("etag", "content-location"), ("idempotent-replayed",)
     return {
         "/api/stores": _path(
             "stores",
-            get=_operation("listStores", "List all stores, or those of one name", many, "InvalidQuery")
-            | {"parameters": [name]},
-            post=_operation("createStore", "Add a store", one, "InvalidPayload", "UnsupportedMediaType")
-            | {"description": _CANNOT_BE_UNDONE, "requestBody": body},
+            get=_operation(
+                "listStores",
+                "List all stores, or those of one name",
+                many,
+                *_READ,
+                *("InvalidQuery", "Gone"),
+                also=listed,
+            )
+            | {
+                "description": _PAGES,
+                "parameters": [name, _ref("parameters", "limit"), _ref("parameters", "after"), moment, unless],
+            },
+            post=_operation("createStore", "Add a store", one, *_WRITTEN, also=written)
+            | {"description": _CANNOT_BE_UNDONE, "parameters": [match, key], "requestBody": body},
         ),
         "/api/stores/{id}": _path(
             "store",
-            get=_operation("getStore", "Read one store", one, "NotFound") | {"parameters": [id]},
-            put=_operation(
-                "replaceStore",
-                "Replace a store's name and address",
-                one,
-                *("InvalidPayload", "NotFound", "UnsupportedMediaType"),
+            get=_operation(
+                "getStore", "Read one store", one, *_READ, *("InvalidQuery", "NotFound", "Gone"), also=(("etag",), ())
             )
-            | {"description": _REPLACES_BOTH, "parameters": [id], "requestBody": body},
+            | {"parameters": [id, moment, unless]},
+            put=_operation(
+                "replaceStore", "Replace a store's name and address", one, "NotFound", *_WRITTEN, also=written
+            )
+            | {"description": _REPLACES_BOTH, "parameters": [id, match, unless, key], "requestBody": body},
         ),
         "/test": _path("test", get=_operation("test", "Tell that the service is running", text)),
     }
@@ -151,10 +174,18 @@ def _path(route: Any, **operations: Json) -> Json:
     return operations
 
 
-def _operation(id: str, summary: str, content: Json, *errors: str, tag: str = "stores") -> Json:
-    headers = {name: _ref("headers", name) for name in ("cache-control", "date")}
+def _operation(
+    id: str,
+    summary: str,
+    content: Json,
+    *others: str,
+    tag: str = "stores",
+    also: tuple[tuple[str, ...], tuple[str, ...]] = ((), ()),
+) -> Json:
+    """Return an operation; `also` are the headers that its 200 has beside those of every response, or may have."""
+    headers = _headers_of(*also[0], may=also[1])
     responses = {"200": {"description": "Done.", "headers": headers, "content": content}}
-    responses |= {_STATUS[name]: _ref("responses", name) for name in errors}
+    responses |= {_STATUS[name]: _ref("responses", name) for name in sorted(others, key=_STATUS.__getitem__)}
     return {
         "operationId": id,
         "summary": summary,
@@ -170,43 +201,61 @@ def _json(schema: Json, example: object) -> Json:
     return {"application/json; charset=utf-8": media}
 
 
-_STATUS = {"InvalidPayload": "400", "InvalidQuery": "400", "NotFound": "404", "UnsupportedMediaType": "415"}
-"""The status of each error that only some operations have."""
+def _headers_of(*names: str, may: tuple[str, ...] = ()) -> Json:
+    always = {name: {**HEADERS[name], "required": True} for name in ("cache-control", "date", *names)}
+    return always | {name: HEADERS[name] for name in may}
+
+
+_STATUS = {
+    "NotModified": "304",
+    "InvalidPayload": "400",
+    "InvalidQuery": "400",
+    "NotFound": "404",
+    "Gone": "410",
+    "PreconditionFailed": "412",
+    "UnsupportedMediaType": "415",
+    "KeyReused": "422",
+}
+"""The status of each response that only some operations have."""
+
+_READ = ("NotModified",)
+_WRITTEN = ("InvalidPayload", "PreconditionFailed", "UnsupportedMediaType", "KeyReused")
 
 
 def _responses() -> Json:
     missing = "No store has that id. (With the setting `missing_store = 500`: the 500 of a bug.)"
     media_type = "The `Content-Type` is not that of JSON in UTF-8, or there is a `Content-Encoding`."
     any_error = "An error that any request can get; the description of the API lists them."
+    payload = "The payload breaks a rule, or a field of the head is malformed."
+    query = "A parameter is malformed, given twice, or a moment later than now."
+    gone = "`at` is of another epoch: of the collection before a backup was restored. `cursor` is the present moment."
+    changed = "The condition does not hold: somebody was faster. Read again, then decide; `etag` is the current tag."
+    reused = "The `Idempotency-Key` was sent with another request before."
     return {
-        "InvalidPayload": _error("The payload breaks a rule.", examples.bodies(examples.PAYLOAD)),
-        "InvalidQuery": _error("`name` is given twice.", examples.bodies(examples.QUERY)),
+        "NotModified": {
+            "description": "What there is has one of the tags of `If-None-Match`: use what you have.",
+            "headers": _headers_of("etag"),
+        },
+        "InvalidPayload": _error(payload, examples.bodies(examples.PAYLOAD | examples.CONDITIONS)),
+        "InvalidQuery": _error(query, examples.bodies(examples.QUERY)),
         "NotFound": _error(missing, examples.bodies(examples.MISSING)),
+        "Gone": _error(gone, examples.bodies(examples.GONE)),
+        "PreconditionFailed": _error(changed, examples.bodies(examples.CHANGED), "etag"),
         "UnsupportedMediaType": _error(media_type, examples.bodies(examples.MEDIA_TYPE)),
-        "AnyError": _error(any_error, examples.of_any_request(), "retry-after"),
+        "KeyReused": _error(reused, examples.bodies(examples.REUSED)),
+        "AnyError": _error(any_error, examples.of_any_request(), may=("retry-after",)),
     }
 
 
-def _error(description: str, bodies: Json, *headers: str) -> Json:
+def _error(description: str, bodies: Json, *headers: str, may: tuple[str, ...] = ()) -> Json:
     media = {
         "schema": _ref("schemas", "ErrorBody"),
         "examples": {name: {"value": body} for name, body in bodies.items()},
     }
     return {
         "description": description,
-        "headers": {name: _ref("headers", name) for name in ("cache-control", "date", *headers)},
+        "headers": _headers_of(*headers, may=may),
         "content": {"application/json; charset=utf-8": media},
-    }
-
-
-def _headers() -> Json:
-    def header(description: str) -> Json:
-        return {"description": description, "schema": {"type": "string"}}
-
-    return {
-        "cache-control": header("Caches must revalidate before reuse."),
-        "date": header("When the response was made (RFC 9110, 6.6.1)."),
-        "retry-after": header("Only with 503: seconds after which it is worth trying again."),
     }
 
 
@@ -217,21 +266,22 @@ def _schemas() -> Json:
     for name, description in _DESCRIPTIONS.items():
         schemas[name]["description"] = description
     store, payload, error = (schemas[name]["properties"] for name in ("Store", "Payload", "ErrorBody"))
-    # The contract has three properties; the version is the collection's own.
-    del store["version"]
-    schemas["Store"]["required"].remove("version")
+    for own in ("version", "epoch"):  # the collection's; clients see them as the tag
+        del store[own]
+        schemas["Store"]["required"].remove(own)
     schemas["Store"]["additionalProperties"] = False
     store["address"]["description"] = "Null if the store has none."
     payload["name"] = _text(payload["name"]) | {"description": _NAME}
     payload["address"] = _text(payload["address"]) | {"description": _ADDRESS}
     error["outcome"]["description"] = "Only with 503: whether a write may have happened."
+    error["cursor"]["description"] = "Only with 410: the present moment."
     return schemas
 
 
 _DESCRIPTIONS = {
     "Store": "A store of the collection.",
     "Payload": "The content of a store, complete: what a PUT leaves out, it erases. Other keys are ignored.",
-    "ErrorBody": "The body of every error. `validation` is there if a payload or a query breaks a rule.",
+    "ErrorBody": "The body of every error. `validation` is there if a payload, a query or a header breaks a rule.",
     "Validation": "The part of the request that breaks a rule, and the names of the offending fields.",
 }
 

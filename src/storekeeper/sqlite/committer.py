@@ -75,6 +75,13 @@ class Committer:
             self.connection.pragma("cache_size", cache_size)
         return str(result) if isinstance(result, Unavailable) else ""
 
+    def load_keys(self) -> bool:
+        """Load some of the Idempotency-Keys that are remembered; return whether there may be more."""
+        try:
+            return self._keys.load_some()
+        except apsw.Error:  # the next write with a key will meet it too, and say so
+            return False
+
     def delete_old_keys(self, deadline: float) -> None:
         """Delete some of the Idempotency-Keys that are too old, if there are any; raises as `commit` does."""
         now = time.time_ns() // 1_000_000

@@ -2,7 +2,7 @@
 
 The table `keys` grows only at its end and shrinks only at its beginning, so a write changes few of its pages. An
 index on the disk would cost each write one more page, far from the others (15 µs). So the index is a table in the
-memory of this connection, some 30 bytes for each key, which is brought up to date before each transaction with keys;
+memory of this connection, some 20 bytes for each key, which is brought up to date before each transaction with keys;
 what other processes commit until the transaction begins is read without an index.
 """
 
@@ -15,6 +15,9 @@ from storekeeper.sqlite.columns import as_json
 from storekeeper.sqlite.migrations import CHANGES
 from storekeeper.stores import Store
 
+MAX_LOADED = 20_000
+"""Keys that are put into the index at once: some 20 ms, for which a write may have to wait."""
+
 SWEEP = 4
 """Entries of the index that are looked at for each new one: an index that grows is swept as a whole meanwhile."""
 
@@ -24,7 +27,6 @@ _CREATE = """DROP TABLE IF EXISTS temp.recent;
   CREATE TABLE temp.recent (key INTEGER PRIMARY KEY, n INTEGER NOT NULL) STRICT"""
 _OLDEST = "SELECT n, at FROM keys ORDER BY n LIMIT 1"
 _LATEST = "SELECT ifnull(max(n), 0) FROM keys"
-_LOAD = "INSERT INTO temp.recent SELECT key, max(n) FROM keys WHERE n <= ? GROUP BY key ORDER BY key"
 _NEWER = "SELECT n FROM keys WHERE n > ? AND key IN (SELECT value FROM json_each(?))"
 _INDEXED = "SELECT n FROM json_each(?) CROSS JOIN temp.recent ON recent.key = value"
 _UPDATE = "INSERT OR REPLACE INTO temp.recent SELECT key, n FROM keys WHERE n > ? AND n <= ? ORDER BY n"
@@ -55,17 +57,26 @@ class Keys:
         self._swept = -1  # up to which key
 
     def prepare(self) -> None:
-        """Bring the index up to date, or make it. Outside of a transaction: other processes would wait for it."""
+        """Bring the index up to date. Outside of a transaction: other processes would wait for it."""
+        while self.load_some():
+            pass
+
+    def load_some(self) -> bool:
+        """Put the next keys into the index, which is made if there is none; return whether there may be more."""
         before, self._latest = self._latest, None
-        latest: int = self._execute(_LATEST).get
         if before is None:
             self._execute(_NO_JOURNAL).get  # noqa: B018 - or the statement would not end
             self._execute(_CREATE)
-            self._execute(_LOAD, (latest,))
-        elif latest > before:
+            before = 0
+        if (oldest := self._execute(_OLDEST).get) is not None:
+            before = max(before, oldest[0] - 1)
+        latest: int = min(self._execute(_LATEST).get, before + MAX_LOADED)
+        if latest > before:
             self._execute(_UPDATE, (before, latest))
-            self._sweep(SWEEP * (latest - before))
-        self._latest = latest
+            if latest < before + MAX_LOADED:
+                self._sweep(SWEEP * (latest - before), oldest[0])
+        self._latest = max(before, latest)
+        return latest == before + MAX_LOADED
 
     def find(self, keys: Iterable[Key], epoch: str) -> dict[int, Remembered]:
         """Return what is remembered of keys: of each its latest row. Call `prepare` shortly before."""
@@ -97,9 +108,8 @@ class Keys:
         if (end := self._end(oldest, now)) > oldest[0]:
             self._execute(_DELETE, (end,))
 
-    def _sweep(self, count: int) -> None:
+    def _sweep(self, count: int, oldest: int) -> None:
         """Remove those of the next entries whose keys were deleted."""
-        oldest: int = self._execute(_OLDEST).get[0]
         if oldest == 1:
             return
         end = self._execute(_SWEEP_END, (self._swept, count)).get

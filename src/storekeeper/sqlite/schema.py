@@ -23,6 +23,7 @@ APPLICATION_ID = 0x53544F52
 """`STOR` in the file's header, the mark of a database of this program."""
 
 MIGRATIONS: tuple[str, ...] = migrations.MIGRATIONS
+"""Those that `prepare` applies."""
 
 _FULL = {DISK_FULL, os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT)}
 

@@ -264,6 +264,7 @@ class WriterThread:
         self._probed = probed
         self.probe: tuple[float, int] | None = None
         self.look_for_keys = False
+        self._loading = True
         self._loop = asyncio.get_running_loop()
         self._thread = threading.Thread(target=self._run, name="storekeeper-writer", daemon=True)
         self._thread.start()
@@ -277,7 +278,7 @@ class WriterThread:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        while (batch := self.inbox.get()) is not None:
+        while (batch := self._next()) is not None:
             last = self._take_more(batch)
             try:
                 if (probe := self.probe) is not None:
@@ -298,6 +299,12 @@ class WriterThread:
             if last:
                 return None
         return None
+
+    def _next(self) -> list[Write] | None:
+        # All keys of a day take seconds: the first write with a key should not have to wait for that.
+        while self._loading and self.inbox.empty():
+            self._loading = self._committer.load_keys()
+        return self.inbox.get()
 
     def _commit(self, batch: list[Write]) -> list[Result]:
         oldest = time.monotonic() - QUEUE_TIMEOUT

@@ -1,0 +1,11 @@
+"""How Schemathesis is run: all of its checks, by the settings beside this file. Quick to import."""
+
+import sys
+from pathlib import Path
+
+SCHEMATHESIS = [
+    str(Path(sys.executable).with_name("schemathesis")),
+    f"--config-file={Path(__file__).with_name('schemathesis.toml')}",
+    "run",
+    "--checks=all",
+]
