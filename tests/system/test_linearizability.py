@@ -102,7 +102,7 @@ def with_many_stores(database: str) -> Recorder:
         pytest.param("acknowledges_before_commit", "ASGI", "stale", marks=pytest.mark.thorough),
         ("counts_ids_in_memory", "4 workers", "duplicate"),
         ("ignores_if_match", "1 worker", "overwrote"),
-        ("forgets_keys", "1 worker", "phantom"),
+        pytest.param("forgets_keys", "1 worker", "phantom", marks=pytest.mark.thorough),
         ("remembers_only_its_own_keys", "4 workers", "phantom"),
         ("counts_unchanged_writes", "1 worker", "phantom"),
     ],
