@@ -88,7 +88,8 @@ def mixed(count: int) -> Iterator[bytes]:
         fields = [*SOME_FIELDS[: chance.random() < 0.9], *chance.sample(SOME_FIELDS, chance.randrange(4))]
         chance.shuffle(fields)
         head = [chance.choice(LINES) + " HTTP/1.1", *fields, "", chance.choice(["", "", "", "{"])]
-        yield "\r\n".join(head).encode("latin-1")
+        before = chance.choice(["", "", f"{LINES[0]} HTTP/1.1\r\n\r\n"])  # a request without fields before it
+        yield (before + "\r\n".join(head)).encode("latin-1")
 
 
 def carefully(data: bytes) -> list[Request | Response]:
