@@ -88,7 +88,7 @@ class PlainReader:
         line, _, text = head.partition(b"\r")
         deciding = self._fields.get(text)
         if deciding is None:
-            deciding, text = self._read_fields(data, text)
+            deciding, text = self._read_fields(data, line, text)
             head = b"%b\r%b\r\n\r\n" % (line, text)
         else:
             head = data[: len(data) - len(body)]
@@ -118,9 +118,10 @@ class PlainReader:
             return None
         return Request(method, target, deciding.fields, "1.1", True, b"", plan, 0, deciding.size)
 
-    def _read_fields(self, data: bytes, written: bytes) -> tuple[_Deciding | None, bytes]:
+    def _read_fields(self, data: bytes, line: bytes, written: bytes) -> tuple[_Deciding | None, bytes]:
         """Return the deciding fields of the request that `data` is, and as they are written among the others."""
-        if written.count(b"\n") > MAX_FIELDS or not self._is_valid(data):
+        # Behind an empty line, which llhttp skips, the fields would begin with the request line.
+        if not _LINE.fullmatch(line) or written.count(b"\n") > MAX_FIELDS or not self._is_valid(data):
             return None, b""
         found = _FIELD.findall(written)
         text = b"\r".join(found)
