@@ -88,7 +88,10 @@ def mixed(count: int) -> Iterator[bytes]:
         fields = [*SOME_FIELDS[: chance.random() < 0.9], *chance.sample(SOME_FIELDS, chance.randrange(4))]
         chance.shuffle(fields)
         head = [chance.choice(LINES) + " HTTP/1.1", *fields, "", chance.choice(["", "", "", "{"])]
-        yield "\r\n".join(head).encode("latin-1")
+        before = chance.choice(
+            ["", "", "\r\n", f"{LINES[0]} HTTP/1.1\r\n", f"{LINES[0]} HTTP/1.1\r\n\r\n"]
+        )  # what is none
+        yield (before + "\r\n".join(head)).encode("latin-1")
 
 
 def carefully(data: bytes) -> list[Request | Response]:

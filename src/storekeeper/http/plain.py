@@ -69,7 +69,7 @@ class PlainReader:
     def __init__(self, plan: Planner) -> None:
         self._plan = plan
         self._parser = httptools.HttpRequestParser(self)
-        self._complete = False
+        self._messages = 0
         self._bodiless: Generations[Request] = Generations(MAX_CACHED_BYTES, _size_of_head)
         self._with_body: Generations[Request] = Generations(MAX_CACHED_BYTES, _size_of_head)
         self._fields: Generations[_Deciding] = Generations(MAX_CACHED_BYTES, _size_of_fields)
@@ -84,11 +84,11 @@ class PlainReader:
         """Return the planned request that `data` is, with its deciding fields; None if it is not whole and plain."""
         if len(data) > MAX_PLAIN_BYTES:
             return None
-        line, _, rest = data.partition(b"\r")
-        text, end, body = rest.partition(_END)
+        head, end, body = data.partition(_END)
+        line, _, text = head.partition(b"\r")
         deciding = self._fields.get(text)
         if deciding is None:
-            deciding, text = self._read_fields(data, text)
+            deciding, text = self._read_fields(data, line, text)
             head = b"%b\r%b\r\n\r\n" % (line, text)
         else:
             head = data[: len(data) - len(body)]
@@ -105,8 +105,8 @@ class PlainReader:
         return request.with_body(body) if body else request
 
     def on_message_complete(self) -> None:
-        """Note that the request is whole; called by the parser."""
-        self._complete = True
+        """Count a whole request; called by the parser."""
+        self._messages += 1
 
     def _read_line(self, line: bytes, deciding: _Deciding) -> Request | None:
         found = _LINE.fullmatch(line)
@@ -118,9 +118,10 @@ class PlainReader:
             return None
         return Request(method, target, deciding.fields, "1.1", True, b"", plan, 0, deciding.size)
 
-    def _read_fields(self, data: bytes, written: bytes) -> tuple[_Deciding | None, bytes]:
+    def _read_fields(self, data: bytes, line: bytes, written: bytes) -> tuple[_Deciding | None, bytes]:
         """Return the deciding fields of the request that `data` is, and as they are written among the others."""
-        if written.count(b"\n") > MAX_FIELDS or not self._is_valid(data):
+        # Behind an empty line, which llhttp skips, the fields would begin with the request line.
+        if not _LINE.fullmatch(line) or written.count(b"\n") > MAX_FIELDS or not self._is_valid(data):
             return None, b""
         found = _FIELD.findall(written)
         text = b"\r".join(found)
@@ -139,14 +140,15 @@ class PlainReader:
             self._fields.put(text, deciding)
 
     def _is_valid(self, data: bytes) -> bool:
-        self._complete = False
+        """Tell whether llhttp takes `data` for one whole request, and nothing behind it."""
+        self._messages = 0
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
-            self._complete = False
-        if not self._complete:
+            self._messages = 0
+        if self._messages != 1:
             self._parser = httptools.HttpRequestParser(self)
-        return self._complete
+        return self._messages == 1
 
 
 def _deciding(lines: list[bytes]) -> _Deciding | None:
