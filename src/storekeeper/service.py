@@ -23,7 +23,6 @@ from storekeeper.api.asgi import Application
 from storekeeper.api.cache import ResponseCache
 from storekeeper.api.fastlane import FastLane
 from storekeeper.api.gate import Gate
-from storekeeper.api.head_cache import HeadCache
 from storekeeper.api.resource import Resource, Rules
 from storekeeper.api.runtime import Runtime
 from storekeeper.collection import Collection
@@ -113,9 +112,8 @@ class Service:
         resource, gate, limits = Resource(collection, rules), Gate(), Limits()
         limits.connections.maximum = capacity()
         application = Application(resource, gate, collection, ready_needs_writes=settings.ready_needs_writes)
-        self.runtime = Runtime(
-            resource, gate, ResponseCache(collection.change_token), HeadCache(), PlainReader(), limits, application
-        )
+        cache, plain = ResponseCache(collection.change_token), PlainReader(resource.plan)
+        self.runtime = Runtime(resource, gate, cache, plain, limits, application)
         return collection
 
     async def _sweep(self) -> None:

@@ -11,13 +11,13 @@ import uvloop
 from uvicorn.server import ServerState
 
 from storekeeper.api.fastlane import FastLane
+from storekeeper.api.resource import Plan, Resource
 from storekeeper.errors import Unavailable
 from storekeeper.http import deadlines
 from storekeeper.http import request as heads
 from storekeeper.http.connection import Connection
 from storekeeper.http.limits import Limits
 from storekeeper.http.plain import PlainReader
-from storekeeper.http.request import Request
 from storekeeper.http.response import StreamAborted
 from tests.harness.in_process import Line, inside, settled, until
 from tests.harness.wire import SLOW, assert_error, assert_invalid, create, request
@@ -224,7 +224,7 @@ def test_a_collection_that_cannot_be_asked_for_changes_is_read_each_time(
 
 
 def test_cached_heads_and_responses_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storekeeper.api.head_cache.MAX_CACHED_BYTES", 10_000)
+    monkeypatch.setattr("storekeeper.http.plain.MAX_CACHED_BYTES", 10_000)
     monkeypatch.setattr("storekeeper.api.cache.MAX_CACHED_BYTES", 2000)
 
     async def scenario() -> None:
@@ -234,7 +234,7 @@ def test_cached_heads_and_responses_are_bounded(tmp_path: Path, monkeypatch: pyt
             for number in range(100):
                 connection.data_received(request("GET", f"/api/stores?name={number // 2}"))
                 await settled(connection)
-                assert number // 2 <= 20 or 1 <= len(connection.heads) <= 20
+                assert number // 2 <= 20 or 1 <= len(connection.plain) <= 20
                 assert number // 2 <= 20 or 1 <= len(connection.cache) <= 20
             assert len(responses_in(line.sent, *["GET"] * 100)) == 100
 
@@ -417,14 +417,14 @@ def test_an_idle_connection_keeps_nothing_of_what_it_was_asked(adapter: str, tmp
 
 def test_the_head_of_a_write_is_remembered_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At its second sighting."""
-    read: list[bytes] = []
-    read_plain = PlainReader.read
+    planned: list[bytes] = []
+    plan = Resource.plan
 
-    def reads(plain: PlainReader, data: bytes) -> Request | None:
-        read.append(data)
-        return read_plain(plain, data)
+    def plans(resource: Resource, method: str, target: bytes, *fields: Any) -> Plan | None:
+        planned.append(target)
+        return plan(resource, method, target, *fields)
 
-    monkeypatch.setattr(PlainReader, "read", reads)
+    monkeypatch.setattr(Resource, "plan", plans)
 
     async def scenario() -> None:
         async with inside(tmp_path) as service:
@@ -433,8 +433,8 @@ def test_the_head_of_a_write_is_remembered_too(tmp_path: Path, monkeypatch: pyte
             for _ in range(3):
                 connection.data_received(create("Same"))
                 await settled(connection)
-            assert len(connection.heads) == 1
-            assert len(read) == 2
+            assert len(connection.plain) == 1
+            assert len(planned) == 2
             assert [response.json["id"] for response in responses_in(line.sent, "POST", "POST", "POST")] == [1, 2, 3]
 
     run(scenario())

@@ -15,7 +15,6 @@ from storekeeper.api.runtime import Runtime
 from storekeeper.events import Event, emit
 from storekeeper.http.connection import Connection
 from storekeeper.http.exchange import Exchange
-from storekeeper.http.plain import MAX_PLAIN_BYTES
 from storekeeper.http.reader import Phase
 from storekeeper.http.request import Request
 from storekeeper.http.response import Deferred, Response, encode, encode_content, encode_start, internal_error
@@ -35,15 +34,14 @@ class FastLane(Connection):
         self.resource = runtime.resource
         self.gate = runtime.gate
         self.cache = runtime.cache
-        self.heads = runtime.heads
-        self.requests = runtime.heads.requests
         self.plain = runtime.plain
+        self.requests = runtime.plain.requests
 
     def data_received(self, data: bytes) -> None:
         """Take bytes from the client: a known head, else a plain request, else what the careful way has to read."""
         if self.reader.phase is _IDLE and self.exchange is None and not self.waiting and not self.flow.write_paused:
             try:
-                request = self.requests.get(data) or self._read_plain(data)
+                request = self.requests.get(data) or self.plain.read(data)
                 if request is not None:
                     self.begin(request)
                     return
@@ -52,21 +50,6 @@ class FastLane(Connection):
                 self.reader.refuse(internal_error())
                 return
         super().data_received(data)
-
-    def _read_plain(self, data: bytes) -> Request | None:
-        """Return the planned request that `data` is; None if it is not plain, or no plan of the resource's."""
-        if len(data) > MAX_PLAIN_BYTES:
-            return None
-        request = self.heads.get(data)
-        if request is None:
-            request = self.plain.read(data)
-            if request is None:
-                return None
-            request.plan = self.resource.plan(request.method, request.target, request.headers)
-            if request.plan is None:  # the application needs all fields
-                return None
-            self.heads.offer(data, request)
-        return request
 
     def begin(self, request: Request) -> None:
         """Respond to a request; all earlier requests have their responses."""
@@ -106,7 +89,7 @@ class FastLane(Connection):
             exchange = self.begin_exchange(request)
             self.spawn(self._stream(exchange, response, cache_key))
             return
-        close = self.is_last(request)
+        close = not request.keep_alive or ((self.draining or self.half_closed) and self.is_last(request))
         if response.status == 200 and not close and request.method != "HEAD":
             content = encode_content(response)
             if cache_key is not None:

@@ -17,7 +17,7 @@ from storekeeper.api.conditions import parse_tags
 from storekeeper.api.errors import not_found, to_response
 from storekeeper.api.gate import Scope
 from storekeeper.api.query import has_moment, next_page, parse_list_query, parse_store_query
-from storekeeper.api.routes import STORES, Route, match_route, parse_id
+from storekeeper.api.routes import STORE, STORES, Route, match_route, parse_id
 from storekeeper.api.write_head import UNCONDITIONAL, Conditions, check_method_and_type, read_conditions
 from storekeeper.collection import Collection, Eventual, Listing, Pending, Query, State
 from storekeeper.commands import Create, Replace, Tags, matches, tag
@@ -86,8 +86,11 @@ class Resource:
         `target` is the request target in origin form, percent-encoded; header names are in lower case. A HEAD is
         planned as its GET, whose content the adapter leaves out.
         """
-        path, _, query = target.partition(b"?")
-        route, id_text = match_route(path)
+        route: Route | None = "store"
+        query, id_text = b"", target[len(STORE) :]
+        if not (id_text.isdigit() and target.startswith(STORE)):  # the most frequent targets need no more
+            path, _, query = target.partition(b"?")
+            route, id_text = match_route(path)
         if route is None:
             return None
         if method in ("GET", "HEAD"):
