@@ -1,6 +1,7 @@
 """Bugs and oddities behind a connection: a client never takes half a response for a whole one. Real connections."""
 
 import asyncio
+import tracemalloc
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from uvicorn.server import ServerState
 from storekeeper.api.fastlane import FastLane
 from storekeeper.api.resource import Plan, Resource
 from storekeeper.errors import Unavailable
-from storekeeper.http import deadlines
+from storekeeper.http import deadlines, plain
 from storekeeper.http import request as heads
 from storekeeper.http.connection import Connection
 from storekeeper.http.limits import Limits
@@ -237,6 +238,26 @@ def test_cached_heads_and_responses_are_bounded(tmp_path: Path, monkeypatch: pyt
                 assert number // 2 <= 20 or 1 <= len(connection.plain) <= 20
                 assert number // 2 <= 20 or 1 <= len(connection.cache) <= 20
             assert len(responses_in(line.sent, *["GET"] * 100)) == 100
+
+    run(scenario())
+
+
+def test_a_cached_head_counts_with_its_entity_tags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A head of 1 KiB may have hundreds, each of them a string in a set."""
+    monkeypatch.setattr(plain, "MAX_CACHED_BYTES", 200_000)
+    tags = ",".join(f'"{chr(letter)}{digit}"' for letter in range(0x61, 0x7B) for digit in range(6))
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            connection, _ = service.connect()
+            assert isinstance(connection, FastLane)
+            tracemalloc.start()
+            for number in range(160):
+                connection.data_received(request("GET", f"/api/stores/{number // 2}", None, f"If-None-Match: {tags}"))
+            held, _ = tracemalloc.get_traced_memory()
+            tracemalloc.stop()
+            assert len(connection.plain) > 1
+            assert held < 3 * plain.MAX_CACHED_BYTES
 
     run(scenario())
 

@@ -17,7 +17,7 @@ from typing import TypeVar
 import apsw
 
 from storekeeper.collection import MAX_PAST_READS, PAST_TIMEOUT, Listing, Moment, Query, State, check_moment
-from storekeeper.concurrency.threads import run_in_thread
+from storekeeper.concurrency.threads import NoThread, run_in_thread
 from storekeeper.errors import Unavailable
 from storekeeper.sqlite import reads, schema
 from storekeeper.sqlite.columns import STATE
@@ -85,6 +85,8 @@ class PastReader:
             raise Unavailable("Too many reads of the past are waiting") from None
         try:
             return await run_in_thread(lambda stop: self._run(work, stop))
+        except NoThread:
+            raise Unavailable("Too many threads are running") from None
         finally:
             self._slots.release()
 

@@ -141,7 +141,8 @@ class Reader:
         with self._connection:  # one snapshot for all statements
             state = self._read_state()
             if limit is not None:
-                ids = numbers(b"[%b]" % self._execute(_NAMED_IDS, (name, after, limit + 1)).get)
+                # None, if others have renamed all of them since.
+                ids = numbers(b"[%b]" % (self._execute(_NAMED_IDS, (name, after, limit + 1)).get or b""))
                 return self._listing(iter([ids[:limit]]), state, ids[limit - 1] if len(ids) > limit else None)
             # One list of ids for all clients that read this version.
             if self._latest_named[:3] != (name, after, state.version):
