@@ -10,7 +10,7 @@ import typer
 from typer.exceptions import TyperException
 
 from storekeeper import __version__
-from storekeeper.cli import transfers
+from storekeeper.cli import tokens, transfers
 from storekeeper.cli.options import with_settings
 from storekeeper.cli.terminal import UsageError, ask, can_ask, open_standard_streams, print_line
 from storekeeper.errors import CannotStartYet, StorekeeperError
@@ -93,6 +93,7 @@ def serve(settings: Settings) -> int:
         return _report_failure(str(error), EXIT_NOT_YET)
 
 
+app.add_typer(tokens.app, name="token")
 app.command("import")(transfers.import_)
 app.command()(transfers.export)
 app.command()(transfers.copy)
