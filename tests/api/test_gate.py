@@ -5,8 +5,9 @@ import os
 import signal
 import subprocess
 import threading
+from collections import Counter
 from collections.abc import Awaitable, Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from itertools import count
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from storekeeper.cli.tokens import REVOKE_DELAY
 from storekeeper.errors import Unavailable
 from storekeeper.tokens import generate
 from tests.harness.client import until as until_so
+from tests.harness.databases import KINDS
 from tests.harness.in_process import Inside, inside, last_response, run, settled, some_stores, statuses, tick, until
 from tests.harness.process import Response, Running, ask, serving
 from tests.harness.process import run as run_command
@@ -344,16 +346,20 @@ def test_a_named_page_reads_that_it_needs_a_token_and_asks_before_without_one(tm
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("stopped", [False, True], ids=["running", "a worker is stopped meanwhile"])
-def test_nothing_is_served_to_a_token_once_revoke_has_returned(stopped: bool, tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/stores.db"
-    text = add_token(url, "load", "read")
-    with serving(tmp_path, "--auth=all", "--workers=2") as service:
+@pytest.mark.parametrize("stopped", [False, True], ids=["running", "one process is stopped meanwhile"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_is_served_to_a_token_once_revoke_has_returned(kind: str, stopped: bool, tmp_path: Path) -> None:
+    """By two workers on SQLite, and by two instances on PostgreSQL."""
+    with ExitStack() as stack:
+        url = stack.enter_context(KINDS[kind](tmp_path)).url
+        text = add_token(url, "load", "read")
+        arguments = [("--auth=all", "--workers=2")] if kind == "sqlite" else [("--auth=all",)] * 2
+        services = [stack.enter_context(serving(tmp_path, *more, database=url)) for more in arguments]
         returned = threading.Event()
         wrong: list[int] = []
-        seen = {200: 0, 401: 0, 503: 0}
+        seen = Counter[int]()
 
-        def load() -> None:
+        def load(service: Running) -> None:
             with closing(service.connection()) as connection:
                 for _ in range(200_000):
                     after = returned.is_set()
@@ -364,17 +370,17 @@ def test_nothing_is_served_to_a_token_once_revoke_has_returned(stopped: bool, tm
                     if after and status == 401:
                         return
 
-        threads = [threading.Thread(target=load) for _ in range(8)]
+        threads = [threading.Thread(target=load, args=(service,)) for service in services * (8 // len(services))]
         for thread in threads:
             thread.start()
         until_so(lambda: seen[200] > 1000)
-        worker = _a_worker(service)
+        process = _a_worker(services[0]) if kind == "sqlite" else services[0].process.pid
         if stopped:
-            os.kill(worker, signal.SIGSTOP)
+            os.kill(process, signal.SIGSTOP)
         assert run_command("token", "revoke", "load", "--database", url).returncode == 0
         returned.set()
         if stopped:
-            os.kill(worker, signal.SIGCONT)
+            os.kill(process, signal.SIGCONT)
         for thread in threads:
             thread.join(30)
     assert not wrong
@@ -383,8 +389,7 @@ def test_nothing_is_served_to_a_token_once_revoke_has_returned(stopped: bool, tm
 
 def _a_worker(service: Running) -> int:
     found = subprocess.run(["pgrep", "-P", str(service.process.pid)], capture_output=True, text=True, check=True)
-    pids = [int(pid) for pid in found.stdout.split()]
-    return max(pids)
+    return max(int(pid) for pid in found.stdout.split())
 
 
 def test_the_document_has_the_very_refusals_and_the_scheme(tmp_path: Path) -> None:
