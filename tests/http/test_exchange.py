@@ -12,7 +12,10 @@ import uvloop
 from uvicorn.server import ServerState
 
 from storekeeper.api.fastlane import FastLane
-from storekeeper.api.resource import Plan, Resource
+from storekeeper.api.gate import Gate
+from storekeeper.api.origins import Origins
+from storekeeper.api.plan import Plan
+from storekeeper.api.resource import Resource, Rules
 from storekeeper.errors import Unavailable
 from storekeeper.http import deadlines, plain
 from storekeeper.http import request as heads
@@ -27,6 +30,7 @@ from tests.harness.wire import responses as responses_in
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 
+OPEN = Gate(Resource(None, Rules()), Origins(), None)  # type: ignore[arg-type]  # refusals ask no collection
 BUG = "An internal server error occurred"
 JSON = (b"content-type", b"application/json; charset=utf-8")
 
@@ -41,7 +45,7 @@ def connected(app: Any) -> tuple[Connection, Line]:
     config.load()
     state = ServerState()
     state.default_headers = [(b"date", b"Sat, 21 Nov 2026 12:00:00 GMT")]
-    connection = Connection(Limits(), config, state, {}, asyncio.get_running_loop())
+    connection = Connection(Limits(), OPEN, config, state, {}, asyncio.get_running_loop())
     line = Line()
     line.protocol = connection
     connection.connection_made(line)
@@ -472,7 +476,9 @@ def test_a_refused_client_that_leaves_at_once_is_no_error(monkeypatch: pytest.Mo
         config = uvicorn.Config(NotImplemented, interface="asgi3", log_config=None, ws="none", proxy_headers=False)
         config.load()
         limits = Limits()
-        server = await loop.create_server(lambda: Connection(limits, config, ServerState(), {}, loop), "127.0.0.1", 0)
+        server = await loop.create_server(
+            lambda: Connection(limits, OPEN, config, ServerState(), {}, loop), "127.0.0.1", 0
+        )
         reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
         writer.write(b"no HTTP\r\n\r\n")
         assert (await reader.read()).startswith(b"HTTP/1.1 400 ")

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import httptools
 
 from storekeeper.http.generations import Generations
-from storekeeper.http.request import MAX_FIELDS, MAX_TARGET_BYTES, Fields, Request, is_host, size_of
+from storekeeper.http.request import MAX_FIELDS, MAX_TARGET_BYTES, Request, is_host, size_of
+from storekeeper.http.response import Fields
 
 DECIDING_FIELDS = (
     # The framing of the request, and how its connection goes on.
