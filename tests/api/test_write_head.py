@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from storekeeper.http.response import Response, framed_headers
+from storekeeper.http.response import Response, encode_content, framed_headers
 from storekeeper.stores import Payload
 from tests.harness.in_memory import EPOCH, InMemory, ask
 
@@ -172,3 +172,10 @@ def test_only_a_success_is_remembered(collection: InMemory) -> None:
     assert ask(collection, *POST, b"{}", (KEY, b"k")).status == 400
     first = ask(collection, *POST, BODY, (KEY, b"k"))
     assert (first.status, b"idempotent-replayed" in dict(first.headers)) == (200, False)
+
+
+@pytest.mark.parametrize(("method", "target"), [POST, PUT, ("GET", "/api/stores/1"), ("GET", "/api/stores")])
+def test_the_encoders_short_form_is_what_the_fields_say(collection: InMemory, method: str, target: str) -> None:
+    response = ask(collection, method, target, BODY)
+    fields = b"".join(b"%b: %b\r\n" % field for field in framed_headers(response))
+    assert encode_content(response) == fields + b"\r\n" + response.body

@@ -114,7 +114,7 @@ class Creates:
 
 def kill_creates(folder: Path, creates: int, kills: int, database: str | None = None, *, change: str = "") -> Row:
     """Kill a worker, or everything, that often while clients create: each store is there exactly once."""
-    row = Row("K1-keys")
+    row = Row("K2-keys")
     folder.mkdir(parents=True, exist_ok=True)
     clients = Creates(creates)
     thread = threading.Thread(target=clients.run)

@@ -214,7 +214,7 @@ def _hold_overload(row: Row, peak: Responses, all: Responses, scale: Scale) -> N
 
 def long_history(folder: Path, scale: Scale, *args: str) -> Row:
     """One store that was changed very often; its past, and that of the list, are read beside the others."""
-    row = Row("H1-history", {"changes": scale.changes})
+    row = Row("K10-history", {"changes": scale.changes})
     stores = 5000
     with serving(folder, *args) as service, elsewhere() as pool, ThreadPoolExecutor(1) as thread:
         fill(folder, past.numbered(stores))

@@ -5,6 +5,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from time import monotonic
 
@@ -15,7 +16,7 @@ from storekeeper.databases import open_collection
 from storekeeper.stores import Payload
 from tests.campaigns.crash import Row
 from tests.campaigns.load_clients import Responses
-from tests.harness.client import fill
+from tests.harness.client import fill, until
 from tests.harness.databases import Change, Sqlite
 from tests.harness.process import Running, ask, serving
 from tests.oracles.history import Client, Lost
@@ -48,6 +49,10 @@ class Walk:
     began: asyncio.Event = field(default_factory=asyncio.Event)
     """Every writer has written."""
 
+    def has_gone_on(self, writes: int) -> bool:
+        """Tell whether there were more writes than so many, or one failed."""
+        return self.writes.total() > writes or bool(self.odd)
+
 
 def walk(service: Running, stores: int, rate: float, page: int = PAGE) -> Walk:
     """Walk from link to link through the moment at which this begins, while others replace and create."""
@@ -70,6 +75,8 @@ def _follow(service: Running, walk: Walk, page: int) -> None:
     walk.tag = ask(connection, "GET", "/api/stores?limit=1").headers["etag"]
     target = f"/api/stores?at={walk.tag.strip(chr(34))}&limit={page}"
     while target:
+        # Something is written between any two pages.
+        until(partial(walk.has_gone_on, walk.writes.total()))
         response = ask(connection, "GET", target)
         if response.status == 503 and response.json["outcome"] == "none" and walk.refused < 100:
             walk.refused += 1
@@ -114,7 +121,7 @@ async def _write(port: int, walk: Walk, over: asyncio.Event, rate: float, stores
 
 def walk_at_scale(folder: Path, stores: int, rate: float) -> Row:
     """Walk through that many stores while so many writes a second go on; compare with what the changes say."""
-    row = Row("H2-walk")
+    row = Row("K9-walk")
     folder.mkdir()
     with serving(folder, "--workers=2") as service:
         fill(folder, numbered(stores))

@@ -162,7 +162,7 @@ def steady(folder: Path, minutes: float) -> Row:
 
 def collisions(folder: Path, rounds: int) -> Row:
     """Have a hundred clients write with one version, over and over: each time one of them is done."""
-    row = Row("K2-collisions", Counter(rounds=rounds, clients=CLIENTS))
+    row = Row("K1-collisions", Counter(rounds=rounds, clients=CLIENTS))
     folder.mkdir()
     with serving(folder, "--workers=2") as service:
         create(service, "Wanted")

@@ -9,6 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -263,6 +264,13 @@ def has_short_timeouts() -> None:
     supervisor.STOP_TIMEOUT = 1.0
     supervisor.CLOSE_TIMEOUT = 0.2
     supervisor.MIN_RETRY_PAUSE = 0.05
+
+
+def starts_and_stops_soon() -> None:
+    """What a start or a stop waits for takes about a second at most."""
+    vars_of(service).GRACEFUL_TIMEOUT = 1
+    vars_of(service).EXAMPLES_TIMEOUT = 0.5
+    vars_of(import_module("storekeeper.postgres.schema"))._LOCK_TIMEOUT = "SET LOCAL lock_timeout = '0.5s'"
 
 
 def has_a_slow_disk() -> None:

@@ -11,15 +11,17 @@ import uvicorn
 import uvloop
 from uvicorn.server import ServerState
 
-from storekeeper.api import head_cache
 from storekeeper.api.fastlane import FastLane
+from storekeeper.api.gate import Gate
+from storekeeper.api.origins import Origins
+from storekeeper.api.plan import Plan
+from storekeeper.api.resource import Resource, Rules
 from storekeeper.errors import Unavailable
-from storekeeper.http import deadlines
+from storekeeper.http import deadlines, plain
 from storekeeper.http import request as heads
 from storekeeper.http.connection import Connection
 from storekeeper.http.limits import Limits
 from storekeeper.http.plain import PlainReader
-from storekeeper.http.request import Request
 from storekeeper.http.response import StreamAborted
 from tests.harness.in_process import Line, inside, settled, until
 from tests.harness.wire import SLOW, assert_error, assert_invalid, create, request
@@ -28,6 +30,7 @@ from tests.harness.wire import responses as responses_in
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 
+OPEN = Gate(Resource(None, Rules()), Origins(), None)  # type: ignore[arg-type]  # refusals ask no collection
 BUG = "An internal server error occurred"
 JSON = (b"content-type", b"application/json; charset=utf-8")
 
@@ -42,7 +45,7 @@ def connected(app: Any) -> tuple[Connection, Line]:
     config.load()
     state = ServerState()
     state.default_headers = [(b"date", b"Sat, 21 Nov 2026 12:00:00 GMT")]
-    connection = Connection(Limits(), config, state, {}, asyncio.get_running_loop())
+    connection = Connection(Limits(), OPEN, config, state, {}, asyncio.get_running_loop())
     line = Line()
     line.protocol = connection
     connection.connection_made(line)
@@ -226,7 +229,7 @@ def test_a_collection_that_cannot_be_asked_for_changes_is_read_each_time(
 
 
 def test_cached_heads_and_responses_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storekeeper.api.head_cache.MAX_CACHED_BYTES", 10_000)
+    monkeypatch.setattr("storekeeper.http.plain.MAX_CACHED_BYTES", 10_000)
     monkeypatch.setattr("storekeeper.api.cache.MAX_CACHED_BYTES", 2000)
 
     async def scenario() -> None:
@@ -236,7 +239,7 @@ def test_cached_heads_and_responses_are_bounded(tmp_path: Path, monkeypatch: pyt
             for number in range(100):
                 connection.data_received(request("GET", f"/api/stores?name={number // 2}"))
                 await settled(connection)
-                assert number // 2 <= 20 or 1 <= len(connection.heads) <= 20
+                assert number // 2 <= 20 or 1 <= len(connection.plain) <= 20
                 assert number // 2 <= 20 or 1 <= len(connection.cache) <= 20
             assert len(responses_in(line.sent, *["GET"] * 100)) == 100
 
@@ -245,7 +248,7 @@ def test_cached_heads_and_responses_are_bounded(tmp_path: Path, monkeypatch: pyt
 
 def test_a_cached_head_counts_with_its_entity_tags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A head of 1 KiB may have hundreds, each of them a string in a set."""
-    monkeypatch.setattr(head_cache, "MAX_CACHED_BYTES", 200_000)
+    monkeypatch.setattr(plain, "MAX_CACHED_BYTES", 200_000)
     tags = ",".join(f'"{chr(letter)}{digit}"' for letter in range(0x61, 0x7B) for digit in range(6))
 
     async def scenario() -> None:
@@ -257,8 +260,8 @@ def test_a_cached_head_counts_with_its_entity_tags(tmp_path: Path, monkeypatch: 
                 connection.data_received(request("GET", f"/api/stores/{number // 2}", None, f"If-None-Match: {tags}"))
             held, _ = tracemalloc.get_traced_memory()
             tracemalloc.stop()
-            assert len(connection.heads) > 1
-            assert held < 3 * head_cache.MAX_CACHED_BYTES
+            assert len(connection.plain) > 1
+            assert held < 3 * plain.MAX_CACHED_BYTES
 
     run(scenario())
 
@@ -439,14 +442,14 @@ def test_an_idle_connection_keeps_nothing_of_what_it_was_asked(adapter: str, tmp
 
 def test_the_head_of_a_write_is_remembered_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At its second sighting."""
-    read: list[bytes] = []
-    read_plain = PlainReader.read
+    planned: list[bytes] = []
+    plan = Resource.plan
 
-    def reads(plain: PlainReader, data: bytes) -> Request | None:
-        read.append(data)
-        return read_plain(plain, data)
+    def plans(resource: Resource, method: str, target: bytes, *fields: Any) -> Plan | None:
+        planned.append(target)
+        return plan(resource, method, target, *fields)
 
-    monkeypatch.setattr(PlainReader, "read", reads)
+    monkeypatch.setattr(Resource, "plan", plans)
 
     async def scenario() -> None:
         async with inside(tmp_path) as service:
@@ -455,8 +458,8 @@ def test_the_head_of_a_write_is_remembered_too(tmp_path: Path, monkeypatch: pyte
             for _ in range(3):
                 connection.data_received(create("Same"))
                 await settled(connection)
-            assert len(connection.heads) == 1
-            assert len(read) == 2
+            assert len(connection.plain) == 1
+            assert len(planned) == 2
             assert [response.json["id"] for response in responses_in(line.sent, "POST", "POST", "POST")] == [1, 2, 3]
 
     run(scenario())
@@ -473,7 +476,9 @@ def test_a_refused_client_that_leaves_at_once_is_no_error(monkeypatch: pytest.Mo
         config = uvicorn.Config(NotImplemented, interface="asgi3", log_config=None, ws="none", proxy_headers=False)
         config.load()
         limits = Limits()
-        server = await loop.create_server(lambda: Connection(limits, config, ServerState(), {}, loop), "127.0.0.1", 0)
+        server = await loop.create_server(
+            lambda: Connection(limits, OPEN, config, ServerState(), {}, loop), "127.0.0.1", 0
+        )
         reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
         writer.write(b"no HTTP\r\n\r\n")
         assert (await reader.read()).startswith(b"HTTP/1.1 400 ")

@@ -36,6 +36,7 @@ def send(service: Inside, adapter: str, data: bytes, count: int) -> list[tuple[C
     return made
 
 
+@pytest.mark.one_adapter
 @pytest.mark.parametrize(
     ("data", "least"),
     [

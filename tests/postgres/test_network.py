@@ -47,7 +47,7 @@ def assert_sound(recorder: Recorder, database: str, *services: Running) -> None:
     """Nothing acknowledged is lost, nothing refused is there, nothing is there twice; and no response is a 500."""
     assert judge(recorder.history, database) == []
     assert recorder.odd == []
-    assert set(recorder.statuses) == {200, 404, 503}
+    assert set(recorder.statuses) == {200, 304, 404, 412, 503}
     for service in services:
         assert "event=bug" not in service.log
 

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -26,6 +27,7 @@ from storekeeper.postgres import epoch, schema, session
 from storekeeper.postgres.batcher import MAX_QUEUED
 from storekeeper.postgres.schema import COLLECTION
 from storekeeper.stores import EXAMPLES, Payload, Store
+from tests.harness import weakened
 from tests.harness.collection import a_store, create, get, listing, now, numbered, replace, run
 from tests.harness.command import run as run_command
 from tests.harness.databases import Postgres, Sqlite, handle, postgres
@@ -138,14 +140,17 @@ def test_a_read_that_arrives_while_another_is_under_way_is_asked_after_it_arrive
     run(main())
 
 
-def test_created_on_one_instance_it_is_read_on_the_other_a_thousand_times(database: Postgres, tmp_path: Path) -> None:
+@pytest.mark.parametrize("times", [200, pytest.param(1000, marks=pytest.mark.thorough)])
+def test_created_on_one_instance_it_is_read_on_the_other_a_thousand_times(
+    database: Postgres, tmp_path: Path, times: int
+) -> None:
     with (
         serving(tmp_path, database=database.url) as one,
         serving(tmp_path, "--no-fast-lane", database=database.url) as two,
         ExitStack() as stack,
     ):
         here, there = stack.enter_context(closing(one.connection())), stack.enter_context(closing(two.connection()))
-        for number in range(1, 1001):
+        for number in range(1, times + 1):
             created = ask(here, "POST", "/api/stores", {"name": f"Store {number}"}).json
             assert created["id"] == number
             assert ask(there, "GET", f"/api/stores/{number}").json == created
@@ -612,14 +617,16 @@ def test_examples_ask_for_no_lock_where_there_are_stores(database: Postgres) -> 
 
 def test_a_start_waits_for_no_lock_of_the_tables_nor_does_a_stop(database: Postgres, tmp_path: Path) -> None:
     """As while another instance migrates: it answers with 503, stops when told to, and serves once it can."""
+    env = weakened.environment("starts_and_stops_soon")
+    start = partial(serving, tmp_path, "--examples", database=database.url, env=env, program=weakened.PROGRAM)
     with serving(tmp_path, database=database.url):
         pass
     with psycopg.connect(database.url) as other:
         other.execute("LOCK TABLE storekeeper IN ACCESS EXCLUSIVE MODE")
-        with serving(tmp_path, "--examples", database=database.url) as service:
+        with start() as service:
             assert service.request("GET", "/health/ready").status == 503
             assert service.stop() == 0
-        with serving(tmp_path, "--examples", database=database.url) as service:
+        with start() as service:
             assert service.request("GET", "/api/stores").status == 503
             other.rollback()
             until(lambda: service.request("GET", "/health/ready").status == 200)

@@ -14,10 +14,12 @@ import pytest
 
 from storekeeper import __version__
 from storekeeper.stores import Payload
+from tests.harness import weakened
 from tests.harness.client import create as store
 from tests.harness.client import fill, locked, until
 from tests.harness.command import run
 from tests.harness.process import TIMEOUT, Running, assert_stopped, serving
+from tests.harness.tokens import add_token
 from tests.harness.wire import Wire, assert_error, create, dial, request, slow_reader
 
 pytestmark = pytest.mark.count_processes
@@ -121,9 +123,15 @@ def test_a_request_that_was_half_there_is_still_answered(adapter: str, tmp_path:
         assert_stopped(service)
 
 
-def test_clients_that_are_stuck_do_not_keep_it_from_stopping(adapter: str, tmp_path: Path) -> None:
-    workers = 2 if adapter == "--fast-lane" else 1
-    with serving(tmp_path, adapter, f"--workers={workers}") as service:
+@pytest.mark.parametrize(
+    "changes", [["starts_and_stops_soon"], pytest.param([], marks=pytest.mark.thorough)], ids=len
+)
+def test_clients_that_are_stuck_do_not_keep_it_from_stopping(
+    adapter: str, tmp_path: Path, changes: list[str]
+) -> None:
+    options = adapter, f"--workers={2 if adapter == '--fast-lane' else 1}"
+    env = weakened.environment(*changes)
+    with serving(tmp_path, *options, env=env, program=weakened.PROGRAM) as service:
         fill(tmp_path, [Payload("Long", "x" * 1000)] * 20_000)
         reader = slow_reader(service)
         reader.send(request("GET", "/test") + request("GET", "/api/stores") * 3)
@@ -181,7 +189,7 @@ def test_a_port_in_use_is_said(tmp_path: Path) -> None:
 
 def test_an_address_that_is_not_ours_is_said(tmp_path: Path) -> None:
     for host in ("192.0.2.1", "a..b"):
-        args = ("--host", host, "--port=0", f"--database=sqlite:///{tmp_path}/stores.db")
+        args = ("--host", host, "--auth=open", "--port=0", f"--database=sqlite:///{tmp_path}/stores.db")
         assert_refused(*args, says=f"cannot listen on {host} port 0")
 
 
@@ -263,8 +271,22 @@ def test_a_variable_does_what_its_option_does_and_the_option_wins(tmp_path: Path
         assert_error(response, 400, '"name" is required', validation={"source": "payload", "keys": ["name"]})
 
 
+def test_who_needs_a_token_has_to_be_said_where_others_reach_the_service_and_where_there_are_tokens(
+    tmp_path: Path,
+) -> None:
+    url = f"sqlite:///{tmp_path}/stores.db"
+    for host in ("0.0.0.0", "::", "192.0.2.1"):
+        says = (
+            f"--host {host} can be reached from elsewhere: say who needs a token, with --auth all, --auth writes or"
+        )
+        assert_refused("--host", host, "--port=0", "--database", url, says=says)
+    add_token(url, "first", "read")
+    says = "the database has tokens: say who needs one, with --auth all, --auth writes or --auth open (nobody)"
+    assert_refused("--port=0", "--database", url, says=says)
+
+
 def test_an_address_that_others_reach_is_warned_of(tmp_path: Path) -> None:
-    with serving(tmp_path, "--host=0.0.0.0") as service:
+    with serving(tmp_path, "--host=0.0.0.0", "--auth=open") as service:
         assert service.request("GET", "/test").status == 200
         until(lambda: "event=started" in service.log)
         assert service.log.count("level=warning") == 1

@@ -12,8 +12,6 @@ from tests.harness.client import create
 from tests.harness.databases import EVERY_KIND
 from tests.harness.process import Running, serving
 
-pytestmark = EVERY_KIND
-
 ROUNDS = [2, pytest.param(50, marks=pytest.mark.thorough)]
 
 
@@ -24,6 +22,7 @@ def two_workers(stored_in: None, tmp_path_factory: pytest.TempPathFactory) -> It
         yield service
 
 
+@EVERY_KIND
 @pytest.mark.parametrize("rounds", ROUNDS)
 def test_of_a_hundred_clients_that_saw_one_version_of_a_store_one_replaces_it(
     two_workers: Running, rounds: int
@@ -33,6 +32,7 @@ def test_of_a_hundred_clients_that_saw_one_version_of_a_store_one_replaces_it(
     assert all(each.is_right for each in found)
 
 
+@EVERY_KIND
 @pytest.mark.parametrize("rounds", ROUNDS)
 def test_of_a_hundred_clients_that_saw_one_version_of_the_list_one_creates(two_workers: Running, rounds: int) -> None:
     found = collide(two_workers.port, "POST", "/api/stores", rounds)

@@ -15,8 +15,8 @@ A cached response is never stale, by any process's write. The proof:
 
 from collections.abc import Callable
 
-from storekeeper.api.generations import Generations
 from storekeeper.errors import StorekeeperError
+from storekeeper.http.generations import Generations
 
 MAX_CACHED_BYTES = 24 * 2**20
 """Bytes of all cached responses."""

@@ -14,7 +14,7 @@ ALLOWED: dict[Route, tuple[str, ...]] = {
 """The methods of each route (decision 16); `server` is the target `*`, which only OPTIONS has."""
 
 STORES = b"/api/stores"
-_STORE = b"/api/stores/"
+STORE = b"/api/stores/"
 _MAX_DIGITS = 19
 
 
@@ -25,8 +25,8 @@ def match_route(path: bytes) -> tuple[Route | None, bytes]:
         if segments[:3] == [b"", b"api", b"stores"] and len(segments) == 4 and segments[3]:
             return "store", segments[3]
         path = b"/".join(segments) if not any(b"/" in segment for segment in segments) else b""
-    if path.startswith(_STORE):
-        id_text = path[len(_STORE) :]
+    if path.startswith(STORE):
+        id_text = path[len(STORE) :]
         return ("store", id_text) if id_text and b"/" not in id_text else (None, b"")
     if path == STORES:
         return "stores", b""
@@ -39,5 +39,6 @@ def parse_id(id_text: bytes) -> int | None:
     """Return the id that a text stands for; None if it is no number, or one that no store can have (decision 2)."""
     if not id_text.isdigit():  # of bytes: ASCII digits alone
         return None
-    digits = id_text.lstrip(b"0") or b"0"
-    return int(digits) if len(digits) <= _MAX_DIGITS else None
+    if len(id_text) > _MAX_DIGITS:
+        id_text = id_text.lstrip(b"0") or b"0"
+    return int(id_text) if len(id_text) <= _MAX_DIGITS else None

@@ -5,7 +5,6 @@ from typing import Any
 
 from storekeeper.api.cache import ResponseCache
 from storekeeper.api.gate import Gate
-from storekeeper.api.head_cache import HeadCache
 from storekeeper.api.resource import Resource
 from storekeeper.http.limits import Limits
 from storekeeper.http.plain import PlainReader
@@ -18,7 +17,6 @@ class Runtime:
     resource: Resource
     gate: Gate
     cache: ResponseCache
-    heads: HeadCache
     plain: PlainReader
     limits: Limits
     application: Any

@@ -3,13 +3,20 @@
 llhttp checks the bytes, as on the careful way (`reader.py`), but does not call back for each field: only the fields
 of DECIDING_FIELDS are looked for. What is not plain gets None here, and the careful way reads it from its start. So
 this way refuses nothing, and `tests/http/test_plain.py` shows that what it accepts means the same on the careful way.
+
+What llhttp has accepted is remembered: the fields, whatever the request line, and the planned head. A head is known
+by its line and its deciding fields alone, so that a new `x-request-id` in each request makes no new head.
 """
 
 import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import httptools
 
-from storekeeper.http.request import MAX_FIELDS, MAX_TARGET_BYTES, Request, is_host
+from storekeeper.http.generations import Generations
+from storekeeper.http.request import MAX_FIELDS, MAX_TARGET_BYTES, Request, is_host, size_of
+from storekeeper.http.response import Fields
 
 DECIDING_FIELDS = (
     # The framing of the request, and how its connection goes on.
@@ -25,53 +32,136 @@ DECIDING_FIELDS = (
 MAX_PLAIN_BYTES = MAX_TARGET_BYTES
 """Bytes of a plain request, its body included: below the limits of a target, a head and a small body."""
 
+MAX_CACHED_BYTES = 4 * 2**20
+"""Bytes that the remembered heads may take with their requests; as much those with a body, and the fields."""
+
+MAX_CACHED_HEAD_BYTES = 1024
+"""Bytes of one remembered head, or of its fields."""
+
+QUOTE_BYTES = 70
+"""Bytes that a plan takes for each quotation mark of its head: an entity tag, which has two, is a string in a set."""
+
+_END = b"\r\n\r\n"
 _NOT_PLAIN = frozenset((b"expect", b"transfer-encoding", b"upgrade"))
-_LINE = re.compile(rb"(GET|HEAD|POST|PUT) (/[!$-~]*) HTTP/1\.1\r(?=\n)")
-_FIRST_LETTERS = bytes({name[0] for name in DECIDING_FIELDS})
-_FIELD = re.compile(rb"(?i)\n(?=[%b])(%b):[ \t]*([^\r]*)" % (_FIRST_LETTERS, b"|".join(DECIDING_FIELDS)))
+_LINE = re.compile(rb"(GET|HEAD|POST|PUT) (/[!$-~]*) HTTP/1\.1")
+
+
+def _any_case(name: bytes) -> bytes:
+    # The flag for it would make every branch of the pattern slower.
+    return b"".join([b"[%c%c]" % (letter, letter - 32) if letter > 96 else b"%c" % letter for letter in name])
+
+
+_FIRST_LETTERS = b"".join({_any_case(name[:1])[1:-1] for name in DECIDING_FIELDS})
+_FIELD = re.compile(rb"\n(?=[%b])(?:%b):[^\r]*" % (_FIRST_LETTERS, b"|".join(map(_any_case, DECIDING_FIELDS))))
+
+Planner = Callable[[str, bytes, Fields], Any]
+"""Returns what the application plans for a head (its method, target and deciding fields), None if it needs all."""
+
+
+class _Deciding(NamedTuple):
+    """The deciding fields of a head, names in lower case; `length` is that of the body, in bytes."""
+
+    fields: Fields
+    length: int
+    size: int
+    """Bytes that Python takes for the fields."""
 
 
 class PlainReader:
-    """Reads plain requests, of all connections of a process."""
+    """Reads plain requests, of all connections of a process; `plan` is the application's."""
 
-    def __init__(self) -> None:
+    def __init__(self, plan: Planner) -> None:
+        self._plan = plan
         self._parser = httptools.HttpRequestParser(self)
-        self._complete = False
+        self._messages = 0
+        self._bodiless: Generations[Request] = Generations(MAX_CACHED_BYTES, _size_of_head)
+        self._with_body: Generations[Request] = Generations(MAX_CACHED_BYTES, _size_of_head)
+        self._fields: Generations[_Deciding] = Generations(MAX_CACHED_BYTES, _size_of_fields)
+        self.requests = self._bodiless.young
+        """The remembered requests without a body, by all their bytes."""
+
+    def __len__(self) -> int:
+        """Return how many heads are remembered."""
+        return len(self._bodiless) + len(self._with_body)
 
     def read(self, data: bytes) -> Request | None:
-        """Return the request that `data` is, with its deciding fields; None if `data` is no whole plain request."""
-        line = _LINE.match(data)
-        end = data.find(b"\r\n\r\n") + 4
-        if line is None or end < 4 or len(data) > MAX_PLAIN_BYTES or data.count(b"\n", 0, end) > MAX_FIELDS:
+        """Return the planned request that `data` is, with its deciding fields; None if it is not whole and plain."""
+        if len(data) > MAX_PLAIN_BYTES:
             return None
-        fields = _deciding_fields(data, line.end(), end, len(data) - end)
-        if fields is None:
+        head, end, body = data.partition(_END)
+        line, _, text = head.partition(b"\r")
+        deciding = self._fields.get(text)
+        if deciding is None:
+            deciding, text = self._read_fields(data, line, text)
+            head = b"%b\r%b\r\n\r\n" % (line, text)
+        else:
+            head = data[: len(data) - len(body)]
+        if deciding is None or not end or deciding.length != len(body):
             return None
-        method, target = line.groups()
-        request = Request(method.decode(), target, fields, "1.1", keep_alive=True, body=data[end:])
-        return request if self._is_valid(data) else None
+        heads = self._with_body if body else self._bodiless
+        request = heads.get(head)
+        if request is None:
+            request = self._read_line(line, deciding)
+            if request is None:
+                return None
+            if len(head) <= MAX_CACHED_HEAD_BYTES and heads.admits(head):
+                heads.put(head, request)
+        return request.with_body(body) if body else request
 
     def on_message_complete(self) -> None:
-        """Note that the request is whole; called by the parser."""
-        self._complete = True
+        """Count a whole request; called by the parser."""
+        self._messages += 1
+
+    def _read_line(self, line: bytes, deciding: _Deciding) -> Request | None:
+        found = _LINE.fullmatch(line)
+        if found is None:
+            return None
+        method, target = found.groups()
+        plan = self._plan(method := method.decode(), target, deciding.fields)
+        if plan is None:
+            return None
+        return Request(method, target, deciding.fields, "1.1", True, b"", plan, 0, deciding.size)
+
+    def _read_fields(self, data: bytes, line: bytes, written: bytes) -> tuple[_Deciding | None, bytes]:
+        """Return the deciding fields of the request that `data` is, and as they are written among the others."""
+        # Behind an empty line, which llhttp skips, the fields would begin with the request line.
+        if not _LINE.fullmatch(line) or written.count(b"\n") > MAX_FIELDS or not self._is_valid(data):
+            return None, b""
+        found = _FIELD.findall(written)
+        text = b"\r".join(found)
+        deciding = self._fields.get(text)
+        if deciding is None:
+            deciding = _deciding(found)
+            if deciding is None:
+                return None, b""
+            self._remember(text, deciding)
+        if written != text:
+            self._remember(written, deciding)
+        return deciding, text
+
+    def _remember(self, text: bytes, deciding: _Deciding) -> None:
+        if len(text) <= MAX_CACHED_HEAD_BYTES and self._fields.admits(text):
+            self._fields.put(text, deciding)
 
     def _is_valid(self, data: bytes) -> bool:
-        self._complete = False
+        """Tell whether llhttp takes `data` for one whole request, and nothing behind it."""
+        self._messages = 0
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
-            self._complete = False
-        if not self._complete:
+            self._messages = 0
+        if self._messages != 1:
             self._parser = httptools.HttpRequestParser(self)
-        return self._complete
+        return self._messages == 1
 
 
-def _deciding_fields(data: bytes, start: int, end: int, body_size: int) -> list[tuple[bytes, bytes]] | None:
-    """Return the deciding fields of a head, names in lower case; None if one of them is not plain."""
+def _deciding(lines: list[bytes]) -> _Deciding | None:
+    """Return the deciding fields that valid lines are; None if one of them is not plain."""
     fields = []
     has_host, length = False, b"0"
-    for written, padded in _FIELD.findall(data, start, end):
-        name, value = written.lower(), padded.rstrip()
+    for line in lines:
+        written, _, padded = line[1:].partition(b":")
+        name, value = written.lower(), padded.lstrip(b" \t").rstrip()
         if name == b"host":
             if has_host or not is_host(value):
                 return None
@@ -81,4 +171,14 @@ def _deciding_fields(data: bytes, start: int, end: int, body_size: int) -> list[
         elif name in _NOT_PLAIN or (name == b"connection" and value.lower() != b"keep-alive"):
             return None
         fields.append((name, value))
-    return fields if has_host and length.isdigit() and len(length) < 8 and int(length) == body_size else None
+    if not (has_host and length.isdigit() and len(length) < 8):
+        return None
+    return _Deciding(fields, int(length), size_of(fields))
+
+
+def _size_of_fields(text: bytes, deciding: _Deciding) -> int:
+    return len(text) + deciding.size
+
+
+def _size_of_head(head: bytes, request: Request) -> int:
+    return len(head) + request.size + QUOTE_BYTES * head.count(b'"')

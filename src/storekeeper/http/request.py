@@ -7,8 +7,9 @@ import re
 from typing import Any
 
 import httptools
+import msgspec
 
-from storekeeper.http.response import MAX_BODY_BYTES, Response, error_response, too_large
+from storekeeper.http.response import MAX_BODY_BYTES, Fields, Response, error_response, too_large
 
 MAX_TARGET_BYTES = 8 * 1024
 MAX_HEAD_BYTES = 16 * 1024
@@ -17,7 +18,12 @@ MAX_FIELDS = 100
 FIELD_BYTES = 150
 """Bytes that Python takes for a header field, in addition to its own."""
 
+SMALL_BODY_BYTES = MAX_TARGET_BYTES
+"""Bytes of a body that is read before anything is decided about its request."""
+
 FRAMING = (b"content-length", b"transfer-encoding")
+
+_HELD_BACK = (b"expect", b"transfer-encoding")
 
 _MAX_LINE_REST = 64
 """Bytes that a request line has beside its target at most: longer methods are not known."""
@@ -33,57 +39,48 @@ _HOST = re.compile(rb"(?:[A-Za-z0-9._~-]|%[0-9A-Fa-f]{2})+(?::\d*)?|\[[0-9A-Fa-f
 _ABSOLUTE = re.compile(rb"https?://[^/?#@]+(?=[/?#]|\Z)", re.IGNORECASE)
 
 
-class Request:
+class Request(msgspec.Struct, eq=False, gc=False):
     """A complete request. `target` is in origin form (or `*`) once it was checked; header names are in lower case.
 
     `size` is what Python takes for it without its body, in bytes, roughly. `plan` is what the application planned
     for its head, once it has; `charged` is what it costs in the receive budget while it waits, in bytes.
     """
 
-    __slots__ = ("_size", "body", "charged", "headers", "keep_alive", "method", "plan", "target", "version")
-
-    def __init__(
-        self,
-        method: str,
-        target: bytes,
-        headers: list[tuple[bytes, bytes]],
-        version: str,
-        *,
-        keep_alive: bool,
-        body: bytes = b"",
-        plan: Any = None,
-    ) -> None:
-        self.method = method
-        self.target = target
-        self.headers = headers
-        self.version = version
-        self.keep_alive = keep_alive
-        self.body = body
-        self.plan = plan
-        self.charged = 0
-        self._size = 0
+    method: str
+    target: bytes
+    headers: Fields
+    version: str
+    keep_alive: bool
+    body: bytes = b""
+    plan: Any = None
+    charged: int = 0
+    headers_size: int = 0
+    """Bytes of the header fields, once somebody has counted them."""
 
     @property
     def size(self) -> int:
         """Return roughly how many bytes Python takes for the request without its body."""
-        if not self._size:
-            fields = sum([FIELD_BYTES + len(name) + len(value) for name, value in self.headers])
-            self._size = 400 + len(self.target) + fields
-        return self._size
+        if not self.headers_size:
+            self.headers_size = size_of(self.headers)
+        return 400 + len(self.target) + self.headers_size
 
     def with_body(self, body: bytes) -> "Request":
         """Return the same request with another body."""
-        other = Request(
+        return Request(
             self.method,
             self.target,
             self.headers,
             self.version,
-            keep_alive=self.keep_alive,
-            body=body,
-            plan=self.plan,
+            self.keep_alive,
+            body,
+            self.plan,
+            headers_size=self.headers_size,
         )
-        other._size = self._size
-        return other
+
+
+def size_of(fields: Fields) -> int:
+    """Return roughly how many bytes Python takes for header fields."""
+    return sum([FIELD_BYTES + len(name) + len(value) for name, value in fields])
 
 
 def check(request: Request) -> Response | None:
@@ -111,6 +108,14 @@ def escape(line: bytes) -> bytes:
 def content_length(request: Request) -> int:
     """Return the Content-Length of a checked request, or 0."""
     return next((int(value) for name, value in request.headers if name == b"content-length"), 0)
+
+
+def may_be_large(request: Request) -> bool:
+    """Tell whether a large body may follow a checked head, or one that the client holds back."""
+    for name, value in request.headers:
+        if name in _HELD_BACK or (name == b"content-length" and int(value) > SMALL_BODY_BYTES):
+            return True
+    return False
 
 
 def is_host(value: bytes) -> bool:

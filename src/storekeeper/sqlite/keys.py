@@ -64,7 +64,7 @@ class Keys:
         self._swept = -1  # up to which key
 
     def prepare(self) -> None:
-        """Bring the index up to date or nearer to it. Outside of a transaction: other processes would wait for it."""
+        """Bring the index up to date, or nearer to it, outside of a transaction: other processes would wait."""
         enough = time.monotonic() + LOAD_TIME
         while self.load_some() and time.monotonic() < enough:
             pass

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from storekeeper.api.fastlane import FastLane
-from storekeeper.api.generations import Generations
+from storekeeper.http.generations import Generations
 from tests.harness.in_process import inside, settled
 from tests.harness.wire import create, request, responses
 
@@ -53,7 +53,7 @@ def test_requests_that_do_not_repeat_leave_nothing_in_the_caches(tmp_path: Path)
                     request("GET", f"/api/stores?name={number}", None, f"X-Request-Id: {number}")
                 )
             assert len(responses(line.sent, *["GET"] * 50)) == 50
-            assert not len(connection.heads)
+            assert not len(connection.plain)
             assert not len(connection.cache)
             for number in range(3):
                 connection.data_received(request("GET", "/api/stores?name=0", None, f"X-Request-Id: again {number}"))
