@@ -338,7 +338,9 @@ def test_what_silently_keeps_old_keys_does_not_keep_an_instance_busy(database: P
             assert isinstance(collection, PostgresCollection)
             await create(collection, Payload("First"))
             insert_keys(database, 5, 0)
-            postgres().sql("CREATE RULE keep AS ON DELETE TO keys DO INSTEAD NOTHING", database.url.rpartition("/")[2])
+            postgres().sql(
+                "CREATE RULE keep AS ON DELETE TO keys DO INSTEAD NOTHING", database.url.rpartition("/")[2]
+            )
             assert not await keys.forget(collection._pool)
             assert len(remembered(database)) == 5
 
