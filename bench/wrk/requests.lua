@@ -1,5 +1,5 @@
--- Requests that differ: wrk ... URL -- stores=N skip=N put=PERCENT post=PERCENT by=one|id|name unique=1 scattered=1
---   seconds=N
+-- Requests that differ: wrk ... URL -- stores=N skip=N put=PERCENT post=PERCENT by=one|id|name|list unique=1 scattered=1
+--   seconds=N keys=1 version=N epoch=TEXT
 --
 -- Ids and names are walked through in no order, each store once before any is repeated: a linear congruential
 -- generator of full period over the next power of two. `skip` is how far earlier runs have walked. Every write has
@@ -60,11 +60,24 @@ local function hex(multiplier)
   return bit.tohex((sent * multiplier) % 4294967296) -- an odd multiplier: no two are equal
 end
 
--- What Envoy and others add to each request.
-local function unique_fields()
+-- A UUID, and what Envoy and others add to each request (`unique=request`: the first of the two).
+local function unique_fields(name)
   local a, b, c, d = hex(40503077), hex(92837111), hex(68917503), hex(115249691)
-  return "x-request-id: " .. a .. "-" .. b:sub(1, 4) .. "-4" .. b:sub(5, 7) .. "-8" .. c:sub(1, 3) .. "-" .. d .. c:sub(4, 7)
-    .. "\r\ntraceparent: 00-" .. a .. b .. c .. d .. "-" .. d .. a .. "-01\r\n"
+  local first = name .. ": " .. a .. "-" .. b:sub(1, 4) .. "-4" .. b:sub(5, 7) .. "-8" .. c:sub(1, 3) .. "-" .. d .. c:sub(4, 7) .. "\r\n"
+  return options.unique == 1 and first .. "traceparent: 00-" .. a .. b .. c .. d .. "-" .. d .. a .. "-01\r\n" or first
+end
+
+-- The tag of an old version, another one each time, beside the current one.
+local function tags()
+  local old = sent * SCATTER % options.version
+  return string.format('If-None-Match: "%d.%s", "%d.%s"\r\n', old, options.epoch, options.version, options.epoch)
+end
+
+local function extra_fields()
+  if options.version then
+    return tags()
+  end
+  return options.unique and unique_fields("x-request-id") or options.keys and unique_fields("Idempotency-Key") or ""
 end
 
 local function body()
@@ -79,7 +92,7 @@ end
 function init(args)
   for _, word in ipairs(args) do
     local key, value = word:match("^(%l+)=(%w+)$")
-    options[key] = tonumber(value) or value
+    options[key] = key ~= "epoch" and tonumber(value) or value
   end
   while modulus < options.stores do
     modulus, shift = modulus * 2, shift + 0.5
@@ -106,6 +119,8 @@ local function path()
     return "/api/stores/7"
   elseif options.by == "name" then
     return string.format("/api/stores?name=Store%%20%06d", next_id())
+  elseif options.by == "list" then
+    return "/api/stores"
   end
   return "/api/stores/" .. next_id()
 end
@@ -122,7 +137,7 @@ function request()
     end
   end
   sent = sent + 1
-  local extra = options.unique and unique_fields() or ""
+  local extra = extra_fields()
   local kind = kinds[sent % 100 + 1]
   if kind == "get" then
     return get.before .. path() .. get.after .. extra .. "\r\n"
