@@ -17,21 +17,30 @@ from bench.systems import System, call, is_older
 SCRIPTS = Path(__file__).resolve().parent / "wrk"
 FIELDS = ("User-Agent: bench/1.0", "Accept: application/json", "Accept-Encoding: gzip, deflate")
 """What clients send beside Host."""
+ERRORS = ("connect_errors", "read_errors", "write_errors", "timeouts", "refusals", "errors")
+WRITES = ("put=", "post=")
+DRAIN_SECONDS = 1
+"""How long wrk waits for the last responses where there are writes: then each 200 has to be one change."""
 Figures = dict[str, float]
 
 
 def wrk(server: Server, case: Case, seconds: int) -> Figures:
     """Return requests per second, processor time and latencies (ms) at full load; any error makes the run invalid."""
     words = case.words(server.system)
-    numbers = (f"stores={server.stores}", f"skip={server.sent}") if words else ()
-    options = ["-t", "1", "-c", str(case.connections), "-d", f"{seconds}s", "--timeout", "60s", "--latency"]
+    if words:
+        words += (f"stores={server.stores}", f"skip={server.sent}")
+    drain = 0
+    if any(word.startswith(WRITES) for word in words):
+        drain, words = DRAIN_SECONDS, (*words, f"seconds={seconds}")
+    options = ["-t", "1", "-c", str(case.connections), "-d", f"{seconds + drain}s", "--timeout", "60s", "--latency"]
     options += [word for field in FIELDS for word in ("-H", field)]
     script = SCRIPTS / ("requests.lua" if words else "report.lua")
     url = f"http://127.0.0.1:{server.port}{case.path}"
-    changes = server.changes()
-    figures = generate(server, ["wrk", *options, "-s", str(script), url, "--", *numbers, *words], seconds)
-    server.sent = max(server.sent, int(figures["sent"]))
-    check_changes(server, changes, int(figures["writes"]), case.connections)
+    changes, sent = server.changes(), server.sent
+    figures = generate(server, ["wrk", *options, "-s", str(script), url, "--", *words], seconds + drain)
+    server.sent = max(sent, int(figures["sent"]))
+    if drain:
+        check_writes(figures, server.sent - sent, changes, server.changes())
     return figures
 
 
@@ -47,8 +56,10 @@ def generate(server: Server, command: list[str], seconds: int) -> Figures:
     if done.returncode or not report.startswith("{"):
         raise UnavailableError(f"{name} failed: {(done.stderr or done.stdout).splitlines()[-1:]}")
     figures: Figures = json.loads(report)
-    if figures["errors"] or not figures["requests"]:
-        counts = f"{figures['requests']} responses within {seconds} s, {figures['errors']} errors"
+    statuses = figures.pop("statuses", "")
+    kinds = [f"{figures[kind]} {kind.replace('_', ' ')}{statuses}" for kind in ERRORS if figures.get(kind)]
+    if kinds or not figures["requests"]:
+        counts = f"{figures['requests']} responses within {seconds} s, {', '.join(kinds)}"
         raise UnavailableError(counts)
     return {
         **figures,
@@ -58,15 +69,13 @@ def generate(server: Server, command: list[str], seconds: int) -> Figures:
     }
 
 
-def check_changes(server: Server, before: int | None, writes: int, in_flight: int) -> None:
-    """Raise UnavailableError if the writes were not one change each; wrk leaves some without their response."""
-    if before is None:
-        return
-    end = time.monotonic() + 2
-    while (changes := (server.changes() or 0) - before) < writes and time.monotonic() < end:
-        time.sleep(0.05)
-    if not writes - in_flight <= changes <= writes:
-        raise UnavailableError(f"{writes} writes were {changes} changes")
+def check_writes(figures: Figures, sent: int, before: int | None, after: int | None) -> None:
+    """Raise UnavailableError if a request got no response, or if the writes were not one change each."""
+    requests, writes = int(figures["requests"]), int(figures["writes"])
+    if requests != sent:
+        raise UnavailableError(f"{sent} requests got {requests} responses")
+    if before is not None and after is not None and after - before != writes:
+        raise UnavailableError(f"{writes} writes were {after - before} changes")
 
 
 def offered(server: Server, case: Case, seconds: int, rate: float, generator: Path) -> Figures:

@@ -1,19 +1,45 @@
 -- Requests that differ: wrk ... URL -- stores=N skip=N put=PERCENT post=PERCENT by=one|id|name unique=1 scattered=1
+--   seconds=N
 --
 -- Ids and names are walked through in no order, each store once before any is repeated: a linear congruential
 -- generator of full period over the next power of two. `skip` is how far earlier runs have walked. Every write has
--- a name of its own, so that none leaves a store as it is.
+-- a name of its own, so that none leaves a store as it is. With `seconds` nothing is sent after that time, so that every
+-- request has its response when wrk ends, and statuses other than 200 are counted.
 dofile("report.lua")
 local bit = require("bit")
+local ffi = require("ffi")
 
 local MULTIPLIER, INCREMENT = 1664525, 1013904223 -- full period for every power of two
 local SCATTER = 7654321 -- no factor in common with 10,000,000, so that no name comes twice
 local NUMBERS = 10000000
-sent, creates, replaces = 0, 0, 0
+sent, writes, statuses = 0, 0, ""
 
 local options = {stores = 10, skip = 0, put = 0, post = 0, by = "id"}
 local modulus, shift, position, kinds = 1, 0, 0, {}
+local first, tried -- when the first request was sent; whether wrk has called request() without sending anything
 local get, put, post -- the two parts of a head: before the path, and after it
+
+ffi.cdef("struct clock { long seconds, nanoseconds; }; int clock_gettime(int, struct clock *);")
+local clock = ffi.new("struct clock")
+
+local function now()
+  ffi.C.clock_gettime(1, clock) -- the monotonic one
+  return tonumber(clock.seconds) + tonumber(clock.nanoseconds) / 1e9
+end
+
+-- In wrk a script with response() pays for every field that it is given: only cases with few requests have it.
+local function count_statuses()
+  local counts = {}
+  response = function(status)
+    if status ~= 200 then
+      counts[status] = (counts[status] or 0) + 1
+      statuses = ""
+      for number, count in pairs(counts) do
+        statuses = statuses .. string.format(" %d times %d", count, number)
+      end
+    end
+  end
+end
 
 local function parts(method, body)
   local head = wrk.format(method, "@", body and {["Content-Type"] = "application/json"}, body)
@@ -63,6 +89,10 @@ function init(args)
     next_id()
   end
   sent = options.skip
+  if options.seconds then
+    seconds = options.seconds
+    count_statuses()
+  end
   for number = 1, 100 do
     -- 37 has no factor in common with 100: the shares are spread evenly, the same for every system
     local slot = (number * 37) % 100
@@ -81,15 +111,25 @@ local function path()
 end
 
 function request()
+  if not tried then
+    tried = true
+    return get.before .. "/" .. get.after .. "\r\n"
+  end
+  if seconds then
+    first = first or now()
+    if now() >= first + seconds then
+      return "" -- the connection stays idle
+    end
+  end
   sent = sent + 1
   local extra = options.unique and unique_fields() or ""
   local kind = kinds[sent % 100 + 1]
   if kind == "get" then
     return get.before .. path() .. get.after .. extra .. "\r\n"
   elseif kind == "put" then
-    replaces = replaces + 1
+    writes = writes + 1
     return put.before .. path() .. put.after .. extra .. "\r\n" .. body()
   end
-  creates = creates + 1
+  writes = writes + 1
   return post.before .. "/api/stores" .. post.after .. extra .. "\r\n" .. body()
 end

@@ -51,6 +51,8 @@ class Create(msgspec.Struct, frozen=True):
     payload: Payload
     if_match: Tags | None = None
     key: Key | None = None
+    by: int = 0
+    """The number of the token of the client, 0 for none; so in `Replace`."""
 
 
 class Replace(msgspec.Struct, frozen=True):
@@ -64,6 +66,7 @@ class Replace(msgspec.Struct, frozen=True):
     if_match: Tags | None = None
     if_none_match: Tags | None = None
     key: Key | None = None
+    by: int = 0
 
 
 Command: TypeAlias = Create | Replace
@@ -71,7 +74,7 @@ Command: TypeAlias = Create | Replace
 Result: TypeAlias = Store | PreconditionFailed | KeyReused | None
 """The store as a command left it, None if a replace found no store, or why nothing was written."""
 
-Change: TypeAlias = tuple[int, int, str, str | None, int, int, int]
+Change: TypeAlias = tuple[int, int, str, str | None, int, int, int, int]
 """A row of `tables.CHANGES`, in the order of its columns. It contains the row of its store."""
 
 KeyRow: TypeAlias = tuple[int, int, int, int]
@@ -210,7 +213,7 @@ class _Applied:
         if command.if_match is not None and not matches(command.if_match, current := tag(self.version, self._epoch)):
             return PreconditionFailed(f"The list has changed: its version is {self.version} now", current)
         self.count += 1
-        return self._change(self.count, command.payload, 0)
+        return self._change(self.count, command.payload, 0, command.by)
 
     def _replace(self, place: int, command: Command) -> Result:
         assert type(command) is Replace
@@ -228,12 +231,12 @@ class _Applied:
             return PreconditionFailed(f"Store {id} has changed: its version is {version} now", current)
         if equal:
             return Store(id, payload.name, payload.address, version, self._epoch)
-        return self._change(id, payload, version)
+        return self._change(id, payload, version, command.by)
 
-    def _change(self, id: int, payload: Payload, previous: int) -> Store:
+    def _change(self, id: int, payload: Payload, previous: int, by: int) -> Store:
         self.version = version = self.version + 1
         name, address = payload.name, payload.address
-        self.latest[id] = change = (version, id, name, address, self.at, previous, self.count)
+        self.latest[id] = change = (version, id, name, address, self.at, previous, self.count, by)
         self.changes.append(change)
         return Store(id, name, address, version, self._epoch)
 

@@ -55,8 +55,13 @@ def _remembered(at: int = NOW - 100) -> dict[int, Remembered]:
 def test_creates_count_on_from_the_stores_and_versions_that_there_are() -> None:
     batch = apply([Create(A), Create(B)], _present(), NOW)
     assert batch.results == [Store(8, "A", "1 Road", 21, EPOCH), Store(9, "B", None, 22, EPOCH)]
-    assert batch.created == batch.changes == [(21, 8, "A", "1 Road", NOW, 0, 8), (22, 9, "B", None, NOW, 0, 9)]
+    assert batch.created == batch.changes == [(21, 8, "A", "1 Road", NOW, 0, 8, 0), (22, 9, "B", None, NOW, 0, 9, 0)]
     assert (batch.count, batch.version, batch.at, batch.replaced) == (9, 22, NOW, [])
+
+
+def test_each_change_has_the_token_that_wrote_it() -> None:
+    batch = apply([Create(A, by=5), Replace(3, B), Replace(8, B, by=6)], _present(), NOW)
+    assert [(seq, by) for seq, *_, by in batch.changes] == [(21, 5), (22, 0), (23, 6)]
 
 
 def test_a_replace_of_no_store_changes_nothing() -> None:
@@ -67,14 +72,14 @@ def test_a_replace_of_no_store_changes_nothing() -> None:
 
 def test_a_store_of_the_same_batch_can_be_replaced() -> None:
     batch = apply([Create(A), Replace(8, B)], _present(), NOW)
-    assert batch.created == [(22, 8, "B", None, NOW, 21, 8)]
+    assert batch.created == [(22, 8, "B", None, NOW, 21, 8, 0)]
     assert batch.replaced == []
     assert [seq for seq, *_ in batch.changes] == [21, 22]
 
 
 def test_each_change_names_the_previous_one_of_its_store() -> None:
     batch = apply([Replace(3, A), Create(B), Replace(3, B)], _present(), NOW)
-    assert [(seq, id, previous) for seq, id, *_, previous, _ in batch.changes] == [
+    assert [(seq, id, previous) for seq, id, *_, previous, _, _ in batch.changes] == [
         (21, 3, 11),
         (22, 8, 0),
         (23, 3, 21),
@@ -289,7 +294,7 @@ class Model:
     def changes(self) -> Iterator[Change]:
         """Yield the rows of the history."""
         for seq, change in enumerate(self.history, 1):
-            yield seq, *change, len({id for id, *_ in self.history[:seq]})
+            yield seq, *change, len({id for id, *_ in self.history[:seq]}), 0
 
     def content(self, version: int) -> tuple[int, str, str | None, int]:
         """Return the store that a change left."""

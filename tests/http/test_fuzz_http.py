@@ -10,15 +10,16 @@ from typing import Any
 
 import pytest
 import uvloop
+from msgspec.structs import replace
 
 from storekeeper.api import fastlane
-from storekeeper.commands import Command, Create
+from storekeeper.commands import Command, Create, Present
 from storekeeper.http import request as heads
 from storekeeper.http.connection import Connection
 from storekeeper.http.reader import Phase, RequestReader
 from storekeeper.http.request import Request
 from storekeeper.http.response import Response, encode_content
-from storekeeper.sqlite import SqliteCollection
+from storekeeper.sqlite import SqliteCollection, committer
 from storekeeper.stores import Store
 from tests import ROOT
 from tests.campaigns import fuzz_http
@@ -102,6 +103,14 @@ def acknowledges_without_writing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SqliteCollection, "write", pretends)
 
 
+def writes_what_is_there_already(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(committer, "Present", lambda *present: replace(Present(*present), equal=()))
+
+
+def forgets_keys(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(committer, "Present", lambda *present: replace(Present(*present), remembered={}))
+
+
 def keeps_connections_for_ever(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Connection, "sweep", lambda _self, _now: None)
 
@@ -134,10 +143,12 @@ def has_adapters_that_differ(patch: pytest.MonkeyPatch) -> None:
         (takes_any_number_of_fields, "fields were carried out"),
         (fails_at_a_byte, "status=500"),
         # As it comes: it may also be the body of another response.
-        (responses_out_of_order, "differently|0 acknowledged writes, 1 done|hangs|answered with|JSONDecodeError"),
-        (carries_out_what_it_refuses, "was carried out"),
-        (creates_twice, "1 acknowledged writes, 2 done"),
-        (acknowledges_without_writing, "1 acknowledged writes, 0 done"),
+        (responses_out_of_order, r"differently|\d changes acknowledged, \d done|hangs|answered with|JSONDecodeError"),
+        (carries_out_what_it_refuses, "was carried out|a response to nothing that was asked"),
+        (creates_twice, "2 changes acknowledged, 3 done"),
+        (acknowledges_without_writing, "2 changes acknowledged, 1 done"),
+        (writes_what_is_there_already, "0 changes acknowledged, 1 done"),
+        (forgets_keys, "key b'again' was not replayed"),
         (keeps_connections_for_ever, "the connection stays open for ever"),
         (forgets_to_go_on, "the connection hangs"),
         (keeps_what_it_has_read, "memory grew by"),

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from storekeeper.api.resource import Plan, Resource, Rules
+from storekeeper.api.plan import Plan
+from storekeeper.api.resource import Resource, Rules
 from storekeeper.http import plain
 from storekeeper.http.plain import DECIDING_FIELDS, PlainReader
 from storekeeper.http.reader import Phase, RequestReader
@@ -192,7 +193,7 @@ def _unfinished(following: bytes) -> bytes:
 def carefully(data: bytes) -> list[Request | Response]:
     """Return what the careful way makes of `data`."""
     found: list[Request | Response] = []
-    reader = RequestReader(lambda read, _: found.append(read), lambda refusal, _: found.append(refusal), lambda: 0.0)
+    reader = RequestReader(lambda read, _: found.append(read), lambda refusal, *_: found.append(refusal), lambda: 0.0)
     reader.feed(data)
     assert reader.phase in (Phase.IDLE, Phase.DISCARDING), "something is left over"
     return found

@@ -1,67 +1,150 @@
 """What has to hold after each case of `fuzz_http.py`: responses, the database behind them, memory. Imports apsw."""
 
+import re
 from collections import Counter
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import apsw
 
 from tests.campaigns.mutations import Case, End
-from tests.oracles.http_reading import CONTINUE, exchanges, requests_in
+from tests.harness.process import Response
+from tests.oracles.http_reading import CONTINUE, Asked, exchanges, requests_in
 
 MAX_GROWTH = 64 * 2**20
 """Bytes that this process may grow by after its first tenth: responses and pages that it caches are half of that."""
 
-_STATE = "SELECT ifnull((SELECT max(id) FROM stores), 0), ifnull((SELECT max(seq) FROM changes), 0)"
+_TAG = re.compile(r'"(\d+)\.([a-z2-7]{8})"')
+
+
+class Written(NamedTuple):
+    """A write that was acknowledged, the Idempotency-Key that it was sent with, and its response."""
+
+    method: bytes
+    key: bytes | None
+    response: Response
+
+    @property
+    def store(self) -> tuple[int, str, str | None]:
+        store = self.response.json
+        return store["id"], store["name"], store["address"]
 
 
 class Ledger:
-    """What a database holds, seen from outside, and what its clients were told that it holds."""
+    """What a database holds, seen from outside, and what its clients were told that it holds.
+
+    It foretells of each acknowledged write whether it is a change, and of which version: a replay is none, nor is a
+    PUT of what the store already is (decisions 35 and 36).
+    """
 
     def __init__(self, path: Path) -> None:
         self._connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
-        self.count, self.changes = self._connection.execute(_STATE).get
+        self._epoch = self._connection.execute("SELECT epoch FROM collection").get
+        self._keys: dict[bytes, int] = {}
+        self.changes = self._changes()
         self.stores = self._rows()
+        """Name, address and version of each store."""
 
-    def settle(self, written: list[tuple[bytes, dict[str, Any]]], unanswered: int) -> None:
-        """Take down what was acknowledged; beyond that at most the unanswered may have happened."""
-        count, changes = self._connection.execute(_STATE).get
-        more = changes - self.changes - len(written)
-        assert 0 <= more <= unanswered, f"{len(written)} acknowledged writes, {changes - self.changes} done"
-        for method, store in written:
-            self.count += method == b"POST"
-            right = range(1, self.count + 1) if method == b"PUT" or unanswered else [self.count]
-            assert store["id"] in right, f"{method!r} was answered with {store}, the last id is {self.count}"
-            self.stores[store["id"]] = (store["name"], store["address"])
-        if more:
-            self.count, self.stores = count, self._rows()
-        assert self.count == count, f"{count} stores, {self.count} acknowledged"
-        self.changes = changes
+    def settle(self, written: list[Written], unanswered: int = 0, barrier: Written | None = None) -> None:
+        """Take down what was acknowledged; then, and before the barrier, at most the unanswered may have happened.
+
+        The barrier is a write that was acknowledged and is a change.
+        """
+        before, done = self.changes, self._changes() - (barrier is not None)
+        versions = [self._take_down(each) for each in written]
+        more = done - self.changes
+        assert 0 <= more <= unanswered, f"{self.changes - before} changes acknowledged, {done - before} done"
+        for each, version in zip(written, versions, strict=True):
+            self._compare(each, version)
+        self._take_up(done)
+        if barrier is not None:
+            self.settle([barrier])
+
+    def check(self, id: int, response: Response) -> None:
+        """Compare the response to a GET of a store."""
+        store = response.json
+        assert (store["name"], store["address"], self._version(response)) == self.stores[id], response
 
     def close(self) -> None:
         """Compare everything."""
         assert self.stores == self._rows(), "a store is not what was acknowledged"
-        assert sorted(self.stores) == list(range(1, self.count + 1)), "the ids have a hole"
+        assert sorted(self.stores) == list(range(1, len(self.stores) + 1)), "the ids have a hole"
         self._connection.close()
 
-    def _rows(self) -> dict[int, tuple[str, str | None]]:
-        rows = self._connection.execute("SELECT id, name, address FROM stores")
-        return {id: (name, address) for id, name, address in rows}
+    def _take_down(self, written: Written) -> int:
+        """Return the version that the response has to be of."""
+        if "idempotent-replayed" in written.response.headers:
+            assert written.key is not None, "a write without a key was replayed"
+            return self._keys.get(written.key, min(self._version(written.response), self.changes))
+        assert written.key not in self._keys, f"key {written.key!r} was not replayed"
+        id, name, address = written.store
+        assert written.method == b"POST" or id in self.stores, f"a PUT was answered with {written.store}"
+        if written.method == b"POST" or self.stores[id][:2] != (name, address):
+            self.changes += 1
+            self.stores[id] = name, address, self.changes
+        version = self.stores[id][2]
+        if written.key is not None:
+            self._keys[written.key] = version
+        return version
+
+    def _compare(self, written: Written, version: int) -> None:
+        """Compare a response with the change of its version."""
+        change = "SELECT store_id, name, address, previous FROM changes WHERE seq = ?"
+        *store, previous = self._connection.execute(change, (version,)).get
+        assert tuple(store) == written.store, f"{store} was done, {written.store} was acknowledged"
+        assert written.method == b"PUT" or not previous, f"a POST replaced {store}"
+        assert self._version(written.response) == version, f"version {version} was done: {written.response}"
+
+    def _take_up(self, version: int) -> None:
+        """Take from the database what nobody acknowledged, up to a version."""
+        missing = "SELECT store_id, name, address, seq FROM changes WHERE seq > ? AND seq <= ? ORDER BY seq"
+        for id, *store in self._connection.execute(missing, (self.changes, version)):
+            self.stores[id] = tuple(store)
+        self.changes = version
+
+    def _version(self, response: Response) -> int:
+        tag = _TAG.fullmatch(response.headers["etag"])
+        assert tag is not None, response
+        assert tag[2] == self._epoch, response
+        return int(tag[1])
+
+    def _changes(self) -> int:
+        changes: int = self._connection.execute("SELECT ifnull(max(seq), 0) FROM changes").get
+        return changes
+
+    def _rows(self) -> dict[int, tuple[str, str | None, int]]:
+        rows = self._connection.execute("SELECT id, name, address, version FROM stores")
+        return {id: (name, address, version) for id, name, address, version in rows}
 
 
-def judge(case: Case, received: bytes, ledger: Ledger, figures: Counter[str], *, cut_off: bool = False) -> None:
-    """Hold what came back, and what the database holds now, to what was sent. Raises AssertionError."""
+def judge(
+    case: Case,
+    received: bytes,
+    ledger: Ledger,
+    figures: Counter[str],
+    *,
+    cut_off: bool = False,
+    barrier: Response | None = None,
+) -> None:
+    """Hold what came back, and what the database holds now, to what was sent. Raises AssertionError.
+
+    The barrier is the response to a PUT that came after all of it, if there was one.
+    """
     pairs = exchanges(case.sent, received, cut_off=cut_off)
     written = [
-        (asked.method, response.json)
+        Written(asked.method, _key(asked), response)
         for asked, response in pairs
         if asked and asked.writes and response.status == 200
     ]
     unanswered = sum(asked.writes for asked in islice(requests_in(case.sent), len(pairs), None)) if cut_off else 0
-    ledger.settle(written, unanswered)
+    ledger.settle(written, unanswered, Written(b"PUT", None, barrier) if barrier else None)
     figures.update(cases=1, responses=len(pairs), writes=len(written))
     figures["refusals"] += sum(response.status >= 400 for _, response in pairs)
+
+
+def _key(asked: Asked) -> bytes | None:
+    return next((value.strip(b'"') for value in asked.values(b"idempotency-key")), None)
 
 
 def comparable(case: Case, received: bytes) -> bytes:

@@ -263,7 +263,7 @@ def test_what_nginx_refuses_itself_has_the_error_body_of_the_contract(behind_ngi
 
 
 def test_what_the_service_refuses_comes_through_nginx_as_it_is(behind_nginx: Machine) -> None:
-    for request in ["stores/99", "stores/1 -T /dev/null", "stores -d {} -H content-type:application/json"]:
+    for request in ["stores/999999", "stores/1 -T /dev/null", "stores -d {} -H content-type:application/json"]:
         _, direct = behind_nginx.run("$", f"curl -s 127.0.0.1:8080/api/{request}")
         _, through = behind_nginx.run("$", f"curl -s 127.0.0.1/api/{request}")
         assert json.loads(direct)["statusCode"] in {400, 404, 415}

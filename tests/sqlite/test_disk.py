@@ -13,7 +13,7 @@ import pytest
 
 from storekeeper import write_state
 from storekeeper.collection import Collection
-from storekeeper.commands import Create
+from storekeeper.commands import Command, Create, Replace
 from storekeeper.errors import LOCKED, Outcome, Unavailable
 from storekeeper.events import Event
 from storekeeper.sqlite import SqliteCollection, schema, write_queue
@@ -439,6 +439,39 @@ def test_no_more_writes_than_the_limit_wait(
             connection.execute("COMMIT")
             assert [store.id for store in await asyncio.gather(*waiting)] == list(range(2, 52))
             assert (await create(collection, Payload("Now"))).id == 52
+
+    run(main())
+
+
+MIB = 2**20
+LARGE = [
+    Create(Payload("Large", "x" * MIB)),
+    Create(Payload("Tagged"), if_match=frozenset({"x" * MIB})),
+    Replace(1, Payload("Tagged"), if_none_match=frozenset({"x" * MIB})),
+]
+
+
+@pytest.mark.parametrize("command", LARGE, ids=["a text", "If-Match", "If-None-Match"])
+def test_no_more_bytes_than_the_limit_wait(
+    held: tuple[Sqlite, apsw.Connection], monkeypatch: pytest.MonkeyPatch, command: Command
+) -> None:
+    database, connection = held
+    monkeypatch.setattr(write_queue, "MAX_QUEUED_BYTES", 4 * MIB)
+
+    async def main() -> None:
+        async with handle(database) as collection:
+            writes = [collection.write(command) for _ in range(4)]
+            assert [write.done() for write in writes] == [False, False, False, True]
+            with pytest.raises(Unavailable, match="Too many writes are waiting") as error:
+                await writes[3]
+            assert error.value.outcome is Outcome.NONE
+            small = create(collection, Payload("Small"))
+            connection.execute("COMMIT")
+            await asyncio.gather(*writes[:3], return_exceptions=True)
+            await small
+            assert (await create(collection, Payload("x" * 30, "x" * (3 * MIB)))).name == "x" * 30, (
+                "there is room again"
+            )
 
     run(main())
 

@@ -28,13 +28,13 @@ MAX_QUEUED = 10_000
 """Writes that may wait, fewer if the disk is slow; the next ones are refused at once."""
 
 MAX_QUEUED_BYTES = 64 * 2**20
-"""Bytes of memory that the payloads of all waiting writes may take."""
+"""Bytes that all waiting writes may take, by the `size` of their commands."""
 
 MAX_BATCH = 1000
 """Writes of one transaction; there are more only if they come in one loop iteration."""
 
 MAX_BATCH_BYTES = 4 * 2**20
-"""Bytes of payloads after which a batch is full: writing them takes several times as much memory."""
+"""Bytes, by the same `size`, after which a batch is full: writing them takes several times as much memory."""
 
 LOCK_TIMEOUT = 3.5
 """Seconds after which a write that finds the file locked all the time is refused; nothing was written."""
