@@ -13,8 +13,11 @@ from typing import Any
 
 import pytest
 
+from storekeeper.api.gate import Gate
+from storekeeper.api.origins import Hosts, Origins
 from storekeeper.api.plan import Plan
 from storekeeper.api.resource import Resource, Rules
+from storekeeper.api.token_table import TokenTable
 from storekeeper.http import plain
 from storekeeper.http.plain import DECIDING_FIELDS, PlainReader
 from storekeeper.http.reader import Phase, RequestReader
@@ -99,8 +102,10 @@ HOSTILE_FIELDS = [
     *("Connection: Keep-Alive, close", "CONNECTION: te", "Proxy-Connection: close", "Connection:", "Connection: x"),
     *("Connection: upgrade\r\nUpgrade: h2c", "Upgrade: h2c", "Expect: 100-continue", "HOST: B", "Host:", "Host: a,b"),
     *(
-        "Authorization: a",
+        "Authorization: Bearer a",
         "Sec-Fetch-Site: none",
+        "Sec-Fetch-Site: cross-site",
+        "Referer: http://b/",
         "\r\n".join(["X: y"] * 99),
         "Cookie: " + "c" * 1100,
         "X" * 300 + ": y",
@@ -127,6 +132,8 @@ HOSTILE_LINES = [
     *("DELETE /test HTTP/1.1", "CONNECT a:80 HTTP/1.1", "FOO / HTTP/1.1", "GET /test HTTP/1.2", "GET /test HTTP/2.0"),
 ]
 resource = Resource(None, Rules())  # type: ignore[arg-type]  # plans ask no collection
+tokens = TokenTable(None)  # type: ignore[arg-type]  # nor a source of tokens
+gate = Gate(resource, Origins(["http://a"]), Hosts(["a"]), "all", tokens)
 
 
 def corpus(damaged: int) -> Iterator[bytes]:
@@ -205,7 +212,7 @@ def meaning(plan: Plan | None) -> object:
         return None
     run = plan.run if isinstance(plan.run, partial) else partial(plan.run)
     arguments = [(a.status, a.headers, a.body) if isinstance(a, Response) else a for a in run.args]
-    return run.func, arguments, plan.scope, plan.cache_key
+    return run.func, arguments, plan.scope, plan.cache_key, plan.fields, plan.claim
 
 
 def compare(data: Iterable[bytes]) -> int:
@@ -213,7 +220,7 @@ def compare(data: Iterable[bytes]) -> int:
 
     Each comes when its head is unknown, when its fields were seen before, and when all may be remembered.
     """
-    reader, accepted = PlainReader(resource.plan), 0
+    reader, accepted = PlainReader(gate.plan), 0
     for each in chain.from_iterable(zip(given := list(data), given, given, strict=True)):
         short = reader.requests.get(each) or reader.read(each)
         if short is None:
@@ -224,7 +231,7 @@ def compare(data: Iterable[bytes]) -> int:
         for name in ("method", "target", "version", "keep_alive", "body"):
             assert getattr(short, name) == getattr(careful, name), each
         assert short.headers == [field for field in careful.headers if field[0] in DECIDING_FIELDS], each
-        assert meaning(short.plan) == meaning(resource.plan(careful.method, careful.target, careful.headers)), each
+        assert meaning(short.plan) == meaning(gate.plan(careful.method, careful.target, careful.headers)), each
     return accepted
 
 
@@ -250,16 +257,16 @@ class Client:
 
     def _meaning(self, read: Request) -> object:
         fields = [field for field in read.headers if field[0] in DECIDING_FIELDS]
-        plan = read.plan or resource.plan(read.method, read.target, read.headers)
+        plan = read.plan or gate.plan(read.method, read.target, read.headers)
         return read.method, read.target, read.version, read.keep_alive, read.body, fields, meaning(plan)
 
-    def _refuse(self, refusal: Response, head_only: bool) -> None:
+    def _refuse(self, refusal: Response, head_only: bool, _fields: object) -> None:
         self.read.append((refusal.status, refusal.body, head_only))
 
 
 def compare_clients(sent: Iterable[list[bytes]]) -> int:
     """Compare what is read of each client's bytes, among those of all others, and by itself; return as `compare`."""
-    plain, accepted = PlainReader(resource.plan), 0
+    plain, accepted = PlainReader(gate.plan), 0
     for reads in sent:
         client, alone = Client(plain), Client(None)
         for data in reads:
@@ -286,7 +293,7 @@ def test_what_a_client_sends_means_the_same_whoever_else_sends_what(count: int) 
 
 
 def test_what_one_client_left_unfinished_does_not_swallow_the_next_ones_head() -> None:
-    reader = PlainReader(resource.plan)
+    reader = PlainReader(gate.plan)
     hostile = request("GET", "/test", None, "Transfer-Encoding : chunked", "X\0: y")
     for behind in (_unfinished(hostile), b"GET /test HTTP/1.1\r\nX: "):
         assert reader.read(request("GET", "/test") + behind) is None
@@ -306,7 +313,7 @@ def test_a_new_value_of_a_field_that_decides_nothing_makes_no_new_head() -> None
 
 
 def test_it_accepts_ordinary_requests_and_nothing_that_needs_care() -> None:
-    reader = PlainReader(resource.plan)
+    reader = PlainReader(gate.plan)
     for data in ORDINARY * 2:
         assert reader.read(data) is not None, data
     for data in NOT_PLAIN:
@@ -351,9 +358,7 @@ def test_a_short_way_that_accepts_too_much_is_found(
         compare(chain(mixed(2000), corpus(4000)))
 
 
-@pytest.mark.parametrize(
-    "break_it", [forgets_llhttp, forgets_a_field, forgets_proxies, takes_any_line]
-)
+@pytest.mark.parametrize("break_it", [forgets_llhttp, forgets_a_field, forgets_proxies, takes_any_line])
 def test_a_client_that_changes_what_another_ones_bytes_mean_is_found(
     break_it: Callable[[pytest.MonkeyPatch], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -363,6 +368,6 @@ def test_a_client_that_changes_what_another_ones_bytes_mean_is_found(
 
 
 def test_a_field_that_decides_nothing_is_not_in_the_request() -> None:
-    read = PlainReader(resource.plan).read(request("GET", "/test", None, "X-Forwarded-For: a", "User-Agent: b"))
+    read = PlainReader(gate.plan).read(request("GET", "/test", None, "X-Forwarded-For: a", "User-Agent: b"))
     assert read is not None
     assert read.headers == [(b"host", HOST.split()[1])]

@@ -135,15 +135,15 @@ class PlainReader:
     def _read_fields(self, head: bytes, line: bytes, written: bytes) -> tuple[_Deciding | None, bytes]:
         """Return the deciding fields among those of a head, and as they are written there."""
         # Behind an empty line, which llhttp skips, the fields would begin with the request line.
-        if not _LINE.fullmatch(line) or written.count(b"\n") > MAX_FIELDS or not self._is_valid(head):
+        if not _LINE.fullmatch(line) or written.count(b"\n") > MAX_FIELDS:
             return None, b""
         found = _FIELD.findall(written)
         text = b"\r".join(found)
-        deciding = self._fields.get(text)
-        if deciding is None:
-            deciding = _deciding(found)
-            if deciding is None:
-                return None, b""
+        known = self._fields.get(text)
+        deciding = known or _deciding(found)
+        if deciding is None or not self._is_valid(head):
+            return None, b""
+        if known is None:
             self._remember(text, deciding)
         if written != text:
             self._remember(written, deciding)
@@ -165,7 +165,7 @@ class PlainReader:
 
 
 def _deciding(lines: list[bytes]) -> _Deciding | None:
-    """Return the deciding fields that valid lines are; None if one of them is not plain."""
+    """Return the deciding fields that these lines are, if they are valid; None if one of them is not plain."""
     fields = []
     has_host, length = False, b"0"
     for line in lines:
