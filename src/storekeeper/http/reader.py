@@ -144,11 +144,12 @@ class RequestReader:
         return end
 
     def _take_request_line(self) -> None:
-        line = self._line
         if self.phase is Phase.IDLE:
-            if not line.strip(b"\r\n"):
-                return  # empty lines before a request
+            self._line = self._line.lstrip(b"\r\n")  # empty lines before a request
+            if not self._line:
+                return
             self._begin()
+        line = self._line
         self._is_head = line.startswith(b"HEAD ")
         if refusal := request_head.check_line(line):
             self.refuse(refusal)
