@@ -7,6 +7,7 @@ import apsw
 import pytest
 
 from storekeeper import sqlite
+from storekeeper.collection import Query
 from storekeeper.sqlite.read_transaction import MAX_LOG_PAGES
 from storekeeper.stores import Payload
 from tests.harness.collection import a_store, get, numbered, replace, run, stores
@@ -54,6 +55,22 @@ def test_a_transaction_ends_soon_after_the_last_read(tmp_path: Path, monkeypatch
             other.execute("CREATE TABLE theirs (a)")
             assert await get(collection, 2)
             await until(lambda: not other.execute("PRAGMA wal_checkpoint(TRUNCATE)").get[0])
+            other.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("query", [None, Query(), Query("Store 2"), Query(limit=1)])
+def test_the_first_read_after_a_commit_opens_the_transaction(tmp_path: Path, query: Query | None) -> None:
+    """Its own statement does, so that neither this read nor the next ones take other locks."""
+
+    async def main() -> None:
+        async with handle(Sqlite(tmp_path)) as collection:
+            await collection.load(numbered(3))
+            other = apsw.Connection(str(tmp_path / "stores.db"))
+            other.execute("UPDATE stores SET address = 'theirs' WHERE id = 2")
+            assert await get(collection, 2) if query is None else collection.list(query)
+            assert other.execute("PRAGMA wal_checkpoint(TRUNCATE)").get[0], "no transaction is open"
             other.close()
 
     run(main())
