@@ -76,6 +76,28 @@ def test_the_first_read_after_a_commit_opens_the_transaction(tmp_path: Path, que
     run(main())
 
 
+def test_a_read_that_fails_keeps_no_transaction_open(tmp_path: Path) -> None:
+    """Else the reads after it would see the past."""
+
+    async def main() -> None:
+        async with handle(Sqlite(tmp_path)) as collection:
+            await collection.load(numbered(3))
+            other = apsw.Connection(str(tmp_path / "stores.db"))
+            other.execute("UPDATE stores SET address = CAST(x'ff' AS TEXT) WHERE id = 2")
+            assert await get(collection, 1)
+            for _ in range(2):
+                with pytest.raises(UnicodeDecodeError):
+                    await get(collection, 2)
+            for number in range(3):
+                other.execute("UPDATE stores SET address = ? WHERE id = 2", (f"Street {number}",))
+                found = await get(collection, 1), await get(collection, 2)
+                assert found[1], "it is there"
+                assert found[1].address == f"Street {number}"
+            other.close()
+
+    run(main())
+
+
 def test_after_closing_no_read_looks_at_memory_that_is_gone(tmp_path: Path) -> None:
     async def main() -> None:
         async with handle(Sqlite(tmp_path)) as collection:
