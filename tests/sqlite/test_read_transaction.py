@@ -83,6 +83,44 @@ def test_a_transaction_ends_soon_after_the_last_read(tmp_path: Path, monkeypatch
     run(main())
 
 
+@pytest.mark.parametrize("query", [None, Query(), Query("Store 2"), Query(limit=1)])
+def test_the_first_read_after_a_commit_opens_the_transaction(tmp_path: Path, query: Query | None) -> None:
+    """Its own statement does, so that neither this read nor the next ones take other locks."""
+
+    async def main() -> None:
+        async with handle(Sqlite(tmp_path)) as collection:
+            await collection.load(numbered(3))
+            other = apsw.Connection(str(tmp_path / "stores.db"))
+            other.execute("UPDATE stores SET address = 'theirs' WHERE id = 2")
+            assert await get(collection, 2) if query is None else collection.list(query)
+            assert other.execute("PRAGMA wal_checkpoint(TRUNCATE)").get[0], "no transaction is open"
+            other.close()
+
+    run(main())
+
+
+def test_a_read_that_fails_keeps_no_transaction_open(tmp_path: Path) -> None:
+    """Else the reads after it would see the past."""
+
+    async def main() -> None:
+        async with handle(Sqlite(tmp_path)) as collection:
+            await collection.load(numbered(3))
+            other = apsw.Connection(str(tmp_path / "stores.db"))
+            other.execute("UPDATE stores SET address = CAST(x'ff' AS TEXT) WHERE id = 2")
+            assert await get(collection, 1)
+            for _ in range(2):
+                with pytest.raises(UnicodeDecodeError):
+                    await get(collection, 2)
+            for number in range(3):
+                other.execute("UPDATE stores SET address = ? WHERE id = 2", (f"Street {number}",))
+                found = await get(collection, 1), await get(collection, 2)
+                assert found[1], "it is there"
+                assert found[1].address == f"Street {number}"
+            other.close()
+
+    run(main())
+
+
 def test_after_closing_no_read_looks_at_memory_that_is_gone(tmp_path: Path) -> None:
     async def main() -> None:
         async with handle(Sqlite(tmp_path)) as collection:

@@ -1,58 +1,57 @@
-"""One read transaction that the reads of many requests share. Imports apsw.
+"""One read transaction that the reads of many requests share. Imports apsw and the domain.
 
 Half of a short read are the locks of its transaction (2.5 µs of 5). So a transaction stays open from read to read,
-as long as nobody commits. It never hides a commit: each read compares the change token first, and the token was taken
-before the transaction began. And it does not keep the log from being reused: while the log is long enough to begin
-anew, and when nothing was read for a while, no transaction stays open.
+as long as nobody commits: the first read after a commit begins it with its own statement, which is left unfinished.
+It never hides a commit: each read compares the change token first, and the token was taken before the transaction
+began. And it does not keep the log from being reused: while the log is long enough to begin anew, and when nothing
+was read for a while, no transaction stays open.
 """
 
 import sys
+from typing import Any
 
 import apsw
 
+from storekeeper.collection import State
+
 MAX_LOG_PAGES = 4000
 """Pages of the log up to which a transaction stays open: a checkpoint begins there (`schema.connect`)."""
-
-_OPEN = "SELECT epoch FROM collection UNION ALL SELECT 1"
-"""Has several rows; only the first is read, so that its transaction stays open."""
 
 
 class ReadTransaction:
     """The shared transaction of a connection."""
 
-    __slots__ = ("_cursor", "_execute", "_latest", "current", "epoch")
+    __slots__ = ("_connection", "_cursor", "current", "epoch", "state")
 
     def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
         self._cursor = connection.cursor()
-        self._execute = connection.execute
-        self._latest: bytes | None = None
         self.current = b""
         """The change token of the open transaction; b"" if none is open."""
         self.epoch = ""
-        """The collection's epoch as the open transaction sees it."""
+        """The collection's epoch as the open transaction sees it; whoever begins it reads and sets it."""
+        self.state: State | None = None
+        """The collection's numbers as the open transaction sees them, if somebody has read them."""
 
-    def renew(self, token: bytes | None) -> bool:
-        """End the transaction; begin another if that pays; return whether one is open.
+    def begin(self, token: bytes | None, statement: str, values: tuple[Any, ...] = ()) -> Any:
+        """End the transaction, begin another, and return the only row of a statement in it.
 
-        It pays from the second read with a change token on, as long as the log is short. It sees all that was
-        committed when `token` was read; None if nobody knows it.
+        The other one sees all that was committed when `token` was read; None if nobody knows it. It stays open if
+        the token is known and the log is short.
         """
-        if self.current:
+        if token is None or _log_pages(token) >= MAX_LOG_PAGES:
             self.end()
-        if token is None or token != self._latest:
-            self._latest = token
-            return False
-        if _log_pages(token) >= MAX_LOG_PAGES:
-            return False
-        self._cursor = self._execute(_OPEN)
-        (self.epoch,) = next(self._cursor)
+            return self._connection.execute(statement, values).get
+        self.current, self.state = b"", None
+        row = next(self._cursor.execute(statement, values))  # ends the former one, by finishing its statement
         self.current = token
-        return True
+        return row
 
     def end(self) -> None:
         """End the transaction, if one is open."""
+        self.current, self.state = b"", None
         self._cursor.close()
-        self.current = b""
+        self._cursor = self._connection.cursor()
 
 
 def _log_pages(token: bytes) -> int:
