@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from bench.cases import CASES, Case
-from bench.load import wrk
-from bench.seeds import write_csv
+from bench.load import measure as run
+from bench.seeds import STORES_OF_CHANGED, write_csv
 from bench.servers import CORES, free_port, running
-from bench.systems import call
+from bench.systems import DATA, ROOT, call
 
 
 def measure(checkout: Path, case: Case, requests: int, stores: int) -> tuple[float, float]:
@@ -28,13 +28,22 @@ def measure(checkout: Path, case: Case, requests: int, stores: int) -> tuple[flo
             "PYTHONPATH": str(checkout / "src"),
             "STOREKEEPER_DATABASE": f"sqlite:///{folder}/stores.db",
         }
-        write_csv(rows, stores)
+        write_csv(rows, STORES_OF_CHANGED if case.kind == "past" else stores)
         call(*command, "import", rows, **environment)
+        if case.kind == "past":
+            call(
+                sys.executable,
+                "-m",
+                "bench.changed",
+                Path(folder) / "stores.db",
+                str(stores),
+                PYTHONPATH=f"{checkout / 'src'}:{ROOT}",
+            )
         serve = [*command, "serve", f"--port={port}", "--no-examples"]
         with running(serve, environment, Path(folder), port, Path(folder) / "log") as server:
             server.system, server.stores = "storekeeper", stores
-            seconds = max(1, math.ceil(requests / wrk(server, case, 1)["rate"]))
-            figures = wrk(server, case, seconds)
+            seconds = max(1, math.ceil(requests / run(server, case, 1, DATA)["rate"]))
+            figures = run(server, case, seconds, DATA)
             return figures["us"], figures["rate"]
 
 
@@ -64,11 +73,16 @@ def main() -> None:
     parser.add_argument("--cases", nargs="+", default=["get-one", "list-5", "post", "mix"])
     parser.add_argument("--pairs", type=int, default=10)
     parser.add_argument("--requests", type=int, default=200_000)
-    parser.add_argument("--stores", type=int, default=10, help="how many stores random ids and names are among")
+    parser.add_argument(
+        "--stores",
+        type=int,
+        default=10,
+        help="how many stores random ids and names are among (past: how often one was changed)",
+    )
     given = parser.parse_args()
     if len(CORES) < 2:
         sys.exit("two cores are needed: one for the server, one for wrk")
-    cases = {case.name: case for case in CASES if case.kind == "wrk"}
+    cases = {case.name: case for case in CASES if case.kind in {"wrk", "past"}}
     for name in given.cases:
         compare(given.old.resolve(), given.new.resolve(), cases[name], given)
 

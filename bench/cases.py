@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from bench.seeds import STORES_OF_CHANGED as STORES
 from bench.seeds import compact, store, stores
 
 ALL = ("storekeeper", "storekeeper-asgi", "storekeeper-postgres", "nginx", "fastify", "hapi", "fastapi", "drf")
@@ -26,7 +27,7 @@ class Case:
     expected: Callable[[int], bytes] | None = None
     load: tuple[str, ...] = ()
     peers_load: tuple[str, ...] = ()
-    """What the peers get instead, where they have no such thing."""
+    """What the others get instead, where they have no such thing: peers, and ours beside which a feature is put."""
     connections: int = 64
     least_seconds: int = 1
     kind: str = "wrk"
@@ -34,12 +35,15 @@ class Case:
 
     def words(self, system: str) -> tuple[str, ...]:
         """Return the words for requests.lua; none: the same bytes again and again."""
-        return self.load if system.startswith("storekeeper") else self.peers_load or self.load
+        ours = system.startswith("storekeeper") and not system.endswith("-plain")
+        return self.load if ours else self.peers_load or self.load
 
     @property
     def has_latencies(self) -> bool:
         """Tell whether the report shows latencies: where reads wait for writes, for others, or at a fixed rate."""
-        return self.kind == "offered" or self.connections > 64 or ("by=id" in self.load and len(self.load) > 1)
+        return (
+            self.kind in {"offered", "past"} or self.connections > 64 or ("by=id" in self.load and len(self.load) > 1)
+        )
 
 
 def at(size: int, systems: tuple[str, ...]) -> tuple[Entry, ...]:
@@ -107,6 +111,21 @@ CASES = (
         at(10, ("storekeeper", "storekeeper-postgres", *PEERS)), load=("post=100", "scattered=1"),
     ),
     Case("put", "PUT: replace", at(10, ("storekeeper", "storekeeper-postgres", *PEERS)), load=("put=100",)),
+    Case(
+        "post-keys", "POST with an `Idempotency-Key` of its own each time (beside it: POST without)",
+        at(10, ("storekeeper", "storekeeper-plain", "storekeeper-postgres", "storekeeper-postgres-plain")),
+        load=("post=100", "keys=1"), peers_load=("post=100",),
+    ),
+    Case(
+        "not-modified", "304 for the list of 1,000,000, other tags each time (beside it: GET one, one unique field)",
+        at(MILLION, ("storekeeper", "storekeeper-plain")),
+        load=("by=list", "tags=1"), peers_load=("by=one", "unique=request"),
+    ),
+    Case(
+        "past", "GET at 1,000 a second beside reads of the beginning (`at`), one store changed 1,000,000 times",
+        at(MILLION, ("storekeeper-changed",)),
+        f"/api/stores/7?at={STORES}", least_seconds=4, kind="past", metric="p99",
+    ),
     Case("mix", "95 % GET one, 5 % POST", at(10, OURS_AND_PEERS), load=("by=id", "post=5")),
     Case("start", "Start-up, process start to first response", at(10, STARTERS), kind="start", metric="ms"),
     Case("memory", "Resident memory", MEMORY_ENTRIES, kind="memory", metric="mib"),
@@ -129,6 +148,8 @@ class Goal:
 OURS, NGINX, FASTIFY, HAPI = "storekeeper@10", "nginx@10", "fastify@10", "hapi@10"
 OURS_LARGE, NGINX_LARGE, HAPI_LARGE = "storekeeper@100000", "nginx@100000", "hapi@100000"
 OURS_HUGE, HAPI_HUGE, POSTGRES_HUGE = "storekeeper@1000000", "hapi@1000000", "storekeeper-postgres@1000000"
+PLAIN, PLAIN_HUGE, CHANGED_OFTEN = "storekeeper-plain@10", "storekeeper-plain@1000000", "storekeeper-changed@1000000"
+POSTGRES, POSTGRES_PLAIN = "storekeeper-postgres@10", "storekeeper-postgres-plain@10"
 HEADLINES = (
     Goal("Random id among 1,000,000: rate, times Fastify", "≥", 1.5, "random-id", OURS_HUGE, FASTIFY),
     Goal("Random id: processor time, of Fastify's", "≤", 0.67, "random-id", OURS_HUGE, FASTIFY, "us"),
@@ -152,6 +173,20 @@ HEADLINES = (
     Goal("POST, names in no order: rate, times Fastify", "≥", 0.8, "post-scattered", OURS, FASTIFY),
     Goal("PostgreSQL, random id: rate, times Fastify", "≥", 1, "postgres-random-id", POSTGRES_HUGE, FASTIFY),
     Goal("Half of Fastify's greatest rate, random ids: p99, of Fastify's", "≤", 1, "offered", OURS_HUGE, FASTIFY),
+    Goal(
+        "304 for the list of 1,000,000, other tags each time: rate, of GET one with a unique field",
+        "≥",
+        0.8,
+        "not-modified",
+        OURS_HUGE,
+        PLAIN_HUGE,
+    ),
+    Goal("The same: processor time, of GET one's", "≤", 1.2, "not-modified", OURS_HUGE, PLAIN_HUGE, "us"),
+    Goal("POST with unique keys: rate, of POST without", "≥", 0.85, "post-keys", OURS, PLAIN),
+    Goal(
+        "POST with unique keys to PostgreSQL: rate, of POST without", "≥", 0.85, "post-keys", POSTGRES, POSTGRES_PLAIN
+    ),
+    Goal("Beside reads of the past: p99 of GET, times the quiet one", "≤", 2, "past", CHANGED_OFTEN, metric="times"),
     Goal("The same id and head: rate, of nginx", "≥", 0.85, "get-one", OURS, NGINX),
     Goal("The same id and head: processor time, of Fastify's", "≤", 0.25, "get-one", OURS, FASTIFY, "us"),
 )

@@ -1,4 +1,4 @@
-"""The five ways to measure a running or starting system; imports cases, seeds, servers and systems."""
+"""The six ways to measure a running or starting system; imports cases, seeds, servers and systems."""
 
 import http.client
 import itertools
@@ -6,7 +6,9 @@ import json
 import resource
 import statistics
 import subprocess
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from bench import seeds
@@ -17,22 +19,60 @@ from bench.systems import System, call, is_older
 SCRIPTS = Path(__file__).resolve().parent / "wrk"
 FIELDS = ("User-Agent: bench/1.0", "Accept: application/json", "Accept-Encoding: gzip, deflate")
 """What clients send beside Host."""
+ERRORS = ("connect_errors", "read_errors", "write_errors", "timeouts", "refusals", "errors")
+WRITES = ("put=", "post=")
+TAGGED = "/api/stores?limit=1"
+"""Has the tag of the list."""
+MAX_NOT_MODIFIED = 300
+"""Bytes of a 304."""
+PAST_RATE = 1000
+"""Requests per second beside which the past is read."""
+DRAIN_SECONDS = 1
+"""How long wrk waits for the last responses where there are writes: then each 200 has to be one change."""
 Figures = dict[str, float]
+
+
+def measure(server: Server, case: Case, seconds: int, folder: Path) -> Figures:
+    """Measure a running system; `folder` is for programs that are built."""
+    if case.kind == "list-changed":
+        return list_after_write(server, case, seconds)
+    if case.kind == "past":
+        return beside_the_past(server, case, seconds, build_generator(folder))
+    return wrk(server, case, seconds)
 
 
 def wrk(server: Server, case: Case, seconds: int) -> Figures:
     """Return requests per second, processor time and latencies (ms) at full load; any error makes the run invalid."""
     words = case.words(server.system)
-    numbers = (f"stores={server.stores}", f"skip={server.sent}") if words else ()
-    options = ["-t", "1", "-c", str(case.connections), "-d", f"{seconds}s", "--timeout", "60s", "--latency"]
+    if words:
+        words += (f"stores={server.stores}", f"skip={server.sent}", *current_tag(server, words))
+    drain = 0
+    if any(word.startswith(WRITES) for word in words):
+        drain, words = DRAIN_SECONDS, (*words, f"seconds={seconds}")
+    options = ["-t", "1", "-c", str(case.connections), "-d", f"{seconds + drain}s", "--timeout", "60s", "--latency"]
     options += [word for field in FIELDS for word in ("-H", field)]
     script = SCRIPTS / ("requests.lua" if words else "report.lua")
     url = f"http://127.0.0.1:{server.port}{case.path}"
-    changes = server.changes()
-    figures = generate(server, ["wrk", *options, "-s", str(script), url, "--", *numbers, *words], seconds)
-    server.sent = max(server.sent, int(figures["sent"]))
-    check_changes(server, changes, int(figures["writes"]), case.connections)
+    changes, sent = server.changes(), server.sent
+    figures = generate(server, ["wrk", *options, "-s", str(script), url, "--", *words], seconds + drain)
+    server.sent = max(sent, int(figures["sent"]))
+    if "tags=1" in words and figures["bytes"] > MAX_NOT_MODIFIED * figures["requests"]:
+        raise UnavailableError(f"{figures['bytes'] / figures['requests']:.0f} bytes for each 304")
+    if drain:
+        check_writes(figures, server.sent - sent, changes, server.changes())
     return figures
+
+
+def current_tag(server: Server, words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return version and epoch of the list as words for requests.lua, if it is to send tags."""
+    if "tags=1" not in words:
+        return ()
+    with server.connect() as connection:
+        response, _ = send(connection, "GET", TAGGED)
+    version, dot, epoch = (response.headers["etag"] or "").strip('"').partition(".")
+    if not dot:
+        raise UnavailableError("the list has no entity tag")
+    return f"version={version}", f"epoch={epoch}"
 
 
 def generate(server: Server, command: list[str], seconds: int) -> Figures:
@@ -47,8 +87,10 @@ def generate(server: Server, command: list[str], seconds: int) -> Figures:
     if done.returncode or not report.startswith("{"):
         raise UnavailableError(f"{name} failed: {(done.stderr or done.stdout).splitlines()[-1:]}")
     figures: Figures = json.loads(report)
-    if figures["errors"] or not figures["requests"]:
-        counts = f"{figures['requests']} responses within {seconds} s, {figures['errors']} errors"
+    statuses = figures.pop("statuses", "")
+    kinds = [f"{figures[kind]} {kind.replace('_', ' ')}{statuses}" for kind in ERRORS if figures.get(kind)]
+    if kinds or not figures["requests"]:
+        counts = f"{figures['requests']} responses within {seconds} s, {', '.join(kinds)}"
         raise UnavailableError(counts)
     return {
         **figures,
@@ -58,15 +100,13 @@ def generate(server: Server, command: list[str], seconds: int) -> Figures:
     }
 
 
-def check_changes(server: Server, before: int | None, writes: int, in_flight: int) -> None:
-    """Raise UnavailableError if the writes were not one change each; wrk leaves some without their response."""
-    if before is None:
-        return
-    end = time.monotonic() + 2
-    while (changes := (server.changes() or 0) - before) < writes and time.monotonic() < end:
-        time.sleep(0.05)
-    if not writes - in_flight <= changes <= writes:
-        raise UnavailableError(f"{writes} writes were {changes} changes")
+def check_writes(figures: Figures, sent: int, before: int | None, after: int | None) -> None:
+    """Raise UnavailableError if a request got no response, or if the writes were not one change each."""
+    requests, writes = int(figures["requests"]), int(figures["writes"])
+    if requests != sent:
+        raise UnavailableError(f"{sent} requests got {requests} responses")
+    if before is not None and after is not None and after - before != writes:
+        raise UnavailableError(f"{writes} writes were {after - before} changes")
 
 
 def offered(server: Server, case: Case, seconds: int, rate: float, generator: Path) -> Figures:
@@ -106,6 +146,38 @@ def list_after_write(server: Server, case: Case, seconds: int) -> Figures:
                 break
     median = statistics.median(times)
     return {"ms": median * 1000, "rate": 1 / median}
+
+
+def beside_the_past(server: Server, case: Case, seconds: int, generator: Path) -> Figures:
+    """Return latencies (ms) of GET at a fixed rate while the past of a store and of the list is read all the time.
+
+    `quiet` is p99 without such reads, `times` the ratio of the two, `past` the median of such a read, `late` the
+    share that took longer than the second that they may take (503).
+    """
+    server.stores = seeds.STORES_OF_CHANGED
+    quiet = offered(server, case, seconds, PAST_RATE, generator)
+    ended = threading.Event()
+
+    def read(path: str) -> list[tuple[float, bool]]:
+        reads: list[tuple[float, bool]] = []
+        with server.connect() as connection:
+            while not reads or not ended.is_set():
+                begin = time.perf_counter()
+                response, _ = send(connection, "GET", path)
+                if response.status not in {200, 503}:
+                    raise UnavailableError(f"GET {path}: {response.status}")
+                reads.append((time.perf_counter() - begin, response.status == 503))
+        return reads
+
+    with ThreadPoolExecutor() as threads:
+        reads = [threads.submit(read, path) for path in (case.path, case.path.replace("/7", ""))]
+        try:
+            beside = offered(server, case, seconds, PAST_RATE, generator)
+        finally:
+            ended.set()
+        times, late = zip(*(found for read in reads for found in read.result()), strict=True)
+    past = {"past": statistics.median(times) * 1000, "late": sum(late) / len(late)}
+    return {**beside, **past, "quiet": quiet["p99"], "times": beside["p99"] / quiet["p99"]}
 
 
 def exchange(connection: http.client.HTTPConnection, method: str, path: str, body: bytes | None = None) -> bytes:

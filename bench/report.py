@@ -22,6 +22,9 @@ HEADS = {
     "p99": "p99 ms",
     "p999": "p99.9 ms",
     "after_list": "after one whole list",
+    "quiet": "p99 ms, quiet",
+    "past": "ms of a read of the past",
+    "late": "of these 503 after 1 s",
 }
 UNITS = {"rate": "per second", "ms": "ms", "mib": "MiB"}
 
@@ -54,8 +57,9 @@ def median_text(values: list[float], form: str = ",.2f") -> str:
 def case_lines(case: Case, outcome: Outcome) -> Iterator[str]:
     rounds = outcome["figures"]
     extra = ("p50", "p99", "p999") if case.has_latencies else ("after_list",) if case.kind == "memory" else ()
-    extra = ("us", *extra) if case.kind in {"wrk", "offered"} else extra
-    main = "rate" if case.kind == "offered" else case.metric
+    extra = ("us", *extra) if case.kind in {"wrk", "offered", "past"} else extra
+    extra = (*extra, "quiet", "past", "late") if case.kind == "past" else extra
+    main = "rate" if case.kind in {"offered", "past"} else case.metric
     titles = ["system", "stores", UNITS[main], *(HEADS[name] for name in extra), "of nginx", "of Fastify", "of hapi"]
     yield f"### {case.title}\n"
     yield f"| {' | '.join(titles)} |"
@@ -161,5 +165,6 @@ def panels(results: dict[str, Any]) -> list[chart.Panel]:
                     ratio = statistics.median(values)
                     bars.append((SYSTEMS[name].title, 1 / ratio if case.metric == "ms" else ratio))
             title = f"{case.title} ({size:,})" if case.name == "by-name" else case.title
-            found.append((title, bars))
+            if bars:
+                found.append((title, bars))
     return found

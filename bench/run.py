@@ -22,7 +22,16 @@ from bench.systems import BENCH, DATA, ROOT, SYSTEMS, call
 
 FAILURES = (UnavailableError, OSError, http.client.HTTPException, subprocess.SubprocessError)
 Measure = Callable[[Entry], load.Figures]
-QUICK = ("storekeeper", "storekeeper-postgres", "nginx", "fastify", "hapi")
+QUICK = (
+    *(
+        "storekeeper",
+        "storekeeper-plain",
+        "storekeeper-changed",
+        "storekeeper-postgres",
+        "storekeeper-postgres-plain",
+    ),
+    *("nginx", "fastify", "hapi"),
+)
 MIN_REQUESTS = 200_000
 """Requests of all rounds of a system together, over which its processor time is taken."""
 MAX_SECONDS = 5
@@ -108,11 +117,9 @@ class Bench:
         def measure(entry: Entry) -> load.Figures:
             server, time = servers[entry], seconds[entry]
             with server.awake():
-                if case.kind == "list-changed":
-                    return load.list_after_write(server, case, time)
                 if case.kind == "offered" and rate:
                     return load.offered(server, case, time, rate, load.build_generator(DATA))
-                return load.wrk(server, case, time)
+                return load.measure(server, case, time, DATA)
 
         with ExitStack() as stack:
             rates = {}
@@ -122,8 +129,9 @@ class Bench:
                     if case.expected:
                         smoke.expect(case.path, smoke.request(server, "GET", case.path), case.expected(entry[1]))
                     servers[entry], seconds[entry] = server, 1
-                    rates[entry] = warm_up(measure, entry, 1 if self.chosen.quick else 4 * self.chosen.seconds)
-                    seconds[entry] = self.length(case, rates[entry])
+                    if case.kind != "past":
+                        rates[entry] = warm_up(measure, entry, 1 if self.chosen.quick else 4 * self.chosen.seconds)
+                    seconds[entry] = self.length(case, rates.get(entry, 0.0))
                 except FAILURES as error:
                     servers.pop(entry, None)
                     failures[report.key(entry)] = str(error)

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 Store = dict[str, int | str | None]
+STORES_OF_CHANGED = 10
+"""Stores of a collection of which one was changed very often."""
 
 
 def store(number: int) -> Store:

@@ -121,10 +121,21 @@ class Storekeeper(DatabaseSystem):
         return folder / "stores.db"
 
 
+class StorekeeperChanged(Storekeeper):
+    """Its size is how often one of its few stores was changed."""
+
+    checked = False  # its sizes are not numbers of stores
+
+    def make(self, count: int, database: Path) -> None:
+        super().make(seeds.STORES_OF_CHANGED, database)
+        call(sys.executable, "-m", "bench.changed", database, str(count))
+
+
 class StorekeeperPostgres(System):
     """Over a PostgreSQL on the core of the load: work that another machine would do does not count."""
 
-    name, title = "storekeeper-postgres", "Storekeeper on PostgreSQL, durable"
+    def __init__(self, name: str, title: str) -> None:
+        self.name, self.title = name, title
 
     @contextlib.contextmanager
     def serve(self, count: int, data: Path) -> Iterator[Server]:
@@ -235,7 +246,10 @@ SYSTEMS: dict[str, System] = {
     for system in (
         Storekeeper("storekeeper", "Storekeeper, durable", "--fast-lane"),
         Storekeeper("storekeeper-asgi", "Storekeeper without the fast lane", "--no-fast-lane"),
-        StorekeeperPostgres(),
+        Storekeeper("storekeeper-plain", "Storekeeper, beside it", "--fast-lane"),
+        StorekeeperChanged("storekeeper-changed", "Storekeeper, one store changed so often", "--fast-lane"),
+        StorekeeperPostgres("storekeeper-postgres", "Storekeeper on PostgreSQL, durable"),
+        StorekeeperPostgres("storekeeper-postgres-plain", "Storekeeper on PostgreSQL, beside it"),
         Nginx(),
         Node("fastify", "Fastify 5, in memory"),
         Node("hapi", "hapi 21, in memory"),

@@ -4,13 +4,14 @@ To add a database, read this file, then make `tests/domain/test_collection.py` p
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from storekeeper.commands import Command
 from storekeeper.errors import EpochEnded, InvalidInput, Violation
 from storekeeper.stores import Payload, Store
+from storekeeper.tokens import Token
 
 MAX_PAST_READS = 2
 """Reads of the past at once; further ones wait for `PAST_TIMEOUT`."""
@@ -150,6 +151,14 @@ class Collection(Protocol):
         Reads them once and keeps none in memory. With `only_if_empty`, a collection that has stores is left
         as it is and the result is empty.
         """
+        ...
+
+    def tokens(self) -> Eventual[Sequence[Token]]:
+        """Return all tokens, also those that expired or were revoked."""
+        ...
+
+    async def mark_used(self, numbers: Iterable[int], now: int) -> None:
+        """Note that tokens are used, unless that was noted within `tokens.USED_INTERVAL` before `now`."""
         ...
 
     def change_token(self) -> bytes | None:

@@ -51,6 +51,8 @@ class Create(msgspec.Struct, frozen=True):
     payload: Payload
     if_match: Tags | None = None
     key: Key | None = None
+    by: int = 0
+    """The number of the token of the client, 0 for none; so in `Replace`."""
 
 
 class Replace(msgspec.Struct, frozen=True):
@@ -64,6 +66,7 @@ class Replace(msgspec.Struct, frozen=True):
     if_match: Tags | None = None
     if_none_match: Tags | None = None
     key: Key | None = None
+    by: int = 0
 
 
 Command: TypeAlias = Create | Replace
@@ -71,7 +74,7 @@ Command: TypeAlias = Create | Replace
 Result: TypeAlias = Store | PreconditionFailed | KeyReused | None
 """The store as a command left it, None if a replace found no store, or why nothing was written."""
 
-Change: TypeAlias = tuple[int, int, str, str | None, int, int, int]
+Change: TypeAlias = tuple[int, int, str, str | None, int, int, int, int]
 """A row of `tables.CHANGES`, in the order of its columns. It contains the row of its store."""
 
 KeyRow: TypeAlias = tuple[int, int, int, int]
@@ -186,6 +189,8 @@ class _Applied:
 
     def __init__(self, present: Present, now: int) -> None:
         self.count, self.version, self.at = present.count, present.version, max(now, present.at)
+        # The age of a key goes by the clock alone: once a wrong one is set right, no key is older because of it.
+        self.now = now
         self.changes: list[Change] = []
         self.latest: dict[int, Change] = {}
         self.remembered: dict[int, Remembered] = {}
@@ -199,18 +204,18 @@ class _Applied:
             return _replay(known) if known.request == key.request else KeyReused(_REUSED)
         result = self._create(command) if type(command) is Create else self._replace(place, command)
         if key is not None and type(result) is Store:
-            self.remembered[key.key] = Remembered(key.request, result, self.at)
+            self.remembered[key.key] = Remembered(key.request, result, self.now)
         return result
 
     def _known(self, key: int) -> Remembered | None:
         known = self.remembered.get(key) or self._present.remembered.get(key)
-        return known if known is not None and self.at - known.at <= MAX_KEY_AGE else None
+        return known if known is not None and self.now - known.at <= MAX_KEY_AGE else None
 
     def _create(self, command: Create) -> Result:
         if command.if_match is not None and not matches(command.if_match, current := tag(self.version, self._epoch)):
             return PreconditionFailed(f"The list has changed: its version is {self.version} now", current)
         self.count += 1
-        return self._change(self.count, command.payload, 0)
+        return self._change(self.count, command.payload, 0, command.by)
 
     def _replace(self, place: int, command: Command) -> Result:
         assert type(command) is Replace
@@ -228,12 +233,12 @@ class _Applied:
             return PreconditionFailed(f"Store {id} has changed: its version is {version} now", current)
         if equal:
             return Store(id, payload.name, payload.address, version, self._epoch)
-        return self._change(id, payload, version)
+        return self._change(id, payload, version, command.by)
 
-    def _change(self, id: int, payload: Payload, previous: int) -> Store:
+    def _change(self, id: int, payload: Payload, previous: int, by: int) -> Store:
         self.version = version = self.version + 1
         name, address = payload.name, payload.address
-        self.latest[id] = change = (version, id, name, address, self.at, previous, self.count)
+        self.latest[id] = change = (version, id, name, address, self.at, previous, self.count, by)
         self.changes.append(change)
         return Store(id, name, address, version, self._epoch)
 

@@ -14,6 +14,7 @@ from urllib.parse import unquote
 from storekeeper import sqlite, transfer
 from storekeeper.collection import Collection, Listing, Query
 from storekeeper.errors import CannotStart, StorekeeperError
+from storekeeper.tokens import Token
 
 DATABASES = "sqlite:///relative.db, sqlite:////absolute.db or postgresql://..."
 
@@ -75,6 +76,35 @@ def epoch(database: str, *, renew: bool) -> str:
         shared: str = _postgres().epoch(database, renew=renew)
         return shared
     return sqlite.epoch(sqlite_path(database), renew=renew)
+
+
+def read_tokens(database: str) -> list[Token]:
+    """Return the tokens of a URL's collection; a service may be running. Raises CannotStart, Unavailable."""
+    _refuse_missing(database)
+    if _is_postgres(database):
+        prepare(database, upgrade=False)
+        found: list[Token] = _postgres().tokens.read(database)
+        return found
+    return sqlite.tokens.read_file(sqlite_path(database))
+
+
+def add_token(database: str, token: Token) -> None:
+    """Add a token; the database chooses its number. Raises CannotStart, NameTaken, Unavailable."""
+    if _is_postgres(database):
+        prepare(database, upgrade=False)
+        _postgres().tokens.add(database, token)
+    else:
+        sqlite.tokens.add(sqlite_path(database), token)
+
+
+def revoke_token(database: str, name: str, now: int) -> None:
+    """Revoke the token of that name. Raises CannotStart, NoSuchToken, Unavailable."""
+    _refuse_missing(database)
+    if _is_postgres(database):
+        prepare(database, upgrade=False)
+        _postgres().tokens.revoke(database, name, now)
+    else:
+        sqlite.tokens.revoke(sqlite_path(database), name, now)
 
 
 def copy(source: str, target: str, progress: Callable[[int, int], None], *, move: bool = False) -> transfer.Copied:

@@ -26,6 +26,7 @@ class Event(StrEnum):
     OPEN_TO_ALL = "open to everybody who can reach this address"
     TOO_MANY_CONNECTIONS = "connection limit reached, closing idle connections"
     SLOW_READERS = "send budget used up, closing the connections that have been reading for longest"
+    WRONG_TOKENS = "requests with wrong tokens were refused"
     DATABASE_FAILED = "database failed, ending this process"
     DATABASE_DAMAGED = "database is damaged, taking no more writes: restore it from a backup"
     DATABASE_UNREACHABLE = "database cannot be reached, trying again and again"
@@ -45,6 +46,7 @@ _LEVELS = {
     Event.TOO_MANY_CONNECTIONS: "warning",
     Event.SLOW_READERS: "warning",
     Event.WORKER_LOST: "warning",
+    Event.WRONG_TOKENS: "warning",
     Event.DATABASE_FAILED: "critical",
     Event.DATABASE_DAMAGED: "critical",
     Event.DATABASE_UNREACHABLE: "error",

@@ -23,10 +23,12 @@ from storekeeper.api.asgi import Application
 from storekeeper.api.cache import ResponseCache
 from storekeeper.api.fastlane import FastLane
 from storekeeper.api.gate import Gate
+from storekeeper.api.origins import Hosts, Origins
 from storekeeper.api.resource import Resource, Rules
 from storekeeper.api.runtime import Runtime
+from storekeeper.api.token_table import TokenTable
 from storekeeper.collection import Collection
-from storekeeper.databases import describe, open_collection, prepare
+from storekeeper.databases import describe, open_collection, prepare, read_tokens
 from storekeeper.errors import CannotStart, CannotStartYet, Unavailable
 from storekeeper.events import Event, emit, flush, write_line
 from storekeeper.http.connection import Connection
@@ -34,7 +36,7 @@ from storekeeper.http.delivery import bound_unsent
 from storekeeper.http.limits import Limits, capacity
 from storekeeper.http.plain import PlainReader
 from storekeeper.process import CANNOT_START, Heartbeat
-from storekeeper.settings import Settings, from_environment
+from storekeeper.settings import Settings, check_auth, from_environment, is_loopback
 from storekeeper.stores import EXAMPLES
 from storekeeper.supervisor import Supervisor, ignore_signals, tell_stop
 
@@ -64,7 +66,7 @@ class Service:
         self._create = create
         self.cannot_start = False
         self.runtime: Runtime
-        self._examples: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Respond to one request, or handle the lifespan."""
@@ -77,7 +79,7 @@ class Service:
         """Return the protocol object of a new connection, as uvicorn asks for it."""
         if self.settings.fast_lane:
             return FastLane(self.runtime, *args, **kwargs)
-        return Connection(self.runtime.limits, *args, **kwargs)
+        return Connection(self.runtime.limits, self.runtime.gate, *args, **kwargs)
 
     async def _run_lifespan(self, receive: Any, send: Any) -> None:
         await receive()
@@ -93,12 +95,11 @@ class Service:
         gc.collect()
         gc.freeze()
         gc.set_threshold(20_000, 20, 50)
-        sweeper = asyncio.create_task(self._sweep())
+        self._tasks.append(asyncio.create_task(self._sweep()))
         await send({"type": "lifespan.startup.complete"})
         await receive()
-        sweeper.cancel()
-        if self._examples is not None:
-            self._examples.cancel()
+        for task in self._tasks:
+            task.cancel()
         await collection.close()
         await send({"type": "lifespan.shutdown.complete"})
 
@@ -106,13 +107,21 @@ class Service:
         settings = self.settings
         collection = open_collection(settings.database, _fail, create=self._create)
         if settings.examples:
-            self._examples = asyncio.create_task(_add_examples(collection))
-            await asyncio.wait([self._examples], timeout=EXAMPLES_TIMEOUT)
+            self._tasks.append(asyncio.create_task(_add_examples(collection)))
+            await asyncio.wait(self._tasks, timeout=EXAMPLES_TIMEOUT)
         rules = Rules(settings.error_detail, 500 if settings.missing_store == "500" else 404, settings.unknown_keys)
-        resource, gate, limits = Resource(collection, rules), Gate(), Limits()
+        resource, limits = Resource(collection, rules), Limits()
+        mode = settings.auth or "open"
+        # What nobody can read without a token, no rebound page can.
+        hosts = Hosts(settings.allowed_host) if is_loopback(settings.host) and mode != "all" else None
+        tokens = None if mode == "open" else TokenTable(collection)
+        if tokens is not None:
+            await tokens.refresh()
+            self._tasks.append(asyncio.create_task(tokens.keep_fresh()))
+        gate = Gate(resource, Origins(settings.cors_origin), hosts, mode, tokens)
         limits.connections.maximum = capacity()
         application = Application(resource, gate, collection, ready_needs_writes=settings.ready_needs_writes)
-        cache, plain = ResponseCache(collection.change_token), PlainReader(resource.plan)
+        cache, plain = ResponseCache(collection.change_token), PlainReader(gate.plan)
         self.runtime = Runtime(resource, gate, cache, plain, limits, application)
         return collection
 
@@ -147,7 +156,13 @@ def application() -> Service:
     If a setting is wrong, print one line and exit with status 2, as the command does.
     """
     try:
-        return Service(from_environment())
+        settings = from_environment()
+        if settings.auth is None:
+            raise CannotStart(
+                "say who needs a token, because only this server knows from where it can be reached: set"
+                " STOREKEEPER_AUTH to all, writes or open"
+            )
+        return Service(settings)
     except CannotStart as error:
         print(f"storekeeper: {error}", file=sys.stderr)  # noqa: T201 - for people, beside the log
         raise SystemExit(2) from None
@@ -156,8 +171,13 @@ def application() -> Service:
 def serve(settings: Settings) -> int:
     """Run the service until it is told to stop; return the exit status. Raises CannotStart."""
     _check_open_files_limit(settings.workers)
+    check_auth(settings)
     with suppress(Unavailable):  # the database may become reachable later
         prepare(settings.database)
+        if settings.auth is None and read_tokens(settings.database):
+            raise CannotStart(
+                "the database has tokens: say who needs one, with --auth all, --auth writes or --auth open (nobody)"
+            )
     listener = _listen(settings.host, settings.port)
     # All are the same socket: libuv accepts one connection from each in a loop iteration, and with only one of them
     # new clients of a service at its connection limit would wait for seconds. Several workers share clients more
@@ -293,7 +313,7 @@ def _announce(settings: Settings, address: str) -> None:
     database = describe(settings.database)
     write_line(f"Storekeeper answers on {address} with {database}; {address}/docs describes it (Ctrl-C stops it)")
     emit(Event.STARTED, version=__version__, database=database, workers=settings.workers, pid=os.getpid())
-    if not settings.host.startswith("127.") and settings.host not in ("::1", "localhost"):
+    if settings.auth == "open" and not is_loopback(settings.host):
         emit(Event.OPEN_TO_ALL, address=address)
 
 

@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta
@@ -11,8 +11,13 @@ from msgspec import Meta
 from storekeeper.errors import CannotStart
 
 PREFIX = "STOREKEEPER_"
-_NOT_SETTINGS = {"STOREKEEPER_REQUIRE"}
-"""Variables with this prefix that are no settings: this one is the test suite's."""
+_NOT_SETTINGS = {"STOREKEEPER_REQUIRE", "STOREKEEPER_TOKEN"}
+"""Variables with this prefix that are no settings: the test suite's, and the token of `storekeeper check`."""
+
+_NAME = r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*"
+_ORIGIN = re.compile(rf"[a-z][a-z0-9+.-]*://(?:{_NAME}|\[[0-9a-f:]+\])(?::[1-9]\d{{0,4}})?")
+_ORIGIN_RULE = "expected an origin as browsers send it, such as https://shop.example"
+_DEFAULT_PORT = re.compile(r"http://.*:80|https://.*:443")
 
 _SERVICE_LINK = re.compile(
     r"STOREKEEPER_(\w+_)?(SERVICE_(HOST|PORT)\w*=.*|PORT_\d+_\w+=.*|PORT=[a-z]+://.*)", re.DOTALL
@@ -23,7 +28,10 @@ _NO = {"no": "false", "off": "false", "n": "false", "f": "false"}
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All that an operator may set. `--error-detail` is also `STOREKEEPER_ERROR_DETAIL`, and so on."""
+    """All that an operator may set. `--error-detail` is also `STOREKEEPER_ERROR_DETAIL`, and so on.
+
+    An option that takes several values is given several times; its variable has them with blanks between.
+    """
 
     host: Annotated[str, Meta(description="Address to listen on.")] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535, description="Port to listen on; 0 picks a free one.")] = 8080
@@ -47,6 +55,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     fast_lane: Annotated[
         bool, Meta(description="Serve the API's routes without going through ASGI: same responses, faster.")
     ] = True
+    auth: Annotated[
+        Literal["open", "writes", "all"] | None,
+        Meta(
+            description="Who needs a token: nobody, who writes, or everybody. Not given: nobody, on loopback alone."
+        ),
+    ] = None
+    cors_origin: Annotated[
+        tuple[str, ...],
+        Meta(description="Another site's origin whose pages may read and write, such as https://shop.example."),
+    ] = ()
+    allowed_host: Annotated[
+        tuple[str, ...], Meta(description="A name, besides localhost, by which pages may reach the loopback address.")
+    ] = ()
     ready_needs_writes: Annotated[
         bool, Meta(description="Respond to /health/ready with 503 while writes are refused, not only reads.")
     ] = False
@@ -65,7 +86,7 @@ def option(name: str) -> str:
 def make(values: Mapping[str, Any]) -> Settings:
     """Return checked settings from typed or textual values; raise CannotStart with the option that is wrong."""
     try:
-        return msgspec.convert(values, Settings, strict=False)
+        settings = msgspec.convert(values, Settings, strict=False)
     except msgspec.ValidationError as error:
         reason, _, path = str(error).partition(" - at `$.")
         name = path.rstrip("`")
@@ -73,6 +94,31 @@ def make(values: Mapping[str, Any]) -> Settings:
         if name in values and (value := repr(values[name])) not in message:
             message += f", not {value}"
         raise CannotStart(message) from None
+    for origin in settings.cors_origin:
+        if not _ORIGIN.fullmatch(origin) or _DEFAULT_PORT.fullmatch(origin):
+            raise _is_bad("cors_origin", _ORIGIN_RULE, origin)
+    for host in settings.allowed_host:
+        if not re.fullmatch(_NAME, host.lower()):
+            raise _is_bad("allowed_host", "expected a host name without a port, such as stores.example", host)
+    return settings
+
+
+def _is_bad(name: str, reason: str, value: str) -> CannotStart:
+    return CannotStart(f"{option(name)} (or {variable(name)}): {reason}, not {value!r}")
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether only this machine reaches a service that listens on this address."""
+    return host.startswith("127.") or host in ("::1", "localhost")
+
+
+def check_auth(settings: Settings) -> None:
+    """Raise CannotStart if nobody said who needs a token, and others than this machine reach the service."""
+    if settings.auth is None and not is_loopback(settings.host):
+        raise CannotStart(
+            f"--host {settings.host} can be reached from elsewhere: say who needs a token, with --auth all, --auth"
+            " writes or --auth open (nobody)"
+        )
 
 
 def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
@@ -81,10 +127,13 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
     refuse_unknown(environ)
     hints = get_type_hints(Settings)
     values = {name: environ[variable(name)] for name in hints if environ.get(variable(name))}
-    for name, value in values.items():
-        if hints[name] is bool:
-            values[name] = (_YES | _NO).get(value.lower(), value.lower())
-    return make(values)
+    return make({name: _parsed(hints[name], value) for name, value in values.items()})
+
+
+def _parsed(kind: Any, value: str) -> Any:
+    if kind is bool:
+        return (_YES | _NO).get(value.lower(), value.lower())
+    return value.split() if get_origin(kind) is tuple else value
 
 
 def without_service_links(environ: Mapping[str, str] = os.environ) -> dict[str, str]:

@@ -74,6 +74,10 @@ def copy(source: Opening, target: Opening, progress: Callable[[int, int], None],
         count = source_snapshot.count()
         if target_snapshot.count() != (0, 0):
             raise TargetNotEmpty("the target has stores already: name an empty database")
+        if list(target_snapshot.rows("tokens")):
+            raise TargetNotEmpty(
+                "the target has tokens already, and gets those of the source: name an empty database"
+            )
         epoch = source_snapshot.epoch()
         checksums = _Checksums(lambda done: progress(done, max(done, 2 * sum(count))))  # the keys are not counted
         sent = {}

@@ -255,7 +255,11 @@ def test_a_client_library_can_drive_it_without_a_server(tmp_path: Path) -> None:
 @pytest.fixture
 def elsewhere(tmp_path: Path) -> Iterator[str]:
     """The address of a plain uvicorn, with another parser, that runs the application with settings from variables."""
-    variables = {"STOREKEEPER_DATABASE": f"sqlite:///{tmp_path}/stores.db", "STOREKEEPER_MISSING_STORE": "500"}
+    variables = {
+        "STOREKEEPER_DATABASE": f"sqlite:///{tmp_path}/stores.db",
+        "STOREKEEPER_MISSING_STORE": "500",
+        "STOREKEEPER_AUTH": "open",
+    }
     command = [
         sys.executable,
         "-m",
@@ -298,4 +302,12 @@ def test_it_runs_on_another_server(elsewhere: str) -> None:
 
 def test_the_factory_takes_its_settings_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STOREKEEPER_UNKNOWN_KEYS", "reject")
+    monkeypatch.setenv("STOREKEEPER_AUTH", "open")
     assert application().settings.unknown_keys == "reject"
+
+
+def test_another_server_has_to_be_told_who_needs_a_token(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        application()
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.startswith("storekeeper: say who needs a token, because only this server knows")

@@ -34,8 +34,8 @@ def rename(folder: Path, name: str) -> None:
         version, count = connection.execute("SELECT max(seq) + 1, max(count) FROM changes").get
         before = connection.execute("SELECT version FROM stores WHERE id = 1").get
         connection.execute("UPDATE stores SET name = ?, version = ? WHERE id = 1", (name, version))
-        row = (version, 1, name, None, 0, before, count)
-        connection.execute(f"INSERT INTO {CHANGES} VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        row = (version, 1, name, None, 0, before, count, 0)
+        connection.execute(f"INSERT INTO {CHANGES} VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
     connection.close()
 
 

@@ -26,7 +26,7 @@ FRAMING = {"connection", "content-length", "content-type", "transfer-encoding"}
 """What HTTP itself puts around every response, which OpenAPI leaves out."""
 
 
-REFUSALS = {"304", "400", "404", "410", "412", "415", "422"}
+REFUSALS = {"304", "400", "401", "403", "404", "410", "412", "415", "422"}
 
 
 def operations_of(paths: dict[str, Any]) -> list[tuple[str, str]]:

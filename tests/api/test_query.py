@@ -101,6 +101,13 @@ def test_a_query_that_breaks_rules_is_told_all_of_them(collection: InMemory, que
         assert all(f'"{key}" must ' in error["message"] for key in keys)
 
 
+@pytest.mark.parametrize("query", ["at=1&at=1", "at&at", "at&%61t", "at=&a%74"])
+def test_a_moment_given_twice_is_refused_even_if_it_is_empty(collection: InMemory, query: str) -> None:
+    for target in ("/api/stores", "/api/stores/1"):
+        response = ask(collection, "GET", f"{target}?{query}")
+        assert (response.status, json.loads(response.body)["validation"]["keys"]) == (400, ["at"])
+
+
 @pytest.mark.parametrize(
     ("at", "version"),
     [

@@ -31,7 +31,7 @@ from tests.harness.probe import LOAD, QUESTIONS
 from tests.harness.system_calls import injecting
 
 METHODS = sorted(name for name, value in vars(Collection).items() if inspect.isfunction(value) and name[0] != "_")
-READS = ["get", "get_at", "list", "state", "change_token", "check"]
+READS = ["get", "get_at", "list", "state", "tokens", "mark_used", "change_token", "check"]
 WRITES = ["write", "load", "check_writes"]
 
 
@@ -142,9 +142,9 @@ EXPECTED: dict[Fault, dict[str, str]] = {
     read_only: dict.fromkeys(WRITES, "none: The database cannot be written"),
     limited: dict.fromkeys(WRITES, f"unknown: {LOST}"),
     unsynced: dict.fromkeys(WRITES, f"unknown: {LOST}"),
-    unreadable: dict.fromkeys(["get", "get_at", "list", "state", "check"], f"none: {LOST}")
+    unreadable: dict.fromkeys(["get", "get_at", "list", "state", "tokens", "mark_used", "check"], f"none: {LOST}")
     | dict.fromkeys(WRITES, f"unknown: {LOST}"),
-    corrupted: dict.fromkeys(["get", "get_at", "list", "state", "check"], f"none: {DAMAGED}")
+    corrupted: dict.fromkeys(["get", "get_at", "list", "state", "tokens", "mark_used", "check"], f"none: {DAMAGED}")
     | dict.fromkeys(WRITES, f"unknown: {DAMAGED}"),
 }
 for fault, reason in (
@@ -154,6 +154,8 @@ for fault, reason in (
     (corrupted, DAMAGED),
 ):
     EXPECTED[fault]["check_writes"] = f"none: {reason}"
+EXPECTED[locked]["mark_used"] = "none: The database is locked"
+EXPECTED[read_only]["mark_used"] = "none: The database cannot be written"
 """What a question is answered while a fault lasts; any other is answered as always."""
 
 
@@ -193,7 +195,7 @@ def test_what_is_wrong_below_is_said_and_leaves_nothing_behind(path: Path, fault
             assert said["answer"].startswith(expected)
             assert len(said["failures"]) == told, "the process was not told, or more than once"
         again = probe.ask()
-        if question in WRITES and (lost or rights):
+        if (question in WRITES and (lost or rights)) or (question == "mark_used" and rights):
             assert again["answer"].startswith("none: The database"), "it went on after it had failed"
         elif not lost:
             assert again["answer"] == "answer", "it did not go on"

@@ -1,6 +1,7 @@
 """Conditional and repeatable writes: what `commands.apply` decides, decided inside the transaction."""
 
 import asyncio
+import time
 from typing import cast
 
 import pytest
@@ -263,3 +264,24 @@ class TestKeys:
 
         run(main())
         assert len(database.changes()) == 2
+
+
+def test_a_clock_that_was_wrong_once_makes_no_key_too_old(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten days ahead for one change, then set right: the changes after it have its time."""
+    right = time.time_ns
+
+    async def main() -> None:
+        async with handle(database) as collection:
+            first = Create(Payload("First"), key=Key(1, 1))
+            await written(collection, first)
+            with monkeypatch.context() as patch:
+                patch.setattr(time, "time_ns", lambda: right() + 10 * commands.MAX_KEY_AGE * 1_000_000)
+                await written(collection, Create(Payload("Ahead")))
+            second = Create(Payload("Second"), key=Key(2, 2))
+            await written(collection, second)
+            assert [type(await written(collection, each)) for each in (first, second)] == [Replay, Replay]
+
+    run(main())
+    assert [key for key, *_ in database.key_rows()] == [1, 2]

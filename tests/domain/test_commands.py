@@ -55,8 +55,13 @@ def _remembered(at: int = NOW - 100) -> dict[int, Remembered]:
 def test_creates_count_on_from_the_stores_and_versions_that_there_are() -> None:
     batch = apply([Create(A), Create(B)], _present(), NOW)
     assert batch.results == [Store(8, "A", "1 Road", 21, EPOCH), Store(9, "B", None, 22, EPOCH)]
-    assert batch.created == batch.changes == [(21, 8, "A", "1 Road", NOW, 0, 8), (22, 9, "B", None, NOW, 0, 9)]
+    assert batch.created == batch.changes == [(21, 8, "A", "1 Road", NOW, 0, 8, 0), (22, 9, "B", None, NOW, 0, 9, 0)]
     assert (batch.count, batch.version, batch.at, batch.replaced) == (9, 22, NOW, [])
+
+
+def test_each_change_has_the_token_that_wrote_it() -> None:
+    batch = apply([Create(A, by=5), Replace(3, B), Replace(8, B, by=6)], _present(), NOW)
+    assert [(seq, by) for seq, *_, by in batch.changes] == [(21, 5), (22, 0), (23, 6)]
 
 
 def test_a_replace_of_no_store_changes_nothing() -> None:
@@ -67,14 +72,14 @@ def test_a_replace_of_no_store_changes_nothing() -> None:
 
 def test_a_store_of_the_same_batch_can_be_replaced() -> None:
     batch = apply([Create(A), Replace(8, B)], _present(), NOW)
-    assert batch.created == [(22, 8, "B", None, NOW, 21, 8)]
+    assert batch.created == [(22, 8, "B", None, NOW, 21, 8, 0)]
     assert batch.replaced == []
     assert [seq for seq, *_ in batch.changes] == [21, 22]
 
 
 def test_each_change_names_the_previous_one_of_its_store() -> None:
     batch = apply([Replace(3, A), Create(B), Replace(3, B)], _present(), NOW)
-    assert [(seq, id, previous) for seq, id, *_, previous, _ in batch.changes] == [
+    assert [(seq, id, previous) for seq, id, *_, previous, _, _ in batch.changes] == [
         (21, 3, 11),
         (22, 8, 0),
         (23, 3, 21),
@@ -83,7 +88,7 @@ def test_each_change_names_the_previous_one_of_its_store() -> None:
 
 def test_no_change_is_earlier_than_the_one_before_it() -> None:
     batch = apply([Create(A, key=KEY)], Present(count=7, version=20, at=NOW + 5), NOW)
-    assert (batch.at, batch.changes[0][4], batch.keys[0][3]) == (NOW + 5, NOW + 5, NOW + 5)
+    assert (batch.at, batch.changes[0][4], batch.keys[0][3]) == (NOW + 5, NOW + 5, NOW)
 
 
 def test_what_a_batch_touches_is_each_store_that_it_replaces_with_what_it_is_to_become() -> None:
@@ -289,7 +294,7 @@ class Model:
     def changes(self) -> Iterator[Change]:
         """Yield the rows of the history."""
         for seq, change in enumerate(self.history, 1):
-            yield seq, *change, len({id for id, *_ in self.history[:seq]})
+            yield seq, *change, len({id for id, *_ in self.history[:seq]}), 0
 
     def content(self, version: int) -> tuple[int, str, str | None, int]:
         """Return the store that a change left."""
@@ -298,14 +303,13 @@ class Model:
 
     def do(self, command: Command, now: int) -> object:
         """Carry out one command."""
-        now = max([now, *(change[3] for change in self.history[-1:])])
         if command.key is not None:
             for key, request, seq, at in reversed(self.responses):
                 if key == command.key.key:
                     if now > at + MAX_KEY_AGE:
                         break
                     return (*self.content(seq), "again") if request == command.key.request else REUSED
-        done = self._decide(command, now)
+        done = self._decide(command, max([now, *(change[3] for change in self.history[-1:])]))
         if command.key is not None and isinstance(done, tuple) and not isinstance(done, Refused):
             self.responses.append((command.key.key, command.key.request, done[3], now))
         return done

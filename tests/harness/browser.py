@@ -20,14 +20,17 @@ QUIET = [
 
 
 @contextmanager
-def page() -> Iterator[tuple[Page, list[str]]]:
-    """Open an empty page; beside it a list of everything that went wrong on it, or left the machine."""
+def page(*options: str) -> Iterator[tuple[Page, list[str]]]:
+    """Open an empty page; beside it a list of everything that went wrong on it, or left the machine.
+
+    `options` are further ones of the browser's own.
+    """
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if program is None:
         need("browser", "Chromium is not installed")
     sandbox = [] if os.geteuid() else ["--no-sandbox"]
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=[*QUIET, *sandbox])
+        browser = playwright.chromium.launch(executable_path=program, args=[*QUIET, *sandbox, *options])
         try:
             opened = browser.new_page()
             faults: list[str] = []

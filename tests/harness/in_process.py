@@ -122,7 +122,7 @@ class Inside:
         runtime = self.service.runtime
         given = self._config, self.server_state, self._state, asyncio.get_running_loop()
         fast = adapter == "--fast-lane"
-        connection = FastLane(runtime, *given) if fast else Connection(runtime.limits, *given)
+        connection = FastLane(runtime, *given) if fast else Connection(runtime.limits, runtime.gate, *given)
         line = Line()
         line.protocol = connection
         connection.connection_made(line)

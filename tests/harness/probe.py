@@ -40,6 +40,11 @@ async def _state(collection: Collection) -> Any:
     return await found if asyncio.isfuture(found) else found
 
 
+async def _tokens(collection: Collection) -> Any:
+    found = collection.tokens()
+    return await found if asyncio.isfuture(found) else found
+
+
 async def _check_writes(collection: Collection) -> None:
     await asyncio.sleep(0.3)  # several probes, if writes are refused
     await collection.check_writes()
@@ -54,6 +59,8 @@ QUESTIONS: dict[str, Callable[[Collection], Awaitable[Any]]] = {
         create(collection, Payload("New", "x" * 200)), replace(collection, 1, Payload("Replaced", "x" * 200))
     ),
     "load": lambda collection: collection.load(numbered(LOAD)),
+    "tokens": _tokens,
+    "mark_used": lambda collection: collection.mark_used([1], 1),
     "change_token": _change_token,
     "check": lambda collection: collection.check(),
     "check_writes": _check_writes,

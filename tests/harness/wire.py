@@ -17,6 +17,8 @@ PAYLOAD = b'{"name":"Chunked","address":"1 High Street"}'
 
 PHRASES = {
     400: "Bad Request",
+    401: "Unauthorized",
+    403: "Forbidden",
     404: "Not Found",
     405: "Method Not Allowed",
     408: "Request Timeout",

@@ -1,6 +1,7 @@
 """Bugs and oddities behind a connection: a client never takes half a response for a whole one. Real connections."""
 
 import asyncio
+import tracemalloc
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,12 @@ import uvloop
 from uvicorn.server import ServerState
 
 from storekeeper.api.fastlane import FastLane
-from storekeeper.api.resource import Plan, Resource
+from storekeeper.api.gate import Gate
+from storekeeper.api.origins import Origins
+from storekeeper.api.plan import Plan
+from storekeeper.api.resource import Resource, Rules
 from storekeeper.errors import Unavailable
-from storekeeper.http import deadlines
+from storekeeper.http import deadlines, plain
 from storekeeper.http import request as heads
 from storekeeper.http.connection import Connection
 from storekeeper.http.limits import Limits
@@ -26,6 +30,7 @@ from tests.harness.wire import responses as responses_in
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 
+OPEN = Gate(Resource(None, Rules()), Origins(), None)  # type: ignore[arg-type]  # refusals ask no collection
 BUG = "An internal server error occurred"
 JSON = (b"content-type", b"application/json; charset=utf-8")
 
@@ -40,7 +45,7 @@ def connected(app: Any) -> tuple[Connection, Line]:
     config.load()
     state = ServerState()
     state.default_headers = [(b"date", b"Sat, 21 Nov 2026 12:00:00 GMT")]
-    connection = Connection(Limits(), config, state, {}, asyncio.get_running_loop())
+    connection = Connection(Limits(), OPEN, config, state, {}, asyncio.get_running_loop())
     line = Line()
     line.protocol = connection
     connection.connection_made(line)
@@ -237,6 +242,26 @@ def test_cached_heads_and_responses_are_bounded(tmp_path: Path, monkeypatch: pyt
                 assert number // 2 <= 20 or 1 <= len(connection.plain) <= 20
                 assert number // 2 <= 20 or 1 <= len(connection.cache) <= 20
             assert len(responses_in(line.sent, *["GET"] * 100)) == 100
+
+    run(scenario())
+
+
+def test_a_cached_head_counts_with_its_entity_tags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A head of 1 KiB may have hundreds, each of them a string in a set."""
+    monkeypatch.setattr(plain, "MAX_CACHED_BYTES", 200_000)
+    tags = ",".join(f'"{chr(letter)}{digit}"' for letter in range(0x61, 0x7B) for digit in range(6))
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            connection, _ = service.connect()
+            assert isinstance(connection, FastLane)
+            tracemalloc.start()
+            for number in range(160):
+                connection.data_received(request("GET", f"/api/stores/{number // 2}", None, f"If-None-Match: {tags}"))
+            held, _ = tracemalloc.get_traced_memory()
+            tracemalloc.stop()
+            assert len(connection.plain) > 1
+            assert held < 3 * plain.MAX_CACHED_BYTES
 
     run(scenario())
 
@@ -451,7 +476,9 @@ def test_a_refused_client_that_leaves_at_once_is_no_error(monkeypatch: pytest.Mo
         config = uvicorn.Config(NotImplemented, interface="asgi3", log_config=None, ws="none", proxy_headers=False)
         config.load()
         limits = Limits()
-        server = await loop.create_server(lambda: Connection(limits, config, ServerState(), {}, loop), "127.0.0.1", 0)
+        server = await loop.create_server(
+            lambda: Connection(limits, OPEN, config, ServerState(), {}, loop), "127.0.0.1", 0
+        )
         reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
         writer.write(b"no HTTP\r\n\r\n")
         assert (await reader.read()).startswith(b"HTTP/1.1 400 ")

@@ -13,14 +13,18 @@ from typing import Any
 
 import pytest
 
-from storekeeper.api.resource import Plan, Resource, Rules
+from storekeeper.api.gate import Gate
+from storekeeper.api.origins import Hosts, Origins
+from storekeeper.api.plan import Plan
+from storekeeper.api.resource import Resource, Rules
+from storekeeper.api.token_table import TokenTable
 from storekeeper.http import plain
 from storekeeper.http.plain import DECIDING_FIELDS, PlainReader
 from storekeeper.http.reader import Phase, RequestReader
 from storekeeper.http.request import Request
 from storekeeper.http.response import Response
 from tests.campaigns.fuzz_http import requests_to_damage
-from tests.campaigns.mutations import Cases
+from tests.campaigns.mutations import MUTATIONS, Cases, pieces
 from tests.harness.json_corpus import NO_JSON
 from tests.harness.wire import HOST, create, request
 
@@ -34,7 +38,7 @@ ORDINARY = [
 NOT_PLAIN = [
     *(
         request("GET", "/test", None, field)
-        for field in ("Connection: close", "Upgrade: h2c", "Expect: 100-continue")
+        for field in ("proxy-connection: close", "Connection: close", "Upgrade: h2c", "Expect: 100-continue")
     ),
     *(request("GET", "/test") * 2, request("GET", "/test")[:-1], request("GET", "/test") + b"x", create("A")[:-1]),
     *(request("GET", "http://a/test"), request("DELETE", "/test"), request("GET", "/" + "t" * 8192)),
@@ -68,7 +72,68 @@ SOME_FIELDS = [
     ),
     *("Connection: keep-alive", "connection: close", "Authorization: a", "If-Match: 1", "If-Match: 2", " folded: a"),
 ]
+HOSTILE_FIELDS = [
+    *("X-If-Match: 1", "If-Match-X: 1", "X: If-Match: 1", "if-match:1", "IF-MATCH: \t1\t ", "If-Match: \xff\xa0\x85"),
+    *(
+        "If-Match : 1",
+        "If-Match\t: 1",
+        " If-Match: 1",
+        "\tIf-Match: 1",
+        "If-Match",
+        ": 1",
+        "If-Match:\r\n 1",
+        "X\0: 1",
+    ),
+    *("X: a\nIf-Match: 1", "X: a\rIf-Match: 1", "X: a\r\r\nIf-Match: 1", "X: a\x0bIf-Match: 1", "X: \0", "X: \x7f"),
+    *("Content-Length: +1", "Content-Length: 01", "Content-Length: 1, 1", "content-length:1", "Content-Length: "),
+    *(
+        "Content-Length : 1",
+        "Content-Length\n: 1",
+        "Content-Length: 1 1",
+        "Content-Length: 0x1",
+        "Content-Length: \xb2",
+    ),
+    *(
+        "Transfer-Encoding: chunked",
+        "TRANSFER-ENCODING: x",
+        "Transfer-Encoding : chunked",
+        "Transfer-Encoding\x0b: x",
+    ),
+    *("Connection: Keep-Alive, close", "CONNECTION: te", "Proxy-Connection: close", "Connection:", "Connection: x"),
+    *("Connection: upgrade\r\nUpgrade: h2c", "Upgrade: h2c", "Expect: 100-continue", "HOST: B", "Host:", "Host: a,b"),
+    *(
+        "Authorization: Bearer a",
+        "Sec-Fetch-Site: none",
+        "Sec-Fetch-Site: cross-site",
+        "Referer: http://b/",
+        "\r\n".join(["X: y"] * 99),
+        "Cookie: " + "c" * 1100,
+        "X" * 300 + ": y",
+    ),
+]
+BODIES = ["", "", "", "{", "x", "1\r\nx\r\n0\r\n\r\n", "GET /test HTTP/1.1\r\nHost: a\r\n\r\n"]
+HOSTILE_LINES = [
+    *("GET /test HTTP/1.0", "GET http://a/test HTTP/1.1", "OPTIONS * HTTP/1.1", "GET * HTTP/1.1", "GET /# HTTP/1.1"),
+    *(
+        "GET  /test HTTP/1.1",
+        "GET /test  HTTP/1.1",
+        "GET /test HTTP/1.1 ",
+        "get /test HTTP/1.1",
+        "GET /test HTTP/1.10",
+    ),
+    *(
+        "GET /te%73t HTTP/1.1",
+        "GET /test%00 HTTP/1.1",
+        "GET /\xff HTTP/1.1",
+        "GET //test HTTP/1.1",
+        'GET /" HTTP/1.1',
+    ),
+    *("GET /test\nX: HTTP/1.1", "GET /test\tHTTP/1.1", "\rGET /test HTTP/1.1", "\nHEAD / HTTP/1.1", "GET /test", ""),
+    *("DELETE /test HTTP/1.1", "CONNECT a:80 HTTP/1.1", "FOO / HTTP/1.1", "GET /test HTTP/1.2", "GET /test HTTP/2.0"),
+]
 resource = Resource(None, Rules())  # type: ignore[arg-type]  # plans ask no collection
+tokens = TokenTable(None)  # type: ignore[arg-type]  # nor a source of tokens
+gate = Gate(resource, Origins(["http://a"]), Hosts(["a"]), "all", tokens)
 
 
 def corpus(damaged: int) -> Iterator[bytes]:
@@ -94,10 +159,48 @@ def mixed(count: int) -> Iterator[bytes]:
         yield (before + "\r\n".join(head)).encode("latin-1")
 
 
+def clients(count: int) -> Iterator[list[bytes]]:
+    """Yield what so many clients send, in reads: good and hostile parts, damage, and traps for who comes next."""
+    chance = random.Random(SEED)
+    following = _hostile(chance)
+    for _ in range(count):
+        data, following = following, _hostile(chance)
+        others = [data, following, *ORDINARY]
+        if chance.random() < 0.2:
+            data = chance.choice(MUTATIONS)(chance, data, others) or data
+        sent = [data]
+        if chance.random() < 0.2:
+            behind = chance.choice([following, _unfinished(following), *ORDINARY])
+            sent = [data + behind] if chance.random() < 0.5 else [data, behind]
+        if chance.random() < 0.1:
+            sent.insert(0, chance.choice([b"\r", b"\n", b"\r\n", b"\r\r"]))
+        yield pieces(chance, sent) if chance.random() < 0.2 else sent
+
+
+def _hostile(chance: random.Random) -> bytes:
+    line = f"{chance.choice(LINES)} HTTP/1.1" if chance.random() < 0.85 else chance.choice(HOSTILE_LINES)
+    fields = [
+        *SOME_FIELDS[: chance.random() < 0.95],
+        *chance.sample(SOME_FIELDS[3:], chance.choice((0, 0, 1, 2))),
+        *chance.sample(HOSTILE_FIELDS, chance.choice((0, 0, 1))),
+    ]
+    body = chance.choice(BODIES)
+    if chance.random() < 0.9:
+        fields = [field for field in fields if not field.startswith("Content-Length: ")]
+        fields += [f"Content-Length: {len(body)}"] * bool(body)
+    chance.shuffle(fields)
+    return ("\r\n".join([line, *fields, "", ""]) + body).encode("latin-1")
+
+
+def _unfinished(following: bytes) -> bytes:
+    """Return the beginning of a request of which, if they were read on, the following bytes would be the end."""
+    return b"POST /test HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(following)
+
+
 def carefully(data: bytes) -> list[Request | Response]:
     """Return what the careful way makes of `data`."""
     found: list[Request | Response] = []
-    reader = RequestReader(lambda read, _: found.append(read), lambda refusal, _: found.append(refusal), lambda: 0.0)
+    reader = RequestReader(lambda read, _: found.append(read), lambda refusal, *_: found.append(refusal), lambda: 0.0)
     reader.feed(data)
     assert reader.phase in (Phase.IDLE, Phase.DISCARDING), "something is left over"
     return found
@@ -109,7 +212,7 @@ def meaning(plan: Plan | None) -> object:
         return None
     run = plan.run if isinstance(plan.run, partial) else partial(plan.run)
     arguments = [(a.status, a.headers, a.body) if isinstance(a, Response) else a for a in run.args]
-    return run.func, arguments, plan.scope, plan.cache_key
+    return run.func, arguments, plan.scope, plan.cache_key, plan.fields, plan.claim
 
 
 def compare(data: Iterable[bytes]) -> int:
@@ -117,7 +220,7 @@ def compare(data: Iterable[bytes]) -> int:
 
     Each comes when its head is unknown, when its fields were seen before, and when all may be remembered.
     """
-    reader, accepted = PlainReader(resource.plan), 0
+    reader, accepted = PlainReader(gate.plan), 0
     for each in chain.from_iterable(zip(given := list(data), given, given, strict=True)):
         short = reader.requests.get(each) or reader.read(each)
         if short is None:
@@ -128,7 +231,49 @@ def compare(data: Iterable[bytes]) -> int:
         for name in ("method", "target", "version", "keep_alive", "body"):
             assert getattr(short, name) == getattr(careful, name), each
         assert short.headers == [field for field in careful.headers if field[0] in DECIDING_FIELDS], each
-        assert meaning(short.plan) == meaning(resource.plan(careful.method, careful.target, careful.headers)), each
+        assert meaning(short.plan) == meaning(gate.plan(careful.method, careful.target, careful.headers)), each
+    return accepted
+
+
+class Client:
+    """A connection as the fast lane reads it: the short way where it may, else the careful way."""
+
+    def __init__(self, plain: PlainReader | None) -> None:
+        self.short = 0
+        self.read: list[object] = []
+        self._plain = plain
+        self._careful = RequestReader(
+            lambda read, _: self.read.append(self._meaning(read)), self._refuse, lambda: 0.0
+        )
+
+    def receive(self, data: bytes) -> None:
+        if self._plain is not None and self._careful.phase is Phase.IDLE:
+            request = self._plain.requests.get(data) or self._plain.read(data)
+            if request is not None:
+                self.short += 1
+                self.read.append(self._meaning(request))
+                return
+        self._careful.feed(data)
+
+    def _meaning(self, read: Request) -> object:
+        fields = [field for field in read.headers if field[0] in DECIDING_FIELDS]
+        plan = read.plan or gate.plan(read.method, read.target, read.headers)
+        return read.method, read.target, read.version, read.keep_alive, read.body, fields, meaning(plan)
+
+    def _refuse(self, refusal: Response, head_only: bool, _fields: object) -> None:
+        self.read.append((refusal.status, refusal.body, head_only))
+
+
+def compare_clients(sent: Iterable[list[bytes]]) -> int:
+    """Compare what is read of each client's bytes, among those of all others, and by itself; return as `compare`."""
+    plain, accepted = PlainReader(gate.plan), 0
+    for reads in sent:
+        client, alone = Client(plain), Client(None)
+        for data in reads:
+            client.receive(data)
+        alone.receive(b"".join(reads))
+        assert client.read == alone.read, reads
+        accepted += client.short
     return accepted
 
 
@@ -140,6 +285,19 @@ def test_what_the_short_way_accepts_means_the_same_on_the_careful_way(damaged: i
 @pytest.mark.parametrize("count", [4000, pytest.param(200_000, marks=pytest.mark.thorough)])
 def test_what_is_remembered_of_other_requests_is_never_taken_for_this_one(count: int) -> None:
     assert compare(mixed(count)) > count // 4
+
+
+@pytest.mark.parametrize("count", [5000, pytest.param(300_000, marks=pytest.mark.thorough)])
+def test_what_a_client_sends_means_the_same_whoever_else_sends_what(count: int) -> None:
+    assert compare_clients(clients(count)) > count // 4
+
+
+def test_what_one_client_left_unfinished_does_not_swallow_the_next_ones_head() -> None:
+    reader = PlainReader(gate.plan)
+    hostile = request("GET", "/test", None, "Transfer-Encoding : chunked", "X\0: y")
+    for behind in (_unfinished(hostile), b"GET /test HTTP/1.1\r\nX: "):
+        assert reader.read(request("GET", "/test") + behind) is None
+        assert reader.read(hostile) is None
 
 
 def test_a_new_value_of_a_field_that_decides_nothing_makes_no_new_head() -> None:
@@ -155,7 +313,7 @@ def test_a_new_value_of_a_field_that_decides_nothing_makes_no_new_head() -> None
 
 
 def test_it_accepts_ordinary_requests_and_nothing_that_needs_care() -> None:
-    reader = PlainReader(resource.plan)
+    reader = PlainReader(gate.plan)
     for data in ORDINARY * 2:
         assert reader.read(data) is not None, data
     for data in NOT_PLAIN:
@@ -177,6 +335,10 @@ def forgets_a_field(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(plain, "_FIELD", re.compile(pattern))
 
 
+def forgets_proxies(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(plain, "_CONNECTION", {b"connection"})
+
+
 def forgets_the_deciding_fields(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(plain, "_FIELD", re.compile(rb"\n[Hh]ost:[^\r]*"))
 
@@ -196,7 +358,16 @@ def test_a_short_way_that_accepts_too_much_is_found(
         compare(chain(mixed(2000), corpus(4000)))
 
 
+@pytest.mark.parametrize("break_it", [forgets_llhttp, forgets_a_field, forgets_proxies, takes_any_line])
+def test_a_client_that_changes_what_another_ones_bytes_mean_is_found(
+    break_it: Callable[[pytest.MonkeyPatch], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_it(monkeypatch)
+    with pytest.raises((AssertionError, ValueError)):
+        compare_clients(clients(5000))
+
+
 def test_a_field_that_decides_nothing_is_not_in_the_request() -> None:
-    read = PlainReader(resource.plan).read(request("GET", "/test", None, "X-Forwarded-For: a", "User-Agent: b"))
+    read = PlainReader(gate.plan).read(request("GET", "/test", None, "X-Forwarded-For: a", "User-Agent: b"))
     assert read is not None
     assert read.headers == [(b"host", HOST.split()[1])]

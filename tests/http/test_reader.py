@@ -11,7 +11,7 @@ from tests.harness.refused_requests import ACCEPTED, REFUSED, SMUGGLED
 def read(data: bytes, size: int) -> list[Request | Response]:
     """Return what the reader makes of data that comes in pieces of that size."""
     found: list[Request | Response] = []
-    reader = RequestReader(lambda request, _: found.append(request), lambda refusal, _: found.append(refusal), float)
+    reader = RequestReader(lambda request, _: found.append(request), lambda refusal, *_: found.append(refusal), float)
     for start in range(0, len(data), size):
         reader.feed(data[start : start + size])
     assert reader.phase in (Phase.IDLE, Phase.DISCARDING)
@@ -49,3 +49,20 @@ def test_a_body_is_the_same_in_chunks_of_any_size(size: int) -> None:
         (request,) = read(data, cut)
         assert isinstance(request, Request)
         assert request.body == body
+
+
+@pytest.mark.parametrize("size", [1, 1000])
+def test_line_ends_before_a_request_take_no_memory(size: int) -> None:
+    reader = RequestReader(NotImplemented, NotImplemented, float)
+    for _ in range(20):
+        reader.feed(b"\r" * size)
+        assert not reader._line
+    assert reader.phase is Phase.IDLE
+
+
+@pytest.mark.parametrize("start", [b"", b"\r", b"\r\n", b"\r\r\n\r"])
+def test_the_refusal_of_a_head_behind_line_ends_has_no_content(start: bytes) -> None:
+    refused: list[bool] = []
+    reader = RequestReader(NotImplemented, lambda _, head_only, _fields: refused.append(head_only), float)
+    reader.feed(start + b"HEAD /test HTTP/1.1\r\n\r\n")
+    assert refused == [True]

@@ -286,10 +286,13 @@ class Recorder:
         return Operation(kind, time.monotonic_ns(), inf, id, self._last_value, name, outcome=Outcome.UNKNOWN)
 
     async def _change(self, client: Client, op: Operation, rng: random.Random) -> None:
-        if rng.random() < CONDITIONAL and self._epoch:
-            op.if_match = self._seen.get(op.store, (None, 0))[0] if op.store else self._latest
-        self.history.append(op)
         keyed = Keyed(op, f"{self._seed}-{op.value}" if rng.random() < KEYED else "")
+        if rng.random() < CONDITIONAL and self._epoch:
+            op.if_match = self._seen.get(op.store, (0, 0))[0]
+            if op.kind is Kind.CREATE:
+                # The list has changed by the time that this arrives: guess. With a key never, see `_note`.
+                op.if_match = self._latest + (0 if keyed.key else rng.randint(0, self._clients // 2))
+        self.history.append(op)
         if keyed.key and rng.random() < AT_ONCE:
             self._retries.append(keyed)
         await self._send(client, keyed)
@@ -328,7 +331,7 @@ class Recorder:
         if what is Outcome.OK:
             self._note_done(keyed, reply, start, end)
         elif reply.status == 412:
-            # A version that was not there will not be there later either: no other try can have done it.
+            # A version that was seen, and is not there, never will be: no other try can do it.
             if op.outcome is Outcome.OK or op.if_match is None:
                 self.odd.append(f"{op} was refused: {reply}")
             op.outcome, op.end = Outcome.FAILED, end

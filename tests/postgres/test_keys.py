@@ -328,3 +328,20 @@ def test_what_keeps_old_keys_from_being_deleted_disturbs_nobody(database: Postgr
             assert await create(collection, Payload("Second")) == a_store(2, "Second", None, 2)
 
     run(main())
+
+
+def test_what_silently_keeps_old_keys_does_not_keep_an_instance_busy(database: Postgres) -> None:
+    """Else it would take the lock of all writers and commit over and over."""
+
+    async def main() -> None:
+        async with handle(database) as collection:
+            assert isinstance(collection, PostgresCollection)
+            await create(collection, Payload("First"))
+            insert_keys(database, 5, 0)
+            postgres().sql(
+                "CREATE RULE keep AS ON DELETE TO keys DO INSTEAD NOTHING", database.url.rpartition("/")[2]
+            )
+            assert not await keys.forget(collection._pool)
+            assert len(remembered(database)) == 5
+
+    run(main())

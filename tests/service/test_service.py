@@ -19,6 +19,7 @@ from tests.harness.client import create as store
 from tests.harness.client import fill, locked, until
 from tests.harness.command import run
 from tests.harness.process import TIMEOUT, Running, assert_stopped, serving
+from tests.harness.tokens import add_token
 from tests.harness.wire import Wire, assert_error, create, dial, request, slow_reader
 
 pytestmark = pytest.mark.count_processes
@@ -188,7 +189,7 @@ def test_a_port_in_use_is_said(tmp_path: Path) -> None:
 
 def test_an_address_that_is_not_ours_is_said(tmp_path: Path) -> None:
     for host in ("192.0.2.1", "a..b"):
-        args = ("--host", host, "--port=0", f"--database=sqlite:///{tmp_path}/stores.db")
+        args = ("--host", host, "--auth=open", "--port=0", f"--database=sqlite:///{tmp_path}/stores.db")
         assert_refused(*args, says=f"cannot listen on {host} port 0")
 
 
@@ -270,8 +271,22 @@ def test_a_variable_does_what_its_option_does_and_the_option_wins(tmp_path: Path
         assert_error(response, 400, '"name" is required', validation={"source": "payload", "keys": ["name"]})
 
 
+def test_who_needs_a_token_has_to_be_said_where_others_reach_the_service_and_where_there_are_tokens(
+    tmp_path: Path,
+) -> None:
+    url = f"sqlite:///{tmp_path}/stores.db"
+    for host in ("0.0.0.0", "::", "192.0.2.1"):
+        says = (
+            f"--host {host} can be reached from elsewhere: say who needs a token, with --auth all, --auth writes or"
+        )
+        assert_refused("--host", host, "--port=0", "--database", url, says=says)
+    add_token(url, "first", "read")
+    says = "the database has tokens: say who needs one, with --auth all, --auth writes or --auth open (nobody)"
+    assert_refused("--port=0", "--database", url, says=says)
+
+
 def test_an_address_that_others_reach_is_warned_of(tmp_path: Path) -> None:
-    with serving(tmp_path, "--host=0.0.0.0") as service:
+    with serving(tmp_path, "--host=0.0.0.0", "--auth=open") as service:
         assert service.request("GET", "/test").status == 200
         until(lambda: "event=started" in service.log)
         assert service.log.count("level=warning") == 1

@@ -31,6 +31,12 @@ def test_an_empty_environment_gives_the_defaults() -> None:
         ({"STOREKEEPER_UNKNOWN_KEYS": "reject"}, Settings(unknown_keys="reject")),
         ({"STOREKEEPER_DATABASE": "sqlite:////a.db"}, Settings(database="sqlite:////a.db")),
         ({"STOREKEEPER_REQUIRE": "postgres"}, Settings()),
+        (
+            {"STOREKEEPER_CORS_ORIGIN": "https://a.example  http://[::1]:5173"},
+            Settings(cors_origin=("https://a.example", "http://[::1]:5173")),
+        ),
+        ({"STOREKEEPER_AUTH": "writes"}, Settings(auth="writes")),
+        ({"STOREKEEPER_ALLOWED_HOST": "Stores.example"}, Settings(allowed_host=("Stores.example",))),
     ],
 )
 def test_a_variable_sets_its_setting(environ: Mapping[str, str], expected: Settings) -> None:
@@ -47,6 +53,7 @@ BAD = [
     ("error_detail", "some", "invalid enum value 'some'"),
     ("missing_store", "410", "invalid enum value '410'"),
     ("unknown_keys", "drop", "invalid enum value 'drop'"),
+    ("auth", "some", "invalid enum value 'some'"),
     ("examples", "perhaps", "expected `bool`, got `str`, not 'perhaps'"),
 ]
 
@@ -58,6 +65,30 @@ def test_a_bad_value_is_refused_with_its_option_and_its_variable(name: str, valu
     assert str(error.value) == f"{option(name)} (or {variable(name)}): {reason}"
     with pytest.raises(CannotStart):
         make({name: value})
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        *("*", "null", "shop.example", "https://shop.example/", "https://Shop.example", "https://shop.example:443"),
+        *("http://shop.example:80", "https://*.shop.example", "https://shop.example,https://b", "https://", "//a"),
+        "ö://a",
+    ],
+)
+def test_what_no_browser_sends_as_an_origin_is_refused(origin: str) -> None:
+    for values in ([origin], ["https://shop.example", origin]):
+        with pytest.raises(CannotStart) as error:
+            from_environment({"STOREKEEPER_CORS_ORIGIN": " ".join(values)})
+        assert str(error.value) == (
+            "--cors-origin (or STOREKEEPER_CORS_ORIGIN): expected an origin as browsers send it, such as"
+            f" https://shop.example, not {origin!r}"
+        )
+
+
+@pytest.mark.parametrize("host", ["*", "stores.example:8080", "http://stores.example", ".example", "[::1]", "ö"])
+def test_what_is_no_host_name_is_refused(host: str) -> None:
+    with pytest.raises(CannotStart, match=r"--allowed-host .* expected a host name without a port, such as stores"):
+        make({"allowed_host": [host]})
 
 
 @pytest.mark.parametrize("name", ["STOREKEEPER_PROT", "STOREKEEPER_", "STOREKEEPER_port", "STOREKEEPER_PORT_"])
@@ -136,7 +167,8 @@ def test_every_setting_is_an_option_a_variable_and_described() -> None:
         (["--database", "sqlite://x"], {}, "names no file"),
         (["--database", "sqlite:///\udcff.db"], {}, "the name of the file '\\udcff.db' is not UTF-8"),
         (["--database", "postgresql:///x?host=%FF"], {}, "--database is no valid PostgreSQL URL"),
-        (["--host", "999.1.1.1"], {}, "cannot listen on 999.1.1.1 port 8080"),
+        (["--cors-origin", "https://a.example", "--cors-origin", "*"], {}, "as browsers send it, such as"),
+        (["--host", "999.1.1.1", "--auth", "open"], {}, "cannot listen on 999.1.1.1 port 8080"),
     ],
 )
 def test_a_bad_start_says_so_in_one_line_and_ends_with_2(

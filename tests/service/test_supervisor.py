@@ -18,7 +18,7 @@ from tests.harness.client import until
 from tests.harness.linux import of, ports, workers
 from tests.harness.machine import need
 from tests.harness.process import TIMEOUT, Running, assert_nothing_logged, serving
-from tests.harness.wire import create, dial, request
+from tests.harness.wire import assert_error, create, dial, request
 
 pytestmark = pytest.mark.count_processes
 
@@ -158,6 +158,7 @@ def test_a_stop_needs_no_more_thread(open_folder: Path) -> None:
         until(lambda: ports(service.process.pid))
         service.port = ports(service.process.pid).pop()
         assert store(service, "There") == 1
+        assert_error(service.request("GET", "/api/stores?at=1"), 503, outcome="none")
         assert service.stop() == 0
         assert "Traceback" not in service.log
 

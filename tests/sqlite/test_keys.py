@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -10,7 +11,7 @@ import apsw
 import pytest
 
 from storekeeper.commands import MAX_KEY_AGE, Command, Create, Key, Replace
-from storekeeper.errors import LOCKED, PreconditionFailed
+from storekeeper.errors import LOCKED, KeyReused, PreconditionFailed
 from storekeeper.sqlite import keys, schema, write_queue
 from storekeeper.sqlite.committer import Committer, Result
 from storekeeper.sqlite.file_identity import FileIdentity
@@ -138,6 +139,28 @@ def test_the_index_follows_other_processes_and_transactions_that_came_to_nothing
     assert rows(committer, "temp.recent") == [(1, 1), (2, 2), (3, 3), (4, 4)], "its own last ones come next time"
 
 
+@pytest.mark.parametrize("moment", range(4))
+def test_the_first_key_of_all_may_come_from_another_process_at_any_moment(
+    committer: Committer, other: Committer, monkeypatch: pytest.MonkeyPatch, moment: int
+) -> None:
+    """Before any of the statements that bring the index up to date."""
+    table = vars(committer)["_keys"]
+    execute = vars(table)["_execute"]
+    sent: list[str] = []
+
+    def interrupted(statement: str, *values: object) -> apsw.Cursor:
+        if len(sent) == moment and not committer.connection.in_transaction:
+            commit(other, keyed(1))
+        sent.append(statement)
+        cursor: apsw.Cursor = execute(statement, *values)
+        return cursor
+
+    monkeypatch.setattr(table, "_execute", interrupted)
+    (result,) = commit(committer, keyed(1))
+    came_first = len(rows(committer, "keys")) == 1 and isinstance(result, Replay)
+    assert came_first or moment == 3, "the last moment may be too late"
+
+
 def test_the_index_forgets_what_was_deleted_while_it_grows(
     committer: Committer, other: Committer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,6 +194,19 @@ def test_an_index_of_many_keys_is_made_while_nothing_is_written(
         assert [type(result) for result in commit(another, keyed(99, 10, 8))] == [Replay, Replay, Store]
 
 
+def test_a_write_does_not_wait_for_an_index_that_takes_long(
+    committer: Committer, other: Committer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(committer, keyed(*range(100)))
+    monkeypatch.setattr(keys, "MAX_LOADED", 20)
+    monkeypatch.setattr(keys, "LOAD_TIME", 0)
+    for indexed in (20, 40, 60):
+        assert [type(result) for result in commit(other, keyed(99, 0, 50))] == [Replay] * 3
+        assert len(rows(other, "temp.recent")) <= indexed
+    assert [type(result) for result in commit(other, keyed(99, 100, 1, 100))] == [Replay, Store, Replay, Replay]
+    assert [type(result) for result in commit(other, keyed(100))] == [Replay]
+
+
 def test_a_refused_precondition_is_no_refusal_of_the_database(tmp_path: Path) -> None:
     async def main() -> None:
         async with handle(Sqlite(tmp_path)) as collection:
@@ -200,6 +236,26 @@ def test_unchanged_writes_of_long_addresses_are_compared_in_the_database(committ
     assert {type(result) for result in commit(committer, writes)} == {PreconditionFailed}
     assert apsw.memory_high_water() - before[0] < 16 * 2**20
     assert _resident() - before[1] < 64 * 2**20
+
+
+def test_reused_keys_load_no_addresses_even_beside_a_replay_of_the_same_request(committer: Committer) -> None:
+    committer.connection.execute("PRAGMA synchronous = off")
+    long = "x" * 2**20
+    numbers = range(1, 51)
+    for number in numbers:
+        commit(committer, [Create(Payload("Long", long), key=Key(number, 7))])
+    sent: list[Command] = [Create(Payload("Other"), key=Key(number, 8)) for number in numbers]
+    sent[0] = Create(Payload("Long", long), key=Key(1, 7))
+    tracemalloc.start()
+    try:
+        replay, *others = commit(committer, sent)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert isinstance(replay, Replay)
+    assert replay.address == long
+    assert {type(result) for result in others} == {KeyReused}
+    assert peak < 16 * 2**20
 
 
 def _resident() -> int:

@@ -11,7 +11,7 @@ import pytest
 from storekeeper.collection import Moment, Query
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.sqlite import SqliteCollection, past
-from storekeeper.sqlite.past import PastReader
+from storekeeper.sqlite.past import PastReader, Walk
 from storekeeper.stores import Payload
 from tests.harness.collection import numbered, replace, run
 from tests.harness.databases import Sqlite, handle
@@ -25,7 +25,7 @@ async def _now(collection: SqliteCollection, id: int, at: Moment) -> object:
     return await found
 
 
-def endlessly(execute: Callable[..., apsw.Cursor]) -> object:
+def endlessly(execute: Callable[..., apsw.Cursor], _walk: Walk) -> object:
     return execute(_ENDLESS).get
 
 
@@ -64,7 +64,7 @@ def test_two_are_read_at_once_and_the_others_wait_only_so_long(reader: PastReade
     async def main() -> None:
         began = time.monotonic()
         both = [asyncio.ensure_future(reader._read(endlessly)) for _ in range(2)]
-        later = [asyncio.ensure_future(reader._read(lambda execute: execute("SELECT 7").get)) for _ in range(2)]
+        later = [asyncio.ensure_future(reader._read(lambda execute, _: execute("SELECT 7").get)) for _ in range(2)]
         crowd = [asyncio.ensure_future(reader._read(endlessly)) for _ in range(8)]
         found = await asyncio.gather(*both, *later, *crowd, return_exceptions=True)
         assert [str(one) for one in found[:2]] == ["The read of the past took too long"] * 2

@@ -2,14 +2,16 @@
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 
 import apsw
 import pytest
 
 from storekeeper import sqlite
+from storekeeper.collection import Query
 from storekeeper.sqlite.read_transaction import MAX_LOG_PAGES
 from storekeeper.stores import Payload
-from tests.harness.collection import a_store, get, numbered, replace, run, stores
+from tests.harness.collection import a_store, get, now, numbered, replace, run, stores
 from tests.harness.databases import Sqlite, handle
 from tests.harness.in_process import until
 
@@ -23,6 +25,28 @@ def test_every_read_sees_what_another_process_committed_before_it(tmp_path: Path
                 assert await get(two, 2) == a_store(2, f"Version {number}", None, 4 + number)
                 assert (await stores(two))[1]["name"] == f"Version {number}"
                 assert await get(two, 2) == await get(one, 2)
+
+    run(main())
+
+
+def test_a_page_of_stores_that_another_process_renames_meanwhile_is_empty(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with handle(Sqlite(tmp_path)) as one, handle(Sqlite(tmp_path)) as two:
+            await one.load([Payload("Same")])
+            connection = apsw.Connection(str(tmp_path / "stores.db"))
+            reader = vars(two)["_reader"]
+            execute = vars(reader)["_execute"]
+
+            def interrupted(statement: str, *values: object) -> apsw.Cursor:
+                cursor: apsw.Cursor = execute(statement, *values)
+                found = cursor.get
+                connection.execute("UPDATE stores SET name = 'Other'")
+                return SimpleNamespace(get=found)  # type: ignore[return-value]  # what the reader needs of it
+
+            vars(reader)["_execute"] = interrupted
+            page = await now(two.list(Query("Same", limit=1)))
+            assert (page.first, page.rest, page.last) == (b"", None, None)
+            connection.close()
 
     run(main())
 

@@ -11,7 +11,7 @@ from tests.harness.databases import postgres
 from tests.harness.process import kill_group, run, serving
 from tests.oracles.aftermath import judge
 from tests.oracles.history import Recorder, csv
-from tests.oracles.lincheck import Outcome
+from tests.oracles.lincheck import Kind, Outcome
 
 OPERATIONS = 2_500
 FEW = 2_000
@@ -57,6 +57,10 @@ def test_histories_are_linearizable(build: str, database: str, tmp_path: Path) -
     assert judge(recorder.history, database) == []
     assert recorder.odd == []
     assert set(recorder.statuses) == {200, 304, 404, 412}
+    assert {op.kind for op in recorder.history} == set(Kind)
+    assert any(op.at is not None for op in recorder.history)
+    done = (op for op in recorder.history if op.if_match is not None and op.outcome is Outcome.OK)
+    assert {op.kind for op in done} >= {Kind.REPLACE, Kind.TAG}
 
 
 @in_places(*PLACES)

@@ -28,6 +28,11 @@ WRITES: dict[tuple[str, int], list[LiteralString]] = {
         "INSERT INTO stores SELECT count(*) + 1, 'old', NULL, (SELECT max(seq) + 1 FROM changes_2) FROM stores",
         "INSERT INTO changes_2 SELECT version, id, name, address, 5, 0, id FROM stores ORDER BY id DESC LIMIT 1",
     ],
+    ("sqlite", 3): [
+        "INSERT INTO stores SELECT count(*) + 1, 'old', NULL, (SELECT max(seq) + 1 FROM changes_3) FROM stores",
+        """INSERT INTO changes_3 (seq, store_id, name, address, at, previous, count)
+          SELECT version, id, name, address, 5, 0, id FROM stores ORDER BY id DESC LIMIT 1""",
+    ],
     ("postgres", 1): [
         "SELECT count, version FROM collection WHERE one = 1 FOR UPDATE",
         "INSERT INTO stores SELECT count + 1, 'old', NULL, version + 1 FROM collection",
@@ -41,21 +46,30 @@ WRITES: dict[tuple[str, int], list[LiteralString]] = {
         "INSERT INTO changes SELECT version + 1, count + 1, 'old', NULL, 5, 0, count + 1 FROM collection_2",
         "UPDATE collection_2 SET count = count + 1, version = version + 1 WHERE one = 1",
     ],
+    ("postgres", 3): [
+        "SELECT count, version, at, epoch FROM collection_3 WHERE one = 1 FOR UPDATE",
+        "INSERT INTO stores SELECT count + 1, 'old', NULL, version + 1 FROM collection_3",
+        """INSERT INTO changes (seq, store_id, name, address, at, previous, count)
+          SELECT version + 1, count + 1, 'old', NULL, 5, 0, count + 1 FROM collection_3""",
+        "UPDATE collection_3 SET count = count + 1, version = version + 1 WHERE one = 1",
+    ],
 }
 """How a process of each older schema creates a store, in one transaction."""
 
 NUMBERS: dict[tuple[str, int], LiteralString] = {
     ("sqlite", 1): "SELECT (SELECT count(*) FROM stores), max(seq) FROM changes",
     ("sqlite", 2): "SELECT count, seq FROM changes_2 WHERE seq = (SELECT max(seq) FROM changes_2)",
+    ("sqlite", 3): "SELECT count, seq FROM changes_3 WHERE seq = (SELECT max(seq) FROM changes_3)",
     ("postgres", 1): "SELECT count, version FROM collection",
     ("postgres", 2): "SELECT count, version FROM collection_2",
+    ("postgres", 3): "SELECT count, version FROM collection_3",
 }
 """How it reads the collection's numbers for a list."""
 
 LEAVE_WRITABLE = {
-    "sqlite": """; CREATE TRIGGER writable INSTEAD OF INSERT ON changes_2
-      BEGIN INSERT INTO changes_3 VALUES (NEW.seq, NEW.store_id, NEW.name, NULL, NEW.at, 0, NEW.count); END""",
-    "postgres": "; CREATE OR REPLACE VIEW collection_2 AS SELECT one, count, version, at FROM collection_3",
+    "sqlite": """; CREATE TRIGGER writable INSTEAD OF INSERT ON changes_3
+      BEGIN INSERT INTO changes_4 VALUES (NEW.seq, NEW.store_id, NEW.name, NULL, NEW.at, 0, NEW.count, 0); END""",
+    "postgres": "; CREATE OR REPLACE VIEW collection_3 AS SELECT one, count, version, at, epoch FROM collection_4",
 }
 """Has the last migration leave the table that writers lock under its old name."""
 
@@ -119,7 +133,7 @@ def older(database: Database, kind: str, version: int) -> Iterator[Older]:
     changed: LiteralString = "VALUES (1, 1, 'old', NULL, 5" + ", 0, 1" * (version > 1) + ")"
     if isinstance(database, Sqlite):
         with closing(apsw.Connection(str(database.path))) as file:
-            file.execute(f"{first}; INSERT INTO changes{'_2' * (version > 1)} {changed}")
+            file.execute(f"{first}; INSERT INTO changes{f'_{version}' * (version > 1)} {changed}")
             yield OlderOnSqlite(file, version)
         return
     with psycopg.connect(database.url, prepare_threshold=0, autocommit=True) as server:
@@ -131,7 +145,9 @@ def older(database: Database, kind: str, version: int) -> Iterator[Older]:
 def _numbers(version: int) -> LiteralString:
     if version == 1:
         return "UPDATE collection SET count = 1, version = 1"
-    return "UPDATE collection_2 SET count = 1, version = 1"
+    if version == 2:
+        return "UPDATE collection_2 SET count = 1, version = 1"
+    return "UPDATE collection_3 SET count = 1, version = 1"
 
 
 async def _write_beside(collection: Collection, process: Older) -> bool:
@@ -145,7 +161,7 @@ async def _write_beside(collection: Collection, process: Older) -> bool:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [1, 2, 3])
 def test_a_process_of_an_older_version_reads_but_writes_nothing_once_this_one_has_started(
     tmp_path: Path, kind: str, version: int
 ) -> None:

@@ -16,13 +16,15 @@ from starlette.responses import Response as StarletteResponse
 from storekeeper.api import docs, operations
 from storekeeper.api.errors import not_allowed, not_found
 from storekeeper.api.gate import Gate
-from storekeeper.api.resource import Plan, Resource
+from storekeeper.api.plan import Plan
+from storekeeper.api.resource import Resource
 from storekeeper.collection import Collection
 from storekeeper.errors import StorekeeperError
 from storekeeper.events import Event, emit
 from storekeeper.http.response import (
     MAX_BODY_BYTES,
     Deferred,
+    Headers,
     Response,
     error_response,
     framed_headers,
@@ -52,24 +54,28 @@ class Application:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Respond to one request."""
-        plan = self._resource.plan(scope["method"], _target(scope), scope["headers"])
-        if refusal := self._gate.admit(scope["headers"], plan.scope if plan else None):
-            await _send(refusal, scope, send)
+        headers = scope["headers"] = [*scope["headers"]]  # it may be any iterable
+        plan = self._gate.plan(scope["method"], _target(scope), headers)
+        if fields := self._gate.fields(headers):
+            send = _adding(fields, send)
+        admitted = plan.refusal or (self._gate.admit(plan.claim) if plan.claim else 0) if plan is not None else 0
+        if isinstance(admitted, Response):
+            await _send(admitted, scope, send)
         elif plan is not None:
-            await self._carry_out(plan, scope, receive, send)
+            await self._carry_out(plan, admitted, scope, receive, send)
         else:
             await self._starlette(scope, receive, send)
 
-    async def _carry_out(self, plan: Plan, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _carry_out(self, plan: Plan, by: int, scope: Scope, receive: Receive, send: Send) -> None:
         body = await _body(scope, receive)
         if body is None:
             return
-        response = too_large() if len(body) > MAX_BODY_BYTES else await self._respond(plan, body)
+        response = too_large() if len(body) > MAX_BODY_BYTES else await self._respond(plan, body, by)
         await _send(response, scope, send)
 
-    async def _respond(self, plan: Plan, body: bytes) -> Response:
+    async def _respond(self, plan: Plan, body: bytes, by: int) -> Response:
         try:
-            response = self._resource.respond(plan, body)
+            response = self._resource.respond(plan, body, by)
             if type(response) is Deferred:
                 with suppress(StorekeeperError):  # `response()` turns it into a response
                     await response.future
@@ -79,6 +85,15 @@ class Application:
             return internal_error()
         assert type(response) is Response
         return response
+
+
+def _adding(fields: Headers, send: Send) -> Send:
+    async def add(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", ()), *fields]}
+        await send(message)
+
+    return add
 
 
 def _target(scope: Scope) -> bytes:

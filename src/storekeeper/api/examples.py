@@ -11,7 +11,9 @@ from typing import Any, cast
 import msgspec
 
 from storekeeper.api.errors import to_response
+from storekeeper.api.origins import Hosts, Origins
 from storekeeper.api.resource import Resource, Rules
+from storekeeper.api.token_table import EXPIRED, insufficient_scope, needed, not_good
 from storekeeper.collection import Collection, Listing, Moment, Query, check_moment
 from storekeeper.commands import Command, Present, Remembered, apply, keys
 from storekeeper.errors import DISK_STALLED, LOCKED, Outcome, Unavailable
@@ -87,6 +89,25 @@ def bodies(requests: dict[str, bytes]) -> dict[str, Any]:
     return {name: _body(_refusal(request)) for name, request in requests.items()}
 
 
+def unauthorized() -> dict[str, Any]:
+    """Return the decoded bodies of the refusals for want of a good token, by their names."""
+    return {"no token": _body(needed("write")), "the token has expired": _body(not_good(EXPIRED))}
+
+
+def forbidden() -> dict[str, Any]:
+    """Return the decoded bodies of the refusals of what a client may not do, by their names."""
+    page = Origins().refuse("POST", [(b"sec-fetch-site", b"cross-site")])
+    rebound = Hosts().refuse([(b"origin", b"http://rebound.example"), (b"host", b"rebound.example")])
+    assert page is not None
+    assert rebound is not None
+    refused = {
+        "the token permits reading": insufficient_scope(),
+        "a page of another site": page,
+        "a page with a name that is not known": rebound,
+    }
+    return {name: _body(response) for name, response in refused.items()}
+
+
 def of_any_request() -> dict[str, Any]:
     """Return the decoded bodies of the errors that any request can get, by their names."""
     others = {
@@ -104,7 +125,7 @@ def _refusal(data: bytes) -> Response:
     responses: list[Response | Deferred] = []
     RequestReader(
         lambda request, _size: requests.append(request),
-        lambda response, _head_only: responses.append(response),
+        lambda response, _head_only, _fields: responses.append(response),
         lambda: 0.0,
     ).feed(data)
     resource = Resource(cast("Collection", _ThreeStores()), Rules())

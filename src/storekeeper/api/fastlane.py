@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from storekeeper.api.cache import Recording
-from storekeeper.api.resource import Plan
+from storekeeper.api.plan import Plan
 from storekeeper.api.runtime import Runtime
 from storekeeper.events import Event, emit
 from storekeeper.http.connection import Connection
@@ -30,9 +30,10 @@ class FastLane(Connection):
     """A connection whose requests the resource carries out directly, where it can."""
 
     def __init__(self, runtime: Runtime, *args: Any, **kwargs: Any) -> None:
-        super().__init__(runtime.limits, *args, **kwargs)
+        super().__init__(runtime.limits, runtime.gate, *args, **kwargs)
         self.resource = runtime.resource
-        self.gate = runtime.gate
+        self.plan = runtime.gate.plan
+        self.admit = runtime.gate.admit
         self.cache = runtime.cache
         self.plain = runtime.plain
         self.requests = runtime.plain.requests
@@ -55,22 +56,28 @@ class FastLane(Connection):
         """Respond to a request; all earlier requests have their responses."""
         plan: Plan | None = request.plan
         if plan is None:
-            plan = request.plan = self.resource.plan(request.method, request.target, request.headers)
+            plan = request.plan = self.plan(request.method, request.target, request.headers)
         if plan is None:
             super().begin(request)
-        elif not self.gate.open and (refusal := self.gate.admit(request.headers, plan.scope)):
-            self._send(request, refusal, None)
-        elif (key := plan.cache_key) is None or not request.keep_alive or self.draining or self.half_closed:
-            self._respond(request, plan, None)  # no response that may be the last is cached
+            return
+        by = 0
+        if plan.claim is not None:
+            admitted = self.admit(plan.claim)
+            if not isinstance(admitted, int):
+                self._send(request, admitted, None)
+                return
+            by = admitted
+        if (key := plan.cache_key) is None or not request.keep_alive or self.draining or self.half_closed:
+            self._respond(request, plan, None, by)  # no response that may be the last is cached
         elif (content := self.cache.get(key)) is not None:
-            self._write_ok(content, None)
+            self._write_ok(content, None, plan.fields)
         else:
-            self._respond(request, plan, key if self.cache.admits(key) else None)
+            self._respond(request, plan, key if self.cache.admits(key) else None, by)
 
-    def _respond(self, request: Request, plan: Plan, cache_key: bytes | None) -> None:
+    def _respond(self, request: Request, plan: Plan, cache_key: bytes | None, by: int) -> None:
         response: Response | Deferred
         try:
-            response = self.resource.respond(plan, request.body)
+            response = self.resource.respond(plan, request.body, by)
         except Exception as error:  # noqa: BLE001 - a bug in one response must not end the connection's others
             emit(Event.BUG, error=error)
             response = internal_error()
@@ -85,23 +92,26 @@ class FastLane(Connection):
     def _send(
         self, request: Request, response: Response, cache_key: bytes | None, began: float | None = None
     ) -> None:
+        plan: Plan = request.plan
         if response.stream is not None:
             exchange = self.begin_exchange(request)
+            exchange.fields = plan.fields
             self.spawn(self._stream(exchange, response, cache_key))
             return
         close = not request.keep_alive or ((self.draining or self.half_closed) and self.is_last(request))
-        if response.status == 200 and not close and request.method != "HEAD":
+        head_only = request.method == "HEAD"
+        if response.status == 200 and not close and not head_only:
             content = encode_content(response)
             if cache_key is not None:
                 self.cache.put(cache_key, content)
-            self._write_ok(content, began)
+            self._write_ok(content, began, plan.fields)
             return
-        data = encode(response, self.common_headers, head_only=request.method == "HEAD", close=close)
+        data = encode(response, self.common_headers, head_only=head_only, close=close, fields=plan.fields)
         self.write(data)
         self.sent(response.status, len(data), began, close)
 
-    def _write_ok(self, content: bytes, began: float | None) -> None:
-        start = encode_start(200, self.server_state.default_headers)
+    def _write_ok(self, content: bytes, began: float | None, fields: bytes) -> None:
+        start = encode_start(200, self.server_state.default_headers) + fields
         size = len(start) + len(content)
         if size < MAX_COPIED_BYTES:
             if not self.transport.is_closing():  # as `write` does it, without another call

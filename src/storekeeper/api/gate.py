@@ -1,26 +1,121 @@
-"""The gate decides which requests are admitted; both adapters ask it before the response cache. Imports `http`.
+"""The gate decides which requests are admitted; both adapters ask it for every route. Imports `http` and `api`.
 
-A plan is cached with its head and cached responses are shared by all clients, so neither may depend on the client or
-the time: the gate decides what depends on them, for every request anew.
+What it decides by the head and the settings alone is part of the plan, which is cached with its head. What depends on
+the time and on the tokens that there are is decided for each request anew, by the plan's claim: `admit`.
 """
 
-from collections.abc import Iterable
-from typing import Literal
+from functools import lru_cache
+from typing import Literal, Protocol
 
-from storekeeper.http.response import Response
+from storekeeper.api.origins import PAGE_FIELDS, Hosts, Origins
+from storekeeper.api.plan import Claim, Plan, Scope, refused
+from storekeeper.api.token_table import TokenTable, needed
+from storekeeper.http.request import Request
+from storekeeper.http.response import Fields, Headers, Response, encode_fields, error_response
+from storekeeper.tokens import hashed, is_well_formed
 
-Scope = Literal["read", "write"]
-"""The permission that a request needs; None stands for a request that needs none."""
+Mode = Literal["open", "writes", "all"]
+"""Which requests need a token: none, those that write, or all but those of routes without a scope."""
+
+
+MAX_CREDENTIALS_BYTES = 256
+"""Bytes of an Authorization field that are looked at: what is longer is no token."""
+
+
+class Planner(Protocol):
+    """What plans the requests that the gate admits: the resource."""
+
+    def plan(self, method: str, target: bytes, headers: Fields) -> Plan | None:
+        """Return what a request's head asks for, or None if the target is none of its routes."""
+        ...
 
 
 class Gate:
-    """Admits every request."""
+    """Admits requests by the settings. `hosts` None: the service goes by any name. `tokens` None: none count."""
 
-    __slots__ = ()
+    def __init__(
+        self,
+        planner: Planner,
+        origins: Origins,
+        hosts: Hosts | None,
+        mode: Mode = "open",
+        tokens: TokenTable | None = None,
+    ) -> None:
+        self._plan = planner.plan
+        self._origins = origins
+        self._hosts = hosts
+        self._tokens = tokens
+        self._needs_token: frozenset[Scope | None] = _NEEDS_TOKEN[mode]
+        self._vary = encode_fields(origins.fields(()))
+        self._changes_plans = bool(self._vary) or tokens is not None
 
-    open = True
-    """Whether every request is admitted: then an adapter may leave out the call."""
+    def plan(self, method: str, target: bytes, headers: Fields) -> Plan | None:
+        """Return the plan of a request, which may be a refusal; None if the application has to respond to it."""
+        plan = self._plan(method, target, headers)
+        for name, _ in headers:
+            if name in PAGE_FIELDS:
+                return self._decide(plan, method, headers)
+        return plan if plan is None or not self._changes_plans else self._complete(plan, headers, self._vary)
 
-    def admit(self, headers: Iterable[tuple[bytes, bytes]], scope: Scope | None) -> Response | None:  # noqa: ARG002 - see the class
-        """Return the refusal of a request with these header fields, or None."""
+    def fields(self, headers: Fields) -> Headers:
+        """Return the fields that every response to a request with these fields has."""
+        return self._origins.fields(headers)
+
+    def admit(self, claim: Claim) -> int | Response:
+        """Return the number of the token that a plan claims, or the refusal."""
+        assert self._tokens is not None
+        return self._tokens.admit(claim)
+
+    def refuse(self, request: Request) -> Response | None:
+        """Return the refusal of a request whose body is not read yet, or None."""
+        request.plan = plan = self.plan(request.method, request.target, request.headers)
+        if plan is None or plan.claim is None:
+            return plan.refusal if plan is not None else None
+        admitted = self.admit(plan.claim)
+        return admitted if isinstance(admitted, Response) else None
+
+    def _decide(self, plan: Plan | None, method: str, headers: Fields) -> Plan | None:
+        """Return the plan of a request that a page may have sent."""
+        fields = encode_fields(self._origins.fields(headers))
+        refusal = (
+            (self._hosts.refuse(headers) if self._hosts else None)
+            or self._origins.preflight(method, headers)
+            or self._origins.refuse(method, headers)
+        )
+        if refusal is not None:
+            return refused(refusal, fields)
+        return plan if plan is None or not self._changes_plans else self._complete(plan, headers, fields)
+
+    def _complete(self, plan: Plan, headers: Fields, fields: bytes) -> Plan:
+        """Return the plan with its response's fields and what it claims, or the refusal of what it does not claim."""
+        claim = self._claim(plan.scope, headers) if self._tokens is not None and plan.scope is not None else None
+        if isinstance(claim, Response):
+            return refused(claim, fields)
+        return Plan(plan.run, plan.scope, plan.cache_key, fields, None, claim)
+
+    def _claim(self, scope: Scope, headers: Fields) -> Claim | Response | None:
+        """Return what a head claims, None if it needs to claim nothing and does not, or the refusal."""
+        credentials = [value for name, value in headers if name == b"authorization"]
+        if len(credentials) > 1:
+            return error_response(400, "The request has more than one Authorization header")
+        claimed = _claimed(credentials[0][:MAX_CREDENTIALS_BYTES]) if credentials else None
+        if claimed is not None:
+            return Claim(claimed, scope)
+        return needed(scope) if scope in self._needs_token else None
+
+
+@lru_cache(maxsize=1024)
+def _claimed(credentials: bytes) -> str | None:
+    """Return the hash of the token that a client sent, "" if it has not the form of one, None if it sent none."""
+    scheme, _, text = credentials.partition(b" ")
+    if scheme.lower() != b"bearer":
         return None
+    token = text.strip(b" ")
+    return hashed(token) if is_well_formed(token) else ""
+
+
+_NEEDS_TOKEN: dict[Mode, frozenset[Scope | None]] = {
+    "open": frozenset(),
+    "writes": frozenset(("write",)),
+    "all": frozenset(("read", "write")),
+}

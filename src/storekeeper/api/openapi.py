@@ -66,6 +66,13 @@ _PAGES = (
 _NAME = "Required, and not empty. Blanks are kept, a character is a Unicode code point."
 _ADDRESS = "Optional, a string. Null is refused: to have no address, leave it out. In a PUT, that erases the address."
 
+_TOKEN = {
+    "type": "http",
+    "scheme": "bearer",
+    "bearerFormat": "skt_",
+    "description": "A token of `storekeeper token add`. The operator decides who needs one: nobody, writers, all.",
+}
+
 _PAYLOAD = {"name": EXAMPLES[1].name, "address": EXAMPLES[1].address}
 _STORE = {"id": 2} | _PAYLOAD
 
@@ -85,7 +92,12 @@ def document() -> Json:
         "servers": [{"url": "."}],
         "tags": [{"name": "stores"}, {"name": "operations"}],
         "paths": _contract() | _operations(),
-        "components": {"schemas": _schemas(), "responses": _responses(), "parameters": parameters()},
+        "components": {
+            "schemas": _schemas(),
+            "responses": _responses(),
+            "parameters": parameters(),
+            "securitySchemes": {"token": _TOKEN},
+        },
     }
 
 
@@ -186,10 +198,13 @@ def _operation(
     headers = _headers_of(*also[0], may=also[1])
     responses = {"200": {"description": "Done.", "headers": headers, "content": content}}
     responses |= {_STATUS[name]: _ref("responses", name) for name in sorted(others, key=_STATUS.__getitem__)}
+    # Whether a token is needed depends on --auth.
+    security: Json = {"security": [{}, {"token": []}]} if "Unauthorized" in others else {}
     return {
         "operationId": id,
         "summary": summary,
         "tags": [tag],
+        **security,
         "responses": responses | {"default": _ref("responses", "AnyError")},
     }
 
@@ -210,6 +225,8 @@ _STATUS = {
     "NotModified": "304",
     "InvalidPayload": "400",
     "InvalidQuery": "400",
+    "Unauthorized": "401",
+    "Forbidden": "403",
     "NotFound": "404",
     "Gone": "410",
     "PreconditionFailed": "412",
@@ -218,8 +235,9 @@ _STATUS = {
 }
 """The status of each response that only some operations have."""
 
-_READ = ("NotModified",)
-_WRITTEN = ("InvalidPayload", "PreconditionFailed", "UnsupportedMediaType", "KeyReused")
+_GATE = ("Unauthorized", "Forbidden")
+_READ = ("NotModified", *_GATE)
+_WRITTEN = (*_GATE, "InvalidPayload", "PreconditionFailed", "UnsupportedMediaType", "KeyReused")
 
 
 def _responses() -> Json:
@@ -238,6 +256,14 @@ def _responses() -> Json:
         },
         "InvalidPayload": _error(payload, examples.bodies(examples.PAYLOAD | examples.CONDITIONS)),
         "InvalidQuery": _error(query, examples.bodies(examples.QUERY)),
+        "Unauthorized": _error(
+            "The request needs a token, or its token is not good.", examples.unauthorized(), "www-authenticate"
+        ),
+        "Forbidden": _error(
+            "The token permits reading alone, or a page sent this that may not.",
+            examples.forbidden(),
+            may=("www-authenticate",),
+        ),
         "NotFound": _error(missing, examples.bodies(examples.MISSING)),
         "Gone": _error(gone, examples.bodies(examples.GONE)),
         "PreconditionFailed": _error(changed, examples.bodies(examples.CHANGED), "etag"),

@@ -18,6 +18,7 @@ HEADERS: Json = {
     "cache-control": _header("Caches must revalidate before reuse."),
     "date": _header("When the response was made (RFC 9110, 6.6.1)."),
     "retry-after": _header("Only with 503: seconds after which it is worth trying again."),
+    "www-authenticate": _header("Which token is needed, and what is wrong with the one that was sent (RFC 6750)."),
     "etag": _header("The version and the epoch, in quotes. A list's tag changes with every change of any store."),
     "content-location": _header("The path of the store that was written."),
     "idempotent-replayed": _header(

@@ -15,7 +15,7 @@ import msgspec
 
 from storekeeper.api.conditions import parse_tags
 from storekeeper.api.errors import not_found, to_response
-from storekeeper.api.gate import Scope
+from storekeeper.api.plan import Plan, constant
 from storekeeper.api.query import has_moment, next_page, parse_list_query, parse_store_query
 from storekeeper.api.routes import STORE, STORES, Route, match_route, parse_id
 from storekeeper.api.write_head import UNCONDITIONAL, Conditions, check_method_and_type, read_conditions
@@ -41,23 +41,6 @@ _REPLAYED = (*JSON, (b"idempotent-replayed", b"true"))
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
-
-
-class Plan(msgspec.Struct, frozen=True):
-    """What a request's head asks for.
-
-    A pure function of the head, so that it may be cached with it: the client's identity, the time and the state of
-    the database have no influence on it.
-    """
-
-    run: Callable[[bytes], Response | Deferred]
-    """Carry out the request, given its complete body; raises StorekeeperError."""
-
-    scope: Scope | None
-    """The permission that the gate has to grant; None: no permission is needed."""
-
-    cache_key: bytes | None
-    """The key under which a 200 may be cached; None: never."""
 
 
 @dataclass(frozen=True)
@@ -97,13 +80,13 @@ class Resource:
             return self._plan_read(route, id_text, query, headers, target if method == "GET" else None)
         checked = check_method_and_type(route, method, headers)
         if isinstance(checked, Response):
-            return Plan(partial(_constant, checked), None, None)
+            return constant(checked, "write" if method != "OPTIONS" and route in ("store", "stores") else None)
         return self._plan_write(route, id_text, checked)
 
-    def respond(self, plan: Plan, body: bytes) -> Response | Deferred:
-        """Return the response to a planned request with this complete body."""
+    def respond(self, plan: Plan, body: bytes, by: int = 0) -> Response | Deferred:
+        """Return the response to a planned request with this complete body, from a client with that token."""
         try:
-            return plan.run(body)
+            return plan.run(body, by)
         except StorekeeperError as error:
             return self._fail(error)
 
@@ -125,18 +108,18 @@ class Resource:
                 cache_key = None  # what is cached are the 200s of the present
             run = partial(self._get, id_text, query, tags) if route == "store" else partial(self._list, query, tags)
             return Plan(run, "read", cache_key)
-        return Plan(partial(_constant, Response(b"OK", TEXT) if route == "test" else not_found()), None, cache_key)
+        return constant(Response(b"OK", TEXT) if route == "test" else not_found(), None, cache_key)
 
     def _plan_write(self, route: Route, id_text: bytes, conditional: list[tuple[bytes, bytes]]) -> Plan:
         try:
             conditions = read_conditions(route, conditional) if conditional else UNCONDITIONAL
         except InvalidInput as error:
-            return Plan(partial(_constant, self._fail(error)), "write", None)
+            return constant(self._fail(error), "write")
         if route == "store":
             return Plan(partial(self._replace, id_text, conditions), "write", None)
         return Plan(partial(self._create, conditions) if conditional else self._plain_create, "write", None)
 
-    def _get(self, id_text: bytes, query: bytes, tags: Tags | None, _body: bytes) -> Response | Deferred:
+    def _get(self, id_text: bytes, query: bytes, tags: Tags | None, _body: bytes, _by: int) -> Response | Deferred:
         at = parse_store_query(query) if query else None
         id = parse_id(id_text)
         if id is None:
@@ -146,7 +129,7 @@ class Resource:
             return self._deferred(store, partial(self._found, id_text, tags))
         return self._found(id_text, tags, store)
 
-    def _list(self, query: bytes, tags: Tags | None, _body: bytes) -> Response | Deferred:
+    def _list(self, query: bytes, tags: Tags | None, _body: bytes, _by: int) -> Response | Deferred:
         wanted = parse_list_query(query)
         if tags is not None and wanted.at is None:
             # A filter or a page changes with the collection only, so its numbers are enough to know.
@@ -169,20 +152,20 @@ class Resource:
             return self._deferred(listing, partial(_list_response, query, tags))
         return _list_response(query, tags, listing)
 
-    def _create(self, conditions: Conditions, body: bytes) -> Deferred:
+    def _create(self, conditions: Conditions, body: bytes, by: int) -> Deferred:
         payload = self._payload(body)
-        key = None if conditions.key is None else conditions.hashed_key("stores", None, payload)
-        command = Create(payload, conditions.if_match, key)
+        key = None if conditions.key is None else conditions.hashed_key("stores", None, payload, by)
+        command = Create(payload, conditions.if_match, key, by)
         return self._deferred(self._collection.write(command), self._created)
 
-    def _replace(self, id_text: bytes, conditions: Conditions, body: bytes) -> Response | Deferred:
+    def _replace(self, id_text: bytes, conditions: Conditions, body: bytes, by: int) -> Response | Deferred:
         payload = self._payload(body)  # checked before the id (decision 3)
         id = parse_id(id_text)
         if id is None and conditions.key is None:
             return self._missing(id_text)
-        key = None if conditions.key is None else conditions.hashed_key("store", id, payload)
+        key = None if conditions.key is None else conditions.hashed_key("store", id, payload, by)
         # No store has the id 0; but whether the key is good for this request comes before that (decision 31).
-        command = Replace(id or 0, payload, conditions.if_match, conditions.if_none_match, key)
+        command = Replace(id or 0, payload, conditions.if_match, conditions.if_none_match, key, by)
         return self._deferred(self._collection.write(command), partial(self._written, id_text))
 
     def _deferred(self, pending: Pending[T], render: Callable[[T], Response]) -> Deferred:
@@ -230,10 +213,6 @@ class Resource:
 
 class _InvalidJson(StorekeeperError):
     """The body is not JSON text in UTF-8."""
-
-
-def _constant(response: Response, _body: bytes) -> Response:
-    return response
 
 
 def _unchanged(response: Response) -> Response:

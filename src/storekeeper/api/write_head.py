@@ -33,9 +33,9 @@ class Conditions(msgspec.Struct, frozen=True):
     if_none_match: Tags | None = None
     key: bytes | None = None
 
-    def hashed_key(self, route: Route, id: int | None, payload: Payload) -> Key | None:
-        """Return the hashes of the key and of the request that it came with; None if there is no key."""
-        return hashed(self.key, route, id, payload, self.if_match) if self.key is not None else None
+    def hashed_key(self, route: Route, id: int | None, payload: Payload, by: int) -> Key | None:
+        """Return the hashes of the key of a token and of the request that it came with; None if there is no key."""
+        return hashed(self.key, route, id, payload, self.if_match, by) if self.key is not None else None
 
 
 UNCONDITIONAL = Conditions()

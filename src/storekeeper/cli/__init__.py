@@ -1,6 +1,7 @@
 """The command line: parses and prints. May import every part; each command imports what it needs when it runs."""
 
 import os
+import re
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -10,7 +11,7 @@ import typer
 from typer.exceptions import TyperException
 
 from storekeeper import __version__
-from storekeeper.cli import transfers
+from storekeeper.cli import tokens, transfers
 from storekeeper.cli.options import with_settings
 from storekeeper.cli.terminal import UsageError, ask, can_ask, open_standard_streams, print_line
 from storekeeper.errors import CannotStartYet, StorekeeperError
@@ -20,6 +21,8 @@ EXIT_USAGE = 2
 EXIT_BUG = 70
 EXIT_NOT_YET = 74
 """As EX_SOFTWARE and EX_IOERR of sysexits.h."""
+
+TOKEN_VARIABLE = "STOREKEEPER_TOKEN"  # noqa: S105 - the name of one
 
 MIN_TIMEOUT = 0.1
 MAX_TIMEOUT = 60.0
@@ -93,6 +96,7 @@ def serve(settings: Settings) -> int:
         return _report_failure(str(error), EXIT_NOT_YET)
 
 
+app.add_typer(tokens.app, name="token")
 app.command("import")(transfers.import_)
 app.command()(transfers.export)
 app.command()(transfers.copy)
@@ -124,6 +128,10 @@ def check(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")] = False,
     junit: Annotated[Path | None, typer.Option(help="Write a JUnit XML file too.")] = None,
     timeout: Annotated[float, typer.Option(min=MIN_TIMEOUT, max=MAX_TIMEOUT, help="Seconds for one exchange.")] = 7.0,
+    token: Annotated[
+        Path | None,
+        typer.Option(help=f"A file with the token to send; else the variable {TOKEN_VARIABLE} may have it."),
+    ] = None,
 ) -> int:
     """Tell whether a service conforms.
 
@@ -138,8 +146,28 @@ def check(
     examples = [{"id": id, "name": one.name, "address": one.address} for id, one in enumerate(EXAMPLES, 1)]
     may_add = None if yes else lambda most: _ask_to_add(url, most)
     return conformance.run(
-        url, read_only=read_only, json=json, junit=junit, timeout=timeout, ask=may_add, examples=examples
+        url,
+        read_only=read_only,
+        json=json,
+        junit=junit,
+        timeout=timeout,
+        token=_read_token(token),
+        ask=may_add,
+        examples=examples,
     )
+
+
+def _read_token(file: Path | None) -> str:
+    """Return the token to send, "" for none; an option with its text would stand in the shell's history."""
+    try:
+        text = os.environ.get(TOKEN_VARIABLE, "") if file is None else file.read_text()
+    except (OSError, UnicodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not text"
+        raise UsageError(f"--token {file}: cannot be read ({reason}): name a file that has the token") from None
+    token = text.strip()
+    if (file and not token) or not re.fullmatch(r"[!-~]*", token):
+        raise UsageError(f"{f'--token {file}' if file else TOKEN_VARIABLE}: has no token: one line without blanks")
+    return token
 
 
 def _ask_to_add(url: str, most: int) -> None:

@@ -19,6 +19,8 @@ def _options(*names: str) -> list[inspect.Parameter]:
         kind: Any
         kind, meta = typing.get_args(hints[name])
         flag = option(name)
+        if typing.get_origin(kind) is tuple:
+            kind = list[str]
         if kind is bool:
             flag += "/--no-" + name.replace("_", "-")
         annotation = Annotated[kind, typer.Option(flag, envvar=variable(name), help=meta.description)]

@@ -9,8 +9,12 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
+class NoThread(RuntimeError):
+    """The system makes no more threads now."""
+
+
 async def run_in_thread(work: Callable[[threading.Event], T]) -> T:
-    """Run `work` on a daemon thread of its own; return its result, or raise its exception.
+    """Run `work` on a daemon thread of its own; return its result, or raise its exception, or NoThread.
 
     `work` is given an event that is set when the caller was cancelled: it should return soon then, and commit
     nothing. If it cannot, because it is blocked, the process ends without it, and the database rolls back.
@@ -36,7 +40,10 @@ async def run_in_thread(work: Callable[[threading.Event], T]) -> T:
         with suppress(RuntimeError):  # the loop is closed, and nothing waits
             loop.call_soon_threadsafe(settle, result, error)
 
-    threading.Thread(target=run, name="storekeeper-work", daemon=True).start()
+    try:
+        threading.Thread(target=run, name="storekeeper-work", daemon=True).start()
+    except RuntimeError as error:
+        raise NoThread(str(error)) from None
     try:
         return await done
     finally:

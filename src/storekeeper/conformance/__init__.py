@@ -22,27 +22,28 @@ def run(
     json: bool = False,
     junit: Path | None = None,
     timeout: float = 7.0,
+    token: str = "",
     ask: Callable[[int], None] | None = None,
     examples: Sequence[dict[str, Any]] = (),
 ) -> int:
     """Check the service at `url`, print what came of it and give the exit code.
 
     Standard output gets the table, or with `json` one JSON document; `junit` gets the XML. `timeout`, in seconds, is
-    for one exchange. `ask` is called with how many stores will be added at most, unless the list is `examples`, and
-    raises if they may not.
+    for one exchange; `token` goes with each. `ask` is called with how many stores will be added at most, unless the
+    list is `examples`, and raises if they may not.
     """
     if (path := url.rstrip("/")).endswith("/api/stores"):  # as people copy it
         url = path.removesuffix("/api/stores")
 
     def announce(most: int) -> None:
-        if ask and not _holds_only(url, list(examples), timeout):
+        if ask and not _holds_only(Client(url, timeout, token), list(examples)):
             ask(most)
         complain(f"Checking {url}: this adds at most {most} stores, and there is no way to delete one.")
 
     try:
         if junit:
             _prove_writable(junit)  # not found out after the stores were added
-        report = examine(url, read_only=read_only, timeout=timeout, announce=announce)
+        report = examine(url, read_only=read_only, timeout=timeout, announce=announce, token=token)
         if junit:
             junit.write_bytes(as_junit(report))
     except CannotCheck as error:
@@ -69,9 +70,9 @@ def _prove_writable(path: Path) -> None:
         path.unlink()
 
 
-def _holds_only(url: str, stores: list[dict[str, Any]], timeout: float) -> bool:
+def _holds_only(client: Client, stores: list[dict[str, Any]]) -> bool:
     try:
-        found = loads(Client(url, timeout).exchange("GET", "/api/stores").content)
+        found = loads(client.exchange("GET", "/api/stores").content)
         return isinstance(found, list) and [{"address": None} | store for store in found] == stores
     except (Unreachable, ValueError, TypeError):
         return False

@@ -73,10 +73,7 @@ def unchanged(service: Service, store: Made, before: str) -> None:
     shown.expect(tag(shown) == before, f"its ETag was {before}, though nothing was changed")
 
 
-TAGGED = 'Strong, `"SEQ.EPOCH"`'
-
-
-@extra("tags-say-the-version", TAGGED)
+@extra("tags-say-the-version", 'A strong tag, `"SEQ.EPOCH"`, on every 200 of a store')
 def _(service: Service) -> None:
     """A store has the same tag wherever it is shown; a write changes its tag and that of the list, and no other."""
     other = service.settle()
@@ -94,7 +91,11 @@ def _(service: Service) -> None:
     again.expect(tag(again) == others, "its ETag is another, though another store was written")
 
 
-@extra("if-none-match-gets-304", TAGGED, writes=False)
+@extra(
+    "if-none-match-gets-304",
+    "if `If-None-Match` matches, 304 with `etag`, `cache-control` and `date`, and the list is not read",
+    writes=False,
+)
 def _(service: Service) -> None:
     """A current tag among others gets 304 without content; other tags get the whole."""
     for path in (STORES, f"{STORES}?name={service.name().replace(' ', '+')}"):
@@ -108,7 +109,7 @@ def _(service: Service) -> None:
             response.expect(have != 304 or not response.http.length, "a 304 has content")
 
 
-@extra("if-match-guards-an-update", TAGGED)
+@extra("if-match-guards-an-update", "PUT: 412 if `If-Match` does not match or `If-None-Match` does")
 def _(service: Service) -> None:
     """The present tag lets an update pass, another is refused and changes nothing; of several at once one passes."""
     old = tag(service.spare().response)
@@ -131,7 +132,11 @@ def _(service: Service) -> None:
     last.expect(last.ok, f"status {last.http.status} with the present tag among others")
 
 
-@extra("if-match-guards-a-create", TAGGED, adds=1)
+@extra(
+    "if-match-guards-a-create",
+    "POST: `If-Match` with the list's tag creates only if nothing has changed since",
+    adds=1,
+)
 def _(service: Service) -> None:
     """A store is added only if the list has the tag that was sent."""
     name = service.name()
@@ -148,7 +153,7 @@ def _(service: Service) -> None:
     raise Skipped("other clients write all the time")
 
 
-@extra("same-content-is-no-change", TAGGED)
+@extra("same-content-is-no-change", "200 with the tag that it had: no change, no new version.")
 def _(service: Service) -> None:
     """A PUT of what the store is leaves its tag, also with the tag of before (its first response was lost)."""
     before = tag(service.spare().response)
@@ -159,7 +164,11 @@ def _(service: Service) -> None:
         response.expect(tag(response) == tag(store.response), "its ETag is another, though nothing changed")
 
 
-@extra("a-key-works-once", TAGGED, adds=1)
+@extra(
+    "a-key-works-once",
+    "The same key with the same request gets the same body, `etag` and `content-location` again",
+    adds=1,
+)
 def _(service: Service) -> None:
     """The same request with its Idempotency-Key again gets the same response and adds nothing; another is refused."""
     name, key = service.name(), f"{service.marker}-key"
@@ -175,7 +184,7 @@ def _(service: Service) -> None:
     found.expect(found.listed.count == 1, f"the store was added {found.listed.count} times")
 
 
-@extra("pages-are-the-list", TAGGED, adds=3)
+@extra("pages-are-the-list", "Ids ascend, and nothing is ever deleted: pages never shift.", adds=3)
 def _(service: Service) -> None:
     """Pages of two, each linked by the one before, have what the list has, once and in its order."""
     name = service.name()
@@ -198,7 +207,7 @@ def _(service: Service) -> None:
         refused(service.raw("GET", f"{STORES}?{query}"), 400)
 
 
-@extra("the-past-stays", TAGGED)
+@extra("the-past-stays", "The response is what it was after the latest change up to then")
 def _(service: Service) -> None:
     """A store and the list as of a tag are what they were, whatever was written since."""
     store = service.spare()

@@ -74,9 +74,13 @@ class Stream(socket.SocketIO):
 
 
 class Client:
-    """Sends requests to `http(s)://host[:port][/prefix]`, else ValueError; an exchange gets `timeout` seconds."""
+    """Sends requests to `http(s)://host[:port][/prefix]`, else ValueError; an exchange gets `timeout` seconds.
 
-    def __init__(self, url: str, timeout: float) -> None:
+    `token` goes with each of them, and into no report.
+    """
+
+    def __init__(self, url: str, timeout: float, token: str = "") -> None:
+        self.secret = [f"Authorization: Bearer {token}"] if token else []
         parts = urlsplit(url)
         for wrong, reason in (
             (parts.scheme not in {"http", "https"} or not parts.hostname, "look like http://host:port"),
@@ -115,6 +119,7 @@ class Client:
         try:  # written here and not by http.client, so that a report shows the request as it went out
             with self.connect(deadline) as connection:
                 lines = [f"{method} {done.target} HTTP/1.1", *(f"{name}: {value}" for name, value in done.sent)]
+                lines += self.secret
                 with suppress(ConnectionError):  # it may have said why before it closed
                     connection.sendall("\r\n".join([*lines, "", ""]).encode("ascii") + (body or b""))
                 read(Stream(connection, deadline), done, sink)

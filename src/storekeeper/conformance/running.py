@@ -24,11 +24,16 @@ class CannotCheck(Exception):
 
 
 def examine(
-    url: str, *, read_only: bool = False, timeout: float = 7.0, announce: Callable[[int], None] | None = None
+    url: str,
+    *,
+    read_only: bool = False,
+    timeout: float = 7.0,
+    announce: Callable[[int], None] | None = None,
+    token: str = "",
 ) -> Report:
     """Hold the service at `url` to every rule, or CannotCheck; `announce` is told how many stores it adds at most."""
     try:
-        client = Client(url, timeout)
+        client = Client(url, timeout, token)
     except ValueError as error:
         raise CannotCheck(str(error)) from None
     return Run(Service(client, read_only)).report(url, announce)

@@ -8,7 +8,7 @@ and the event loop. Its protocol class is no documented extension point: so uvic
 
 import asyncio
 from collections import deque
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -19,7 +19,16 @@ from storekeeper.http.exchange import Exchange
 from storekeeper.http.limits import Limits
 from storekeeper.http.reader import Phase, RequestReader
 from storekeeper.http.request import Request
-from storekeeper.http.response import MAX_BODY_BYTES, Response, encode, timed_out, unavailable
+from storekeeper.http.response import (
+    MAX_BODY_BYTES,
+    Fields,
+    Headers,
+    Response,
+    encode,
+    encode_fields,
+    timed_out,
+    unavailable,
+)
 
 MAX_PIPELINED = 64
 """Requests that may wait behind another one; with so many the connection stops reading."""
@@ -30,16 +39,30 @@ class Refusal(NamedTuple):
 
     response: Response
     head_only: bool
+    fields: bytes
+
+
+class Guard(Protocol):
+    """What a connection asks about a request that it has not read to its end."""
+
+    def fields(self, headers: Fields) -> Headers:
+        """Return the fields that every response to a request with these fields has."""
+        ...
+
+    def refuse(self, request: Request) -> Response | None:
+        """Return the refusal of a request whose body is not read yet, or None."""
+        ...
 
 
 class Connection(HttpToolsProtocol):
     """Responds to one client's requests in their order, through the ASGI application."""
 
-    def __init__(self, limits: Limits, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, limits: Limits, guard: Guard, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         del self.parser  # the reader has its own
         self.limits = limits
-        self.reader = RequestReader(self._accept, self._refuse, self.loop.time)
+        self.guard = guard
+        self.reader = RequestReader(self._accept, self._refuse, self.loop.time, guard.refuse)
         self.deadlines = Deadlines(self.loop.time())
         self.draining = False
         self.half_closed = False
@@ -217,9 +240,9 @@ class Connection(HttpToolsProtocol):
 
     # Refusing.
 
-    def _refuse(self, response: Response, head_only: bool) -> None:
+    def _refuse(self, response: Response, head_only: bool, headers: Fields) -> None:
         self._unfinished.add(-self._unfinished.size)
-        refusal = Refusal(response, head_only)
+        refusal = Refusal(response, head_only, encode_fields(self.guard.fields(headers)))
         if self.busy:
             self.waiting.append(refusal)
         else:
@@ -228,9 +251,10 @@ class Connection(HttpToolsProtocol):
     def _send_refusal(self, refusal: Refusal) -> None:
         if self.transport.is_closing():
             return
-        data = encode(refusal.response, self.common_headers, head_only=refusal.head_only, close=True)
+        response, head_only, fields = refusal
+        data = encode(response, self.common_headers, head_only=head_only, close=True, fields=fields)
         self.write(data)
-        self.sent(refusal.response.status, len(data), None)
+        self.sent(response.status, len(data), None)
         # Closing now would reset the connection while the client still sends, and the reset can overtake
         # the response. So the connection reads and drops what arrives for a while.
         self.flow.resume_reading()

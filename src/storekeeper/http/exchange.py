@@ -50,8 +50,8 @@ class Channel(Protocol):
 class Exchange:
     """Responds to one request, part by part, as the current exchange of its connection.
 
-    `charged` is what it costs in the receive budget, in bytes. `record`, if it is set, is given all bytes that follow
-    the start of the response's head.
+    `charged` is what it costs in the receive budget, in bytes. `fields`, which are encoded, follow the start of the
+    response's head. `record`, if it is set, is given all bytes that follow them.
     """
 
     started = False
@@ -61,6 +61,7 @@ class Exchange:
     status = 0
     size = 0
     charged = 0
+    fields = b""
     record: Callable[[bytes], None] | None = None
     _disconnected: asyncio.Event | None = None
     _body_delivered = False
@@ -106,7 +107,7 @@ class Exchange:
         rest = encode_rest(encode_fields(fields), length, close=self.close, chunked=self._chunked)
         if self.record is not None:
             self.record(rest)
-        self._head = encode_start(status, self.connection.common_headers), rest
+        self._head = encode_start(status, self.connection.common_headers) + self.fields, rest
 
     def part(self, data: bytes) -> None:
         """Send a part of the body."""

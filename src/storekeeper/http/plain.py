@@ -5,7 +5,18 @@ of DECIDING_FIELDS are looked for. What is not plain gets None here, and the car
 this way refuses nothing, and `tests/http/test_plain.py` shows that what it accepts means the same on the careful way.
 
 What llhttp has accepted is remembered: the fields, whatever the request line, and the planned head. A head is known
-by its line and its deciding fields alone, so that a new `x-request-id` in each request makes no new head.
+by its line and its deciding fields alone, so that a new `x-request-id` in each request makes no new head. Why what
+other clients sent cannot change what a request means:
+
+1. A head ends at the first empty line, and its line at the first CR. So both ends are known before anybody is asked.
+2. A line is taken only if it is one of `_LINE`, remembered or not. llhttp takes each of those too, and what fields
+   mean does not depend on which of them stands before.
+3. Fields are remembered only after an llhttp that has read nothing before has taken them, behind such a line, up to
+   the end of their head and no further. It takes a CR and an LF in no other place than at the end of a line, so that
+   each field is one line, and one line is one field.
+4. If some fields are valid, so are the deciding ones alone: of the other names, llhttp gives none a meaning.
+5. The fields alone decide the length of the body, which is compared with the bytes that are there each time.
+6. What is planned depends on the line and the deciding fields alone, and these are the key of a remembered head.
 """
 
 import re
@@ -15,11 +26,12 @@ from typing import Any, NamedTuple
 import httptools
 
 from storekeeper.http.generations import Generations
-from storekeeper.http.request import MAX_FIELDS, MAX_TARGET_BYTES, Fields, Request, is_host, size_of
+from storekeeper.http.request import MAX_FIELDS, MAX_TARGET_BYTES, Request, is_host, size_of
+from storekeeper.http.response import Fields
 
 DECIDING_FIELDS = (
     # The framing of the request, and how its connection goes on.
-    *(b"connection", b"content-length", b"expect", b"host", b"keep-alive", b"te", b"trailer"),
+    *(b"connection", b"content-length", b"expect", b"host", b"keep-alive", b"proxy-connection", b"te", b"trailer"),
     *(b"transfer-encoding", b"upgrade"),
     # What the body is, who asks, from where, and for what.
     *(b"accept", b"accept-language", b"access-control-request-headers", b"access-control-request-method"),
@@ -37,8 +49,12 @@ MAX_CACHED_BYTES = 4 * 2**20
 MAX_CACHED_HEAD_BYTES = 1024
 """Bytes of one remembered head, or of its fields."""
 
+QUOTE_BYTES = 70
+"""Bytes that a plan takes for each quotation mark of its head: an entity tag, which has two, is a string in a set."""
+
 _END = b"\r\n\r\n"
 _NOT_PLAIN = frozenset((b"expect", b"transfer-encoding", b"upgrade"))
+_CONNECTION = frozenset((b"connection", b"proxy-connection"))  # the same to llhttp
 _LINE = re.compile(rb"(GET|HEAD|POST|PUT) (/[!$-~]*) HTTP/1\.1")
 
 
@@ -68,8 +84,7 @@ class PlainReader:
 
     def __init__(self, plan: Planner) -> None:
         self._plan = plan
-        self._parser = httptools.HttpRequestParser(self)
-        self._messages = 0
+        self._complete = False
         self._bodiless: Generations[Request] = Generations(MAX_CACHED_BYTES, _size_of_head)
         self._with_body: Generations[Request] = Generations(MAX_CACHED_BYTES, _size_of_head)
         self._fields: Generations[_Deciding] = Generations(MAX_CACHED_BYTES, _size_of_fields)
@@ -86,12 +101,11 @@ class PlainReader:
             return None
         head, end, body = data.partition(_END)
         line, _, text = head.partition(b"\r")
+        head = data[: len(data) - len(body)]
         deciding = self._fields.get(text)
         if deciding is None:
-            deciding, text = self._read_fields(data, line, text)
+            deciding, text = self._read_fields(head, line, text)
             head = b"%b\r%b\r\n\r\n" % (line, text)
-        else:
-            head = data[: len(data) - len(body)]
         if deciding is None or not end or deciding.length != len(body):
             return None
         heads = self._with_body if body else self._bodiless
@@ -104,9 +118,9 @@ class PlainReader:
                 heads.put(head, request)
         return request.with_body(body) if body else request
 
-    def on_message_complete(self) -> None:
-        """Count a whole request; called by the parser."""
-        self._messages += 1
+    def on_headers_complete(self) -> None:
+        """Note that a head is whole; called by the parser."""
+        self._complete = True
 
     def _read_line(self, line: bytes, deciding: _Deciding) -> Request | None:
         found = _LINE.fullmatch(line)
@@ -118,18 +132,18 @@ class PlainReader:
             return None
         return Request(method, target, deciding.fields, "1.1", True, b"", plan, 0, deciding.size)
 
-    def _read_fields(self, data: bytes, line: bytes, written: bytes) -> tuple[_Deciding | None, bytes]:
-        """Return the deciding fields of the request that `data` is, and as they are written among the others."""
+    def _read_fields(self, head: bytes, line: bytes, written: bytes) -> tuple[_Deciding | None, bytes]:
+        """Return the deciding fields among those of a head, and as they are written there."""
         # Behind an empty line, which llhttp skips, the fields would begin with the request line.
-        if not _LINE.fullmatch(line) or written.count(b"\n") > MAX_FIELDS or not self._is_valid(data):
+        if not _LINE.fullmatch(line) or written.count(b"\n") > MAX_FIELDS:
             return None, b""
         found = _FIELD.findall(written)
         text = b"\r".join(found)
-        deciding = self._fields.get(text)
-        if deciding is None:
-            deciding = _deciding(found)
-            if deciding is None:
-                return None, b""
+        known = self._fields.get(text)
+        deciding = known or _deciding(found)
+        if deciding is None or not self._is_valid(head):
+            return None, b""
+        if known is None:
             self._remember(text, deciding)
         if written != text:
             self._remember(written, deciding)
@@ -139,20 +153,19 @@ class PlainReader:
         if len(text) <= MAX_CACHED_HEAD_BYTES and self._fields.admits(text):
             self._fields.put(text, deciding)
 
-    def _is_valid(self, data: bytes) -> bool:
-        """Tell whether llhttp takes `data` for one whole request, and nothing behind it."""
-        self._messages = 0
+    def _is_valid(self, head: bytes) -> bool:
+        """Tell whether llhttp takes `head` for a whole head."""
+        self._complete = False
         try:
-            self._parser.feed_data(data)
+            # A new one each time: one that waits for a body would take the next head for it, whatever is in there.
+            httptools.HttpRequestParser(self).feed_data(head)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
-            self._messages = 0
-        if self._messages != 1:
-            self._parser = httptools.HttpRequestParser(self)
-        return self._messages == 1
+            return False
+        return self._complete
 
 
 def _deciding(lines: list[bytes]) -> _Deciding | None:
-    """Return the deciding fields that valid lines are; None if one of them is not plain."""
+    """Return the deciding fields that these lines are, if they are valid; None if one of them is not plain."""
     fields = []
     has_host, length = False, b"0"
     for line in lines:
@@ -164,7 +177,7 @@ def _deciding(lines: list[bytes]) -> _Deciding | None:
             has_host = True
         elif name == b"content-length":
             length = value
-        elif name in _NOT_PLAIN or (name == b"connection" and value.lower() != b"keep-alive"):
+        elif name in _NOT_PLAIN or (name in _CONNECTION and value.lower() != b"keep-alive"):
             return None
         fields.append((name, value))
     if not (has_host and length.isdigit() and len(length) < 8):
@@ -177,4 +190,4 @@ def _size_of_fields(text: bytes, deciding: _Deciding) -> int:
 
 
 def _size_of_head(head: bytes, request: Request) -> int:
-    return len(head) + request.size
+    return len(head) + request.size + QUOTE_BYTES * head.count(b'"')

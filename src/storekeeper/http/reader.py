@@ -21,7 +21,7 @@ import httptools
 from storekeeper.events import Event, emit
 from storekeeper.http import request as request_head
 from storekeeper.http.request import MAX_HEAD_BYTES, Request
-from storekeeper.http.response import MAX_BODY_BYTES, Response, internal_error, too_large
+from storekeeper.http.response import MAX_BODY_BYTES, Fields, Response, internal_error, too_large
 
 MAX_FRAMED_BYTES = 8 * MAX_BODY_BYTES
 """Bytes of a body on the wire, chunk headers included: 1-byte chunks take 6 of them."""
@@ -47,19 +47,22 @@ _SMALL_CHUNKS = re.compile(b"(?s)(?:" + b"|".join(b"%x\r\n.{%d}\r\n" % (size, si
 class RequestReader:
     """The reading half of a connection, over llhttp.
 
-    `accept` is called with each complete request and the length of its body; `refuse`, at most once, with a response
-    and whether it must have no content because the request is a HEAD. `clock` is called when a request begins.
+    `accept` is called with each complete request and the length of its body; `refuse`, at most once, with a response,
+    whether it must have no content because the request is a HEAD, and the fields that were read. `clock` is called
+    when a request begins; `check`, with a request that may have a large body, before that is read: it may refuse it.
     """
 
     def __init__(
         self,
         accept: Callable[[Request, int], None],
-        refuse: Callable[[Response, bool], None],
+        refuse: Callable[[Response, bool, Fields], None],
         clock: Callable[[], float],
+        check: Callable[[Request], Response | None] = lambda _: None,
     ) -> None:
         self._accept = accept
         self._refuse = refuse
         self._clock = clock
+        self._check = check
         self._parser = self._new_parser()
         self.phase = Phase.IDLE
         self.began = clock()
@@ -141,11 +144,12 @@ class RequestReader:
         return end
 
     def _take_request_line(self) -> None:
-        line = self._line
         if self.phase is Phase.IDLE:
-            if not line.strip(b"\r\n"):
-                return  # empty lines before a request
+            self._line = self._line.lstrip(b"\r\n")  # empty lines before a request
+            if not self._line:
+                return
             self._begin()
+        line = self._line
         self._is_head = line.startswith(b"HEAD ")
         if refusal := request_head.check_line(line):
             self.refuse(refusal)
@@ -197,9 +201,10 @@ class RequestReader:
     def refuse(self, response: Response, request: Request | None = None) -> None:
         """Refuse the request that is being read, or `request`, which was just accepted; read nothing more."""
         head_only = request.method == "HEAD" if request else self.phase is not Phase.IDLE and self._is_head
+        headers = request.headers if request else self._headers
         if self.phase is not Phase.DISCARDING:
             self.discard()
-            self._refuse(response, head_only)
+            self._refuse(response, head_only, headers)
 
     def discard(self) -> None:
         """Forget the request that is being read, and drop all further bytes."""
@@ -278,12 +283,15 @@ class RequestReader:
         self._is_last_chunk = False
         self._body_size = 0
         self._body = b""
-        if refusal := request_head.check(request):
+        if refusal := request_head.check(request) or self._check_early(request):
             self.refuse(refusal)
             return
         self._upgrading = self._parser.should_upgrade()
         self._expected = request_head.content_length(request)
         self.expects_continue = request_head.expects_continue(request)
+
+    def _check_early(self, request: Request) -> Response | None:
+        return self._check(request) if request_head.may_be_large(request) else None
 
     def on_body(self, body: bytes) -> None:
         """Append a piece of the body."""

@@ -9,7 +9,7 @@ from typing import Any
 import httptools
 import msgspec
 
-from storekeeper.http.response import MAX_BODY_BYTES, Response, error_response, too_large
+from storekeeper.http.response import MAX_BODY_BYTES, Fields, Response, error_response, too_large
 
 MAX_TARGET_BYTES = 8 * 1024
 MAX_HEAD_BYTES = 16 * 1024
@@ -18,7 +18,12 @@ MAX_FIELDS = 100
 FIELD_BYTES = 150
 """Bytes that Python takes for a header field, in addition to its own."""
 
+SMALL_BODY_BYTES = MAX_TARGET_BYTES
+"""Bytes of a body that is read before anything is decided about its request."""
+
 FRAMING = (b"content-length", b"transfer-encoding")
+
+_HELD_BACK = (b"expect", b"transfer-encoding")
 
 _MAX_LINE_REST = 64
 """Bytes that a request line has beside its target at most: longer methods are not known."""
@@ -32,10 +37,6 @@ _TOKENS = re.compile(_TOKEN + rb"(?:[ \t]*,[ \t]*" + _TOKEN + rb")*")
 
 _HOST = re.compile(rb"(?:[A-Za-z0-9._~-]|%[0-9A-Fa-f]{2})+(?::\d*)?|\[[0-9A-Fa-f:.]+\](?::\d*)?")
 _ABSOLUTE = re.compile(rb"https?://[^/?#@]+(?=[/?#]|\Z)", re.IGNORECASE)
-
-
-Fields = list[tuple[bytes, bytes]]
-"""Header fields, names in lower case."""
 
 
 class Request(msgspec.Struct, eq=False, gc=False):
@@ -107,6 +108,14 @@ def escape(line: bytes) -> bytes:
 def content_length(request: Request) -> int:
     """Return the Content-Length of a checked request, or 0."""
     return next((int(value) for name, value in request.headers if name == b"content-length"), 0)
+
+
+def may_be_large(request: Request) -> bool:
+    """Tell whether a large body may follow a checked head, or one that the client holds back."""
+    for name, value in request.headers:
+        if name in _HELD_BACK or (name == b"content-length" and int(value) > SMALL_BODY_BYTES):
+            return True
+    return False
 
 
 def is_host(value: bytes) -> bool:

@@ -3,12 +3,15 @@
 The error body is the contract's, because every refusal of the HTTP layer has it too (decision 22).
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from http import HTTPStatus
 from typing import Any, Literal, Protocol
 
 import msgspec
 from msgspec import UNSET, UnsetType
+
+Fields = Sequence[tuple[bytes, bytes]]
+"""Header fields of a request, names in lower case."""
 
 Headers = tuple[tuple[bytes, bytes], ...]
 """Header fields as in ASGI: names in lower case."""
@@ -199,10 +202,13 @@ def encode_content(response: Response) -> bytes:
     return b"%b\r\n%b" % (encode_fields(framed_headers(response)), body)
 
 
-def encode(response: Response, common: Iterable[tuple[bytes, bytes]], *, head_only: bool, close: bool) -> bytes:
-    """Encode a response without a stream; with `head_only`, as the response to a HEAD."""
+def encode(
+    response: Response, common: Iterable[tuple[bytes, bytes]], *, head_only: bool, close: bool, fields: bytes = b""
+) -> bytes:
+    """Encode a response without a stream; with `head_only`, as the response to a HEAD. `fields` are encoded ones."""
     end = b"connection: close\r\n\r\n" if close else b"\r\n"
-    head = encode_start(response.status, common) + encode_fields(framed_headers(response)) + end
+    own = encode_fields(framed_headers(response))
+    head = b"%b%b%b%b" % (encode_start(response.status, common), fields, own, end)
     return head if head_only or not has_content(response.status) else head + response.body
 
 

@@ -1,7 +1,7 @@
 """The shared collection: one PostgreSQL database, any number of machines. Imports psycopg and the domain."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 import psycopg
@@ -10,21 +10,22 @@ from storekeeper.collection import Listing, Moment, Query, State
 from storekeeper.commands import Command
 from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.errors import Unavailable
-from storekeeper.postgres import keys, past, reads, schema, session, writes
+from storekeeper.postgres import keys, past, reads, schema, session, tokens, writes
 from storekeeper.postgres.load import load
-from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, StatementError
+from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, StatementError, array
 from storekeeper.postgres.pool import CLOSED, RESPONSE_TIMEOUT, Pool
 from storekeeper.postgres.snapshot import epoch, snapshot
 from storekeeper.stores import Payload, Store
+from storekeeper.tokens import Token
 from storekeeper.write_state import WriteState
 
 describe = schema.describe
 
-__all__ = ["PostgresCollection", "describe", "epoch", "exists", "prepare", "snapshot"]
+__all__ = ["PostgresCollection", "describe", "epoch", "exists", "prepare", "snapshot", "tokens"]
 
-POOL_SIZE = 8
+POOL_SIZE = 9
 """Connections that one process opens at most: two for reads by id, two for reads of the past, one each for the
-collection's numbers, lists, pages of lists, and writes."""
+collection's numbers, lists, pages of lists, tokens, and writes."""
 
 PROBE_SIZE = 1000
 """Bytes that a probe writes while writes are refused. Else it writes none: they stay in the table until a vacuum."""
@@ -32,7 +33,7 @@ PROBE_SIZE = 1000
 KEYS_INTERVAL = 60.0
 """Seconds between two looks for keys that are too old, as there may be no write that deletes them."""
 
-_STATEMENTS = reads.STATEMENTS | past.STATEMENTS | writes.STATEMENTS
+_STATEMENTS = reads.STATEMENTS | past.STATEMENTS | writes.STATEMENTS | tokens.STATEMENTS
 
 
 def prepare(url: str, *, upgrade: bool = True) -> None:
@@ -98,13 +99,27 @@ class PostgresCollection:
         await self._prepare()
         return await run_in_thread(lambda stop: load(self._conninfo, payloads, stop, only_if_empty=only_if_empty))
 
+    def tokens(self) -> asyncio.Future[Sequence[Token]]:
+        """Return all tokens."""
+        return asyncio.ensure_future(self._read_tokens())
+
+    async def _read_tokens(self) -> Sequence[Token]:
+        (result,) = await self._pool.execute((b"tokens", ()), deadline=self._deadline())
+        return [Token(*row) for row in result.rows()]
+
+    async def mark_used(self, numbers: Iterable[int], now: int) -> None:
+        """Note that tokens are used."""
+        await self._pool.execute((b"used", (array(numbers), now)), deadline=self._deadline())
+
+    def _deadline(self) -> float:
+        return asyncio.get_running_loop().time() + RESPONSE_TIMEOUT
+
     def change_token(self) -> None:
         """Return None: asking would cost a round trip, which is what a read costs."""
 
     async def check(self) -> None:
         """Return if the database can be read; raise Unavailable if not."""
-        deadline = asyncio.get_running_loop().time() + RESPONSE_TIMEOUT
-        await self._pool.execute((b"state", ()), deadline=deadline)
+        await self._pool.execute((b"state", ()), deadline=self._deadline())
 
     async def check_writes(self) -> None:
         """Return if writes are not refused; raise Unavailable with the reason if they are."""

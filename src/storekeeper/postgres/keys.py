@@ -55,7 +55,7 @@ def remember(rows: Iterable[KeyRow], now: int) -> list[Statement]:
 
 
 async def forget(pool: Pool) -> bool:
-    """Delete some of the keys that are too old, if there are any; return whether. Raises Unavailable."""
+    """Delete some of the keys that are too old; return whether any were. Raises Unavailable."""
     deadline = asyncio.get_running_loop().time() + RESPONSE_TIMEOUT
     _, parameters = statement = _forget(time.time_ns() // 1_000_000)
     (found,) = await pool.execute((b"expired", parameters), deadline=deadline)
@@ -65,7 +65,7 @@ async def forget(pool: Pool) -> bool:
     try:
         # Behind the lock: while a standby is away, one commit waits for it, and not one more with each attempt.
         locked: tuple[Statement, ...] = ((b"begin", ()), (b"lock", ()))
-        await connection.execute(*locked, statement, (b"commit", ()), deadline=deadline)
+        *_, deleted, _ = await connection.execute(*locked, statement, (b"commit", ()), deadline=deadline)
     except ConnectionLost:
         raise Unavailable(NO_RESPONSE) from None
     except StatementError as error:
@@ -73,7 +73,7 @@ async def forget(pool: Pool) -> bool:
         raise to_unavailable(error) from None
     finally:
         pool.release(connection)
-    return True
+    return deleted.affected > 0
 
 
 def _forget(now: int) -> Statement:

@@ -23,7 +23,7 @@ LOCK_TIMEOUT = "SET LOCAL lock_timeout = '60s'"
 _EMPTY = f"SELECT count = 0 FROM {schema.COLLECTION}"
 _STORES = "INSERT INTO stores SELECT place + %s, name, address, place + %s FROM pg_temp.staged ORDER BY place"
 _CHANGES = f"""INSERT INTO changes ({", ".join(CHANGES)})
-  SELECT place + %s, place + %s, name, address, %s, 0, place + %s FROM pg_temp.staged ORDER BY place"""
+  SELECT place + %s, place + %s, name, address, %s, 0, place + %s, 0 FROM pg_temp.staged ORDER BY place"""
 _COUNT = f"UPDATE {schema.COLLECTION} SET count = count + %s, version = version + %s, at = %s WHERE one = 1"
 
 

@@ -85,9 +85,26 @@ MIGRATIONS = (
     CREATE OR REPLACE VIEW collection AS
       SELECT one, count, version, epoch FROM collection_3 GROUP BY ctid, one, count, version, epoch;
     """,
+    """
+    LOCK TABLE collection_3;
+    CREATE TABLE tokens (
+      number  bigint PRIMARY KEY,    -- 1..n; nothing is deleted
+      name    text COLLATE "C" NOT NULL UNIQUE,
+      scope   text NOT NULL CHECK (scope IN ('read', 'write')),
+      hash    text NOT NULL UNIQUE,  -- SHA-256 in hexadecimal digits
+      created bigint NOT NULL,       -- milliseconds since 1970, UTC, as all that follow
+      expires bigint,                -- null: never
+      revoked bigint,
+      used    bigint                 -- within an hour before its latest use
+    );
+    ALTER TABLE changes ADD COLUMN by_token bigint NOT NULL DEFAULT 0;  -- the token's number; 0: none
+    ALTER TABLE collection_3 RENAME TO collection_4;
+    CREATE VIEW collection_3 AS
+      SELECT one, count, version, at, epoch FROM collection_4 GROUP BY ctid, one, count, version, at, epoch;
+    """,
 )
 
-COLLECTION = "collection_3"
+COLLECTION = "collection_4"
 """The table whose one row all writers lock. Its old names are views: instances of older versions, and people, can
 read them."""
 
@@ -96,10 +113,10 @@ _TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema =
 # A rule can keep rows from being written without an error, and every view has a rule.
 _FOREIGN = f"""SELECT relname FROM pg_catalog.pg_class WHERE relnamespace = (
   SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = current_schema())
-  AND relname IN ('storekeeper', 'stores', 'changes', 'keys', '{COLLECTION}')
+  AND relname IN ('storekeeper', 'stores', 'changes', 'keys', 'tokens', '{COLLECTION}')
   AND (relkind NOT IN ('r', 'p') OR relpersistence <> 'p'
     OR EXISTS (SELECT FROM pg_catalog.pg_rewrite WHERE ev_class = pg_class.oid)) ORDER BY relname"""
-_COMPLETE = {"stores": 1, "changes": 1, "collection": 1, "keys": 3}
+_COMPLETE = {"stores": 1, "changes": 1, "collection": 1, "keys": 3, "tokens": 4}
 """Tables and views that have to be there, and since which migration."""
 
 _SCHEMAS = """SELECT nspname

@@ -112,7 +112,7 @@ class _InvalidWrite(Exception):
         super().__init__(str(error))
 
 
-def _statements(batch: commands.Batch) -> Iterator[Statement]:
+def _statements(batch: commands.Batch, now: int) -> Iterator[Statement]:
     if batch.created:
         yield b"create", columns.as_arrays(batch.created)
     if batch.replaced:
@@ -121,7 +121,7 @@ def _statements(batch: commands.Batch) -> Iterator[Statement]:
         yield b"change", columns.as_arrays(batch.changes)
         yield b"count", (batch.count, batch.version, batch.at)
     if batch.keys:
-        yield from keys.remember(batch.keys, batch.at)
+        yield from keys.remember(batch.keys, now)
 
 
 def _rows(batch: commands.Batch) -> int:
@@ -135,13 +135,14 @@ async def _transaction(
 ) -> list[Result]:
     connection.warning = ""
     present, replicated = await _begin(connection, batch, deadline, keep)
-    applied = commands.apply(batch, present, time.time_ns() // 1_000_000)
+    now = time.time_ns() // 1_000_000
+    applied = commands.apply(batch, present, now)
     # What is acknowledged because it is here already may have been committed while the standby was away. A COMMIT
     # waits for the standby although nothing is written: having locked a row, it is in the log.
     if not applied.writes and not (replicated and any(isinstance(result, Store) for result in applied.results)):
         await roll_back(connection, deadline)
         return applied.results
-    statements = list(_statements(applied))
+    statements = list(_statements(applied, now))
     if not keep:
         statements = [(b"probe", ()), *statements, (b"undo", ())]
     written, expected = await _finish(connection, statements, deadline, keep), _rows(applied)

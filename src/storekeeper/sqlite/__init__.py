@@ -1,7 +1,7 @@
 """The embedded collection: one SQLite file, any number of processes. Imports apsw and the domain."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from storekeeper.commands import Command
 from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.events import Event, emit
-from storekeeper.sqlite import errors, schema
+from storekeeper.sqlite import errors, schema, tokens
 from storekeeper.sqlite.change_token import token_reader
 from storekeeper.sqlite.committer import Committer
 from storekeeper.sqlite.file_identity import FileIdentity
@@ -22,11 +22,12 @@ from storekeeper.sqlite.reads import Reader
 from storekeeper.sqlite.snapshot import epoch, open_listing, snapshot
 from storekeeper.sqlite.write_queue import CLOSED, WriteQueue
 from storekeeper.stores import Payload, Store
+from storekeeper.tokens import Token
 
 prepare = schema.prepare
 files = schema.files
 
-__all__ = ["SqliteCollection", "epoch", "files", "open_listing", "prepare", "snapshot"]
+__all__ = ["SqliteCollection", "epoch", "files", "open_listing", "prepare", "snapshot", "tokens"]
 
 
 MAX_TRANSACTION_AGE = 0.25
@@ -107,6 +108,16 @@ class SqliteCollection:
             raise Unavailable(reason)
         with self._translating(Outcome.UNKNOWN):
             return await run_in_thread(lambda stop: load(self._path, payloads, stop, only_if_empty=only_if_empty))
+
+    def tokens(self) -> Sequence[Token]:
+        """Return all tokens; they are read again when somebody has committed."""
+        with self._translating():
+            return self._reader.tokens()
+
+    async def mark_used(self, numbers: Iterable[int], now: int) -> None:
+        """Note that tokens are used."""
+        with self._translating():
+            await run_in_thread(lambda _stop: tokens.mark_used(self._path, numbers, now))
 
     def change_token(self) -> bytes | None:
         """Return the header of the wal-index, which differs after every commit."""

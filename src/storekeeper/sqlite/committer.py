@@ -104,10 +104,11 @@ class Committer:
         if keys := wanted(commands):
             self._keys.prepare()
         with self._transaction():
-            batch = apply(commands, self._present(commands, keys), time.time_ns() // 1_000_000)
+            now = time.time_ns() // 1_000_000
+            batch = apply(commands, self._present(commands, keys), now)
             if batch.writes:
                 _check_overwritten(batch)
-                self._carry_out(batch)
+                self._carry_out(batch, now)
                 if keep:
                     self._execute("COMMIT")
         self.identity.check()
@@ -134,9 +135,9 @@ class Committer:
         remembered: dict[int, Remembered] = self._keys.find(keys, epoch) if keys else {}
         return Present(count, version, at, epoch, versions, frozenset(equal), remembered)
 
-    def _carry_out(self, batch: Batch) -> None:
+    def _carry_out(self, batch: Batch, now: int) -> None:
         if batch.keys:
-            self._keys.add(batch.keys, batch.at)
+            self._keys.add(batch.keys, now)
         if not batch.changes:
             return
         changes = columns.as_json(batch.changes)

@@ -3,9 +3,11 @@
 The table `keys` grows only at its end and shrinks only at its beginning, so a write changes few of its pages. An
 index on the disk would cost each write one more page, far from the others (15 µs). So the index is a table in the
 memory of this connection, some 20 bytes for each key, which is brought up to date before each transaction with keys;
-what other processes commit until the transaction begins is read without an index.
+what other processes commit until the transaction begins is read without an index. So is what a new process has not
+put into its index yet.
 """
 
+import time
 from collections.abc import Callable, Iterable
 
 import apsw
@@ -18,6 +20,9 @@ from storekeeper.stores import Store
 MAX_LOADED = 20_000
 """Keys that are put into the index at once: some 20 ms, for which a write may have to wait."""
 
+LOAD_TIME = 0.5
+"""Seconds for which a write with a key waits for the index of all keys; the rest is read without it, once again."""
+
 SWEEP = 4
 """Entries of the index that are looked at for each new one: an index that grows is swept as a whole meanwhile."""
 
@@ -26,6 +31,8 @@ _NO_JOURNAL = "PRAGMA temp.journal_mode = off"
 _CREATE = """DROP TABLE IF EXISTS temp.recent;
   CREATE TABLE temp.recent (key INTEGER PRIMARY KEY, n INTEGER NOT NULL) STRICT"""
 _OLDEST = "SELECT n, at FROM keys ORDER BY n LIMIT 1"
+# One statement, or another process's first key could come between the two numbers.
+_BOUNDS = "SELECT ifnull((SELECT min(n) FROM keys), 1), ifnull((SELECT max(n) FROM keys), 0)"
 _LATEST = "SELECT ifnull(max(n), 0) FROM keys"
 _NEWER = "SELECT n FROM keys WHERE n > ? AND key IN (SELECT value FROM json_each(?))"
 _INDEXED = "SELECT n FROM json_each(?) CROSS JOIN temp.recent ON recent.key = value"
@@ -35,7 +42,7 @@ _SWEEP = "DELETE FROM temp.recent WHERE key > ? AND key <= ? AND n < ?"
 # An entry of the index may be of a key that was deleted. A request that reuses a key is refused without the address
 # that it does not get, which may be long.
 _FOUND = f"""SELECT keys.key, request, keys.at, store_id, name,
-    iif(request IN (SELECT value FROM json_each(?2)), address, NULL), seq
+    iif((keys.key, request) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?2)), address, NULL), seq
   FROM json_each(?1) CROSS JOIN keys ON n = value CROSS JOIN {CHANGES} USING (seq) ORDER BY n"""
 _ADD = """INSERT INTO keys (key, request, seq, at)
   SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3 FROM json_each(?)"""
@@ -57,8 +64,9 @@ class Keys:
         self._swept = -1  # up to which key
 
     def prepare(self) -> None:
-        """Bring the index up to date. Outside of a transaction: other processes would wait for it."""
-        while self.load_some():
+        """Bring the index up to date, or nearer to it, outside of a transaction: other processes would wait."""
+        enough = time.monotonic() + LOAD_TIME
+        while self.load_some() and time.monotonic() < enough:
             pass
 
     def load_some(self) -> bool:
@@ -68,25 +76,28 @@ class Keys:
             self._execute(_NO_JOURNAL).get  # noqa: B018 - or the statement would not end
             self._execute(_CREATE)
             before = 0
-        if (oldest := self._execute(_OLDEST).get) is not None:
-            before = max(before, oldest[0] - 1)
-        latest: int = min(self._execute(_LATEST).get, before + MAX_LOADED)
+        oldest: int
+        newest: int
+        oldest, newest = self._execute(_BOUNDS).get
+        before = max(before, oldest - 1)
+        latest: int = min(newest, before + MAX_LOADED)
         if latest > before:
             self._execute(_UPDATE, (before, latest))
             if latest < before + MAX_LOADED:
-                self._sweep(SWEEP * (latest - before), oldest[0])
+                self._sweep(SWEEP * (latest - before), oldest)
         self._latest = max(before, latest)
         return latest == before + MAX_LOADED
 
     def find(self, keys: Iterable[Key], epoch: str) -> dict[int, Remembered]:
         """Return what is remembered of keys: of each its latest row. Call `prepare` shortly before."""
-        wanted = as_json([key.key for key in keys])
+        sent = [(key.key, key.request) for key in keys]
+        wanted = as_json([key for key, _ in sent])
         found = [n for (n,) in self._execute(_INDEXED, (wanted,))]
         if self._execute(_LATEST).get != self._latest:
             found += [n for (n,) in self._execute(_NEWER, (self._latest, wanted))]
         if not found:
             return {}
-        rows = self._execute(_FOUND, (as_json(found), as_json([key.request for key in keys])))
+        rows = self._execute(_FOUND, (as_json(found), as_json(sent)))
         return {
             key: Remembered(request, Store(id, name, address, seq, epoch), at)
             for key, request, at, id, name, address, seq in rows

@@ -23,7 +23,7 @@ _PROGRESS_STEPS = 10_000
 _STAGED = "SELECT count(*) FROM temp.staged"
 _STORES = "INSERT INTO stores SELECT rowid + ?, name, address, rowid + ? FROM temp.staged ORDER BY rowid"
 _CHANGES = f"""INSERT INTO {migrations.CHANGES} ({", ".join(CHANGES)})
-  SELECT rowid + ?2, rowid + ?1, name, address, ?3, 0, rowid + ?1 FROM temp.staged ORDER BY rowid"""
+  SELECT rowid + ?2, rowid + ?1, name, address, ?3, 0, rowid + ?1, 0 FROM temp.staged ORDER BY rowid"""
 _EMPTY = "SELECT NOT EXISTS (SELECT 1 FROM stores)"
 _INDEXES = "SELECT name, sql FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL"
 

@@ -63,7 +63,26 @@ MIGRATIONS = (
     CREATE VIEW changes AS SELECT * FROM changes_3;
     CREATE VIEW changes_2 AS SELECT * FROM changes_3;
     """,
+    """
+    CREATE TABLE tokens (
+      number  INTEGER PRIMARY KEY,  -- 1..n; nothing is deleted
+      name    TEXT NOT NULL UNIQUE,
+      scope   TEXT NOT NULL CHECK (scope IN ('read', 'write')),
+      hash    TEXT NOT NULL UNIQUE, -- SHA-256 in hexadecimal digits
+      created INTEGER NOT NULL,     -- milliseconds since 1970, UTC, as all that follow
+      expires INTEGER,              -- null: never
+      revoked INTEGER,
+      used    INTEGER               -- within an hour before its latest use
+    ) STRICT;
+    ALTER TABLE changes_3 ADD COLUMN by_token INTEGER NOT NULL DEFAULT 0;  -- the token's number; 0: none
+    DROP VIEW changes;
+    DROP VIEW changes_2;
+    ALTER TABLE changes_3 RENAME TO changes_4;
+    CREATE VIEW changes AS SELECT * FROM changes_4;
+    CREATE VIEW changes_2 AS SELECT * FROM changes_4;
+    CREATE VIEW changes_3 AS SELECT * FROM changes_4;
+    """,
 )
 
-CHANGES = "changes_3"
+CHANGES = "changes_4"
 """The table of changes. Its old names are views: processes of older versions, and people, can read them."""

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TypeVar
@@ -16,7 +17,7 @@ from typing import TypeVar
 import apsw
 
 from storekeeper.collection import MAX_PAST_READS, PAST_TIMEOUT, Listing, Moment, Query, State, check_moment
-from storekeeper.concurrency.threads import run_in_thread
+from storekeeper.concurrency.threads import NoThread, run_in_thread
 from storekeeper.errors import Unavailable
 from storekeeper.sqlite import reads, schema
 from storekeeper.sqlite.columns import STATE
@@ -25,9 +26,15 @@ from storekeeper.stores import Store
 
 T = TypeVar("T")
 Execute = Callable[..., apsw.Cursor]
+Walk = Callable[[int, int, int], bytes]
 
-_PROGRESS_STEPS = 10_000
-"""Steps of SQLite's virtual machine, less than a millisecond, between two looks at the time."""
+_PROGRESS_STEPS = 200_000
+"""Steps of SQLite's virtual machine, some 15 ms, between two looks at the time: each takes the interpreter's lock
+from the event loop."""
+
+MAX_REMEMBERED = 256
+"""Ways back that are remembered: what a store was at a version never changes, and a way of 1,000,000 steps takes
+0.3 s."""
 
 _COUNT = f"SELECT count FROM {CHANGES} WHERE seq = ?"
 # `at` never falls, so half of what is left is left out with each step.
@@ -53,30 +60,33 @@ class PastReader:
         self._closed = False
         self._slots = asyncio.Semaphore(MAX_PAST_READS)
         self._idle: list[apsw.Connection] = []
+        self._remembered: dict[tuple[int, int, int], bytes] = {}
 
     async def get(self, id: int, at: Moment) -> Store | None:
         """Return the store of that id as it was, None if there was none."""
-        return await self._read(lambda execute: _get(execute, id, at))
+        return await self._read(lambda execute, walk: _get(execute, walk, id, at))
 
     async def list(self, query: Query) -> Listing:
         """Return the stores that the query asks for, as they were."""
-        state, last, first, pages = await self._read(lambda execute: _begin(execute, query))
+        state, last, first, pages = await self._read(lambda execute, walk: _begin(execute, walk, query))
         rest = self._rest(pages, state.version) if pages else None
         return Listing(state.version, state.epoch, first, rest, last, state.total)
 
     def _rest(self, pages: Iterator[Sequence[int]], version: int) -> AsyncIterator[bytes]:
         async def read(ids: Sequence[int]) -> bytes:
-            return await self._read(lambda execute: _page(execute, ids, version))
+            return await self._read(lambda execute, walk: _page(execute, walk, ids, version))
 
         return reads.following(read, pages)
 
-    async def _read(self, work: Callable[[Execute], T]) -> T:
+    async def _read(self, work: Callable[[Execute, Walk], T]) -> T:
         try:
             await self._acquire()
         except TimeoutError:
             raise Unavailable("Too many reads of the past are waiting") from None
         try:
             return await run_in_thread(lambda stop: self._run(work, stop))
+        except NoThread:
+            raise Unavailable("Too many threads are running") from None
         finally:
             self._slots.release()
 
@@ -86,7 +96,7 @@ class PastReader:
         async with asyncio.timeout(PAST_TIMEOUT):
             await self._slots.acquire()
 
-    def _run(self, work: Callable[[Execute], T], stop: threading.Event) -> T:
+    def _run(self, work: Callable[[Execute, Walk], T], stop: threading.Event) -> T:
         if self._closed:
             raise Unavailable(self._closed_reason)
         deadline = time.monotonic() + PAST_TIMEOUT
@@ -95,13 +105,23 @@ class PastReader:
             lambda: self._closed or stop.is_set() or time.monotonic() > deadline, _PROGRESS_STEPS
         )
         try:
-            return work(connection.execute)
+            return work(connection.execute, partial(self._walk, connection.execute))
         except apsw.InterruptError:
             reason = self._closed_reason if self._closed else "The read of the past took too long"
             raise Unavailable(reason) from None
         finally:
             connection.set_progress_handler(None)
             self._idle.append(connection)
+
+    def _walk(self, execute: Execute, first: int, last: int, version: int) -> bytes:
+        """Return, for each store of a range of ids, the number of its latest change up to a version, as JSON."""
+        key = (first, last, version)
+        if (seqs := self._remembered.get(key)) is None:
+            seqs = execute(_WALK, key).get
+            if len(self._remembered) >= MAX_REMEMBERED:
+                self._remembered.clear()
+            self._remembered[key] = seqs
+        return seqs
 
     def _connect(self) -> apsw.Connection:
         connection = schema.connect(self._path, reader=True)
@@ -119,7 +139,9 @@ class PastReader:
             connection.close()
 
 
-def _begin(execute: Execute, query: Query) -> tuple[State, int | None, bytes, Iterator[Sequence[int]] | None]:
+def _begin(
+    execute: Execute, walk: Walk, query: Query
+) -> tuple[State, int | None, bytes, Iterator[Sequence[int]] | None]:
     """Return the state at the query's moment, the last id if later ones were left out, a page, and what follows."""
     assert query.at is not None
     state = _find(execute, query.at)
@@ -129,9 +151,9 @@ def _begin(execute: Execute, query: Query) -> tuple[State, int | None, bytes, It
     if not page:
         return state, last, b"", None
     try:
-        first = _page(execute, page, state.version)
+        first = _page(execute, walk, page, state.version)
     except apsw.TooBigError:
-        first = _page(execute, page[:1], state.version)
+        first = _page(execute, walk, page[:1], state.version)
         return state, last, first, chain([page[1:]], pages)
     following = next(pages, None)
     return state, last, first, chain([following], pages) if following else None
@@ -147,18 +169,18 @@ def _find(execute: Execute, moment: Moment) -> State:
     return State(execute(_COUNT, (seq,)).get or 0, seq, epoch)
 
 
-def _get(execute: Execute, id: int, at: Moment) -> Store | None:
+def _get(execute: Execute, walk: Walk, id: int, at: Moment) -> Store | None:
     was = _find(execute, at)
     if not 0 < id <= was.total:
         return None
-    (seq,) = reads.numbers(execute(_WALK, (id, id, was.version)).get)
+    (seq,) = reads.numbers(walk(id, id, was.version))
     name, address, version = execute(_CHANGE, (seq,)).get
     return Store(id, name, address, version, was.epoch)
 
 
-def _page(execute: Execute, ids: Sequence[int], version: int) -> bytes:
+def _page(execute: Execute, walk: Walk, ids: Sequence[int], version: int) -> bytes:
     page: bytes
     page, newest = execute(reads.PAGE, (ids[0], ids[-1])).get
     if newest > version:
-        page = execute(reads.AS_OF, (execute(_WALK, (ids[0], ids[-1], version)).get.decode(),)).get
+        page = execute(reads.AS_OF, (walk(ids[0], ids[-1], version).decode(),)).get
     return page

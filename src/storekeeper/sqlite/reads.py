@@ -20,7 +20,9 @@ from storekeeper.sqlite.change_token import ChangeToken
 from storekeeper.sqlite.columns import STATE
 from storekeeper.sqlite.migrations import CHANGES
 from storekeeper.sqlite.read_transaction import ReadTransaction
+from storekeeper.sqlite.tokens import read as read_tokens
 from storekeeper.stores import Store
+from storekeeper.tokens import Token
 
 PAGE_SIZE = 1000
 """Stores in one page of a list: about 0.2 ms of the event loop."""
@@ -84,6 +86,8 @@ class Reader:
         self.transaction = ReadTransaction(connection)
         self._state = State(0, 0, "")
         self._state_token: bytes | None = None
+        self._tokens: Sequence[Token] = ()
+        self._tokens_token: bytes | None = None
         self._pages: dict[int, tuple[int, bytes]] = {}  # by number: its last id, and the page
         self._pages_version = self._pages_last = 0
         self._pages_bytes = 0
@@ -113,6 +117,15 @@ class Reader:
             self._state, self._state_token = self._read_state(), token
         return self._state
 
+    def tokens(self) -> Sequence[Token]:
+        """Return all tokens; they are read again when somebody has committed."""
+        token = self._token()
+        if token is None or token != self._tokens_token:
+            if token != self.transaction.current:
+                self.transaction.renew(token)
+            self._tokens, self._tokens_token = read_tokens(self._connection), token
+        return self._tokens
+
     def _read_state(self) -> State:
         count, version, epoch, _ = self._execute(STATE).get
         return State(count, version, epoch)
@@ -141,7 +154,8 @@ class Reader:
         with self._connection:  # one snapshot for all statements
             state = self._read_state()
             if limit is not None:
-                ids = numbers(b"[%b]" % self._execute(_NAMED_IDS, (name, after, limit + 1)).get)
+                # None, if others have renamed all of them since.
+                ids = numbers(b"[%b]" % (self._execute(_NAMED_IDS, (name, after, limit + 1)).get or b""))
                 return self._listing(iter([ids[:limit]]), state, ids[limit - 1] if len(ids) > limit else None)
             # One list of ids for all clients that read this version.
             if self._latest_named[:3] != (name, after, state.version):

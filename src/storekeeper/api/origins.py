@@ -1,0 +1,100 @@
+"""Requests from web pages: which are refused, and which pages may read the response (decision 43). Imports `http`.
+
+All of it is a pure function of a request's head and the settings.
+"""
+
+import re
+from collections.abc import Iterable
+from ipaddress import ip_address
+
+from storekeeper.http.response import NO_CONTENT, Fields, Headers, Response, error_response
+
+PAGE_FIELDS = frozenset((b"origin", b"referer", b"sec-fetch-site", b"accept-language"))
+"""Fields that browsers add; a page cannot leave all of them out."""
+
+SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+
+_EXPOSED = b"etag, link, total-count, retry-after, content-location, idempotent-replayed, www-authenticate"
+_VARY: Headers = ((b"vary", b"origin"),)
+_PREFLIGHT: Headers = (
+    (b"access-control-allow-methods", b"GET, HEAD, POST, PUT"),
+    (
+        b"access-control-allow-headers",
+        b"authorization, content-type, if-match, if-none-match, idempotency-key, last-event-id",
+    ),
+    (b"access-control-max-age", b"600"),
+)
+_HOST = re.compile(rb"(\[[^\]]*\]|[^:]*)(?::\d*)?")
+
+
+class Origins:
+    """The origins of other sites whose pages may read and write."""
+
+    def __init__(self, named: Iterable[str] = ()) -> None:
+        self._named = frozenset(origin.encode() for origin in named)
+
+    def __bool__(self) -> bool:
+        return bool(self._named)
+
+    def fields(self, headers: Fields) -> Headers:
+        """Return the fields that the response to a request has for the page that asks."""
+        if not self._named:
+            return ()
+        origin = field(headers, b"origin")
+        if origin not in self._named:
+            return _VARY
+        assert origin is not None
+        return ((b"access-control-allow-origin", origin), (b"access-control-expose-headers", _EXPOSED), *_VARY)
+
+    def preflight(self, method: str, headers: Fields) -> Response | None:
+        """Return the response to a named page's question whether it may send a request; None if it is none."""
+        if method != "OPTIONS" or field(headers, b"access-control-request-method") is None:
+            return None
+        return Response(b"", NO_CONTENT + _PREFLIGHT, 204) if field(headers, b"origin") in self._named else None
+
+    def refuse(self, method: str, headers: Fields) -> Response | None:
+        """Return the refusal of a page's request that may change something, unless the page is ours or named."""
+        if method in SAFE_METHODS or self._is_welcome(headers):
+            return None
+        return error_response(403, "A page of another site may not write here: --cors-origin names those that may")
+
+    def _is_welcome(self, headers: Fields) -> bool:
+        origin = field(headers, b"origin")
+        if origin in self._named:
+            return True
+        if site := field(headers, b"sec-fetch-site"):
+            return site in (b"same-origin", b"none")
+        host = field(headers, b"host")
+        return origin is None or (host is not None and origin.partition(b"://")[2].lower() == host.lower())
+
+
+class Hosts:
+    """The names that the service goes by: a page whose own name was made to lead here (DNS rebinding) has another."""
+
+    def __init__(self, allowed: Iterable[str] = ()) -> None:
+        self._allowed = frozenset([b"localhost", *(name.lower().encode() for name in allowed)])
+
+    def refuse(self, headers: Fields) -> Response | None:
+        """Return the refusal of a page's request whose Host is neither localhost, an address, nor allowed."""
+        if PAGE_FIELDS.isdisjoint(name for name, _ in headers) or self._is_known(field(headers, b"host") or b""):
+            return None
+        return error_response(403, "The service does not go by the name in Host: --allowed-host names those it has")
+
+    def _is_known(self, host: bytes) -> bool:
+        found = _HOST.fullmatch(host)
+        name = found[1].lower().rstrip(b".") if found else b""
+        return name in self._allowed or _is_address(name)
+
+
+def _is_address(name: bytes) -> bool:
+    try:
+        ip_address(name.decode().removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return False
+    return True
+
+
+def field(headers: Fields, name: bytes) -> bytes | None:
+    """Return the value of a field, None if it is not there; one that was sent twice has all its values."""
+    values = [value for written, value in headers if written == name]
+    return b", ".join(values) if values else None

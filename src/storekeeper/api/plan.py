@@ -1,0 +1,59 @@
+"""Plans: what a request's head asks for, and whether the gate admits it. Imports `http`."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from storekeeper.http.response import Deferred, Response
+
+Scope = Literal["read", "write"]
+"""The permission that a request needs; None stands for a request that needs none."""
+
+
+class Claim(NamedTuple):
+    """The token that a head claims to have, as its hash, "" if it has not the form of one; and the scope it needs."""
+
+    hash: str
+    scope: Scope
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What a request's head asks for.
+
+    A pure function of the head and the settings, so that it may be cached with the head: the client's identity, the
+    time and the state of the database have no influence on it.
+    """
+
+    run: Callable[[bytes, int], Response | Deferred]
+    """Carry out the request, given its complete body and the number of its token; raises StorekeeperError."""
+
+    scope: Scope | None
+    """The permission that the gate has to grant; None: no permission is needed."""
+
+    cache_key: bytes | None
+    """The key under which a 200 may be cached; None: never."""
+
+    fields: bytes = b""
+    """Encoded fields that the response has because of who asks. They are no part of what is cached."""
+
+    refusal: Response | None = None
+    """What `run` returns if the head alone decides: then nobody need read the body."""
+
+    claim: Claim | None = None
+    """What the gate has to admit each time; None: nothing."""
+
+
+def constant(response: Response, scope: Scope | None = None, cache_key: bytes | None = None) -> Plan:
+    """Return the plan of a request whose response does not depend on its body."""
+    return Plan(partial(_constant, response), scope, cache_key)
+
+
+def refused(response: Response, fields: bytes) -> Plan:
+    """Return the plan of a request that the gate refuses."""
+    return Plan(partial(_constant, response), None, None, fields, response)
+
+
+def _constant(response: Response, _body: bytes, _by: int) -> Response:
+    return response

@@ -1,0 +1,85 @@
+"""The commands on tokens: add, list, revoke. Each imports what it needs when it runs."""
+
+import time
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+
+import typer
+
+from storekeeper.cli.options import with_settings
+from storekeeper.cli.terminal import UsageError, print_line
+from storekeeper.errors import InvalidInput
+from storekeeper.settings import Settings
+
+REVOKE_DELAY = 2.0
+"""Seconds after its commit until `revoke` returns: what every process knows of tokens is younger by then."""
+
+app = typer.Typer(
+    help="Add, list and revoke the tokens by which clients may read and write.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+Name = Annotated[str, typer.Argument(help="Its name, unique for ever.")]
+
+
+@app.command()
+@with_settings("database")
+def add(
+    settings: Settings,
+    name: Name,
+    *,
+    scope: Annotated[Literal["read", "write"], typer.Option(help="What it permits; write includes reading.")],
+    expires: Annotated[
+        str | None, typer.Option(help="After how many days it expires, as 90d. Not given: never.")
+    ] = None,
+) -> None:
+    """Add a token and print it: nobody can print it again."""
+    from storekeeper import databases, tokens
+
+    now = time.time_ns() // 1_000_000
+    try:
+        until = tokens.expiry(expires, now) if expires is not None else None
+        text = tokens.generate()
+        token = tokens.Token(0, tokens.check_name(name), scope, tokens.hashed(text.encode()), now, until)
+    except InvalidInput as error:
+        raise UsageError(f"{'--expires' if error.source == 'expires' else 'NAME'}: {error}") from None
+    databases.add_token(settings.database, token)
+    print_line(
+        f"{name} may {scope}{f' until {_day(until)}' if until else ''}, once the service runs with --auth writes (who"
+        " writes needs a token) or --auth all (everybody does). Keep the token, it is not shown again:"
+    )
+    print(text)
+
+
+@app.command("list")
+@with_settings("database")
+def list_(settings: Settings) -> None:
+    """List the tokens: scope, expiry, last use. The tokens themselves nobody has."""
+    from storekeeper import databases
+
+    rows = [["NAME", "SCOPE", "STATE", "ADDED", "EXPIRES", "USED"]]
+    now = time.time() * 1000
+    for token in databases.read_tokens(settings.database):
+        expired = token.expires is not None and token.expires <= now
+        state = "revoked" if token.revoked is not None else "expired" if expired else "good"
+        times = (token.created, token.expires, token.used)
+        rows.append([token.name, token.scope, state, *(_day(at) if at is not None else "never" for at in times)])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+
+
+@app.command()
+@with_settings("database")
+def revoke(settings: Settings, name: Name) -> None:
+    """Revoke a token: when this returns, nothing that is sent with it is served."""
+    from storekeeper import databases
+
+    databases.revoke_token(settings.database, name, time.time_ns() // 1_000_000)
+    time.sleep(REVOKE_DELAY)
+    print_line(f"{name} is revoked: from now on, nothing is served to it")
+
+
+def _day(at: int) -> str:
+    return f"{datetime.fromtimestamp(at / 1000, UTC):%Y-%m-%d %H:%M}Z"

@@ -1,0 +1,61 @@
+"""Tokens in the SQLite collection, also beside a running service. Imports apsw and the domain."""
+
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import apsw
+
+from storekeeper.sqlite import schema
+from storekeeper.tables import TOKENS
+from storekeeper.tokens import USED_INTERVAL, NameTaken, NoSuchToken, Token
+
+SELECT = f"SELECT {', '.join(TOKENS)} FROM tokens ORDER BY number"
+_ADD = f"""INSERT INTO tokens ({", ".join(TOKENS)})
+  SELECT (SELECT ifnull(max(number), 0) FROM tokens) + 1, ?, ?, ?, ?, ?, NULL, NULL"""
+_REVOKE = "UPDATE tokens SET revoked = ifnull(revoked, ?) WHERE name = ?"
+_USED = f"""UPDATE tokens SET used = ?2 WHERE number IN (SELECT value FROM json_each(?1))
+  AND ifnull(used, 0) <= ?2 - {USED_INTERVAL}"""
+
+
+def read(connection: apsw.Connection) -> list[Token]:
+    """Return all tokens."""
+    return [Token(*row) for row in connection.execute(SELECT)]
+
+
+def read_file(path: Path) -> list[Token]:
+    """Return all tokens of a file. Raises CannotStart."""
+    with closing(schema.open_source(path)) as connection, schema.raising_cannot_start(path):
+        return read(connection)
+
+
+def add(path: Path, token: Token) -> None:
+    """Add a token, whose number the database chooses. Raises CannotStart, NameTaken."""
+    with _writing(path) as connection:
+        try:
+            connection.execute(_ADD, (token.name, token.scope, token.hash, token.created, token.expires))
+        except apsw.ConstraintError:
+            raise NameTaken(token.name) from None
+
+
+def revoke(path: Path, name: str, now: int) -> None:
+    """Revoke a token. Raises CannotStart, NoSuchToken."""
+    with _writing(path) as connection:
+        connection.execute(_REVOKE, (now, name))
+        if not connection.changes():
+            raise NoSuchToken(name)
+
+
+def mark_used(path: Path, numbers: Iterable[int], now: int) -> None:
+    """Note that tokens are used, unless that was noted not long ago. Raises apsw's errors."""
+    with closing(schema.connect(path)) as connection:
+        connection.execute(_USED, (json.dumps(list(numbers)), now))
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[apsw.Connection]:
+    schema.prepare(path, upgrade=False)
+    with closing(schema.connect(path)) as connection, schema.raising_cannot_start(path):
+        connection.set_busy_timeout(int(schema.START_TIMEOUT * 1000))
+        yield connection

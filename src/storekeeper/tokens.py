@@ -1,0 +1,99 @@
+"""Domain: tokens, by which clients say who they are (RFC 6750): their form, names, expiry. Imports only the domain.
+
+A token is `skt_`, 43 letters and digits at random (256 bits), and 6 of a checksum, so that a scanner for leaked
+secrets needs to ask nobody. It is shown once; the database has its SHA-256.
+"""
+
+import re
+import secrets
+import string
+import zlib
+from hashlib import sha256
+from typing import Literal
+
+import msgspec
+
+from storekeeper.errors import InvalidInput, StorekeeperError, Violation
+
+TokenScope = Literal["read", "write"]
+"""What a token permits; `write` includes reading."""
+
+MAX_EXPIRY_DAYS = 36_500
+
+USED_INTERVAL = 60 * 60 * 1000
+"""Milliseconds within which the use of a token is written once."""
+
+_PREFIX = "skt_"
+_DIGITS = string.digits + string.ascii_letters
+_RANDOM, _CHECKSUM = 43, 6
+_FORM = re.compile(rb"skt_[0-9A-Za-z]{%d}" % (_RANDOM + _CHECKSUM))
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_EXPIRY = re.compile(r"([1-9][0-9]{0,4})d")
+
+
+class Token(msgspec.Struct, frozen=True):
+    """A row of `tables.TOKENS`, in the order of its columns; times are milliseconds since 1970, None: never."""
+
+    number: int
+    name: str
+    scope: str
+    hash: str
+    created: int
+    expires: int | None = None
+    revoked: int | None = None
+    used: int | None = None
+
+
+class NameTaken(StorekeeperError):
+    """Another token has the name, or had it: names are unique for ever."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is a token {name} already, or was one: names are unique for ever, choose another")
+
+
+class NoSuchToken(StorekeeperError):
+    """No token has the name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no token {name}: `storekeeper token list` names those there are")
+
+
+def generate() -> str:
+    """Return a new token."""
+    text = _PREFIX + "".join(secrets.choice(_DIGITS) for _ in range(_RANDOM))
+    return text + _checksum(text)
+
+
+def is_well_formed(text: bytes) -> bool:
+    """Tell whether this can be a token: all others are refused without looking anything up."""
+    return _FORM.fullmatch(text) is not None and _checksum(text[:-_CHECKSUM].decode()) == text[-_CHECKSUM:].decode()
+
+
+def hashed(text: bytes) -> str:
+    """Return what is kept of a token."""
+    return sha256(text).hexdigest()
+
+
+def check_name(name: str) -> str:
+    """Return the name of a token; raise InvalidInput if it is none."""
+    if not _NAME.fullmatch(name):
+        rule = "a name is 1 to 64 letters, digits, dots, hyphens and underscores, and begins with a letter or digit"
+        raise InvalidInput("name", [Violation("name", rule)])
+    return name
+
+
+def expiry(text: str, now: int) -> int:
+    """Return when a token expires that is good for so many days (`90d`); raise InvalidInput if it says no days."""
+    found = _EXPIRY.fullmatch(text)
+    if not found or int(found[1]) > MAX_EXPIRY_DAYS:
+        rule = f"expected a number of days from 1d to {MAX_EXPIRY_DAYS}d, such as 90d, not {text!r}"
+        raise InvalidInput("expires", [Violation("expires", rule)])
+    return now + int(found[1]) * 24 * 60 * 60 * 1000
+
+
+def _checksum(text: str) -> str:
+    value, digits = zlib.crc32(text.encode()), ""
+    while len(digits) < _CHECKSUM:  # 62 to the power of 6 is more than 2 to the power of 32
+        value, digit = divmod(value, len(_DIGITS))
+        digits = _DIGITS[digit] + digits
+    return digits

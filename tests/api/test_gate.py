@@ -1,0 +1,427 @@
+"""Who may do what: every route and method, every state of a token, every mode, both adapters."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import threading
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack, closing
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from storekeeper import databases
+from storekeeper.api import docs, operations, token_table
+from storekeeper.api.openapi import document
+from storekeeper.api.routes import ALLOWED
+from storekeeper.cli.tokens import REVOKE_DELAY
+from storekeeper.errors import Unavailable
+from storekeeper.tokens import generate
+from tests.harness.client import until as until_so
+from tests.harness.databases import KINDS
+from tests.harness.in_process import Inside, inside, last_response, run, settled, some_stores, statuses, tick, until
+from tests.harness.process import Response, Running, ask, serving
+from tests.harness.process import run as run_command
+from tests.harness.tokens import STATES, add_token, add_tokens, now
+from tests.harness.wire import assert_error, request
+
+ADAPTERS = pytest.mark.parametrize("adapter", ["--fast-lane", "--no-fast-lane"])
+MODES = pytest.mark.parametrize("mode", ["open", "writes", "all"])
+METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS")
+HOST = b"Host: localhost\r\n"
+
+SERVED = None
+CELLS = {
+    # mode and scope: no token, malformed, unknown, expired, revoked, read, write, Basic
+    ("open", "none"): (SERVED,) * 8,
+    ("open", "read"): (SERVED,) * 8,
+    ("open", "write"): (SERVED,) * 8,
+    ("writes", "none"): (SERVED,) * 8,
+    ("writes", "read"): (SERVED, 401, 401, 401, 401, SERVED, SERVED, SERVED),
+    ("writes", "write"): (401, 401, 401, 401, 401, 403, SERVED, 401),
+    ("all", "none"): (SERVED,) * 8,
+    ("all", "read"): (401, 401, 401, 401, 401, SERVED, SERVED, 401),
+    ("all", "write"): (401, 401, 401, 401, 401, 403, SERVED, 401),
+}
+READS = {"GET": "read", "HEAD": "read", "POST": "write", "PUT": "write", "DELETE": "write", "OPTIONS": "none"}
+ANYBODY = dict.fromkeys(METHODS, "none")
+SCOPES = {
+    "/api/stores": READS,
+    "/api/stores/{id}": READS,
+    "/test": ANYBODY,
+    "*": ANYBODY,
+    "/health/live": ANYBODY,
+    "/health/ready": ANYBODY,
+    "/openapi.json": ANYBODY,
+    "/docs": ANYBODY,
+    "/docs/{name}": ANYBODY,
+    "/": ANYBODY,
+}
+"""Which scope each method of each route needs, whether the route has it or not."""
+
+
+def routes() -> set[str]:
+    """Return all routes that there are, as the code has them."""
+    ours = {"server": "*", "test": "/test", "stores": "/api/stores", "store": "/api/stores/{id}"}
+    others = [*operations.routes(None), *docs.routes()]  # type: ignore[arg-type]  # they are not asked
+    return {ours[route] for route in ALLOWED} | {route.path for route in others}  # type: ignore[attr-defined]
+
+
+def test_somebody_has_decided_about_every_route() -> None:
+    assert routes() == SCOPES.keys()
+
+
+async def answer(service: Inside, adapter: str, data: bytes) -> Response:
+    connection, line = service.connect(adapter)
+    connection.data_received(data)
+    await settled(connection)
+    return last_response(line)
+
+
+async def until_async(ask: Callable[[], Awaitable[int]], expected: int) -> None:
+    async with asyncio.timeout(30):
+        for _ in count():
+            if await ask() == expected:
+                return
+            await asyncio.sleep(0.01)
+
+
+def sent(method: str, path: str, authorization: str | None, *fields: str) -> bytes:
+    body = b'{"name":"Sent"}' if method in ("POST", "PUT") else None
+    target = path.replace("{id}", "1").replace("{name}", "docs.css")
+    more = [] if authorization is None else [f"Authorization: {authorization}"]
+    return request(method, target, body, *more, *fields, host=HOST)
+
+
+@ADAPTERS
+@MODES
+def test_every_route_and_method_asks_for_its_token(mode: str, adapter: str, tmp_path: Path) -> None:
+    some_stores(tmp_path, 1)
+    tokens = add_tokens(tmp_path)
+    assert tuple(tokens) == STATES
+    (tmp_path / "open").mkdir()
+    some_stores(tmp_path / "open", 1)
+
+    async def scenario() -> None:
+        async with inside(tmp_path, auth=mode) as service, inside(tmp_path / "open", auth="open") as served:
+            for path in sorted(routes()):
+                for method in METHODS:
+                    if path == "*" and method != "OPTIONS":
+                        continue  # no request
+                    expected = (await answer(served, adapter, sent(method, path, None))).status
+                    assert expected not in (401, 403)
+                    for state, cell in zip(STATES, CELLS[mode, SCOPES[path][method]], strict=True):
+                        response = await answer(service, adapter, sent(method, path, tokens[state]))
+                        assert response.status == (cell or expected), (method, path, state)
+                        assert ("www-authenticate" in response.headers) == (cell is not None)
+
+    run(scenario())
+
+
+@ADAPTERS
+def test_a_refusal_says_what_is_missing(adapter: str, tmp_path: Path) -> None:
+    tokens = add_tokens(tmp_path)
+    realm = 'Bearer realm="storekeeper"'
+
+    async def scenario() -> None:
+        async with inside(tmp_path, auth="all") as service:
+            for method, state, status, message, challenge in (
+                ("GET", "no token", 401, "Reading needs a token", realm),
+                ("POST", "Basic", 401, "Writing needs a token", realm),
+                ("GET", "malformed", 401, None, f'{realm}, error="invalid_token"'),
+                ("POST", "expired", 401, "The token is not good: it has expired", f'{realm}, error="invalid_token"'),
+                ("GET", "revoked", 401, None, f'{realm}, error="invalid_token"'),
+                ("POST", "read", 403, None, f'{realm}, error="insufficient_scope", scope="write"'),
+            ):
+                refused = await answer(service, adapter, sent(method, "/api/stores", tokens[state]))
+                assert_error(refused, status, message)
+                assert refused.headers["www-authenticate"] == challenge
+            good = tokens["write"]
+            assert good is not None
+            for written in (good.replace("Bearer", "bearer"), good.replace(" ", "   ")):
+                assert (await answer(service, adapter, sent("GET", "/api/stores", written))).status == 200
+            for wrong in ("Bearer", "Bearer ", f"{good}x", f"{good} {good}", good.swapcase(), good[:-1]):
+                expected = 401
+                assert (await answer(service, adapter, sent("GET", "/api/stores", wrong))).status == expected
+            twice = sent("GET", "/api/stores", good, f"Authorization: {good}")
+            assert_error(
+                await answer(service, adapter, twice), 400, "The request has more than one Authorization header"
+            )
+
+    run(scenario())
+
+
+@ADAPTERS
+def test_what_needs_a_token_is_refused_before_its_body_is_read(adapter: str, tmp_path: Path) -> None:
+    tokens = add_tokens(tmp_path)
+
+    async def scenario() -> None:
+        async with inside(tmp_path, auth="writes") as service:
+            for state, expected in (("no token", [401]), ("unknown", [401]), ("read", [403]), ("write", [])):
+                connection, line = service.connect(adapter)
+                head = sent("DELETE", "/api/stores", tokens[state], "Content-Length: 9000")
+                connection.data_received(head.replace(b"DELETE", b"POST"))
+                await tick()
+                assert statuses(line) == expected
+
+    run(scenario())
+
+
+@ADAPTERS
+def test_a_cached_response_is_for_those_who_may_read(adapter: str, tmp_path: Path) -> None:
+    some_stores(tmp_path, 3)
+    tokens = add_tokens(tmp_path)
+
+    async def scenario() -> None:
+        async with inside(tmp_path, auth="all") as service:
+            for _ in range(4):
+                for target in ("/api/stores", "/api/stores/{id}"):
+                    for state, status in (("read", 200), ("no token", 401), ("unknown", 401), ("write", 200)):
+                        response = await answer(service, adapter, sent("GET", target, tokens[state]))
+                        assert response.status == status
+
+    run(scenario())
+
+
+@ADAPTERS
+def test_a_key_belongs_to_its_token_and_each_change_has_its_number(adapter: str, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/stores.db"
+    texts = [add_token(url, name, "write") for name in ("one", "two")]
+
+    async def scenario() -> None:
+        async with inside(tmp_path, auth="writes") as service:
+            for _ in range(2):
+                for number, text in enumerate(texts, 1):
+                    create = sent("POST", "/api/stores", f"Bearer {text}", "Idempotency-Key: k")
+                    assert (await answer(service, adapter, create)).json["id"] == number
+
+    run(scenario())
+    with databases._snapshot(url, fill=False)() as snapshot:
+        assert [row[-1] for row in snapshot.rows("changes")] == [1, 2]
+
+
+@ADAPTERS
+def test_a_revoked_token_is_not_good_after_a_second(adapter: str, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/stores.db"
+    assert REVOKE_DELAY > 1.5 * token_table.MAX_AGE
+
+    async def scenario() -> None:
+        async with inside(tmp_path, auth="all") as service:
+            late = f"Bearer {add_token(url, 'late', 'read')}"
+            connection, line = service.connect(adapter)
+
+            async def status() -> int:
+                connection.data_received(sent("GET", "/api/stores", late))
+                await settled(connection)
+                return statuses(line)[-1]
+
+            for expected in (200, 401):
+                began = asyncio.get_running_loop().time()
+                await until_async(status, expected)
+                assert asyncio.get_running_loop().time() - began < token_table.MAX_AGE
+                databases.revoke_token(url, "late", now())
+
+    run(scenario())
+
+
+@ADAPTERS
+def test_without_its_database_no_token_is_good_and_none_is_bad(
+    adapter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some_stores(tmp_path, 1)
+    tokens = add_tokens(tmp_path)
+    monkeypatch.setattr(token_table, "MAX_AGE", 0.2)
+    monkeypatch.setattr(token_table, "REFRESH_INTERVAL", 0.02)
+    away = False
+
+    async def scenario() -> None:
+        async with inside(tmp_path, auth="all") as service:
+            collection = service.service.runtime.resource._collection
+            read = collection.tokens
+
+            def unless_away() -> object:
+                if away:
+                    raise Unavailable("The connection was lost")
+                return read()
+
+            monkeypatch.setattr(collection, "tokens", unless_away)
+
+            async def seen(state: str) -> int:
+                return (await answer(service, adapter, sent("GET", "/api/stores/{id}", tokens[state]))).status
+
+            nonlocal away
+            assert [await seen(state) for state in ("read", "unknown", "no token")] == [200, 401, 401]
+            away = True
+            await until_async(lambda: seen("read"), 503)
+            assert [await seen(state) for state in ("unknown", "revoked", "no token")] == [503, 503, 401]
+            away = False
+            await until_async(lambda: seen("read"), 200)
+            assert await seen("unknown") == 401
+
+    run(scenario())
+
+
+@ADAPTERS
+def test_a_backup_from_before_the_first_token_opens_nothing(adapter: str, tmp_path: Path) -> None:
+    some_stores(tmp_path, 1)
+
+    async def scenario() -> None:
+        for mode, read in (("writes", 200), ("all", 401)):
+            async with inside(tmp_path, auth=mode) as service:
+                for authorization in (None, f"Bearer {generate()}"):
+                    assert (await answer(service, adapter, sent("POST", "/api/stores", authorization))).status == 401
+                assert (await answer(service, adapter, sent("GET", "/api/stores", None))).status == read
+
+    run(scenario())
+
+
+def test_wrong_tokens_are_logged_once_a_minute_without_their_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged: list[dict[str, object]] = []
+    monkeypatch.setattr(token_table, "emit", lambda _event, **fields: logged.append(fields))
+    tokens = add_tokens(tmp_path)
+
+    async def scenario() -> None:
+        async with inside(tmp_path, auth="all") as service:
+            for state in ("unknown", "revoked", "expired", "malformed", "no token"):
+                await answer(service, "--fast-lane", sent("GET", "/api/stores", tokens[state]))
+            assert logged == [{"requests": 1, "reason": "it is unknown or was revoked"}]
+            monkeypatch.setattr(token_table, "LOG_INTERVAL", 0.0)
+            await answer(service, "--fast-lane", sent("GET", "/api/stores", tokens["unknown"]))
+            assert logged[1:] == [{"requests": 4, "reason": "it is unknown or was revoked"}]
+
+    run(scenario())
+
+
+def test_the_use_of_a_token_is_written_once_an_hour_and_by_no_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens = add_tokens(tmp_path)
+    monkeypatch.setattr(token_table, "REFRESH_INTERVAL", 0.02)
+    url = f"sqlite:///{tmp_path}/stores.db"
+    before = now()
+
+    def used() -> dict[str, int | None]:
+        return {token.name: token.used for token in databases.read_tokens(url)}
+
+    async def scenario() -> None:
+        async with inside(tmp_path, auth="all") as service:
+            for state in ("read", "expired", "revoked"):
+                await answer(service, "--fast-lane", sent("GET", "/api/stores", tokens[state]))
+            await until(lambda: used()["read"])
+            first = used()
+            assert {name for name, at in first.items() if at is not None} == {"read"}
+            assert before <= (first["read"] or 0) <= now()
+            version = service.service.runtime.resource._collection.change_token()
+            for _ in range(5):
+                await answer(service, "--fast-lane", sent("GET", "/api/stores", tokens["read"]))
+                await asyncio.sleep(0.03)
+            assert used() == first
+            assert service.service.runtime.resource._collection.change_token() == version, "nobody has written"
+
+    run(scenario())
+
+
+PAGE = ("Origin: https://shop.example", "Content-Type: application/json")
+
+
+def test_a_named_page_reads_that_it_needs_a_token_and_asks_before_without_one(tmp_path: Path) -> None:
+    tokens = add_tokens(tmp_path)
+
+    async def scenario() -> None:
+        async with inside(tmp_path, auth="all", cors_origin=["https://shop.example"]) as service:
+            for state, status in (("no token", 401), ("unknown", 401), ("read", 200)):
+                response = await answer(service, "--fast-lane", sent("GET", "/api/stores", tokens[state], *PAGE))
+                assert response.status == status
+                assert response.headers["access-control-allow-origin"] == "https://shop.example"
+                assert "www-authenticate" in response.headers["access-control-expose-headers"]
+            preflight = sent("OPTIONS", "/api/stores", None, PAGE[0], "Access-Control-Request-Method: PUT")
+            assert (await answer(service, "--fast-lane", preflight)).status == 204
+
+    run(scenario())
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("stopped", [False, True], ids=["running", "one process is stopped meanwhile"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_is_served_to_a_token_once_revoke_has_returned(kind: str, stopped: bool, tmp_path: Path) -> None:
+    """By two workers on SQLite, and by two instances on PostgreSQL."""
+    with ExitStack() as stack:
+        url = stack.enter_context(KINDS[kind](tmp_path)).url
+        text = add_token(url, "load", "read")
+        arguments = [("--auth=all", "--workers=2")] if kind == "sqlite" else [("--auth=all",)] * 2
+        services = [stack.enter_context(serving(tmp_path, *more, database=url)) for more in arguments]
+        returned = threading.Event()
+        wrong: list[int] = []
+        seen = Counter[int]()
+
+        def load(service: Running) -> None:
+            with closing(service.connection()) as connection:
+                for _ in range(200_000):
+                    after = returned.is_set()
+                    status = ask(connection, "GET", "/api/stores", None, {"authorization": f"Bearer {text}"}).status
+                    seen[status] += 1
+                    if after and status == 200:
+                        wrong.append(status)
+                    if after and status == 401:
+                        return
+
+        threads = [threading.Thread(target=load, args=(service,)) for service in services * (8 // len(services))]
+        for thread in threads:
+            thread.start()
+        until_so(lambda: seen[200] > 1000)
+        process = _a_worker(services[0]) if kind == "sqlite" else services[0].process.pid
+        if stopped:
+            os.kill(process, signal.SIGSTOP)
+        assert run_command("token", "revoke", "load", "--database", url).returncode == 0
+        returned.set()
+        if stopped:
+            os.kill(process, signal.SIGCONT)
+        for thread in threads:
+            thread.join(30)
+    assert not wrong
+    assert seen[401] >= 8
+
+
+def _a_worker(service: Running) -> int:
+    found = subprocess.run(["pgrep", "-P", str(service.process.pid)], capture_output=True, text=True, check=True)
+    return max(int(pid) for pid in found.stdout.split())
+
+
+def test_the_document_has_the_very_refusals_and_the_scheme(tmp_path: Path) -> None:
+    tokens = add_tokens(tmp_path)
+    responses = document()["components"]["responses"]
+    documented = {
+        name: [
+            example["value"]
+            for media in responses[name]["content"].values()
+            for example in media["examples"].values()
+        ]
+        for name in ("Unauthorized", "Forbidden")
+    }
+    received: dict[str, list[object]] = {"Unauthorized": [], "Forbidden": []}
+
+    async def scenario() -> None:
+        async with inside(tmp_path, auth="writes") as service:
+            for name, state, fields in (
+                ("Unauthorized", "no token", ()),
+                ("Unauthorized", "expired", ()),
+                ("Forbidden", "read", ()),
+                ("Forbidden", "write", ("Sec-Fetch-Site: cross-site",)),
+                ("Forbidden", "write", ("Origin: http://rebound.example",)),
+            ):
+                data = sent("POST", "/api/stores", tokens[state], *fields)
+                if "rebound" in str(fields):
+                    data = data.replace(HOST, b"Host: rebound.example\r\n")
+                received[name].append((await answer(service, "--fast-lane", data)).json)
+
+    run(scenario())
+    assert received == documented
+    assert document()["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
+    for path, methods in document()["paths"].items():
+        for method, operation in methods.items():
+            assert ("security" in operation) == (SCOPES[path][method.upper()] != "none")

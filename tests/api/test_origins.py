@@ -1,0 +1,299 @@
+"""Pages of other sites: what they may read and write, and on which responses they are told so (decision 43)."""
+
+from pathlib import Path
+
+import pytest
+
+from storekeeper.api.origins import Hosts, Origins
+from storekeeper.errors import Unavailable
+from storekeeper.http.deadlines import REQUEST_TIMEOUT
+from tests.harness.in_process import Inside, inside, last_response, run, settled, some_stores, statuses
+from tests.harness.process import Response
+from tests.harness.wire import chunked, request
+
+ADAPTERS = pytest.mark.parametrize("adapter", ["--fast-lane", "--no-fast-lane"])
+SHOP = "https://shop.example"
+NAMED = f"Origin: {SHOP}"
+OTHER = "Origin: https://shop.example.evil.example"
+HERE = b"Host: 127.0.0.1:8080\r\n"
+EXPOSED = "etag, link, total-count, retry-after, content-location, idempotent-replayed, www-authenticate"
+CORS = {"access-control-allow-origin": SHOP, "access-control-expose-headers": EXPOSED, "vary": "origin"}
+
+
+def fields(*written: str) -> list[tuple[bytes, bytes]]:
+    pairs = [field.encode().partition(b": ") for field in written]
+    return [(name.lower(), value) for name, _, value in pairs]
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+@pytest.mark.parametrize(
+    ("sent", "admitted"),
+    [
+        ((), True),
+        (("Sec-Fetch-Site: same-origin", "Origin: http://elsewhere.example"), True),
+        (("Sec-Fetch-Site: none",), True),
+        (("Sec-Fetch-Site: same-site",), False),
+        (("Sec-Fetch-Site: cross-site",), False),
+        (("Sec-Fetch-Site: cross-site", "Origin: http://stores.example"), False),
+        (("Sec-Fetch-Site: cross-site", NAMED), True),
+        (("Sec-Fetch-Site: same-origin", "Sec-Fetch-Site: none"), False),
+        (("Origin: http://stores.example",), True),
+        (("Origin: https://STORES.example",), True),
+        (("Origin: http://stores.example:81",), False),
+        (("Origin: http://elsewhere.example",), False),
+        (("Origin: null",), False),
+        (("Origin: ",), False),
+        ((NAMED,), True),
+        ((NAMED, OTHER), False),
+        ((NAMED, "Origin: http://stores.example"), False),
+    ],
+)
+def test_what_may_change_something_is_admitted_from_our_pages_and_from_named_ones(
+    method: str, sent: tuple[str, ...], admitted: bool
+) -> None:
+    headers = fields("Host: stores.example", *sent)
+    assert (Origins([SHOP]).refuse(method, headers) is None) == admitted
+    for safe in ("GET", "HEAD", "OPTIONS"):
+        assert Origins([SHOP]).refuse(safe, headers) is None
+
+
+@pytest.mark.parametrize(
+    "mark", ["Origin: http://a", "Referer: http://a/", "Sec-Fetch-Site: none", "Accept-Language: de"]
+)
+@pytest.mark.parametrize(
+    ("host", "known"),
+    [
+        ("localhost", True),
+        ("LOCALHOST:8080", True),
+        ("localhost.", True),
+        ("127.0.0.1:8080", True),
+        ("[::1]:8080", True),
+        ("10.1.2.3", True),
+        ("stores.example", True),
+        ("Stores.Example:443", True),
+        ("rebound.example:8080", False),
+        ("a.stores.example", False),
+        ("stores.example.rebound.example", False),
+        ("localhost.rebound.example", False),
+        ("127.0.0.1.rebound.example", False),
+        ("%6cocalhost", False),
+        ("[::1].example", False),
+        ("", False),
+    ],
+)
+def test_a_page_reaches_the_loopback_address_only_by_a_known_name(mark: str, host: str, known: bool) -> None:
+    hosts = Hosts(["stores.example"])
+    assert (hosts.refuse(fields(f"Host: {host}", mark)) is None) == known
+    assert hosts.refuse(fields(f"Host: {host}", "User-Agent: curl", "Accept: */*")) is None
+
+
+def cors_of(response: Response) -> dict[str, str]:
+    return {name: value for name, value in response.headers.items() if name.startswith("access-") or name == "vary"}
+
+
+CASES = {
+    "a store": (request("GET", "/api/stores/1", host=HERE), 200),
+    "only its head": (request("HEAD", "/api/stores/1", host=HERE), 200),
+    "a list in parts": (request("GET", "/api/stores", host=HERE), 200),
+    "text": (request("GET", "/test", host=HERE), 200),
+    "no such store": (request("GET", "/api/stores/9999", host=HERE), 404),
+    "no such path": (request("GET", "/nowhere", host=HERE), 404),
+    "no such method": (request("DELETE", "/api/stores", host=HERE), 405),
+    "the methods": (request("OPTIONS", "/api/stores", host=HERE), 204),
+    "the document": (request("GET", "/openapi.json", host=HERE), 200),
+    "the page": (request("GET", "/docs", host=HERE), 200),
+    "health": (request("GET", "/health/live", host=HERE), 200),
+    "a bad query": (request("GET", "/api/stores?name=a&name=b", host=HERE), 400),
+    "a bad payload": (request("PUT", "/api/stores/1", b"{}", host=HERE), 400),
+    "too long, as it says": (request("PUT", "/api/stores/1", None, "Content-Length: 1048577", host=HERE), 413),
+    "a field too many": (request("GET", "/test", None, *["a: b"] * 100, host=HERE), 431),
+    "a coding that nobody knows": (request("POST", "/api/stores", None, "Transfer-Encoding: br", host=HERE), 501),
+}
+
+
+def with_field(data: bytes, field: str) -> bytes:
+    return data.replace(HERE, HERE + field.encode() + b"\r\n", 1)
+
+
+async def answer(service: Inside, adapter: str, data: bytes) -> Response:
+    connection, line = service.connect(adapter)
+    connection.data_received(data)
+    await settled(connection)
+    return last_response(line)
+
+
+@ADAPTERS
+@pytest.mark.parametrize("case", CASES)
+def test_every_response_to_a_named_origin_says_so(case: str, adapter: str, tmp_path: Path) -> None:
+    """Several times, because a response may come from the cache: it holds nobody's origin."""
+    data, status = CASES[case]
+    some_stores(tmp_path, 1500 if "parts" in case else 1)
+
+    async def scenario() -> None:
+        async with inside(tmp_path, cors_origin=[SHOP]) as service:
+            for _ in range(3):
+                named = await answer(service, adapter, with_field(data, NAMED))
+                assert named.status == status
+                assert cors_of(named) == CORS
+                others = [with_field(data, OTHER), data]
+                for refused in others if not data.startswith((b"P", b"DEL")) else others[1:]:
+                    response = await answer(service, adapter, refused)
+                    assert (response.status, cors_of(response)) == (status, {"vary": "origin"})
+                    assert response.body == named.body
+
+    run(scenario())
+
+
+@ADAPTERS
+@pytest.mark.parametrize("case", CASES)
+def test_without_a_named_origin_no_response_has_a_field_for_pages(case: str, adapter: str, tmp_path: Path) -> None:
+    data, status = CASES[case]
+    some_stores(tmp_path, 1)
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            for sent in (data, with_field(data, OTHER)):
+                response = await answer(service, adapter, sent)
+                assert cors_of(response) == {}
+                from_elsewhere = sent is not data and data.startswith((b"PUT", b"DEL", b"POST"))
+                assert response.status == (403 if from_elsewhere and status < 410 else status)
+
+    run(scenario())
+
+
+@ADAPTERS
+def test_a_refusal_in_the_middle_of_a_request_is_readable_once_its_origin_was_read(
+    adapter: str, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path, cors_origin=[SHOP], allowed_host=["stores.example"]) as service:
+            origin = NAMED.encode() + b"\r\n"
+            long = await answer(service, adapter, chunked(b" " * 600_000, b" " * 600_000, fields=origin))
+            assert (long.status, cors_of(long)) == (413, CORS)
+            for begun, cors in (
+                (b"GET /test HTTP/1.1\r\n" + origin + b"X: ", CORS),
+                (b"GET /test HTTP/1.1\r\n" + origin[:-2], {"vary": "origin"}),
+                (request("PUT", "/api/stores/1", None, NAMED, "Content-Length: 9"), CORS),
+            ):
+                connection, line = service.connect(adapter)
+                connection.data_received(begun)
+                connection.sweep(connection.loop.time() + REQUEST_TIMEOUT + 1)
+                late = last_response(line)
+                assert (late.status, cors_of(late)) == (408, cors)
+
+    run(scenario())
+
+
+@ADAPTERS
+def test_a_503_is_readable_and_a_preflight_needs_no_database(
+    adapter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path, cors_origin=[SHOP]) as service:
+
+            def unavailable(*_: object) -> None:
+                raise Unavailable("The database is locked")
+
+            for name in ("get", "list", "write", "check"):
+                monkeypatch.setattr(service.service.runtime.resource._collection, name, unavailable)
+            for method, target, body in (
+                ("GET", "/api/stores", None),
+                ("POST", "/api/stores", b'{"name":"A"}'),
+                ("GET", "/health/ready", None),
+            ):
+                locked = await answer(service, adapter, request(method, target, body, NAMED, host=HERE))
+                assert (locked.status, cors_of(locked)) == (503, CORS)
+            for target in ("/api/stores", "/api/stores/1", "/nowhere", "/health/ready", "/openapi.json"):
+                asked = request("OPTIONS", target, None, NAMED, "Access-Control-Request-Method: PUT", host=HERE)
+                allowed = await answer(service, adapter, asked)
+                assert (allowed.status, allowed.body) == (204, b"")
+                assert cors_of(allowed) == {
+                    **CORS,
+                    "access-control-allow-methods": "GET, HEAD, POST, PUT",
+                    "access-control-allow-headers": "authorization, content-type, if-match, if-none-match,"
+                    " idempotency-key, last-event-id",
+                    "access-control-max-age": "600",
+                }
+                refused = await answer(service, adapter, asked.replace(NAMED.encode(), OTHER.encode()))
+                assert cors_of(refused) == {"vary": "origin"}
+
+    run(scenario())
+
+
+@ADAPTERS
+def test_what_a_page_of_another_site_sends_changes_nothing_on_any_route(adapter: str, tmp_path: Path) -> None:
+    some_stores(tmp_path, 1)
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            before = await answer(service, adapter, request("GET", "/api/stores", host=HERE))
+            for target in ("/api/stores", "/api/stores/1", "/test", "/nowhere", "/docs", "/health/live"):
+                for method in ("POST", "PUT", "DELETE"):
+                    for mark in (OTHER, "Origin: null", "Sec-Fetch-Site: cross-site"):
+                        sent = request(method, target, b'{"name":"Evil"}', mark, host=HERE)
+                        refused = await answer(service, adapter, sent)
+                        assert refused.status == refused.json["statusCode"] == 403
+                        assert refused.json["error"] == "Forbidden"
+            after = await answer(service, adapter, request("GET", "/api/stores", host=HERE))
+            assert after.body == before.body
+
+    run(scenario())
+
+
+@ADAPTERS
+def test_a_rebound_name_reads_nothing_and_writes_nothing(adapter: str, tmp_path: Path) -> None:
+    """Such a page's GET has neither Origin nor Sec-Fetch-Site; and the next client may ask for the same bytes."""
+    some_stores(tmp_path, 1)
+    rebound = b"Host: rebound.example:8080\r\n"
+
+    async def scenario() -> None:
+        async with inside(tmp_path, allowed_host=["stores.example"]) as service:
+            for _ in range(3):
+                for target in ("/api/stores", "/api/stores/1", "/openapi.json", "/docs", "/health/ready", "/"):
+                    read = request("GET", target, None, "Accept-Language: en", host=rebound)
+                    refused = await answer(service, adapter, read)
+                    assert refused.status == 403
+                    assert b"--allowed-host" in refused.body
+                    for host in (HERE, b"Host: stores.example\r\n"):
+                        fine = await answer(
+                            service, adapter, request("GET", target, None, "Accept-Language: en", host=host)
+                        )
+                        assert fine.status in (200, 404)
+                own = request(
+                    "POST", "/api/stores", b'{"name":"E"}', "Origin: http://rebound.example:8080", host=rebound
+                )
+                assert (await answer(service, adapter, own)).status == 403
+                program = await answer(service, adapter, request("GET", "/api/stores", host=rebound))
+                assert (program.status, len(program.json)) == (200, 1)
+
+    run(scenario())
+
+
+@ADAPTERS
+def test_off_the_loopback_address_any_name_is_good(adapter: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path, host="0.0.0.0") as service:
+            sent = request("GET", "/api/stores", None, "Accept-Language: en", host=b"Host: stores.example\r\n")
+            assert (await answer(service, adapter, sent)).status == 200
+
+    run(scenario())
+
+
+@ADAPTERS
+@pytest.mark.parametrize("framing", ["Content-Length: 9000", "Transfer-Encoding: chunked", "Expect: 100-continue"])
+def test_what_is_refused_by_its_head_is_refused_before_its_body_is_read(
+    adapter: str, framing: str, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            length = ["Content-Length: 3"] if "Expect" in framing else []
+            for mark, expected in ((OTHER, [403]), ("X: y", [])):
+                connection, line = service.connect(adapter)
+                connection.data_received(request("POST", "/api/stores", None, framing, *length, mark, host=HERE))
+                received = [status for status in statuses(line) if status != 100]
+                assert received == expected
+                assert (b" 100 Continue" in line.sent) == ("Expect" in framing and not expected)
+                assert line.ended == bool(expected)
+                assert (b"connection: close" in line.sent) == bool(expected)
+
+    run(scenario())

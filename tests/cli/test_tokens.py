@@ -1,0 +1,159 @@
+"""`storekeeper token` on every kind of database, tokens in copies, and the token of `storekeeper check`."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from storekeeper import databases
+from storekeeper.cli import tokens as commands
+from storekeeper.commands import Create, Replace
+from storekeeper.databases import read_tokens
+from storekeeper.stores import Payload
+from storekeeper.tokens import USED_INTERVAL, Token, hashed, is_well_formed
+from tests.harness.collection import run
+from tests.harness.command import run as run_command
+from tests.harness.databases import Database, handle
+from tests.harness.process import refused, serving
+from tests.harness.tokens import add_token, now
+
+
+def add(database: Database, *arguments: str) -> str:
+    done = run_command("token", "add", *arguments, "--database", database.url)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.decode().strip()
+
+
+def test_a_token_is_printed_once_and_only_its_hash_is_kept(database: Database) -> None:
+    began = now()
+    done = run_command("token", "add", "ci", "--scope=write", "--expires=90d", "--database", database.url)
+    text = done.stdout.decode().split()[-1]
+    assert done.stdout.decode() == f"{text}\n"
+    assert is_well_formed(text.encode())
+    assert b"ci may write until 20" in done.stderr
+    assert b"--auth writes (who writes needs a token) or --auth all" in done.stderr
+    assert text.encode() not in done.stderr
+    (token,) = read_tokens(database.url)
+    assert token == Token(1, "ci", "write", hashed(text.encode()), token.created, token.created + 90 * 86_400_000)
+    assert began <= token.created <= now()
+    listed = run_command("token", "list", "--database", database.url)
+    assert text.encode() not in listed.stdout + listed.stderr
+    header, row = listed.stdout.decode().splitlines()
+    assert header.split() == ["NAME", "SCOPE", "STATE", "ADDED", "EXPIRES", "USED"]
+    assert row.split()[:3] == ["ci", "write", "good"]
+    assert row.split()[-1] == "never"
+
+
+def test_a_name_is_given_once_for_ever(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commands, "REVOKE_DELAY", 0.0)
+    add(database, "ci", "--scope=read")
+    for _ in range(2):
+        done = run_command("token", "add", "ci", "--scope=write", "--database", database.url)
+        assert refused(done) == [
+            "storekeeper: there is a token ci already, or was one: names are unique for ever, choose another"
+        ]
+        revoked = run_command("token", "revoke", "ci", "--database", database.url)
+        assert revoked.stderr == b"ci is revoked: from now on, nothing is served to it\n"
+    first = read_tokens(database.url)[0].revoked
+    assert first is not None
+    assert run_command("token", "list", "--database", database.url).stdout.split()[8] == b"revoked"
+    add(database, "next", "--scope=read")
+    assert [(token.number, token.name) for token in read_tokens(database.url)] == [(1, "ci"), (2, "next")]
+
+
+def test_revoke_waits_until_no_process_knows_the_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    url = f"sqlite:///{tmp_path}/stores.db"
+    add_token(url, "ci", "read")
+
+    def sleep(seconds: float) -> None:
+        assert read_tokens(url)[0].revoked is not None, "the commit comes first"
+        slept.append(seconds)
+
+    monkeypatch.setattr("storekeeper.cli.tokens.time.sleep", sleep)
+    assert run_command("token", "revoke", "ci", "--database", url).returncode == 0
+    assert slept == [2.0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["add", "a b", "--scope=read"], "NAME: a name is 1 to 64 letters"),
+        (["add", "ci", "--scope=read", "--expires=90"], "--expires: expected a number of days from 1d"),
+        (["add", "ci"], "Missing option '--scope'"),
+        (["add", "ci", "--scope=all"], "'all' is not one of 'read', 'write'"),
+        (["add", "--scope=read"], "Missing argument 'name'"),
+        (["list"], "there is no such database"),
+        (["revoke", "ci"], "there is no such database"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_line(tmp_path: Path, arguments: list[str], message: str) -> None:
+    done = run_command("token", *arguments, f"--database=sqlite:///{tmp_path}/stores.db")
+    (line,) = refused(done)
+    assert message in line
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_token_that_there_is_not_cannot_be_revoked(database: Database) -> None:
+    add(database, "ci", "--scope=read")
+    done = run_command("token", "revoke", "other", "--database", database.url)
+    assert refused(done) == ["storekeeper: there is no token other: `storekeeper token list` names those there are"]
+
+
+def test_a_use_is_noted_once_an_hour_and_each_change_has_its_token(database: Database) -> None:
+    for name in ("one", "two"):
+        add(database, name, "--scope=write")
+
+    async def main() -> None:
+        async with handle(database) as collection:
+            await collection.write(Create(Payload("A"), by=2))
+            await asyncio.gather(
+                collection.write(Create(Payload("B"), by=1)), collection.write(Replace(1, Payload("C")))
+            )
+            await collection.load([Payload("D")])
+            for number, at, used in (
+                (1, USED_INTERVAL, USED_INTERVAL),
+                (1, USED_INTERVAL + 5, USED_INTERVAL),
+                (1, 2 * USED_INTERVAL, 2 * USED_INTERVAL),
+            ):
+                await collection.mark_used([number, 9], at)
+                found = collection.tokens()
+                tokens = await found if isinstance(found, asyncio.Future) else found
+                assert [token.used for token in tokens] == [used, None]
+
+    run(main())
+    with databases._snapshot(database.url, fill=False)() as snapshot:
+        assert [row[-1] for row in snapshot.rows("changes")] == [2, 1, 0, 0]
+
+
+def test_a_copy_has_the_tokens(new_database: Callable[[], Database]) -> None:
+    source, target, full = new_database(), new_database(), new_database()
+    for name in ("one", "two"):
+        add(source, name, "--scope=read")
+    assert run_command("copy", source.url, target.url).returncode == 0
+    assert read_tokens(target.url) == read_tokens(source.url) != []
+    add(full, "own", "--scope=read")
+    done = run_command("copy", source.url, full.url)
+    assert "has tokens already, and gets those of the source" in refused(done)[-1]
+    assert [token.name for token in read_tokens(full.url)] == ["own"]
+
+
+def test_check_sends_a_token_from_a_file_or_a_variable_and_reports_it_nowhere(tmp_path: Path) -> None:
+    text = add_token(f"sqlite:///{tmp_path}/stores.db", "check", "write")
+    file = tmp_path / "token"
+    file.write_text(f"{text}\n")
+    with serving(tmp_path, "--auth=all", "--examples") as service:
+        url = f"http://127.0.0.1:{service.port}"
+        assert run_command("check", "--read-only", url).returncode == 2
+        junit = tmp_path / "junit.xml"
+        for arguments, env in ((["--token", str(file)], {}), ([], {"STOREKEEPER_TOKEN": text})):
+            done = run_command("check", "--read-only", "--json", "--junit", str(junit), *arguments, url, env=env)
+            assert done.returncode == 0, done.stdout + done.stderr
+            assert text.encode() not in done.stdout + done.stderr + junit.read_bytes()
+    for content, message in (("", "has no token"), ("a b", "has no token"), (None, "cannot be read (No such file")):
+        other = tmp_path / "other"
+        other.unlink(missing_ok=True)
+        if content is not None:
+            other.write_text(content)
+        assert message in refused(run_command("check", "--token", str(other), url))[-1]
