@@ -2,14 +2,14 @@
 
 import asyncio
 from pathlib import Path
-from types import SimpleNamespace
+from typing import Any
 
 import apsw
 import pytest
 
 from storekeeper import sqlite
 from storekeeper.collection import Query
-from storekeeper.sqlite.read_transaction import MAX_LOG_PAGES
+from storekeeper.sqlite.read_transaction import MAX_LOG_PAGES, ReadTransaction
 from storekeeper.stores import Payload
 from tests.harness.collection import a_store, get, now, numbered, replace, run, stores
 from tests.harness.databases import Sqlite, handle
@@ -29,21 +29,23 @@ def test_every_read_sees_what_another_process_committed_before_it(tmp_path: Path
     run(main())
 
 
-def test_a_page_of_stores_that_another_process_renames_meanwhile_is_empty(tmp_path: Path) -> None:
+def test_a_page_of_stores_that_another_process_renames_meanwhile_is_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def main() -> None:
         async with handle(Sqlite(tmp_path)) as one, handle(Sqlite(tmp_path)) as two:
             await one.load([Payload("Same")])
             connection = apsw.Connection(str(tmp_path / "stores.db"))
-            reader = vars(two)["_reader"]
-            execute = vars(reader)["_execute"]
+            begin = ReadTransaction.begin
 
-            def interrupted(statement: str, *values: object) -> apsw.Cursor:
-                cursor: apsw.Cursor = execute(statement, *values)
-                found = cursor.get
+            def interrupted(self: ReadTransaction, *rest: Any) -> Any:
+                row = begin(self, *rest)
                 connection.execute("UPDATE stores SET name = 'Other'")
-                return SimpleNamespace(get=found)  # type: ignore[return-value]  # what the reader needs of it
+                return row
 
-            vars(reader)["_execute"] = interrupted
+            # While the log is long, each statement is a transaction of its own.
+            monkeypatch.setattr("storekeeper.sqlite.read_transaction.MAX_LOG_PAGES", 0)
+            monkeypatch.setattr(ReadTransaction, "begin", interrupted)
             page = await now(two.list(Query("Same", limit=1)))
             assert (page.first, page.rest, page.last) == (b"", None, None)
             connection.close()
