@@ -5,8 +5,9 @@ To add a database, read this file, then make `tests/domain/test_collection.py` p
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+
+import msgspec
 
 from storekeeper.commands import Command
 from storekeeper.errors import EpochEnded, InvalidInput, Violation
@@ -86,8 +87,7 @@ class Query(NamedTuple):
     at: Moment | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(msgspec.Struct, frozen=True):
     """Stores as JSON in UTF-8, ascending by id: `first` is the inside of an array, `rest` what follows it.
 
     `rest` is None when `first` is everything. Each of its parts starts with a comma, so that the parts only have

@@ -56,7 +56,7 @@ class SqliteCollection:
 
     def get(self, id: int) -> Store | None:
         """Return the store of that id, or None."""
-        try:  # the context manager costs as much as this read, the most frequent of all
+        try:  # a context manager would cost as much as this read; and as much of the other short ones
             return self._reader.get(id)
         except apsw.Error as error:
             raise self._translated(error) from error
@@ -74,8 +74,11 @@ class SqliteCollection:
         """Return the stores that the query asks for."""
         if query.at is not None:
             return self._loop.create_task(self._list_at(query))
-        with self._translating():
-            return self._translated_rest(self._reader.list(query))
+        try:
+            listing = self._reader.list(query)
+        except apsw.Error as error:
+            raise self._translated(error) from error
+        return listing if listing.rest is None else self._translated_rest(listing)
 
     async def _list_at(self, query: Query) -> Listing:
         with self._translating():
@@ -89,8 +92,10 @@ class SqliteCollection:
 
     def state(self) -> State:
         """Return the numbers of the collection."""
-        with self._translating():
+        try:
             return self._reader.state()
+        except apsw.Error as error:
+            raise self._translated(error) from error
 
     async def _rest(self, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         with self._translating():
