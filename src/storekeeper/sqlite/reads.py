@@ -255,10 +255,12 @@ class Reader:
     def _drop_touched(self, state: State) -> None:
         """Bring the cached pages to a version: drop those in which a store was changed or added since."""
         version, self._pages_last = state.version, state.total
-        if version - self._pages_version > MAX_CHANGES:
+        if version == self._pages_version:
+            return
+        if version - self._pages_version > MAX_CHANGES or state.total <= PAGE_SIZE:  # the only page was touched
             self._pages.clear()
             self._pages_bytes = 0
-        elif self._pages and version != self._pages_version:
+        elif self._pages:
             for (number,) in self._execute(_TOUCHED, (self._pages_version, version)):
                 self._drop(number)
         self._pages_version = version
