@@ -26,7 +26,8 @@ from storekeeper.http.limits import ConnectionLimit
 from storekeeper.sqlite import columns, committer, migrations, schema, write_queue
 from storekeeper.sqlite.committer import Committer, Result
 from storekeeper.sqlite.file_identity import FileIdentity
-from storekeeper.sqlite.reads import Reader, Steps
+from storekeeper.sqlite.pages import Steps
+from storekeeper.sqlite.reads import Reader
 from storekeeper.sqlite.write_queue import Write, WriteQueue, WriterThread
 
 PROGRAM = (sys.executable, __file__)

@@ -22,6 +22,7 @@ from storekeeper.errors import Unavailable
 from storekeeper.sqlite import reads, schema
 from storekeeper.sqlite.columns import STATE
 from storekeeper.sqlite.migrations import CHANGES
+from storekeeper.sqlite.pages import following, numbers, page_range, pages_of_all
 from storekeeper.stores import Store
 
 T = TypeVar("T")
@@ -76,7 +77,7 @@ class PastReader:
         async def read(ids: Sequence[int]) -> bytes:
             return await self._read(lambda execute, walk: _page(execute, walk, ids, version))
 
-        return reads.following(read, pages)
+        return following(read, pages)
 
     async def _read(self, work: Callable[[Execute, Walk], T]) -> T:
         try:
@@ -145,8 +146,8 @@ def _begin(
     """Return the state at the query's moment, the last id if later ones were left out, a page, and what follows."""
     assert query.at is not None
     state = _find(execute, query.at)
-    ids, last = reads.page_range(query, state.total)
-    pages: Iterator[Sequence[int]] = reads.pages_of_all(ids) if query.limit is None else iter([ids])
+    ids, last = page_range(query, state.total)
+    pages: Iterator[Sequence[int]] = pages_of_all(ids) if query.limit is None else iter([ids])
     page = next(pages, range(0))
     if not page:
         return state, last, b"", None
@@ -173,7 +174,7 @@ def _get(execute: Execute, walk: Walk, id: int, at: Moment) -> Store | None:
     was = _find(execute, at)
     if not 0 < id <= was.total:
         return None
-    (seq,) = reads.numbers(walk(id, id, was.version))
+    (seq,) = numbers(walk(id, id, was.version))
     name, address, version = execute(_CHANGE, (seq,)).get
     return Store(id, name, address, version, was.epoch)
 

@@ -7,25 +7,33 @@ write, a list costs one page.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
-from typing import Any, TypeAlias, TypeVar
+from typing import Any
 
 import apsw
-import msgspec
 
 from storekeeper.collection import Listing, Query, State
 from storekeeper.sqlite.change_token import ChangeToken
 from storekeeper.sqlite.columns import STATE
 from storekeeper.sqlite.migrations import CHANGES
+from storekeeper.sqlite.pages import (
+    PAGE_SIZE,
+    Steps,
+    as_json,
+    at_once,
+    following,
+    numbers,
+    page_range,
+    pages_of,
+    pages_of_all,
+    pausing,
+)
 from storekeeper.sqlite.read_transaction import ReadTransaction
 from storekeeper.sqlite.tokens import read as read_tokens
 from storekeeper.stores import Store
 from storekeeper.tokens import Token
-
-PAGE_SIZE = 1000
-"""Stores in one page of a list: about 0.2 ms of the event loop."""
 
 MAX_PAGE_BYTES = 8 * 2**20
 """Bytes of one page: more than the longest store takes, and far less than `PAGE_SIZE` of them."""
@@ -70,10 +78,6 @@ _WALK = f"""WITH RECURSIVE walk (place, seq, step) AS (
   SELECT CAST(json_group_array(seq) AS BLOB) FROM (SELECT min(seq) AS seq FROM walk GROUP BY place)"""
 AS_OF = f"""SELECT {_JSON} FROM (
   SELECT store_id AS id, name, address FROM json_each(?) AS pick JOIN {CHANGES} ON seq = pick.value ORDER BY id)"""
-
-R = TypeVar("R")
-Steps: TypeAlias = Generator[None, None, R]
-"""A computation that pauses now and then."""
 
 
 class Reader:
@@ -175,7 +179,7 @@ class Reader:
             # One list of ids for all clients that read this version.
             if self._latest_named[:3] != (name, after, state.version):
                 self._latest_named = (name, after, state.version, list(self._named_ids(name, after)))
-        return self._listing(chain.from_iterable(map(_pages_of, self._latest_named[3])), state)
+        return self._listing(chain.from_iterable(map(pages_of, self._latest_named[3])), state)
 
     def _named_ids(self, name: str, after: int) -> Iterator[bytes]:
         while ids := self._execute(_NAMED_IDS, (name, after, 100_000)).get:
@@ -200,9 +204,9 @@ class Reader:
         if not ids:
             return Listing(version, epoch, b"", total=total)
         try:
-            first = _at_once(self._page(ids, version))
+            first = at_once(self._page(ids, version))
         except apsw.TooBigError:
-            first = _at_once(self._page(ids[:1], version))
+            first = at_once(self._page(ids[:1], version))
             pages = chain([ids[1:]], pages)
         second = next(pages, ())
         rest = self._rest(chain([second], pages), version) if second else None
@@ -212,13 +216,13 @@ class Reader:
         async def read(ids: Sequence[int]) -> bytes:
             # A fast client must not keep the others waiting until its list ends.
             await asyncio.sleep(0)
-            return await _pausing(self._page(ids, version))
+            return await pausing(self._page(ids, version))
 
         return following(read, pages)
 
     def _page(self, ids: Sequence[int], version: int) -> Steps[bytes]:
         if not isinstance(ids, range):
-            return (yield from self._read(_PICKED, (_json(ids),), ids, version))
+            return (yield from self._read(_PICKED, (as_json(ids),), ids, version))
         number, offset = divmod(ids[0] - 1, PAGE_SIZE)
         # Only whole pages: others come and go with what clients ask for.
         whole = not offset and (len(ids) == PAGE_SIZE or ids[-1] == self._pages_last)
@@ -243,14 +247,14 @@ class Reader:
     def _walk_back(self, ids: Sequence[int], version: int) -> Steps[str]:
         """Return, for each store, the number of its latest change up to a version, as JSON."""
         found: list[int] = []
-        left = numbers(self._execute(_VERSIONS, (_json(ids),)).get)
+        left = numbers(self._execute(_VERSIONS, (as_json(ids),)).get)
         while left:
             found += [seq for seq in left if seq <= version]
             left = [seq for seq in left if seq > version]
             if left:
-                left = numbers(self._execute(_WALK, (_json(left), version, MAX_STEPS // len(left))).get)
+                left = numbers(self._execute(_WALK, (as_json(left), version, MAX_STEPS // len(left))).get)
                 yield
-        return _json(found)
+        return as_json(found)
 
     def _drop_touched(self, state: State) -> None:
         """Bring the cached pages to a version: drop those in which a store was changed or added since."""
@@ -279,77 +283,3 @@ def configure(connection: apsw.Connection) -> None:
     connection.limit(apsw.SQLITE_LIMIT_LENGTH, MAX_PAGE_BYTES)
     # Else SQLite, built with STAT4, plans a statement again for each value that it compares with an index.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-
-
-async def following(
-    read: Callable[[Sequence[int]], Awaitable[bytes]], pages: Iterator[Sequence[int]]
-) -> AsyncIterator[bytes]:
-    """Yield what `read` returns for each page, with a comma in front; half a page at a time if it is too big."""
-    for page in pages:
-        pieces = [page]
-        while pieces:
-            piece = pieces.pop()
-            try:
-                part = b"," + await read(piece)
-            except apsw.TooBigError:  # the addresses are long
-                half = len(piece) // 2
-                if not half:
-                    raise
-                pieces += (piece[half:], piece[:half])
-            else:
-                yield part
-
-
-def page_range(query: Query, count: int) -> tuple[range, int | None]:
-    """Return the ids that a query without a name asks for, of so many stores; and the last if later ones follow."""
-    end = count if query.limit is None else min(count, query.after + query.limit)
-    return range(query.after + 1, end + 1), end if query.after < end < count else None
-
-
-def pages_of_all(ids: range) -> Iterator[range]:
-    """Yield the ids of each page: up to a multiple of the size of a page, so that all lists have the same pages."""
-    start = ids.start
-    while start < ids.stop:
-        end = min(start + PAGE_SIZE - (start - 1) % PAGE_SIZE, ids.stop)
-        yield range(start, end)
-        start = end
-
-
-def _pages_of(ids: bytes) -> Iterator[list[int]]:
-    """Yield the ids of each page, from the ids of many stores with commas between them."""
-    width = PAGE_SIZE * len(b"123,")  # fewer ids if they have more digits
-    start = 0
-    while start < len(ids):
-        end = ids.find(b",", start + width)
-        if end < 0:
-            end = len(ids)
-        yield numbers(b"[%b]" % ids[start:end])
-        start = end + 1
-
-
-def _json(ids: Sequence[int]) -> str:
-    return str(list(ids))
-
-
-def numbers(json: bytes) -> list[int]:
-    """Return the integers of a JSON array."""
-    return msgspec.json.decode(json, type=list[int])
-
-
-def _at_once(steps: Steps[R]) -> R:
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: R = end.value
-            return result
-
-
-async def _pausing(steps: Steps[R]) -> R:
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: R = end.value
-            return result
-        await asyncio.sleep(0)

@@ -1,0 +1,94 @@
+"""The pages of a list: which stores each has, and how they follow one another. Imports apsw and the domain."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Sequence
+from typing import TypeAlias, TypeVar
+
+import apsw
+import msgspec
+
+from storekeeper.collection import Query
+
+PAGE_SIZE = 1000
+"""Stores in one page of a list: about 0.2 ms of the event loop."""
+
+R = TypeVar("R")
+Steps: TypeAlias = Generator[None, None, R]
+"""A computation that pauses now and then."""
+
+
+async def following(
+    read: Callable[[Sequence[int]], Awaitable[bytes]], pages: Iterator[Sequence[int]]
+) -> AsyncIterator[bytes]:
+    """Yield what `read` returns for each page, with a comma in front; half a page at a time if it is too big."""
+    for page in pages:
+        pieces = [page]
+        while pieces:
+            piece = pieces.pop()
+            try:
+                part = b"," + await read(piece)
+            except apsw.TooBigError:  # the addresses are long
+                half = len(piece) // 2
+                if not half:
+                    raise
+                pieces += (piece[half:], piece[:half])
+            else:
+                yield part
+
+
+def page_range(query: Query, count: int) -> tuple[range, int | None]:
+    """Return the ids that a query without a name asks for, of so many stores; and the last if later ones follow."""
+    end = count if query.limit is None else min(count, query.after + query.limit)
+    return range(query.after + 1, end + 1), end if query.after < end < count else None
+
+
+def pages_of_all(ids: range) -> Iterator[range]:
+    """Yield the ids of each page: up to a multiple of the size of a page, so that all lists have the same pages."""
+    start = ids.start
+    while start < ids.stop:
+        end = min(start + PAGE_SIZE - (start - 1) % PAGE_SIZE, ids.stop)
+        yield range(start, end)
+        start = end
+
+
+def pages_of(ids: bytes) -> Iterator[list[int]]:
+    """Yield the ids of each page, from the ids of many stores with commas between them."""
+    width = PAGE_SIZE * len(b"123,")  # fewer ids if they have more digits
+    start = 0
+    while start < len(ids):
+        end = ids.find(b",", start + width)
+        if end < 0:
+            end = len(ids)
+        yield numbers(b"[%b]" % ids[start:end])
+        start = end + 1
+
+
+def as_json(ids: Sequence[int]) -> str:
+    """Return integers as a JSON array."""
+    return str(list(ids))
+
+
+def numbers(json: bytes) -> list[int]:
+    """Return the integers of a JSON array."""
+    return msgspec.json.decode(json, type=list[int])
+
+
+def at_once(steps: Steps[R]) -> R:
+    """Return what a computation leads to, without a pause."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: R = end.value
+            return result
+
+
+async def pausing(steps: Steps[R]) -> R:
+    """Return what a computation leads to; other tasks run at each of its pauses."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: R = end.value
+            return result
+        await asyncio.sleep(0)
