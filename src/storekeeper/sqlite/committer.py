@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import apsw
+import msgspec
 
 from storekeeper import commands as domain
 from storekeeper.commands import Batch, Command, Create, Key, Present, Remembered, apply
@@ -16,6 +17,8 @@ from storekeeper.sqlite import columns, errors
 from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.sqlite.keys import Keys, wanted
 from storekeeper.stores import MAX_NAME_LENGTH, Payload, Store
+
+_numbers = msgspec.json.Decoder(list[int]).decode
 
 Result = Store | None | Exception
 """The result of a command, as `commands.apply` has it, or the error of the database."""
@@ -127,11 +130,12 @@ class Committer:
         count, version, epoch, at = self._execute(columns.STATE).get
         versions: dict[int, int] = {}
         equal: list[int] = []
-        if touched := domain.touched(commands):
-            for index, id, its_version, is_equal in self._execute(columns.VERSIONS, (columns.as_json(touched),)):
-                versions[id] = its_version
-                if is_equal:
-                    equal.append(touched[index][0])
+        # Ids are dense, and one that is greater may be no integer of SQLite's.
+        touched = [row for row in domain.touched(commands) if row[1] <= count]
+        for found in columns.execute(self._execute, columns.VERSIONS, touched):
+            ids, their_versions, places = map(_numbers, found.get)
+            versions.update(zip(ids, their_versions, strict=True))
+            equal += places
         remembered: dict[int, Remembered] = self._keys.find(keys, epoch) if keys else {}
         return Present(count, version, at, epoch, versions, frozenset(equal), remembered)
 
@@ -140,11 +144,11 @@ class Committer:
             self._keys.add(batch.keys, now)
         if not batch.changes:
             return
-        changes = columns.as_json(batch.changes)
-        for statement, rows in ((columns.INSERT, batch.created), (columns.UPDATE, batch.replaced)):
-            if rows:
-                self._execute(statement, (changes if rows is batch.changes else columns.as_json(rows),))
-        self._execute(columns.ADD_CHANGES, (changes,))
+        for _ in columns.execute(self._execute, columns.ADD_CHANGES, batch.changes):
+            pass
+        for statement, changes in ((columns.INSERT, batch.created), (columns.UPDATE, batch.replaced)):
+            if changes:
+                self._execute(statement, (columns.as_json([change[0] for change in changes]),))
 
     def _wait_for_lock(self, _calls: int) -> bool:
         # SQLite's own handler sleeps up to 100 ms at a time; other processes' commits take far less.

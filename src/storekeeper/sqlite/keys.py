@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 import apsw
 
 from storekeeper.commands import MAX_KEY_AGE, MAX_KEYS, MAX_KEYS_DELETED, Command, Key, KeyRow, Remembered
-from storekeeper.sqlite.columns import as_json
+from storekeeper.sqlite.columns import as_json, execute
 from storekeeper.sqlite.migrations import CHANGES
 from storekeeper.stores import Store
 
@@ -44,8 +44,7 @@ _SWEEP = "DELETE FROM temp.recent WHERE key > ? AND key <= ? AND n < ?"
 _FOUND = f"""SELECT keys.key, request, keys.at, store_id, name,
     iif((keys.key, request) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?2)), address, NULL), seq
   FROM json_each(?1) CROSS JOIN keys ON n = value CROSS JOIN {CHANGES} USING (seq) ORDER BY n"""
-_ADD = """INSERT INTO keys (key, request, seq, at)
-  SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3 FROM json_each(?)"""
+_ADD = "INSERT INTO keys (key, request, seq, at) VALUES {rows}"
 _FIRST_YOUNG = "SELECT n FROM keys WHERE n BETWEEN ? AND ? AND at >= ? ORDER BY n LIMIT 1"
 _DELETE = "DELETE FROM keys WHERE n < ?"
 
@@ -105,7 +104,8 @@ class Keys:
 
     def add(self, rows: list[KeyRow], now: int) -> None:
         """Remember keys, and delete some of those that are too old; `now` is in milliseconds since 1970."""
-        self._execute(_ADD, (as_json(rows),))
+        for _ in execute(self._execute, _ADD, rows):
+            pass
         self.delete_old(now)
 
     def are_old(self, now: int) -> bool:
