@@ -74,6 +74,7 @@ HOSTILE_FIELDS = [
         "Authorization: Bearer a",
         "Sec-Fetch-Site: none",
         "Sec-Fetch-Site: cross-site",
+        "Accept-Language: de",
         "Referer: http://b/",
         "\r\n".join(["X: y"] * 99),
         "Cookie: " + "c" * 1100,

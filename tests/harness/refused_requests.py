@@ -27,6 +27,8 @@ def in_chunks(body: bytes, fields: bytes = CHUNKED) -> bytes:
 
 
 REFUSED: dict[str, tuple[int, bytes]] = {
+    "a NUL before another version": (400, get(b"/te\0st", version=b"HTTP/2.0")),
+    "no method before another version": (400, b" HTTP/2.0\r\n" + HOST + b"\r\n"),
     # Not HTTP.
     "nothing but nulls": (400, b"\0" * 64),
     "a TLS hello": (400, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x5a" * 100),

@@ -134,7 +134,7 @@ def compare_clients(sent: Iterable[list[bytes]]) -> int:
 
 @pytest.mark.parametrize("damaged", [4000, pytest.param(200_000, marks=pytest.mark.thorough)])
 def test_what_the_short_way_accepts_means_the_same_on_the_careful_way(damaged: int) -> None:
-    assert compare(corpus(damaged)) > 3 * damaged // 8
+    assert compare(corpus(damaged)) > damaged // 4
 
 
 @pytest.mark.parametrize("count", [4000, pytest.param(200_000, marks=pytest.mark.thorough)])
