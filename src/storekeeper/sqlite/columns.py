@@ -27,9 +27,9 @@ _STORE = {"id": "store_id", "name": "name", "address": "address", "version": "se
 Row = tuple[str | int | None, ...]
 
 
-def as_json(values: Iterable[int]) -> str:
+def as_json(values: Iterable[int] | Iterable[tuple[int, int]]) -> str:
     """Return values as one JSON array."""
-    return _encode(values).decode()
+    return _encode(list(values)).decode()
 
 
 def execute(run: Callable[..., apsw.Cursor], statement: str, rows: Sequence[Row]) -> Iterator[apsw.Cursor]:

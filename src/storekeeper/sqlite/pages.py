@@ -63,11 +63,6 @@ def pages_of(ids: bytes) -> Iterator[list[int]]:
         start = end + 1
 
 
-def as_json(ids: Sequence[int]) -> str:
-    """Return integers as a JSON array."""
-    return str(list(ids))
-
-
 def numbers(json: bytes) -> list[int]:
     """Return the integers of a JSON array."""
     return msgspec.json.decode(json, type=list[int])

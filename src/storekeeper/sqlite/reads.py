@@ -16,12 +16,11 @@ import apsw
 
 from storekeeper.collection import Listing, Query, State
 from storekeeper.sqlite.change_token import ChangeToken
-from storekeeper.sqlite.columns import STATE
+from storekeeper.sqlite.columns import STATE, as_json
 from storekeeper.sqlite.migrations import CHANGES
 from storekeeper.sqlite.pages import (
     PAGE_SIZE,
     Steps,
-    as_json,
     at_once,
     following,
     numbers,
