@@ -24,5 +24,8 @@ def test_a_statement_of_a_batch_never_reads_all_stores(
     connection = apsw.Connection(str(tmp_path / "stores.db"))
     plan = [detail for *_, detail in connection.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
     connection.close()
-    assert not [step for step in plan if step.startswith(("SCAN stores", "SCAN change"))]
-    assert [step for step in plan if "USING INTEGER PRIMARY KEY" in step]
+    searched = {step.split()[1] for step in plan if "USING INTEGER PRIMARY KEY" in step}
+    made = {step.split()[1] for step in plan if step.startswith(("MATERIALIZE", "CO-ROUTINE"))}
+    scanned = {step.split()[1] for step in plan if step.startswith("SCAN")}
+    assert searched
+    assert scanned <= {"json_each", "touched", "2"} | made  # 2: a row that is CONSTANT
