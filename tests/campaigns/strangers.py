@@ -81,6 +81,20 @@ HOSTILE_FIELDS = [
         "X" * 300 + ": y",
     ),
 ]
+# A condition is read apart from the other fields.
+SOME_FIELDS += [
+    *('If-None-Match: "1.aaaaaaaa"', 'if-none-match:\tW/"2.aaaaaaaa" , "3.a" '),
+    *("If-None-Match: *", "If-None-Match: a"),
+]
+HOSTILE_FIELDS += [
+    field.replace("If-M", "If-None-M").replace("if-m", "if-none-m").replace("IF-M", "IF-NONE-M")
+    for field in HOSTILE_FIELDS
+    if "if-match" in field.lower()
+]
+HOSTILE_FIELDS += [
+    *('If-None-Match: "\xe9"', "If-None-Match:", 'If-None-Match: "a\r'),
+    *('If-None-Match: "a"\r\r', "If-None-Match: \0"),
+]
 BODIES = ["", "", "", "{", "x", "1\r\nx\r\n0\r\n\r\n", "GET /test HTTP/1.1\r\nHost: a\r\n\r\n"]
 HOSTILE_LINES = [
     *("GET /test HTTP/1.0", "GET http://a/test HTTP/1.1", "OPTIONS * HTTP/1.1", "GET * HTTP/1.1", "GET /# HTTP/1.1"),

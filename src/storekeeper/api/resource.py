@@ -106,8 +106,8 @@ class Resource:
                     break
             if tags is not None or (query and has_moment(query)):
                 cache_key = None  # what is cached are the 200s of the present
-            run = partial(self._get, id_text, query, tags) if route == "store" else partial(self._list, query, tags)
-            return Plan(run, "read", cache_key)
+            read = partial(self._get, id_text, query) if route == "store" else partial(self._list, query)
+            return Plan(partial(read, tags), "read", cache_key, conditional=partial(partial, read))
         return constant(Response(b"OK", TEXT) if route == "test" else not_found(), None, cache_key)
 
     def _plan_write(self, route: Route, id_text: bytes, conditional: list[tuple[bytes, bytes]]) -> Plan:

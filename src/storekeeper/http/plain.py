@@ -17,6 +17,8 @@ other clients sent cannot change what a request means:
 4. If some fields are valid, so are the deciding ones alone: of the other names, llhttp gives none a meaning.
 5. The fields alone decide the length of the body, which is compared with the bytes that are there each time.
 6. What is planned depends on the line and the deciding fields alone, and these are the key of a remembered head.
+7. A GET with one If-None-Match, a whole line of visible characters, is the head without that line, and a condition on
+   its plan: llhttp gives that name no meaning, and takes those characters in any value.
 """
 
 import re
@@ -52,6 +54,7 @@ MAX_CACHED_HEAD_BYTES = 1024
 QUOTE_BYTES = 70
 """Bytes that a plan takes for each quotation mark of its head: an entity tag, which has two, is a string in a set."""
 
+_CR = 13
 _END = b"\r\n\r\n"
 _NOT_PLAIN = frozenset((b"expect", b"transfer-encoding", b"upgrade"))
 _CONNECTION = frozenset((b"connection", b"proxy-connection"))  # the same to llhttp
@@ -66,8 +69,13 @@ def _any_case(name: bytes) -> bytes:
 _FIRST_LETTERS = b"".join({_any_case(name[:1])[1:-1] for name in DECIDING_FIELDS})
 _FIELD = re.compile(rb"\n(?=[%b])(?:%b):[^\r]*" % (_FIRST_LETTERS, b"|".join(map(_any_case, DECIDING_FIELDS))))
 
+_CONDITION = re.compile(rb"(?:(?<=\r)|\A)\n%b:([\t -~]*)(?:\r|\Z)" % _any_case(b"if-none-match"))
+
 Planner = Callable[[str, bytes, Fields], Any]
-"""Returns what the application plans for a head (its method, target and deciding fields), None if it needs all."""
+"""Returns what the application plans for a head (its method, target and deciding fields), None if it needs all.
+
+`with_if_none_match` of a plan returns the plan of the same head with such a field.
+"""
 
 
 class _Deciding(NamedTuple):
@@ -104,6 +112,10 @@ class PlainReader:
         head = data[: len(data) - len(body)]
         deciding = self._fields.get(text)
         if deciding is None:
+            if (b"-None-" in text or b"-none-" in text) and end and not body and line.startswith((b"GET", b"HEAD")):
+                request = self._read_conditional(line, text)
+                if request is not None:
+                    return request
             deciding, text = self._read_fields(head, line, text)
             head = b"%b\r%b\r\n\r\n" % (line, text)
         if deciding is None or not end or deciding.length != len(body):
@@ -117,6 +129,25 @@ class PlainReader:
             if len(head) <= MAX_CACHED_HEAD_BYTES and heads.admits(head):
                 heads.put(head, request)
         return request.with_body(body) if body else request
+
+    def _read_conditional(self, line: bytes, text: bytes) -> Request | None:
+        """Return a GET with one If-None-Match, which may be another each time: read as the same head without it."""
+        found = _CONDITION.search(text)
+        if found is None or text.count(b"\n") > MAX_FIELDS:
+            return None
+        start, end = found.span()
+        # The line ends with the CR behind it, or is the last one, and the CR before it ends the head.
+        rest = text[:start] + text[end:] if text[end - 1] == _CR else text[: max(start - 1, 0)]
+        if b"-none-" in rest.lower():  # the tags of all such fields count together
+            return None
+        request = self.read(b"%b\r%b\r\n\r\n" % (line, rest))
+        if request is None:
+            return None
+        value = found[1].strip(b" \t")
+        fields = [*request.headers, (b"if-none-match", value)]
+        return Request(
+            request.method, request.target, fields, "1.1", True, b"", request.plan.with_if_none_match(value), 0, 0
+        )
 
     def on_headers_complete(self) -> None:
         """Note that a head is whole; called by the parser."""
