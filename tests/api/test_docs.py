@@ -73,6 +73,22 @@ def test_nothing_can_be_executed_before_one_asks_to(browser: Browser) -> None:
     assert browser.opened.locator("button.execute, textarea").count() == 0
 
 
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_person_can_enter_a_token_at_the_button_authorize(browser: Browser, width: int) -> None:
+    browser.show(width)
+    browser.opened.locator(".scheme-container button.authorize").click(timeout=5000)
+    dialog = browser.opened.locator(".auth-container")
+    dialog.locator("input").fill("skt_of_a_person")
+    dialog.locator("button.authorize").click()
+    assert browser.overhang() == 0
+    dialog.locator("button.btn-done").click()
+    read = browser.open("stores-getStore")
+    read.locator("button.try-out__btn").click()
+    assert "200" in browser.execute(read)
+    assert "Bearer skt_of_a_person" in read.locator(".curl-command").inner_text()
+    assert browser.faults == []
+
+
 def test_the_page_fits_a_phone_with_operations_open_and_one_executed(browser: Browser) -> None:
     browser.show(width=390)
     for operation in ("listStores", "createStore", "getStore"):
