@@ -98,7 +98,7 @@ class Gate:
         credentials = [value for name, value in headers if name == b"authorization"]
         if len(credentials) > 1:
             return error_response(400, "The request has more than one Authorization header")
-        claimed = _claimed(credentials[0][:MAX_CREDENTIALS_BYTES]) if credentials else None
+        claimed = _claimed(credentials[0][: MAX_CREDENTIALS_BYTES + 1]) if credentials else None
         if claimed is not None:
             return Claim(claimed, scope)
         return needed(scope) if scope in self._needs_token else None
@@ -111,7 +111,7 @@ def _claimed(credentials: bytes) -> str | None:
     if scheme.lower() != b"bearer":
         return None
     token = text.strip(b" ")
-    return hashed(token) if is_well_formed(token) else ""
+    return hashed(token) if is_well_formed(token) and len(credentials) <= MAX_CREDENTIALS_BYTES else ""
 
 
 _NEEDS_TOKEN: dict[Mode, frozenset[Scope | None]] = {
