@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Mapping
+from ipaddress import ip_address
 from typing import Annotated, Any, Literal, get_origin, get_type_hints
 
 import msgspec
@@ -109,7 +110,10 @@ def _is_bad(name: str, reason: str, value: str) -> CannotStart:
 
 def is_loopback(host: str) -> bool:
     """Tell whether only this machine reaches a service that listens on this address."""
-    return host.startswith("127.") or host in ("::1", "localhost")
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:  # a name: any but this one may lead elsewhere, whatever it begins with
+        return host == "localhost"
 
 
 def check_auth(settings: Settings) -> None:

@@ -57,6 +57,10 @@ def test_what_may_change_something_is_admitted_from_our_pages_and_from_named_one
         assert Origins([SHOP]).refuse(safe, headers) is None
 
 
+def test_an_opaque_origin_does_not_equal_an_empty_host() -> None:
+    assert Origins().refuse("PUT", fields("Host: ", "Origin: null")) is not None
+
+
 @pytest.mark.parametrize(
     "mark", ["Origin: http://a", "Referer: http://a/", "Sec-Fetch-Site: none", "Accept-Language: de"]
 )

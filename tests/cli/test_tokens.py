@@ -99,6 +99,8 @@ def test_a_token_that_there_is_not_cannot_be_revoked(database: Database) -> None
     add(database, "ci", "--scope=read")
     done = run_command("token", "revoke", "other", "--database", database.url)
     assert refused(done) == ["storekeeper: there is no token other: `storekeeper token list` names those there are"]
+    done = run_command("token", "revoke", "\udcff\n", "--database", database.url)
+    assert refused(done)[0].startswith("storekeeper: there is no token '\\udcff\\n': ")
 
 
 def test_a_use_is_noted_once_an_hour_and_each_change_has_its_token(database: Database) -> None:

@@ -275,7 +275,7 @@ def test_who_needs_a_token_has_to_be_said_where_others_reach_the_service_and_whe
     tmp_path: Path,
 ) -> None:
     url = f"sqlite:///{tmp_path}/stores.db"
-    for host in ("0.0.0.0", "::", "192.0.2.1"):
+    for host in ("0.0.0.0", "::", "192.0.2.1", "127.0.0.1.evil.example", "localhost.evil.example"):
         says = (
             f"--host {host} can be reached from elsewhere: say who needs a token, with --auth all, --auth writes or"
         )

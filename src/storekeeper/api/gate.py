@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 
 from storekeeper.api.origins import PAGE_FIELDS, Hosts, Origins
 from storekeeper.api.plan import Claim, Plan, Scope, refused
-from storekeeper.api.token_table import TokenTable, needed
+from storekeeper.api.token_table import TokenTable, Undecided, needed
 from storekeeper.http.request import Request
 from storekeeper.http.response import Fields, Headers, Response, encode_fields, error_response
 from storekeeper.tokens import hashed, is_well_formed
@@ -31,7 +31,10 @@ class Planner(Protocol):
 
 
 class Gate:
-    """Admits requests by the settings. `hosts` None: the service goes by any name. `tokens` None: none count."""
+    """Admits requests by the settings. `hosts` None: the service goes by any name. `tokens` None: none count.
+
+    With tokens that are undecided, every request that needs a scope claims one.
+    """
 
     def __init__(
         self,
@@ -39,7 +42,7 @@ class Gate:
         origins: Origins,
         hosts: Hosts | None,
         mode: Mode = "open",
-        tokens: TokenTable | None = None,
+        tokens: TokenTable | Undecided | None = None,
     ) -> None:
         self._plan = planner.plan
         self._origins = origins
@@ -95,10 +98,12 @@ class Gate:
 
     def _claim(self, scope: Scope, headers: Fields) -> Claim | Response | None:
         """Return what a head claims, None if it needs to claim nothing and does not, or the refusal."""
+        if isinstance(self._tokens, Undecided):
+            return Claim("", scope)
         credentials = [value for name, value in headers if name == b"authorization"]
         if len(credentials) > 1:
             return error_response(400, "The request has more than one Authorization header")
-        claimed = _claimed(credentials[0][:MAX_CREDENTIALS_BYTES]) if credentials else None
+        claimed = _claimed(credentials[0][: MAX_CREDENTIALS_BYTES + 1]) if credentials else None
         if claimed is not None:
             return Claim(claimed, scope)
         return needed(scope) if scope in self._needs_token else None
@@ -111,7 +116,7 @@ def _claimed(credentials: bytes) -> str | None:
     if scheme.lower() != b"bearer":
         return None
     token = text.strip(b" ")
-    return hashed(token) if is_well_formed(token) else ""
+    return hashed(token) if is_well_formed(token) and len(credentials) <= MAX_CREDENTIALS_BYTES else ""
 
 
 _NEEDS_TOKEN: dict[Mode, frozenset[Scope | None]] = {

@@ -74,8 +74,12 @@ def list_(settings: Settings) -> None:
 @with_settings("database")
 def revoke(settings: Settings, name: Name) -> None:
     """Revoke a token: when this returns, nothing that is sent with it is served."""
-    from storekeeper import databases
+    from storekeeper import databases, tokens
 
+    try:
+        name = tokens.check_name(name)
+    except InvalidInput:
+        raise tokens.NoSuchToken(ascii(name)) from None
     databases.revoke_token(settings.database, name, time.time_ns() // 1_000_000)
     time.sleep(REVOKE_DELAY)
     print_line(f"{name} is revoked: from now on, nothing is served to it")
