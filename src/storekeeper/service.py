@@ -26,7 +26,7 @@ from storekeeper.api.gate import Gate
 from storekeeper.api.origins import Hosts, Origins
 from storekeeper.api.resource import Resource, Rules
 from storekeeper.api.runtime import Runtime
-from storekeeper.api.token_table import TokenTable, Undecided
+from storekeeper.api.token_table import TokenTable
 from storekeeper.collection import Collection
 from storekeeper.databases import describe, open_collection, prepare, read_tokens
 from storekeeper.errors import CannotStart, CannotStartYet, Unavailable
@@ -57,20 +57,13 @@ _SWEEP_INTERVAL = 0.5
 _DATABASE_FAILED = 74
 """Exit status after the database failed (EX_IOERR of sysexits.h)."""
 
-_MEND_FIRST = 2
-"""Exit status of a service that cannot go on before an operator has changed something."""
-
-
-_HAS_TOKENS = "the database has tokens: say who needs one, with --auth all, --auth writes or --auth open (nobody)"
-
 
 class Service:
     """The ASGI application with its lifespan: opens the collection at start-up, closes it at the end."""
 
-    def __init__(self, settings: Settings, *, create: bool = True, undecided: bool = False) -> None:
+    def __init__(self, settings: Settings, *, create: bool = True) -> None:
         self.settings = settings
         self._create = create
-        self._undecided = undecided
         self.cannot_start = False
         self.runtime: Runtime
         self._tasks: list[asyncio.Task[None]] = []
@@ -121,12 +114,8 @@ class Service:
         mode = settings.auth or "open"
         # What nobody can read without a token, no rebound page can.
         hosts = Hosts(settings.allowed_host) if is_loopback(settings.host) and mode != "all" else None
-        tokens: TokenTable | Undecided | None = None
-        if self._undecided:
-            tokens = Undecided(collection, _refuse_start)
-            self._tasks.append(asyncio.create_task(tokens.decide()))
-        elif mode != "open":
-            tokens = TokenTable(collection)
+        tokens = None if mode == "open" else TokenTable(collection)
+        if tokens is not None:
             await tokens.refresh()
             self._tasks.append(asyncio.create_task(tokens.keep_fresh()))
         gate = Gate(resource, Origins(settings.cors_origin), hosts, mode, tokens)
@@ -183,12 +172,12 @@ def serve(settings: Settings) -> int:
     """Run the service until it is told to stop; return the exit status. Raises CannotStart."""
     _check_open_files_limit(settings.workers)
     check_auth(settings)
-    undecided = settings.auth is None
     with suppress(Unavailable):  # the database may become reachable later
         prepare(settings.database)
         if settings.auth is None and read_tokens(settings.database):
-            raise CannotStart(_HAS_TOKENS)
-        undecided = False
+            raise CannotStart(
+                "the database has tokens: say who needs one, with --auth all, --auth writes or --auth open (nobody)"
+            )
     listener = _listen(settings.host, settings.port)
     # All are the same socket: libuv accepts one connection from each in a loop iteration, and with only one of them
     # new clients of a service at its connection limit would wait for seconds. Several workers share clients more
@@ -197,7 +186,7 @@ def serve(settings: Settings) -> int:
     if settings.workers == 1:
         listeners += [listener.dup() for _ in range(_ACCEPTS_PER_ITERATION - 1)]
     address = _address(settings.host, listener)
-    service = Service(settings, create=False, undecided=undecided)
+    service = Service(settings, create=False)
     config = uvicorn.Config(
         service,
         http=service.connect,  # type: ignore[arg-type]  # only called, and pickled for the workers
@@ -336,14 +325,9 @@ def _fail(reason: str) -> None:
         asyncio.get_running_loop().call_later(0.3, _exit)
 
 
-def _refuse_start() -> None:
-    emit(Event.WORKER_CANNOT_START, reason=_HAS_TOKENS)
-    _exit(CANNOT_START if multiprocessing.parent_process() else _MEND_FIRST)
-
-
-def _exit(status: int = _DATABASE_FAILED) -> None:
+def _exit() -> None:
     flush()
-    os._exit(status)
+    os._exit(_DATABASE_FAILED)
 
 
 def _bridge_log() -> None:

@@ -7,19 +7,16 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
-from http.client import HTTPException
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from storekeeper import databases
 from storekeeper.postgres.schema import COLLECTION
 from tests.harness.databases import postgres
 from tests.harness.machine import fill_disk, mounted
 from tests.harness.postgres_server import Server, either, folder, replicated, running
 from tests.harness.process import Response, Running, serving
-from tests.harness.tokens import add_token
 from tests.oracles.promises import RESPONSE_TIMEOUT, Writers, assert_nothing_lost, until
 
 pytestmark = pytest.mark.count_processes
@@ -57,10 +54,6 @@ def ready(instance: Running) -> bool:
 
 def create(instance: Running, name: str = "A") -> Response:
     return instance.request("POST", "/api/stores", {"name": name}, timeout=RESPONSE_TIMEOUT)
-
-
-def is_open(instance: Running) -> bool:
-    return create(instance).status == 200
 
 
 def assert_refused(response: Response, outcome: str = "none") -> None:
@@ -182,41 +175,6 @@ def test_a_database_that_comes_later_is_waited_for(tmp_path: Path) -> None:
                 assert "database can be reached again" in both[0].log
             finally:
                 server.kill()
-
-
-def test_tokens_that_turn_up_later_end_a_service_of_which_nobody_said_who_needs_one(tmp_path: Path) -> None:
-    postgres()
-    with running() as server, server.database() as url:
-        databases.prepare(url)
-        add_token(url, "first", "read")
-        server.stop()
-        with ExitStack() as stack:
-            workers = [
-                stack.enter_context(serving(tmp_path, *args, database=url))
-                for args in ((), ("--no-fast-lane",), ("--workers=2",), ("--auth=open",))
-            ]
-            *silent, said = workers
-            server.start()
-            for instance in silent:
-                with suppress(OSError, HTTPException):
-                    while True:
-                        assert_refused(instance.request("GET", "/api/stores"))
-            assert [instance.process.wait(30) for instance in silent] == [2, 2, 1]
-            assert all("the database has tokens: say who needs one" in instance.log for instance in silent)
-            until(partial(ready, said), RECOVERY)
-            assert said.request("GET", "/api/stores").status == 200
-
-
-def test_without_tokens_a_database_that_comes_later_is_open(tmp_path: Path) -> None:
-    postgres()
-    with running() as server, server.database() as url:
-        server.stop()
-        with instances(url, tmp_path) as both:
-            server.start()
-            for instance in both:
-                until(partial(ready, instance), RECOVERY)
-                until(partial(is_open, instance))
-                assert instance.request("GET", "/api/stores").status == 200
 
 
 def test_a_newer_schema_that_turns_up_later_ends_the_service(tmp_path: Path) -> None:

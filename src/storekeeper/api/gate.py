@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 
 from storekeeper.api.origins import PAGE_FIELDS, Hosts, Origins
 from storekeeper.api.plan import Claim, Plan, Scope, refused
-from storekeeper.api.token_table import TokenTable, Undecided, needed
+from storekeeper.api.token_table import TokenTable, needed
 from storekeeper.http.request import Request
 from storekeeper.http.response import Fields, Headers, Response, encode_fields, error_response
 from storekeeper.tokens import hashed, is_well_formed
@@ -31,10 +31,7 @@ class Planner(Protocol):
 
 
 class Gate:
-    """Admits requests by the settings. `hosts` None: the service goes by any name. `tokens` None: none count.
-
-    With tokens that are undecided, every request that needs a scope claims one.
-    """
+    """Admits requests by the settings. `hosts` None: the service goes by any name. `tokens` None: none count."""
 
     def __init__(
         self,
@@ -42,7 +39,7 @@ class Gate:
         origins: Origins,
         hosts: Hosts | None,
         mode: Mode = "open",
-        tokens: TokenTable | Undecided | None = None,
+        tokens: TokenTable | None = None,
     ) -> None:
         self._plan = planner.plan
         self._origins = origins
@@ -98,8 +95,6 @@ class Gate:
 
     def _claim(self, scope: Scope, headers: Fields) -> Claim | Response | None:
         """Return what a head claims, None if it needs to claim nothing and does not, or the refusal."""
-        if isinstance(self._tokens, Undecided):
-            return Claim("", scope)
         credentials = [value for name, value in headers if name == b"authorization"]
         if len(credentials) > 1:
             return error_response(400, "The request has more than one Authorization header")

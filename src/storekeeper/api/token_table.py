@@ -5,7 +5,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
@@ -90,7 +90,8 @@ class TokenTable:
         """Read the tokens, if the database is available."""
         begun = time.clock_gettime(_CLOCK)
         with suppress(Unavailable):
-            tokens = await _read(self._source)
+            found = self._source.tokens()
+            tokens = await found if isinstance(found, asyncio.Future) else found
             self._good = {token.hash: token for token in tokens if token.revoked is None}
             self._read_at = begun
             self._mark_used(begun)
@@ -116,37 +117,6 @@ class TokenTable:
             emit(Event.WRONG_TOKENS, requests=self._wrong, reason=reason)
             self._logged, self._wrong = now, 0
         return not_good(reason)
-
-
-class Undecided:
-    """Stands for the tokens after a start without --auth and without the database, which may have some.
-
-    Nobody is admitted until it is known that there are none; if there are, `refuse` is called.
-    """
-
-    def __init__(self, source: Source, refuse: Callable[[], None]) -> None:
-        self._source = source
-        self._refuse = refuse
-        self._is_open = False
-
-    def admit(self, _claim: Claim) -> int | Response:
-        """Return the number of no token, or the refusal."""
-        return 0 if self._is_open else unavailable("Nobody knows yet whether there are tokens")
-
-    async def decide(self) -> None:
-        """Look for tokens until the database is available."""
-        while not self._is_open:
-            with suppress(Unavailable):
-                if await _read(self._source):
-                    self._refuse()
-                    return
-                self._is_open = True
-            await asyncio.sleep(REFRESH_INTERVAL)
-
-
-async def _read(source: Source) -> Sequence[Token]:
-    found = source.tokens()
-    return await found if isinstance(found, asyncio.Future) else found
 
 
 def needed(scope: Scope) -> Response:
