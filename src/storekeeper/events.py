@@ -147,3 +147,18 @@ def _logger() -> Any:
             structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"]),
         ],
     )
+
+
+def bridge_log() -> None:
+    """Send the warnings and errors of uvicorn, asyncio and other libraries to the log of the service."""
+    import asyncio  # noqa: PLC0415 - commands that serve nothing need neither
+    import logging  # noqa: PLC0415
+
+    class Bridge(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            error = record.exc_info[1] if record.exc_info else None
+            if not isinstance(error, asyncio.CancelledError):  # a second signal cancels what the first one ends
+                emit(Event.SERVER, message=record.getMessage(), error=error)
+
+    logging.getLogger().handlers = [Bridge()]
+    logging.getLogger().setLevel(logging.WARNING)

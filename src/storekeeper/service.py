@@ -3,7 +3,6 @@
 import asyncio
 import functools
 import gc
-import logging
 import multiprocessing
 import os
 import resource
@@ -16,6 +15,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any
 
+import msgspec
 import uvicorn
 
 from storekeeper import __version__
@@ -26,11 +26,11 @@ from storekeeper.api.gate import Gate
 from storekeeper.api.origins import Hosts, Origins
 from storekeeper.api.resource import Resource, Rules
 from storekeeper.api.runtime import Runtime
-from storekeeper.api.token_table import TokenTable
+from storekeeper.api.token_table import TokenTable, Undecided, known, refuse_silence
 from storekeeper.collection import Collection
 from storekeeper.databases import describe, open_collection, prepare, read_tokens
 from storekeeper.errors import CannotStart, CannotStartYet, Unavailable
-from storekeeper.events import Event, emit, flush, write_line
+from storekeeper.events import Event, bridge_log, emit, flush, write_line
 from storekeeper.http.connection import Connection
 from storekeeper.http.delivery import bound_unsent
 from storekeeper.http.limits import Limits, capacity
@@ -111,19 +111,24 @@ class Service:
             await asyncio.wait(self._tasks, timeout=EXAMPLES_TIMEOUT)
         rules = Rules(settings.error_detail, 500 if settings.missing_store == "500" else 404, settings.unknown_keys)
         resource, limits = Resource(collection, rules), Limits()
+        if tokens := await known(collection, settings.auth):
+            self._tasks.append(asyncio.create_task(self._keep_fresh(tokens)))
         mode = settings.auth or "open"
         # What nobody can read without a token, no rebound page can.
         hosts = Hosts(settings.allowed_host) if is_loopback(settings.host) and mode != "all" else None
-        tokens = None if mode == "open" else TokenTable(collection)
-        if tokens is not None:
-            await tokens.refresh()
-            self._tasks.append(asyncio.create_task(tokens.keep_fresh()))
         gate = Gate(resource, Origins(settings.cors_origin), hosts, mode, tokens)
         limits.connections.maximum = capacity()
         application = Application(resource, gate, collection, ready_needs_writes=settings.ready_needs_writes)
         cache, plain = ResponseCache(collection.change_token), PlainReader(gate.plan)
         self.runtime = Runtime(resource, gate, cache, plain, limits, application)
         return collection
+
+    async def _keep_fresh(self, tokens: TokenTable | Undecided) -> None:
+        try:
+            await tokens.keep_fresh()
+        except CannotStart:  # it should not run; `serve` says why
+            self.cannot_start = True
+            signal.raise_signal(signal.SIGTERM)
 
     async def _sweep(self) -> None:
         parent = multiprocessing.parent_process()
@@ -172,12 +177,7 @@ def serve(settings: Settings) -> int:
     """Run the service until it is told to stop; return the exit status. Raises CannotStart."""
     _check_open_files_limit(settings.workers)
     check_auth(settings)
-    with suppress(Unavailable):  # the database may become reachable later
-        prepare(settings.database)
-        if settings.auth is None and read_tokens(settings.database):
-            raise CannotStart(
-                "the database has tokens: say who needs one, with --auth all, --auth writes or --auth open (nobody)"
-            )
+    settings = _prepared(settings)
     listener = _listen(settings.host, settings.port)
     # All are the same socket: libuv accepts one connection from each in a loop iteration, and with only one of them
     # new clients of a service at its connection limit would wait for seconds. Several workers share clients more
@@ -205,10 +205,25 @@ def serve(settings: Settings) -> int:
     if settings.workers == 1:
         server = _Server(config, announce)
         try:
-            return _run(server, listeners)
+            status = _run(server, listeners)
         finally:
             tell_stop(server.stop_signal, server.stopping)
-    return Supervisor(settings.workers, functools.partial(_run_worker, config, listeners), listener, announce).run()
+    else:
+        work = functools.partial(_run_worker, config, listeners)
+        status = Supervisor(settings.workers, work, listener, announce).run()
+    if status and settings.auth is None:
+        _prepared(settings)
+    return status
+
+
+def _prepared(settings: Settings) -> Settings:
+    """Prepare the database; return the settings with a mode if that is decided now. Raises CannotStart."""
+    with suppress(Unavailable):  # the database may become reachable later
+        prepare(settings.database)
+        if settings.auth is None:
+            refuse_silence(read_tokens(settings.database))
+            return msgspec.structs.replace(settings, auth="open")
+    return settings
 
 
 class _Server(uvicorn.Server):
@@ -259,12 +274,13 @@ def _run(server: uvicorn.Server, listeners: list[socket.socket], status_if_refus
     # So does a terminal that closes.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, server.handle_exit)
-    _bridge_log()
+    bridge_log()
+    service = server.config.app
+    assert isinstance(service, Service)
     try:
         server.run(listeners)
     except SystemExit:
-        service = server.config.app
-        return status_if_refused if isinstance(service, Service) and service.cannot_start else 1
+        return status_if_refused if service.cannot_start else 1
     except (OSError, RuntimeError, MemoryError) as error:
         if server.started:
             raise
@@ -272,7 +288,7 @@ def _run(server: uvicorn.Server, listeners: list[socket.socket], status_if_refus
         return 1
     finally:
         ignore_signals()
-    return 0
+    return status_if_refused if service.cannot_start else 0
 
 
 def _check_open_files_limit(workers: int) -> None:
@@ -328,16 +344,3 @@ def _fail(reason: str) -> None:
 def _exit() -> None:
     flush()
     os._exit(_DATABASE_FAILED)
-
-
-def _bridge_log() -> None:
-    """Send the warnings and errors of uvicorn, asyncio and other libraries to the log of the service."""
-
-    class Bridge(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            error = record.exc_info[1] if record.exc_info else None
-            if not isinstance(error, asyncio.CancelledError):  # a second signal cancels what the first one ends
-                emit(Event.SERVER, message=record.getMessage(), error=error)
-
-    logging.getLogger().handlers = [Bridge()]
-    logging.getLogger().setLevel(logging.WARNING)

@@ -8,6 +8,7 @@ from storekeeper.api.openapi import document
 from tests.harness.browser import page
 from tests.harness.nginx import nginx
 from tests.harness.process import Running, serving
+from tests.harness.tokens import add_token
 
 pytestmark = pytest.mark.count_processes
 
@@ -40,6 +41,13 @@ class Browser:
         status.wait_for()
         return status.inner_text()
 
+    def authorize(self, token: str) -> None:
+        """Give the page a token, as its Authorize takes one."""
+        self.opened.locator(".auth-wrapper button.authorize").first.click()
+        self.opened.locator(".modal-ux input").fill(token)
+        self.opened.locator(".modal-ux button.authorize").click()
+        self.opened.locator(".modal-ux button.btn-done").click()
+
     def overhang(self) -> int:
         """Give by how many pixels the page is wider than the window."""
         return int(
@@ -64,6 +72,23 @@ def test_the_reference_shows_every_operation_and_tries_one_out_asking_no_other_h
     assert "200" in browser.execute(create)
     assert browser.service.request("GET", "/api/stores/4").json["name"] == "From the page"
     assert browser.faults == []
+
+
+def test_execute_sends_the_token_that_authorize_took(browser: Browser, tmp_path: Path) -> None:
+    text = add_token(f"sqlite:///{tmp_path}/stores.db", "page", "write")
+    with serving(tmp_path, "--auth=all") as service:
+        browser.show(url=f"http://127.0.0.1:{service.port}/docs")
+        create = browser.open("stores-createStore")
+        create.locator("button.try-out__btn").click()
+        create.locator("textarea").fill('{"name": "By token"}')
+        assert "401" in browser.execute(create)
+        browser.authorize(text)
+        create.locator("button.btn-clear").click()
+        assert "200" in browser.execute(create)
+        read = service.request("GET", "/api/stores/1", headers={"authorization": f"Bearer {text}"})
+        assert read.json["name"] == "By token"
+    assert [fault for fault in browser.faults if "401" not in fault] == []
+    browser.faults.clear()
 
 
 def test_nothing_can_be_executed_before_one_asks_to(browser: Browser) -> None:

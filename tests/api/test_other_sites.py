@@ -18,6 +18,13 @@ FETCH = """async ([url, options]) => {
         return [response.status, response.headers.get("content-type"), (await response.text()).length > 0];
     } catch (error) { return String(error) }
 }"""
+SEE = """async ([url, options]) => {
+    try {
+        const response = await fetch(url, { cache: "no-store", ...options });
+        const body = await response.text();
+        return [response.status, body.length > 0, ...["etag", "retry-after"].map(name => response.headers.get(name))];
+    } catch (error) { return String(error) }
+}"""
 FAILED = "TypeError: Failed to fetch"
 JSON = "application/json; charset=utf-8"
 
@@ -54,6 +61,15 @@ def service(sites: list[str], tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 @pytest.fixture(scope="module")
+def away(sites: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A service whose database is nowhere; it names the first of the sites."""
+    nowhere = "postgresql://nobody@127.0.0.1:1/none"
+    folder = tmp_path_factory.mktemp("away")
+    with serving(folder, f"--cors-origin={sites[0]}", "--auth=open", database=nowhere) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
 def opened() -> Iterator[Page]:
     """A browser's page; it believes that the rebound name leads to this machine."""
     with page(f"--host-resolver-rules=MAP {REBOUND} 127.0.0.1") as (opened, _):
@@ -86,6 +102,28 @@ def test_a_page_of_a_named_origin_reads_every_response_and_writes(
         "headers": {"content-type": "application/json"},
     }
     assert fetched(opened, service, "/api/stores", **long) == [413, JSON, True]
+
+
+@pytest.mark.parametrize("site", [0, 1], ids=["named", "not named"])
+def test_only_a_page_of_a_named_origin_sees_status_and_fields_of_200_304_404_412_and_503(
+    opened: Page, service: Running, away: Running, sites: list[str], site: int
+) -> None:
+    opened.goto(sites[site])
+    tag = service.request("GET", "/api/stores/2").headers["etag"]
+    stale: dict[str, Any] = put("Too late")
+    stale["headers"]["if-match"] = '"1.other"'
+    retry_after = away.request("GET", "/api/stores").headers["retry-after"]
+    for asked, target, options, seen in (
+        (service, "/api/stores/2", {}, [200, True, tag, None]),
+        (service, "/api/stores/2", {"headers": {"if-none-match": tag}}, [304, False, tag, None]),
+        (service, "/api/stores/99", {}, [404, True, None, None]),
+        (service, "/api/stores/2", stale, [412, True, tag, None]),
+        (away, "/api/stores", {}, [503, True, None, retry_after]),
+        (away, "/api/stores/1", put("Nowhere"), [503, True, None, retry_after]),
+    ):
+        for _ in range(2):
+            response = opened.evaluate(SEE, [f"http://127.0.0.1:{asked.port}{target}", options])
+            assert response == (FAILED if site else seen)
 
 
 def test_a_page_of_another_origin_reads_nothing_and_writes_nothing(

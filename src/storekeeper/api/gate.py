@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 
 from storekeeper.api.origins import PAGE_FIELDS, Hosts, Origins
 from storekeeper.api.plan import Claim, Plan, Scope, refused
-from storekeeper.api.token_table import TokenTable, needed
+from storekeeper.api.token_table import TokenTable, Undecided, needed
 from storekeeper.http.request import Request
 from storekeeper.http.response import Fields, Headers, Response, encode_fields, error_response
 from storekeeper.tokens import hashed, is_well_formed
@@ -39,7 +39,7 @@ class Gate:
         origins: Origins,
         hosts: Hosts | None,
         mode: Mode = "open",
-        tokens: TokenTable | None = None,
+        tokens: TokenTable | Undecided | None = None,
     ) -> None:
         self._plan = planner.plan
         self._origins = origins
@@ -95,6 +95,8 @@ class Gate:
 
     def _claim(self, scope: Scope, headers: Fields) -> Claim | Response | None:
         """Return what a head claims, None if it needs to claim nothing and does not, or the refusal."""
+        if isinstance(self._tokens, Undecided):
+            return Claim("", scope)
         credentials = [value for name, value in headers if name == b"authorization"]
         if len(credentials) > 1:
             return error_response(400, "The request has more than one Authorization header")

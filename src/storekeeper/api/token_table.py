@@ -11,7 +11,7 @@ from typing import Protocol
 
 from storekeeper.api.plan import Claim, Scope
 from storekeeper.collection import Eventual
-from storekeeper.errors import Unavailable
+from storekeeper.errors import CannotStart, Unavailable
 from storekeeper.events import Event, emit
 from storekeeper.http.response import Response, error_response, unavailable
 from storekeeper.tokens import USED_INTERVAL, Token
@@ -117,6 +117,49 @@ class TokenTable:
             emit(Event.WRONG_TOKENS, requests=self._wrong, reason=reason)
             self._logged, self._wrong = now, 0
         return not_good(reason)
+
+
+class Undecided:
+    """Stands for the tokens while nobody has said who needs one: admits nothing until the database has none."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self.is_open = False
+
+    def admit(self, claim: Claim) -> int | Response:
+        """Return 0, or the refusal while it is not known whether there are tokens."""
+        del claim
+        return 0 if self.is_open else unavailable("Whether there are tokens cannot be read now")
+
+    async def keep_fresh(self) -> None:
+        """Read until it is known whether there are tokens. Raises CannotStart if there are."""
+        while not self.is_open:
+            await asyncio.sleep(REFRESH_INTERVAL)
+            await self.refresh()
+
+    async def refresh(self) -> None:
+        """Read whether there are tokens, if the database is available. Raises CannotStart if there are."""
+        with suppress(Unavailable):
+            found = self._source.tokens()
+            refuse_silence(await found if isinstance(found, asyncio.Future) else found)
+            self.is_open = True
+
+
+async def known(source: Source, mode: str | None) -> TokenTable | Undecided | None:
+    """Return what a process knows of tokens, None if nobody needs one. Raises CannotStart."""
+    if mode == "open":
+        return None
+    tokens = Undecided(source) if mode is None else TokenTable(source)
+    await tokens.refresh()
+    return None if isinstance(tokens, Undecided) and tokens.is_open else tokens
+
+
+def refuse_silence(tokens: Sequence[Token]) -> None:
+    """Raise CannotStart if there are tokens: nobody has said who needs one."""
+    if tokens:
+        raise CannotStart(
+            "the database has tokens: say who needs one, with --auth all, --auth writes or --auth open (nobody)"
+        )
 
 
 def needed(scope: Scope) -> Response:
