@@ -65,8 +65,10 @@ class Origins:
         if site := field(headers, b"sec-fetch-site"):
             return site in (b"same-origin", b"none")
         host = field(headers, b"host")
+        if origin is None or host is None:
+            return origin is None
         # With the slashes: an opaque origin, `null`, has no host, and must not equal an empty one.
-        return origin is None or (host is not None and origin.lower().endswith(b"://" + host.lower()))
+        return origin.lower() in (b"http://" + host.lower(), b"https://" + host.lower())
 
 
 class Hosts:
