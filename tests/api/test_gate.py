@@ -132,7 +132,7 @@ def test_a_refusal_says_what_is_missing(adapter: str, tmp_path: Path) -> None:
                 ("GET", "no token", 401, "Reading needs a token", realm),
                 ("POST", "Basic", 401, "Writing needs a token", realm),
                 ("GET", "malformed", 401, None, f'{realm}, error="invalid_token"'),
-                ("POST", "expired", 401, "The token is not good: it has expired", f'{realm}, error="invalid_token"'),
+                ("POST", "expired", 401, "The token is invalid: it has expired", f'{realm}, error="invalid_token"'),
                 ("GET", "revoked", 401, None, f'{realm}, error="invalid_token"'),
                 ("POST", "read", 403, None, f'{realm}, error="insufficient_scope", scope="write"'),
             ):

@@ -9,7 +9,7 @@ import pytest
 from storekeeper import databases
 from storekeeper.cli import tokens as commands
 from storekeeper.commands import Create, Replace
-from storekeeper.databases import read_tokens
+from storekeeper.databases import describe, read_tokens
 from storekeeper.stores import Payload
 from storekeeper.tokens import USED_INTERVAL, Token, hashed, is_well_formed
 from tests.harness.collection import run
@@ -33,6 +33,7 @@ def test_a_token_is_printed_once_and_only_its_hash_is_kept(database: Database) -
     assert is_well_formed(text.encode())
     assert b"ci may write until 20" in done.stderr
     assert b"--auth writes (who writes needs a token) or --auth all" in done.stderr
+    assert describe(database.url).encode() in done.stderr
     assert text.encode() not in done.stderr
     (token,) = read_tokens(database.url)
     assert token == Token(1, "ci", "write", hashed(text.encode()), token.created, token.created + 90 * 86_400_000)
@@ -41,7 +42,7 @@ def test_a_token_is_printed_once_and_only_its_hash_is_kept(database: Database) -
     assert text.encode() not in listed.stdout + listed.stderr
     header, row = listed.stdout.decode().splitlines()
     assert header.split() == ["NAME", "SCOPE", "STATE", "ADDED", "EXPIRES", "USED"]
-    assert row.split()[:3] == ["ci", "write", "good"]
+    assert row.split()[:3] == ["ci", "write", "active"]
     assert row.split()[-1] == "never"
 
 
@@ -153,7 +154,11 @@ def test_check_sends_a_token_from_a_file_or_a_variable_and_reports_it_nowhere(tm
             done = run_command("check", "--read-only", "--json", "--junit", str(junit), *arguments, url, env=env)
             assert done.returncode == 0, done.stdout + done.stderr
             assert text.encode() not in done.stdout + done.stderr + junit.read_bytes()
-    for content, message in (("", "has no token"), ("a b", "has no token"), (None, "cannot be read (No such file")):
+    for content, message in (
+        ("", "has no token"),
+        ("Authorization: Bearer skt_a", "a token alone, without `Authorization"),
+        (None, "cannot be read (No such file"),
+    ):
         other = tmp_path / "other"
         other.unlink(missing_ok=True)
         if content is not None:

@@ -257,7 +257,7 @@ def _responses() -> Json:
         "InvalidPayload": _error(payload, examples.bodies(examples.PAYLOAD | examples.CONDITIONS)),
         "InvalidQuery": _error(query, examples.bodies(examples.QUERY)),
         "Unauthorized": _error(
-            "The request needs a token, or its token is not good.", examples.unauthorized(), "www-authenticate"
+            "The request needs a token, or its token is invalid.", examples.unauthorized(), "www-authenticate"
         ),
         "Forbidden": _error(
             "The token permits reading alone, or a page sent this that may not.",

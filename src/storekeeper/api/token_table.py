@@ -169,7 +169,7 @@ def needed(scope: Scope) -> Response:
 
 def not_good(reason: str) -> Response:
     """Return the refusal of a token that is wrong."""
-    return _challenge(401, f"The token is not good: {reason}", 'error="invalid_token"')
+    return _challenge(401, f"The token is invalid: {reason}", 'error="invalid_token"')
 
 
 def insufficient_scope() -> Response:

@@ -166,7 +166,8 @@ def _read_token(file: Path | None) -> str:
         raise UsageError(f"--token {file}: cannot be read ({reason}): name a file that has the token") from None
     token = text.strip()
     if (file and not token) or not re.fullmatch(r"[!-~]*", token):
-        raise UsageError(f"{f'--token {file}' if file else TOKEN_VARIABLE}: has no token: one line without blanks")
+        where = f"--token {file}" if file else TOKEN_VARIABLE
+        raise UsageError(f"{where}: has no token: expected a token alone, without `Authorization: Bearer`")
     return token
 
 

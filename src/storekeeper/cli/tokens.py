@@ -45,9 +45,10 @@ def add(
     except InvalidInput as error:
         raise UsageError(f"{'--expires' if error.source == 'expires' else 'NAME'}: {error}") from None
     databases.add_token(settings.database, token)
+    expiring = f" until {_day(until)}" if until else ""
     print_line(
-        f"{name} may {scope}{f' until {_day(until)}' if until else ''}, once the service runs with --auth writes (who"
-        " writes needs a token) or --auth all (everybody does). Keep the token, it is not shown again:"
+        f"{name} may {scope}{expiring} in {databases.describe(settings.database)}, once its service runs with --auth"
+        " writes (who writes needs a token) or --auth all (everybody does). Keep the token, it is not shown again:"
     )
     print(text)
 
@@ -62,7 +63,7 @@ def list_(settings: Settings) -> None:
     now = time.time() * 1000
     for token in databases.read_tokens(settings.database):
         expired = token.expires is not None and token.expires <= now
-        state = "revoked" if token.revoked is not None else "expired" if expired else "good"
+        state = "revoked" if token.revoked is not None else "expired" if expired else "active"
         times = (token.created, token.expires, token.used)
         rows.append([token.name, token.scope, state, *(_day(at) if at is not None else "never" for at in times)])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

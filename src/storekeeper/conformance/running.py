@@ -16,7 +16,12 @@ RULES: list[Rule] = sorted(
 """All rules in their order: those that look at all responses at the end."""
 MOST_ADDED = sum(rule.adds for rule in RULES) + 2
 """How many stores a run adds at most: those of the rules, and the two that several of them share."""
-CLOSED = {401: "it wants authentication", 403: "it forbids it", 429: "too many requests", 503: "unavailable"}
+CLOSED = {
+    401: "it wants authentication: send a token with --token FILE, or in STOREKEEPER_TOKEN",
+    403: "it forbids it",
+    429: "too many requests",
+    503: "unavailable",
+}
 
 
 class CannotCheck(Exception):
