@@ -142,6 +142,20 @@ def test_a_copy_has_the_tokens(new_database: Callable[[], Database]) -> None:
     assert [token.name for token in read_tokens(full.url)] == ["own"]
 
 
+def test_only_auth_keeps_a_backup_from_before_the_first_token_closed(tmp_path: Path) -> None:
+    source, backup = (f"sqlite:///{tmp_path}/{name}.db" for name in ("stores", "backup"))
+    databases.prepare(source)
+    assert run_command("copy", source, backup).returncode == 0
+    text = add_token(source, "later", "write")
+    restored = f"sqlite:///{tmp_path}/restored.db"
+    assert run_command("copy", backup, restored).returncode == 0
+    for arguments, status in ((["--auth=all"], 401), ([], 200)):
+        with serving(tmp_path, *arguments, database=restored) as service:
+            for headers in ({}, {"authorization": f"Bearer {text}"}):
+                for method, body in (("GET", None), ("POST", {"name": "A"})):
+                    assert service.request(method, "/api/stores", body, headers).status == status
+
+
 def test_check_sends_a_token_from_a_file_or_a_variable_and_reports_it_nowhere(tmp_path: Path) -> None:
     text = add_token(f"sqlite:///{tmp_path}/stores.db", "check", "write")
     file = tmp_path / "token"

@@ -1,9 +1,11 @@
 """Every recipe of `docs/clients.md` is run as it stands, against a service of its own, in the order of the page."""
 
+import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -11,17 +13,47 @@ import pytest
 from tests.harness import browser
 from tests.harness.pages import ROOT, blocks
 from tests.harness.process import Running, serving
+from tests.harness.tokens import add_token
 
 PAGE = ROOT / "docs/clients.md"
-RECIPES = [(f"{language}, line {begin}", language, "\n".join(lines)) for begin, language, lines in blocks(PAGE)]
+ALL = [(f"{language}, line {begin}", language, "\n".join(lines)) for begin, language, lines in blocks(PAGE)]
+RECIPES = [recipe for recipe in ALL if "Bearer" not in recipe[2]]
+WITH_TOKEN = [recipe for recipe in ALL if "Bearer" in recipe[2]]
 NAMES = ("Old Town", "North Gate", "South Gate", "Unique")
 ADDRESS = "http://127.0.0.1:8080"
+
+
+@dataclass(frozen=True)
+class Token:
+    """The text of a token, and the folder of its service's database."""
+
+    folder: Path
+    text: str
+
+    @property
+    def field(self) -> dict[str, str]:
+        return {"authorization": f"Bearer {self.text}"}
 
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """Start a service with the example stores."""
     with serving(tmp_path_factory.mktemp("clients"), "--examples") as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def token(tmp_path_factory: pytest.TempPathFactory) -> Token:
+    """Make a token, for a service of its own."""
+    folder = tmp_path_factory.mktemp("token")
+    return Token(folder, add_token(f"sqlite:///{folder}/stores.db", "recipes", "write"))
+
+
+@pytest.fixture(scope="module")
+def closed(token: Token, service: Running) -> Iterator[Running]:
+    """Start a service that wants a token for everything, and names the origin of the other one."""
+    origin = f"http://127.0.0.1:{service.port}"
+    with serving(token.folder, "--examples", "--auth=all", f"--cors-origin={origin}") as started:
         yield started
 
 
@@ -68,3 +100,46 @@ def test_the_recipes_for_pages_do_what_they_say_in_a_browser(service: Running) -
     assert len(said) == len(recipes)
     check_names(service, "".join(recipes))
     assert "4 Main Street" in service.request("GET", "/api/stores/1").json["address"]
+
+
+def names_with_token(closed: Running, token: Token) -> list[str]:
+    stores: list[dict[str, str]] = closed.request("GET", "/api/stores", headers=token.field).json
+    return [store["name"] for store in stores if store["name"].startswith("Token")]
+
+
+def test_the_recipes_with_a_token_do_what_they_say_and_an_import_adds_each_line_once(
+    closed: Running, token: Token, tmp_path: Path
+) -> None:
+    programs = {"bash": ["bash", "-euc"], "python": [sys.executable, "-c"]}
+
+    def said(language: str, recipe: str, text: str) -> "subprocess.CompletedProcess[str]":
+        command = [*programs[language], here(recipe, closed)]
+        env = {**os.environ, "STOREKEEPER_TOKEN": text}
+        return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=30, check=False)
+
+    recipes = [(language, text) for _, language, text in WITH_TOKEN if language != "js"]
+    assert len(recipes) == 4
+    for language, recipe in recipes:
+        refused = said(language, recipe, "skt_wrong")
+        assert refused.returncode != 0 or "0 stores" in refused.stdout
+        for _ in range(1 + ("Idempotency-Key" in recipe)):
+            done = said(language, recipe, token.text)
+            assert (done.returncode, done.stderr) == (0, "")
+            assert token.text not in done.stdout
+    assert done.stdout == "6 stores on 3 pages\n"
+    assert names_with_token(closed, token) == ["Token Street", "Token Square", "Token Harbour", "Token Mill"]
+
+
+def test_the_recipe_for_pages_of_another_site_sends_the_token_it_was_given(
+    closed: Running, service: Running, token: Token
+) -> None:
+    (recipe,) = [text for _, language, text in WITH_TOKEN if language == "js"]
+    with browser.page() as (page, faults):
+        said: list[str] = []
+        page.on("console", lambda message: said.append(message.text))
+        page.goto(f"http://127.0.0.1:{service.port}/health/live")  # /docs may connect to its own service alone
+        page.evaluate("text => sessionStorage.setItem('storekeeper-token', text)", token.text)
+        page.evaluate(f"async () => {{ {here(recipe, closed)} }}")
+        assert not faults
+    assert said[0].endswith(" 200")
+    assert names_with_token(closed, token).count("Token Gate") == 1
