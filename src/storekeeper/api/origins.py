@@ -65,8 +65,8 @@ class Origins:
         if site := field(headers, b"sec-fetch-site"):
             return site in (b"same-origin", b"none")
         host = field(headers, b"host")
-        # With the slashes: an opaque origin, `null`, has no host, and must not equal an empty one.
-        return origin is None or (host is not None and origin.lower().endswith(b"://" + host.lower()))
+        # An opaque origin, `null`, has no host, and must not equal an empty one.
+        return origin is None or bool(host and origin.partition(b"://")[2].lower() == host.lower())
 
 
 class Hosts:
