@@ -36,7 +36,7 @@ from storekeeper.http.delivery import bound_unsent
 from storekeeper.http.limits import Limits, capacity
 from storekeeper.http.plain import PlainReader
 from storekeeper.process import CANNOT_START, Heartbeat
-from storekeeper.settings import Settings, check_auth, from_environment, is_loopback
+from storekeeper.settings import HAS_TOKENS, Settings, check_auth, from_environment, is_loopback
 from storekeeper.stores import EXAMPLES
 from storekeeper.supervisor import Supervisor, ignore_signals, tell_stop
 
@@ -56,12 +56,6 @@ FILES_PER_WORKER = 4
 _SWEEP_INTERVAL = 0.5
 _DATABASE_FAILED = 74
 """Exit status after the database failed (EX_IOERR of sysexits.h)."""
-
-_MEND_FIRST = 2
-"""Exit status of a service that cannot go on before an operator has changed something."""
-
-
-_HAS_TOKENS = "the database has tokens: say who needs one, with --auth all, --auth writes or --auth open (nobody)"
 
 
 class Service:
@@ -121,12 +115,10 @@ class Service:
         mode = settings.auth or "open"
         # What nobody can read without a token, no rebound page can.
         hosts = Hosts(settings.allowed_host) if is_loopback(settings.host) and mode != "all" else None
-        tokens: TokenTable | Undecided | None = None
+        tokens: TokenTable | Undecided | None = None if mode == "open" else TokenTable(collection)
         if self._undecided:
             tokens = Undecided(collection, _refuse_start)
-            self._tasks.append(asyncio.create_task(tokens.decide()))
-        elif mode != "open":
-            tokens = TokenTable(collection)
+        if tokens is not None:
             await tokens.refresh()
             self._tasks.append(asyncio.create_task(tokens.keep_fresh()))
         gate = Gate(resource, Origins(settings.cors_origin), hosts, mode, tokens)
@@ -187,7 +179,7 @@ def serve(settings: Settings) -> int:
     with suppress(Unavailable):  # the database may become reachable later
         prepare(settings.database)
         if settings.auth is None and read_tokens(settings.database):
-            raise CannotStart(_HAS_TOKENS)
+            raise CannotStart(HAS_TOKENS)
         undecided = False
     listener = _listen(settings.host, settings.port)
     # All are the same socket: libuv accepts one connection from each in a loop iteration, and with only one of them
@@ -337,8 +329,7 @@ def _fail(reason: str) -> None:
 
 
 def _refuse_start() -> None:
-    emit(Event.WORKER_CANNOT_START, reason=_HAS_TOKENS)
-    _exit(CANNOT_START if multiprocessing.parent_process() else _MEND_FIRST)
+    _exit(CANNOT_START if multiprocessing.parent_process() else 2)  # as at a start
 
 
 def _exit(status: int = _DATABASE_FAILED) -> None:

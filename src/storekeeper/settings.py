@@ -108,6 +108,9 @@ def _is_bad(name: str, reason: str, value: str) -> CannotStart:
     return CannotStart(f"{option(name)} (or {variable(name)}): {reason}, not {value!r}")
 
 
+HAS_TOKENS = "the database has tokens: say who needs one, with --auth all, --auth writes or --auth open (nobody)"
+
+
 def is_loopback(host: str) -> bool:
     """Tell whether only this machine reaches a service that listens on this address."""
     try:

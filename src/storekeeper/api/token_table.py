@@ -14,6 +14,7 @@ from storekeeper.collection import Eventual
 from storekeeper.errors import Unavailable
 from storekeeper.events import Event, emit
 from storekeeper.http.response import Response, error_response, unavailable
+from storekeeper.settings import HAS_TOKENS
 from storekeeper.tokens import USED_INTERVAL, Token
 
 MAX_AGE = 1.0
@@ -133,15 +134,20 @@ class Undecided:
         """Return the number of no token, or the refusal."""
         return 0 if self._is_open else unavailable("Nobody knows yet whether there are tokens")
 
-    async def decide(self) -> None:
+    async def keep_fresh(self) -> None:
         """Look for tokens until the database is available."""
         while not self._is_open:
-            with suppress(Unavailable):
-                if await _read(self._source):
-                    self._refuse()
-                    return
-                self._is_open = True
+            await self.refresh()
             await asyncio.sleep(REFRESH_INTERVAL)
+
+    async def refresh(self) -> None:
+        """Look for tokens, if the database is available."""
+        with suppress(Unavailable):
+            if await _read(self._source):
+                emit(Event.WORKER_CANNOT_START, reason=HAS_TOKENS)
+                self._refuse()
+            else:
+                self._is_open = True
 
 
 async def _read(source: Source) -> Sequence[Token]:
