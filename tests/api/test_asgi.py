@@ -19,9 +19,10 @@ from storekeeper.errors import Unavailable
 from storekeeper.service import Service, application
 from storekeeper.settings import Settings
 from storekeeper.stores import Payload
-from tests.harness.client import fill
+from tests.harness.client import fill, until
 from tests.harness.in_process import Inside, inside
 from tests.harness.process import TIMEOUT, Response
+from tests.harness.tokens import add_token, now
 from tests.harness.wire import assert_error, assert_invalid
 
 Message = dict[str, Any]
@@ -121,6 +122,28 @@ def test_a_client_that_leaves_in_its_body_changes_nothing_and_is_sent_nothing(tm
             assert await called(service.service, scope_of("POST", "/api/stores")) == []
             assert await called(service.service, scope_of("POST", "/api/stores"), unfinished) == []
             assert (await asked(service, "GET", "/api/stores")).body == b"[]"
+
+    run(scenario())
+
+
+def test_a_token_that_ends_while_the_body_is_on_its_way_changes_nothing(tmp_path: Path) -> None:
+    ends = now() + 300
+    text = add_token(f"sqlite:///{tmp_path}/stores.db", "short", "write", ends)
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        await asyncio.to_thread(until, lambda: now() >= ends)
+        return body(b'{"name":"A"}')[0]
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def scenario() -> None:
+        async with inside(tmp_path, auth="writes") as service:
+            headers = [(b"authorization", f"Bearer {text}".encode())]
+            await service.service(scope_of("POST", "/api/stores", headers=headers), receive, send)
+            assert_error(response_of(sent), 401, "The token is not good: it has expired")
+            assert (await asked(service, "GET", "/api/stores")).json == []
 
     run(scenario())
 

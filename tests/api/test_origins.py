@@ -114,6 +114,7 @@ CASES = {
     "a bad query": (request("GET", "/api/stores?name=a&name=b", host=HERE), 400),
     "a bad payload": (request("PUT", "/api/stores/1", b"{}", host=HERE), 400),
     "too long, as it says": (request("PUT", "/api/stores/1", None, "Content-Length: 1048577", host=HERE), 413),
+    "a long field": (request("GET", "/test", None, "a: " + "b" * 17_000, host=HERE), 431),
     "a field too many": (request("GET", "/test", None, *["a: b"] * 100, host=HERE), 431),
     "a coding that nobody knows": (request("POST", "/api/stores", None, "Transfer-Encoding: br", host=HERE), 501),
 }

@@ -62,15 +62,20 @@ class Application:
         if isinstance(admitted, Response):
             await _send(admitted, scope, send)
         elif plan is not None:
-            await self._carry_out(plan, admitted, scope, receive, send)
+            await self._carry_out(plan, scope, receive, send)
         else:
             await self._starlette(scope, receive, send)
 
-    async def _carry_out(self, plan: Plan, by: int, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _carry_out(self, plan: Plan, scope: Scope, receive: Receive, send: Send) -> None:
         body = await _body(scope, receive)
         if body is None:
             return
-        response = too_large() if len(body) > MAX_BODY_BYTES else await self._respond(plan, body, by)
+        # Anew: while the body was on its way, the token may have ended.
+        by = self._gate.admit(plan.claim) if plan.claim else 0
+        if isinstance(by, Response):
+            response = by
+        else:
+            response = too_large() if len(body) > MAX_BODY_BYTES else await self._respond(plan, body, by)
         await _send(response, scope, send)
 
     async def _respond(self, plan: Plan, body: bytes, by: int) -> Response:

@@ -160,6 +160,7 @@ class RequestReader:
     def _take_field(self, piece: bytes) -> None:
         self._head_bytes += len(piece)
         if self._head_bytes > MAX_HEAD_BYTES + len(b"\r\n"):
+            self._parse(piece[:1])  # only then is the field before it, perhaps the Origin, complete
             self.refuse(request_head.too_many_headers())
             return
         self._parse(piece)
