@@ -19,6 +19,7 @@ from storekeeper.api.openapi import document
 from storekeeper.api.routes import ALLOWED
 from storekeeper.cli.tokens import REVOKE_DELAY
 from storekeeper.errors import Unavailable
+from storekeeper.sqlite.reads import Reader
 from storekeeper.tokens import generate
 from tests.harness.client import until as until_so
 from tests.harness.databases import KINDS
@@ -261,6 +262,40 @@ def test_without_its_database_no_token_is_good_and_none_is_bad(
             away = False
             await until_async(lambda: seen("read"), 200)
             assert await seen("unknown") == 401
+
+    run(scenario())
+
+
+@ADAPTERS
+def test_without_a_mode_nothing_is_served_before_it_is_known_that_there_are_no_tokens(
+    adapter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some_stores(tmp_path, 1)
+    read, away = Reader.tokens, True
+
+    def unless_away(reader: Reader) -> object:
+        if away:
+            raise Unavailable("The connection was lost")
+        return read(reader)
+
+    monkeypatch.setattr(Reader, "tokens", unless_away)
+    monkeypatch.setattr(token_table, "REFRESH_INTERVAL", 0.02)
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            for path, scopes in SCOPES.items():
+                for method, scope in scopes.items():
+                    if path != "*":
+                        status = (await answer(service, adapter, sent(method, path, None))).status
+                        assert (status == 503) == (scope != "none"), (method, path)
+            nonlocal away
+            away = False
+
+            async def seen() -> int:
+                return (await answer(service, adapter, sent("GET", "/api/stores", None))).status
+
+            await until_async(seen, 200)
+            assert (await answer(service, adapter, sent("POST", "/api/stores", None))).json["id"] == 2
 
     run(scenario())
 
