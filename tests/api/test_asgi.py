@@ -142,7 +142,7 @@ def test_a_token_that_ends_while_the_body_is_on_its_way_changes_nothing(tmp_path
         async with inside(tmp_path, auth="writes") as service:
             headers = [(b"authorization", f"Bearer {text}".encode())]
             await service.service(scope_of("POST", "/api/stores", headers=headers), receive, send)
-            assert_error(response_of(sent), 401, "The token is not good: it has expired")
+            assert_error(response_of(sent), 401, "The token is invalid: it has expired")
             assert (await asked(service, "GET", "/api/stores")).json == []
 
     run(scenario())
