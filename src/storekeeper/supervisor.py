@@ -6,6 +6,7 @@ One loop checks everything, and never blocks for longer than a moment, so that a
 import os
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -186,5 +187,7 @@ def tell_stop(number: int | None, since: float | None) -> None:
 
 def ignore_signals() -> None:
     """Ignore further signals, so that none changes the exit status after the end of a stop."""
+    # Python would tell of a signal that comes at this very moment that it is ignored.
+    sys.unraisablehook = lambda _: None
     for number in (*STOP_SIGNALS, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)

@@ -47,7 +47,7 @@ class Application:
         self._resource = resource
         self._gate = gate
         self._starlette = Starlette(
-            routes=[*operations.routes(collection, ready_needs_writes), *docs.routes()],
+            routes=[*operations.routes(collection, lambda: gate.decided, ready_needs_writes), *docs.routes()],
             exception_handlers={HTTPException: _http_error, Exception: _bug},
         )
         self._starlette.router.redirect_slashes = False

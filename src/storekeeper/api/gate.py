@@ -66,6 +66,11 @@ class Gate:
         assert self._tokens is not None
         return self._tokens.admit(claim)
 
+    @property
+    def decided(self) -> bool:
+        """Whether it is known who needs a token."""
+        return not isinstance(self._tokens, Undecided) or self._tokens.is_open
+
     def refuse(self, request: Request) -> Response | None:
         """Return the refusal of a request whose body is not read yet, or None."""
         request.plan = plan = self.plan(request.method, request.target, request.headers)

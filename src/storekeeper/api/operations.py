@@ -1,6 +1,6 @@
 """The operator's routes: health. Imports Starlette, `api` and the domain."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 from starlette.requests import Request
@@ -8,13 +8,16 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from storekeeper.api.errors import to_response
+from storekeeper.api.token_table import UNDECIDED
 from storekeeper.collection import Collection
 from storekeeper.errors import Unavailable
 from storekeeper.http.response import JSON
 
 
-def routes(collection: Collection, ready_needs_writes: bool = False) -> Sequence[BaseRoute]:
-    """Return the routes, bound to a collection."""
+def routes(
+    collection: Collection, decided: Callable[[], bool] = lambda: True, ready_needs_writes: bool = False
+) -> Sequence[BaseRoute]:
+    """Return the routes, bound to a collection; `decided` tells whether it is known who needs a token."""
 
     async def live(_request: Request) -> Response:
         return _json(b'{"status":"live"}')
@@ -22,6 +25,8 @@ def routes(collection: Collection, ready_needs_writes: bool = False) -> Sequence
     async def ready(_request: Request) -> Response:
         try:
             await collection.check()
+            if not decided():
+                raise Unavailable(UNDECIDED)
             reason = await _refusal_of_writes(collection)
             if reason and ready_needs_writes:
                 raise Unavailable(f"Writes are refused: {reason}")

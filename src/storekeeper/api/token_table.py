@@ -119,6 +119,9 @@ class TokenTable:
         return not_good(reason)
 
 
+UNDECIDED = "Whether there are tokens cannot be read now"
+
+
 class Undecided:
     """Stands for the tokens while nobody has said who needs one: admits nothing until the database has none."""
 
@@ -129,7 +132,7 @@ class Undecided:
     def admit(self, claim: Claim) -> int | Response:
         """Return 0, or the refusal while it is not known whether there are tokens."""
         del claim
-        return 0 if self.is_open else unavailable("Whether there are tokens cannot be read now")
+        return 0 if self.is_open else unavailable(UNDECIDED)
 
     async def keep_fresh(self) -> None:
         """Read until it is known whether there are tokens. Raises CannotStart if there are."""
