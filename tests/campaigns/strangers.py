@@ -91,6 +91,10 @@ HOSTILE_FIELDS += [
     for field in HOSTILE_FIELDS
     if "if-match" in field.lower()
 ]
+SOME_FIELDS += ['Idempotency-Key: "a-1"', "idempotency-key:\ta-2 ", "Idempotency-Key: a b", "Idempotency-Key:"]
+HOSTILE_FIELDS += [
+    field.replace("If-None-Match", "Idempotency-Key") for field in HOSTILE_FIELDS if "If-None-M" in field
+]
 HOSTILE_FIELDS += [
     *('If-None-Match: "\xe9"', "If-None-Match:", 'If-None-Match: "a\r'),
     *('If-None-Match: "a"\r\r', "If-None-Match: \0"),

@@ -1,4 +1,4 @@
-"""Plans: what a request's head asks for, and whether the gate admits it. Imports `http` and the domain."""
+"""Plans: what a request's head asks for, and whether the gate admits it. Imports `http`."""
 
 from collections.abc import Callable
 from functools import partial
@@ -6,8 +6,6 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from storekeeper.api.conditions import parse_tags
-from storekeeper.commands import Tags
 from storekeeper.http.response import Deferred, Response
 
 Scope = Literal["read", "write"]
@@ -46,14 +44,14 @@ class Plan(msgspec.Struct, frozen=True):
     claim: Claim | None = None
     """What the gate has to admit each time; None: nothing."""
 
-    conditional: Callable[[Tags], Callable[[bytes, int], Response | Deferred]] | None = None
-    """Returns `run` for the same head with these tags in If-None-Match; None: the field is ignored."""
+    conditional: Callable[[bytes], Callable[[bytes, int], Response | Deferred] | None] | None = None
+    """Returns `run` for the same head with If-None-Match, of a write Idempotency-Key; None: the field is ignored."""
 
-    def with_if_none_match(self, value: bytes) -> "Plan":
-        """Return the plan of the same head, which has no If-None-Match, with that field."""
-        if self.conditional is None or (tags := parse_tags([value])) is None:  # malformed: a poller goes on
+    def with_condition(self, value: bytes) -> "Plan":
+        """Return the plan of the same head with the field that `conditional` takes; the head has none."""
+        if self.conditional is None or (run := self.conditional(value)) is None:
             return self
-        return Plan(self.conditional(tags), self.scope, None, self.fields, None, self.claim)
+        return Plan(run, self.scope, None, self.fields, None, self.claim)
 
 
 def constant(response: Response, scope: Scope | None = None, cache_key: bytes | None = None) -> Plan:

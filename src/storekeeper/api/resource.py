@@ -107,7 +107,7 @@ class Resource:
             if tags is not None or (query and has_moment(query)):
                 cache_key = None  # what is cached are the 200s of the present
             read = partial(self._get, id_text, query) if route == "store" else partial(self._list, query)
-            return Plan(partial(read, tags), "read", cache_key, conditional=partial(partial, read))
+            return Plan(partial(read, tags), "read", cache_key, conditional=partial(_with_tags, read))
         return constant(Response(b"OK", TEXT) if route == "test" else not_found(), None, cache_key)
 
     def _plan_write(self, route: Route, id_text: bytes, conditional: list[tuple[bytes, bytes]]) -> Plan:
@@ -115,9 +115,16 @@ class Resource:
             conditions = read_conditions(route, conditional) if conditional else UNCONDITIONAL
         except InvalidInput as error:
             return constant(self._fail(error), "write")
+        keyed = partial(self._keyed, route, id_text, conditional) if conditions.key is None else None
         if route == "store":
-            return Plan(partial(self._replace, id_text, conditions), "write", None)
-        return Plan(partial(self._create, conditions) if conditional else self._plain_create, "write", None)
+            return Plan(partial(self._replace, id_text, conditions), "write", None, conditional=keyed)
+        run = partial(self._create, conditions) if conditional else self._plain_create
+        return Plan(run, "write", None, conditional=keyed)
+
+    def _keyed(
+        self, route: Route, id_text: bytes, conditional: list[tuple[bytes, bytes]], key: bytes
+    ) -> Callable[[bytes, int], Response | Deferred]:
+        return self._plan_write(route, id_text, [*conditional, (b"idempotency-key", key)]).run
 
     def _get(self, id_text: bytes, query: bytes, tags: Tags | None, _body: bytes, _by: int) -> Response | Deferred:
         at = parse_store_query(query) if query else None
@@ -222,6 +229,13 @@ def _unchanged(response: Response) -> Response:
 def _if_none_match(headers: Iterable[tuple[bytes, bytes]]) -> Tags | None:
     """Return the tags of If-None-Match; None if it is malformed: a poller goes on (decision 33)."""
     return parse_tags([value for name, value in headers if name == b"if-none-match"])
+
+
+def _with_tags(
+    read: Callable[[Tags | None, bytes, int], Response | Deferred], value: bytes
+) -> Callable[[bytes, int], Response | Deferred] | None:
+    tags = parse_tags([value])
+    return None if tags is None else partial(read, tags)  # malformed: a poller goes on
 
 
 def _not_modified(tags: Tags, current: str) -> Response | None:

@@ -17,8 +17,9 @@ other clients sent cannot change what a request means:
 4. If some fields are valid, so are the deciding ones alone: of the other names, llhttp gives none a meaning.
 5. The fields alone decide the length of the body, which is compared with the bytes that are there each time.
 6. What is planned depends on the line and the deciding fields alone, and these are the key of a remembered head.
-7. A GET with one If-None-Match, a whole line of visible characters, is the head without that line, and a condition on
-   its plan: llhttp gives that name no meaning, and takes those characters in any value.
+7. A GET with one If-None-Match, or a write with one Idempotency-Key, a whole line of visible characters, is the head
+   without that line, and a condition on its plan: llhttp gives those names no meaning, and takes those characters in
+   any value.
 """
 
 import re
@@ -69,12 +70,17 @@ def _any_case(name: bytes) -> bytes:
 _FIRST_LETTERS = b"".join({_any_case(name[:1])[1:-1] for name in DECIDING_FIELDS})
 _FIELD = re.compile(rb"\n(?=[%b])(?:%b):[^\r]*" % (_FIRST_LETTERS, b"|".join(map(_any_case, DECIDING_FIELDS))))
 
-_CONDITION = re.compile(rb"(?:(?<=\r)|\A)\n%b:([\t -~]*)(?:\r|\Z)" % _any_case(b"if-none-match"))
+_APART = {
+    method: (re.compile(rb"(?:(?<=\r)|\A)\n%b:([\t -~]*)(?:\r|\Z)" % _any_case(name)), name)
+    for name, methods in ((b"if-none-match", b"GET HEAD"), (b"idempotency-key", b"POST PUT"))
+    for method in methods.split()
+}
+"""The field of each method that is another in each request of many clients, and how it is written."""
 
 Planner = Callable[[str, bytes, Fields], Any]
 """Returns what the application plans for a head (its method, target and deciding fields), None if it needs all.
 
-`with_if_none_match` of a plan returns the plan of the same head with such a field.
+`with_condition` of a plan returns the plan of the same head with the field of `_APART`.
 """
 
 
@@ -112,8 +118,8 @@ class PlainReader:
         head = data[: len(data) - len(body)]
         deciding = self._fields.get(text)
         if deciding is None:
-            if (b"-None-" in text or b"-none-" in text) and end and not body and line.startswith((b"GET", b"HEAD")):
-                request = self._read_conditional(line, text)
+            if end and (b"-Key:" in text or b"-key:" in text or b"-None-" in text or b"-none-" in text):
+                request = self._read_apart(line, text, body)
                 if request is not None:
                     return request
             deciding, text = self._read_fields(head, line, text)
@@ -130,23 +136,24 @@ class PlainReader:
                 heads.put(head, request)
         return request.with_body(body) if body else request
 
-    def _read_conditional(self, line: bytes, text: bytes) -> Request | None:
-        """Return a GET with one If-None-Match, which may be another each time: read as the same head without it."""
-        found = _CONDITION.search(text)
+    def _read_apart(self, line: bytes, text: bytes, body: bytes) -> Request | None:
+        """Return a request with one field of `_APART`: read as the same head without it."""
+        pattern, name = _APART.get(line.partition(b" ")[0], (None, b""))
+        found = pattern.search(text) if pattern is not None else None
         if found is None or text.count(b"\n") > MAX_FIELDS:
             return None
         start, end = found.span()
         # The line ends with the CR behind it, or is the last one, and the CR before it ends the head.
         rest = text[:start] + text[end:] if text[end - 1] == _CR else text[: max(start - 1, 0)]
-        if b"-none-" in rest.lower():  # the tags of all such fields count together
+        if name in rest.lower():  # all such fields count together
             return None
-        request = self.read(b"%b\r%b\r\n\r\n" % (line, rest))
+        request = self.read(b"%b\r%b\r\n\r\n%b" % (line, rest, body))
         if request is None:
             return None
         value = found[1].strip(b" \t")
-        fields = [*request.headers, (b"if-none-match", value)]
+        fields = [*request.headers, (name, value)]
         return Request(
-            request.method, request.target, fields, "1.1", True, b"", request.plan.with_if_none_match(value), 0, 0
+            request.method, request.target, fields, "1.1", True, body, request.plan.with_condition(value), 0, 0
         )
 
     def on_headers_complete(self) -> None:
