@@ -131,7 +131,7 @@ def test_a_writer_that_dies_leaves_nobody_waiting(tmp_path: Path, adapter: str) 
         assert service.process.wait(TIMEOUT) == 74
         assert service.log.count("database failed, ending this process") == 1
     assert recorder.statuses[503] > 0
-    assert recorder.statuses.keys() <= {200, 503}
+    assert recorder.statuses.keys() <= {200, 412, 503}  # some of its creates have an If-Match
     assert judge(recorder.history, f"sqlite:///{tmp_path}/stores.db") == []
 
 
