@@ -41,6 +41,7 @@ NOT_PLAIN = [
 resource = Resource(None, Rules())  # type: ignore[arg-type]  # plans ask no collection
 tokens = TokenTable(None)  # type: ignore[arg-type]  # nor a source of tokens
 gate = Gate(resource, Origins(["http://a"]), Hosts(["a"]), "all", tokens)
+open_gate = Gate(resource, Origins(["http://a"]), Hosts(["a"]), "open", tokens)
 
 
 def corpus(damaged: int) -> Iterator[bytes]:
@@ -117,7 +118,7 @@ class Client:
         self._careful.feed(data)
 
     def _meaning(self, read: Request) -> object:
-        plan = read.plan or gate.plan(read.method, read.target, read.headers)
+        plan = read.plan or open_gate.plan(read.method, read.target, read.headers)
         return read.method, read.target, read.version, read.keep_alive, read.body, deciding(read), meaning(plan)
 
     def _refuse(self, refusal: Response, head_only: bool, _fields: object) -> None:
@@ -126,7 +127,7 @@ class Client:
 
 def compare_clients(sent: Iterable[list[bytes]]) -> int:
     """Compare what is read of each client's bytes, among those of all others, and by itself; return as `compare`."""
-    plain, accepted = PlainReader(gate.plan), 0
+    plain, accepted = PlainReader(open_gate.plan), 0
     for reads in sent:
         client, alone = Client(plain), Client(None)
         for data in reads:
@@ -225,6 +226,21 @@ def test_a_client_that_changes_what_another_ones_bytes_mean_is_found(
     break_it(monkeypatch)
     with pytest.raises((AssertionError, ValueError)):
         compare_clients(clients(5000))
+
+
+@pytest.mark.parametrize("field", ['If-None-Match: "1.aaaaaaaa"', "If-Match: 1"])
+def test_a_request_takes_as_many_bytes_whether_a_field_is_read_apart_or_not(field: str) -> None:
+    read = PlainReader(gate.plan).read(request("GET", "/api/stores/1", None, field))
+    assert read is not None
+    assert read.size == Request(read.method, read.target, read.headers, "1.1", True).size
+
+
+def test_what_is_wrong_with_a_field_that_is_read_apart_is_told_with_what_is_wrong_with_the_others() -> None:
+    read = PlainReader(open_gate.plan).read(create("A", "Idempotency-Key: a b", "If-Match: 1"))
+    assert read is not None
+    response = resource.respond(read.plan, read.body)
+    assert isinstance(response, Response)
+    assert b'["if-match","idempotency-key"]' in response.body
 
 
 def test_a_field_that_decides_nothing_is_not_in_the_request() -> None:

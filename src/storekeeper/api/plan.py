@@ -8,8 +8,15 @@ import msgspec
 
 from storekeeper.http.response import Deferred, Response
 
+Run = Callable[[bytes, int], Response | Deferred]
+"""Carries out a request, given its complete body and the number of its token; raises StorekeeperError."""
+
 Scope = Literal["read", "write"]
 """The permission that a request needs; None stands for a request that needs none."""
+
+
+Conditional = Callable[[bytes], Run | None]
+"""Returns `run` of the same head with If-None-Match, of a write Idempotency-Key; None: the field is ignored."""
 
 
 class Claim(NamedTuple):
@@ -26,8 +33,7 @@ class Plan(msgspec.Struct, frozen=True):
     time and the state of the database have no influence on it.
     """
 
-    run: Callable[[bytes, int], Response | Deferred]
-    """Carry out the request, given its complete body and the number of its token; raises StorekeeperError."""
+    run: Run
 
     scope: Scope | None
     """The permission that the gate has to grant; None: no permission is needed."""
@@ -44,8 +50,8 @@ class Plan(msgspec.Struct, frozen=True):
     claim: Claim | None = None
     """What the gate has to admit each time; None: nothing."""
 
-    conditional: Callable[[bytes], Callable[[bytes, int], Response | Deferred] | None] | None = None
-    """Returns `run` for the same head with If-None-Match, of a write Idempotency-Key; None: the field is ignored."""
+    conditional: Conditional | None = None
+    """None: no such field has a meaning."""
 
     def with_condition(self, value: bytes) -> "Plan":
         """Return the plan of the same head with the field that `conditional` takes; the head has none."""
@@ -54,9 +60,14 @@ class Plan(msgspec.Struct, frozen=True):
         return Plan(run, self.scope, None, self.fields, None, self.claim)
 
 
-def constant(response: Response, scope: Scope | None = None, cache_key: bytes | None = None) -> Plan:
+def constant(
+    response: Response,
+    scope: Scope | None = None,
+    cache_key: bytes | None = None,
+    conditional: Conditional | None = None,
+) -> Plan:
     """Return the plan of a request whose response does not depend on its body."""
-    return Plan(partial(_constant, response), scope, cache_key)
+    return Plan(partial(_constant, response), scope, cache_key, conditional=conditional)
 
 
 def refused(response: Response, fields: bytes) -> Plan:

@@ -15,7 +15,8 @@ import msgspec
 
 from storekeeper.api.conditions import parse_tags
 from storekeeper.api.errors import not_found, to_response
-from storekeeper.api.plan import Plan, constant
+from storekeeper.api.idempotency import parse_key
+from storekeeper.api.plan import Plan, Run, constant
 from storekeeper.api.query import has_moment, next_page, parse_list_query, parse_store_query
 from storekeeper.api.routes import STORE, STORES, Route, match_route, parse_id
 from storekeeper.api.write_head import UNCONDITIONAL, Conditions, check_method_and_type, read_conditions
@@ -61,7 +62,6 @@ class Resource:
         self._hide_missing = rules.missing_store == 500
         self._reject_unknown = rules.unknown_keys == "reject"
         self._created = partial(self._written, b"")
-        self._plain_create = partial(self._create, UNCONDITIONAL)
 
     def plan(self, method: str, target: bytes, headers: Iterable[tuple[bytes, bytes]]) -> Plan | None:
         """Return what a request's head asks for, or None if the target is none of the contract's routes.
@@ -110,21 +110,26 @@ class Resource:
             return Plan(partial(read, tags), "read", cache_key, conditional=partial(_with_tags, read))
         return constant(Response(b"OK", TEXT) if route == "test" else not_found(), None, cache_key)
 
-    def _plan_write(self, route: Route, id_text: bytes, conditional: list[tuple[bytes, bytes]]) -> Plan:
+    def _plan_write(self, route: Route, id_text: bytes, fields: list[tuple[bytes, bytes]]) -> Plan:
+        """Return the plan of a write with these conditional fields."""
+        keyed = partial(self._keyed, route, id_text, fields)
         try:
-            conditions = read_conditions(route, conditional) if conditional else UNCONDITIONAL
+            conditions = read_conditions(route, fields) if fields else UNCONDITIONAL
         except InvalidInput as error:
-            return constant(self._fail(error), "write")
-        keyed = partial(self._keyed, route, id_text, conditional) if conditions.key is None else None
-        if route == "store":
-            return Plan(partial(self._replace, id_text, conditions), "write", None, conditional=keyed)
-        run = partial(self._create, conditions) if conditional else self._plain_create
-        return Plan(run, "write", None, conditional=keyed)
+            return constant(self._fail(error), "write", conditional=keyed)
+        return Plan(self._write(route, id_text, conditions), "write", None, conditional=keyed)
 
-    def _keyed(
-        self, route: Route, id_text: bytes, conditional: list[tuple[bytes, bytes]], key: bytes
-    ) -> Callable[[bytes, int], Response | Deferred]:
-        return self._plan_write(route, id_text, [*conditional, (b"idempotency-key", key)]).run
+    def _keyed(self, route: Route, id_text: bytes, fields: list[tuple[bytes, bytes]], value: bytes) -> Run:
+        """Return what carries out the same write with an Idempotency-Key; there is none among its fields."""
+        key = parse_key((value,))
+        if fields or key is None:  # what is wrong with several fields is told together
+            return self._plan_write(route, id_text, [*fields, (b"idempotency-key", value)]).run
+        return self._write(route, id_text, Conditions(key=key))
+
+    def _write(self, route: Route, id_text: bytes, conditions: Conditions) -> Run:
+        if route == "store":
+            return partial(self._replace, id_text, conditions)
+        return partial(self._create, conditions)
 
     def _get(self, id_text: bytes, query: bytes, tags: Tags | None, _body: bytes, _by: int) -> Response | Deferred:
         at = parse_store_query(query) if query else None
@@ -231,9 +236,7 @@ def _if_none_match(headers: Iterable[tuple[bytes, bytes]]) -> Tags | None:
     return parse_tags([value for name, value in headers if name == b"if-none-match"])
 
 
-def _with_tags(
-    read: Callable[[Tags | None, bytes, int], Response | Deferred], value: bytes
-) -> Callable[[bytes, int], Response | Deferred] | None:
+def _with_tags(read: Callable[[Tags | None, bytes, int], Response | Deferred], value: bytes) -> Run | None:
     tags = parse_tags([value])
     return None if tags is None else partial(read, tags)  # malformed: a poller goes on
 

@@ -70,12 +70,13 @@ def _any_case(name: bytes) -> bytes:
 _FIRST_LETTERS = b"".join({_any_case(name[:1])[1:-1] for name in DECIDING_FIELDS})
 _FIELD = re.compile(rb"\n(?=[%b])(?:%b):[^\r]*" % (_FIRST_LETTERS, b"|".join(map(_any_case, DECIDING_FIELDS))))
 
+_KEY = (b"idempotency-key", (b"-Key:", b"-key:"))
+_TAGS = (b"if-none-match", (b"-None-", b"-none-"))
 _APART = {
-    method: (re.compile(rb"(?:(?<=\r)|\A)\n%b:([\t -~]*)(?:\r|\Z)" % _any_case(name)), name)
-    for name, methods in ((b"if-none-match", b"GET HEAD"), (b"idempotency-key", b"POST PUT"))
-    for method in methods.split()
+    letter: (name, *written, re.compile(rb"\n%b:([\t -~]*)(?:\r|\Z)" % _any_case(name)))
+    for letter, (name, written) in ((b"G", _TAGS), (b"H", _TAGS), (b"P", _KEY))
 }
-"""The field of each method that is another in each request of many clients, and how it is written."""
+"""For each first letter of a method the field that is another in each request of many clients, and its pattern."""
 
 Planner = Callable[[str, bytes, Fields], Any]
 """Returns what the application plans for a head (its method, target and deciding fields), None if it needs all.
@@ -91,6 +92,8 @@ class _Deciding(NamedTuple):
     length: int
     size: int
     """Bytes that Python takes for the fields."""
+
+    names: frozenset[bytes]
 
 
 class PlainReader:
@@ -115,50 +118,39 @@ class PlainReader:
             return None
         head, end, body = data.partition(_END)
         line, _, text = head.partition(b"\r")
-        head = data[: len(data) - len(body)]
+        if not end:
+            return None
+        apart = None
         deciding = self._fields.get(text)
         if deciding is None:
-            if end and (b"-Key:" in text or b"-key:" in text or b"-None-" in text or b"-none-" in text):
-                request = self._read_apart(line, text, body)
-                if request is not None:
-                    return request
-            deciding, text = self._read_fields(head, line, text)
-            head = b"%b\r%b\r\n\r\n" % (line, text)
-        if deciding is None or not end or deciding.length != len(body):
+            if (apart := _take_apart(line, text)) is not None:
+                name, value, text = apart
+                deciding = self._fields.get(text)
+            if deciding is None:
+                deciding, text = self._read_fields(line, text)
+            if deciding is None or (apart is not None and name in deciding.names):
+                return None  # two such fields count together
+        if deciding.length != len(body):
             return None
-        heads = self._with_body if body else self._bodiless
-        request = heads.get(head)
-        if request is None:
-            request = self._read_line(line, deciding)
-            if request is None:
-                return None
-            if len(head) <= MAX_CACHED_HEAD_BYTES and heads.admits(head):
-                heads.put(head, request)
-        return request.with_body(body) if body else request
-
-    def _read_apart(self, line: bytes, text: bytes, body: bytes) -> Request | None:
-        """Return a request with one field of `_APART`: read as the same head without it."""
-        pattern, name = _APART.get(line.partition(b" ")[0], (None, b""))
-        found = pattern.search(text) if pattern is not None else None
-        if found is None or text.count(b"\n") > MAX_FIELDS:
-            return None
-        start, end = found.span()
-        # The line ends with the CR behind it, or is the last one, and the CR before it ends the head.
-        rest = text[:start] + text[end:] if text[end - 1] == _CR else text[: max(start - 1, 0)]
-        if name in rest.lower():  # all such fields count together
-            return None
-        request = self.read(b"%b\r%b\r\n\r\n%b" % (line, rest, body))
-        if request is None:
-            return None
-        value = found[1].strip(b" \t")
-        fields = [*request.headers, (name, value)]
-        return Request(
-            request.method, request.target, fields, "1.1", True, body, request.plan.with_condition(value), 0, 0
-        )
+        request = self._read_head(line, text, deciding, self._with_body if body else self._bodiless)
+        if request is not None and apart is not None:
+            return request.with_field(name, value, body)
+        return request.with_body(body) if request is not None and body else request
 
     def on_headers_complete(self) -> None:
         """Note that a head is whole; called by the parser."""
         self._complete = True
+
+    def _read_head(
+        self, line: bytes, text: bytes, deciding: _Deciding, heads: Generations[Request]
+    ) -> Request | None:
+        head = b"%b\r%b\r\n\r\n" % (line, text)
+        request = heads.get(head)
+        if request is None:
+            request = self._read_line(line, deciding)
+            if request is not None and len(head) <= MAX_CACHED_HEAD_BYTES and heads.admits(head):
+                heads.put(head, request)
+        return request
 
     def _read_line(self, line: bytes, deciding: _Deciding) -> Request | None:
         found = _LINE.fullmatch(line)
@@ -170,7 +162,7 @@ class PlainReader:
             return None
         return Request(method, target, deciding.fields, "1.1", True, b"", plan, 0, deciding.size)
 
-    def _read_fields(self, head: bytes, line: bytes, written: bytes) -> tuple[_Deciding | None, bytes]:
+    def _read_fields(self, line: bytes, written: bytes) -> tuple[_Deciding | None, bytes]:
         """Return the deciding fields among those of a head, and as they are written there."""
         # Behind an empty line, which llhttp skips, the fields would begin with the request line.
         if not _LINE.fullmatch(line) or written.count(b"\n") > MAX_FIELDS:
@@ -179,7 +171,7 @@ class PlainReader:
         text = b"\r".join(found)
         known = self._fields.get(text)
         deciding = known or _deciding(found)
-        if deciding is None or not self._is_valid(head):
+        if deciding is None or not self._is_valid(b"%b\r%b\r\n\r\n" % (line, written)):
             return None, b""
         if known is None:
             self._remember(text, deciding)
@@ -220,7 +212,26 @@ def _deciding(lines: list[bytes]) -> _Deciding | None:
         fields.append((name, value))
     if not (has_host and length.isdigit() and len(length) < 8):
         return None
-    return _Deciding(fields, int(length), size_of(fields))
+    return _Deciding(fields, int(length), size_of(fields), frozenset([name for name, _ in fields]))
+
+
+def _take_apart(line: bytes, text: bytes) -> tuple[bytes, bytes, bytes] | None:
+    """Return name and value of the one field of `_APART` among those of a head, if it is there, and the others."""
+    known = _APART.get(line[:1])
+    if known is None:
+        return None
+    name, written, lower, pattern = known
+    if written not in text and lower not in text:
+        return None
+    found = pattern.search(text)
+    if found is None or text.count(b"\n") > MAX_FIELDS:
+        return None
+    start, end = found.span()
+    if start and text[start - 1] != _CR:
+        return None
+    # The line ends with the CR behind it, or is the last one, and the CR before it ends the head.
+    rest = text[:start] + text[end:] if text[end - 1] == _CR else text[: max(start - 1, 0)]
+    return name, found[1].strip(b" \t"), rest
 
 
 def _size_of_fields(text: bytes, deciding: _Deciding) -> int:

@@ -77,6 +77,19 @@ class Request(msgspec.Struct, eq=False, gc=False):
             headers_size=self.headers_size,
         )
 
+    def with_field(self, name: bytes, value: bytes, body: bytes) -> "Request":
+        """Return the same request, which is planned, with one field more and another body."""
+        return Request(
+            self.method,
+            self.target,
+            [*self.headers, (name, value)],
+            self.version,
+            self.keep_alive,
+            body,
+            self.plan.with_condition(value),
+            headers_size=self.headers_size + FIELD_BYTES + len(name) + len(value),
+        )
+
 
 def size_of(fields: Fields) -> int:
     """Return roughly how many bytes Python takes for header fields."""

@@ -207,7 +207,7 @@ def encode(
 ) -> bytes:
     """Encode a response without a stream; with `head_only`, as the response to a HEAD. `fields` are encoded ones."""
     end = b"connection: close\r\n\r\n" if close else b"\r\n"
-    own = encode_fields(framed_headers(response))
+    own = _UNCHANGED % response.tag if response.status == 304 else encode_fields(framed_headers(response))
     head = b"%b%b%b%b" % (encode_start(response.status, common), fields, own, end)
     return head if head_only or not has_content(response.status) else head + response.body
 
@@ -217,8 +217,9 @@ def encode_fields(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     return b"".join([b"%b: %b\r\n" % field for field in headers])
 
 
-# A store's 200s, in the order of `framed_headers`.
+# A store's 200s, and a 304, in the order of `framed_headers`.
 _READ = encode_fields((*JSON, (b"etag", b"%b"), (b"content-length", b"%d"))) + b"\r\n%b"
+_UNCHANGED = encode_fields((*NO_CONTENT, (b"etag", b"%b")))
 _WRITTEN = (
     encode_fields((*JSON, (b"etag", b"%b"), (b"content-location", b"%b"), (b"content-length", b"%d"))) + b"\r\n%b"
 )
