@@ -93,6 +93,7 @@ def add_token(database: str, token: Token, show: Callable[[], None]) -> None:
 
     `show` is called before the commit, with the lock of the writers: if it raises, nothing is added.
     """
+    _refuse_missing(database)
     if _is_postgres(database):
         prepare(database, upgrade=False)
         _postgres().tokens.add(database, token, show)

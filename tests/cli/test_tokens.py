@@ -129,6 +129,7 @@ def test_revoke_waits_until_no_process_knows_the_token(tmp_path: Path, monkeypat
         (["add", "ci"], "Missing option '--scope'"),
         (["add", "ci", "--scope=all"], "'all' is not one of 'read', 'write'"),
         (["add", "--scope=read"], "Missing argument 'name'"),
+        (["add", "ci", "--scope=read"], "there is no such database"),
         (["list"], "there is no such database"),
         (["revoke", "ci"], "there is no such database"),
     ],
@@ -138,6 +139,16 @@ def test_what_cannot_be_done_is_said_in_one_line(tmp_path: Path, arguments: list
     (line,) = refused(done)
     assert message in line
     assert not list(tmp_path.iterdir())
+
+
+def test_no_token_makes_a_database(new_database: Callable[[], Database]) -> None:
+    url = new_database().url
+    for arguments in (["add", "ci", "--scope=read"], ["list"], ["revoke", "ci"]):
+        (line,) = refused(run_command("token", *arguments, "--database", url))
+        assert line.startswith(
+            f"storekeeper: --database: there is no such database, {describe(url)}: name the one of"
+        )
+    assert not databases.exists(url)
 
 
 def test_a_token_that_there_is_not_cannot_be_revoked(database: Database) -> None:
