@@ -8,7 +8,7 @@ import itertools
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
@@ -26,7 +26,6 @@ from storekeeper.http.limits import ConnectionLimit
 from storekeeper.sqlite import columns, committer, migrations, schema, write_queue
 from storekeeper.sqlite.committer import Committer, Result
 from storekeeper.sqlite.file_identity import FileIdentity
-from storekeeper.sqlite.pages import Steps
 from storekeeper.sqlite.reads import Reader
 from storekeeper.sqlite.write_queue import Write, WriteQueue, WriterThread
 
@@ -113,7 +112,7 @@ def reads_pages_as_they_are() -> None:
     """The later pages of a long list are not as of the first one."""
     page = Reader._page
 
-    def newest(reader: Reader, ids: Sequence[int], _version: int) -> Steps[bytes]:
+    def newest(reader: Reader, ids: Sequence[int], _version: int) -> Coroutine[None, None, bytes]:
         return page(reader, ids, 2**62)
 
     vars_of(Reader)._page = newest
