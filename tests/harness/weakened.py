@@ -17,6 +17,7 @@ import apsw
 import msgspec
 
 from storekeeper import cli, commands, service, supervisor
+from storekeeper.api import token_table
 from storekeeper.api.cache import ResponseCache
 from storekeeper.api.resource import Resource
 from storekeeper.commands import Batch, Command, Present, Remembered, Replace
@@ -236,6 +237,12 @@ def meets_a_bug_in_every_write() -> None:
         raise RuntimeError("a bug")
 
     vars_of(Resource)._payload = payload
+
+
+def knows_tokens_for_ever() -> None:
+    """They are read once, and that is never too old."""
+    vars_of(token_table).REFRESH_INTERVAL = 3600.0
+    vars_of(token_table).MAX_AGE = float("inf")
 
 
 def heeds_signals_to_the_end() -> None:
