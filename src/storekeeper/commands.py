@@ -146,9 +146,9 @@ def touched(commands: Iterable[Command]) -> list[tuple[int, int, str, str | None
     ]
 
 
-def keys(commands: Iterable[Command]) -> set[int]:
+def keys(commands: Iterable[Command]) -> set[Key]:
     """Return the keys of which `apply` needs to know whether they are remembered."""
-    return {command.key.key for command in commands if command.key is not None}
+    return {command.key for command in commands if command.key is not None}
 
 
 def size(command: Command) -> int:

@@ -88,13 +88,17 @@ def read_tokens(database: str) -> list[Token]:
     return sqlite.tokens.read_file(sqlite_path(database))
 
 
-def add_token(database: str, token: Token) -> None:
-    """Add a token; the database chooses its number. Raises CannotStart, NameTaken, Unavailable."""
+def add_token(database: str, token: Token, show: Callable[[], None]) -> None:
+    """Add a token; the database chooses its number. Raises CannotStart, NameTaken, Unavailable.
+
+    `show` is called before the commit, with the lock of the writers: if it raises, nothing is added.
+    """
+    _refuse_missing(database)
     if _is_postgres(database):
         prepare(database, upgrade=False)
-        _postgres().tokens.add(database, token)
+        _postgres().tokens.add(database, token, show)
     else:
-        sqlite.tokens.add(sqlite_path(database), token)
+        sqlite.tokens.add(sqlite_path(database), token, show)
 
 
 def revoke_token(database: str, name: str, now: int) -> None:

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 LOCKED = "The database is locked"
 DISK_FULL = "The disk is full"
-DISK_STALLED = "The disk does not answer"
+DISK_STALLED = "The disk does not respond"
 
 
 class Outcome(StrEnum):

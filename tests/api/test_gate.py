@@ -300,6 +300,9 @@ def test_without_a_mode_nothing_is_served_before_it_is_known_that_there_are_no_t
 
             await until_async(seen, 200)
             assert (await answer(service, adapter, sent("POST", "/api/stores", None))).json["id"] == 2
+            plan = service.service.runtime.gate.plan("GET", b"/api/stores?later", [(b"host", b"localhost")])
+            assert plan is not None
+            assert plan.claim is None, "what is known need not be asked for each request"
 
     run(scenario())
 

@@ -181,14 +181,51 @@ def test_a_refusal_in_the_middle_of_a_request_is_readable_once_its_origin_was_re
             assert (long.status, cors_of(long)) == (413, CORS)
             for begun, cors in (
                 (b"GET /test HTTP/1.1\r\n" + origin + b"X: ", CORS),
+                (b"GET /test HTTP/1.1\r\n" + origin, CORS),
                 (b"GET /test HTTP/1.1\r\n" + origin[:-2], {"vary": "origin"}),
                 (request("PUT", "/api/stores/1", None, NAMED, "Content-Length: 9"), CORS),
+                (chunked(b"{", fields=origin)[:-5], CORS),
             ):
                 connection, line = service.connect(adapter)
                 connection.data_received(begun)
                 connection.sweep(connection.loop.time() + REQUEST_TIMEOUT + 1)
                 late = last_response(line)
                 assert (late.status, cors_of(late)) == (408, cors)
+
+    run(scenario())
+
+
+HEAD = chunked(fields=NAMED.encode() + b"\r\n").removesuffix(b"0\r\n\r\n")
+REFUSED_LATE = {
+    "a size that is none": (HEAD + b"x\r\n", 400),
+    "more than its chunk": (HEAD + b"1\r\n{}", 400),
+    "a trailer that is none": (HEAD + b"0\r\n:\r\n", 400),
+    "a long extension": (HEAD + b"0;" + b"a" * 17_000, 431),
+    "trailers without end": (HEAD + b"0\r\n" + b"a:\r\n" * 101, 431),
+    "two lengths": (request("PUT", "/test", None, NAMED, "Content-Length: 1", "Content-Length: 2"), 400),
+    "a length that is none": (request("PUT", "/test", None, NAMED, "Content-Length: x"), 400),
+    "a line that is no field behind it": (request("GET", "/test", None, NAMED, "a field: b"), 400),
+    "a folded line behind it": (request("GET", "/test", None, NAMED, " a: b"), 400),
+    "a line too long behind it": (request("GET", "/test", None, NAMED, "a: " + "b" * 17_000), 431),
+    "no host": (request("GET", "/test", None, NAMED, host=b""), 400),
+}
+
+
+@ADAPTERS
+@pytest.mark.parametrize("size", [1, 2**20])
+def test_a_refusal_of_what_follows_its_origin_is_readable_however_the_bytes_are_cut(
+    adapter: str, size: int, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path, cors_origin=[SHOP], allowed_host=["stores.example"]) as service:
+            seen = {}
+            for case, (data, _) in REFUSED_LATE.items():
+                connection, line = service.connect(adapter)
+                for start in range(0, len(data), size):
+                    connection.data_received(data[start : start + size])
+                refused = last_response(line)
+                seen[case] = refused.status, cors_of(refused)
+            assert seen == {case: (status, CORS) for case, (_, status) in REFUSED_LATE.items()}
 
     run(scenario())
 

@@ -1,13 +1,17 @@
 """A token is revoked at the full load that wrk makes: what is sent once the command has returned is not served."""
 
 import shutil
+import signal
 import subprocess
 import time
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.harness import weakened
 from tests.harness.databases import KINDS
 from tests.harness.machine import need
 from tests.harness.process import TIMEOUT, serving
@@ -44,10 +48,18 @@ function done() print("counted " .. threads[1]:get("result")) end
 """
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("kind", KINDS)
-def test_nothing_sent_once_revoke_has_returned_is_served_at_full_load(kind: str, tmp_path: Path) -> None:
-    """By two workers on SQLite, and by two instances on PostgreSQL."""
+@dataclass
+class Seen:
+    """How many requests were served, refused, or got another response; and served though they were sent too late."""
+
+    served: int
+    refused: int
+    other: int
+    wrong: int
+
+
+def revoke_at_full_load(kind: str, tmp_path: Path, seconds: float, **how: Any) -> Seen:
+    """Revoke a token after so many seconds of load; it goes on for as long."""
     wrk = shutil.which("wrk") or need("wrk", "wrk is not installed (Debian: apt-get install wrk)")
     script, flag = tmp_path / "revoked.lua", tmp_path / "revoked"
     script.write_text(SCRIPT)
@@ -56,27 +68,45 @@ def test_nothing_sent_once_revoke_has_returned_is_served_at_full_load(kind: str,
         text = add_token(url, "load", "read")
         arguments = [("--workers=2",)] if kind == "sqlite" else [()] * 2
         ports = [
-            stack.enter_context(serving(tmp_path, "--auth=all", "--examples", *more, database=url)).port
+            stack.enter_context(serving(tmp_path, "--auth=all", "--examples", *more, database=url, **how)).port
             for more in arguments
         ]
-        length = f"{2 * SECONDS + 3:.0f}s"
         began = time.monotonic()
         clients = [
             subprocess.Popen(
-                [wrk, "-t1", "-c32", f"-d{length}", "-H", f"Authorization: Bearer {text}", "-s", str(script),
+                [wrk, "-t1", "-c32", f"-d{TIMEOUT:.0f}s", "-H", f"Authorization: Bearer {text}", "-s", str(script),
                  f"http://127.0.0.1:{port}", "--", str(flag)],
                 stdout=subprocess.PIPE, text=True,
             )
             for port in ports
         ]  # fmt: skip
-        time.sleep(SECONDS)
+        time.sleep(seconds)
         assert run_command("token", "revoke", "load", "--database", url).returncode == 0
         flag.touch()
         loaded = time.monotonic() - began
+        time.sleep(seconds)
+        for client in clients:
+            client.send_signal(signal.SIGINT)  # wrk ends, and says what it counted
         said = [client.communicate(timeout=TIMEOUT)[0] for client in clients]
     counts = [[int(word) for word in each.rpartition("counted ")[2].split()] for each in said]
-    served, refused, other, wrong = (sum(column) for column in zip(*counts, strict=True))
-    print(f"{kind}: {served / loaded:.0f} requests/s served, then {refused} refused, {wrong} served wrongly")
-    assert wrong == other == 0
-    assert served > 10_000 * SECONDS
-    assert refused > 10_000
+    seen = Seen(*(sum(column) for column in zip(*counts, strict=True)))
+    print(f"{kind}: {seen.served / loaded:.0f} requests/s served, then {seen.refused} refused, {seen.wrong} wrongly")
+    return seen
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_sent_once_revoke_has_returned_is_served_at_full_load(kind: str, tmp_path: Path) -> None:
+    """By two workers on SQLite, and by two instances on PostgreSQL."""
+    seen = revoke_at_full_load(kind, tmp_path, SECONDS)
+    assert seen.wrong == seen.other == 0
+    assert seen.served > 10_000 * SECONDS
+    assert seen.refused > 10_000
+
+
+@pytest.mark.thorough
+def test_a_token_that_is_served_at_full_load_once_it_is_revoked_would_be_seen(tmp_path: Path) -> None:
+    change = weakened.environment("knows_tokens_for_ever")
+    seen = revoke_at_full_load("sqlite", tmp_path, 1.0, env=change, program=weakened.PROGRAM)
+    assert seen.wrong > 100
+    assert seen.refused == 0

@@ -1,9 +1,11 @@
 """`storekeeper token` on every kind of database, tokens in copies, and the token of `storekeeper check`."""
 
 import asyncio
+import os
 from collections.abc import Callable
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from storekeeper import databases
@@ -14,9 +16,20 @@ from storekeeper.stores import Payload
 from storekeeper.tokens import USED_INTERVAL, Token, hashed, is_well_formed
 from tests.harness.collection import run
 from tests.harness.command import run as run_command
-from tests.harness.databases import Database, handle
+from tests.harness.databases import Database, handle, postgres
 from tests.harness.process import refused, serving
 from tests.harness.tokens import add_token, now
+
+
+@pytest.fixture
+def database(new_database: Callable[[], Database]) -> Database:
+    """An empty database of the test's own, in which there may be tokens."""
+    return prepared(new_database())
+
+
+def prepared(database: Database) -> Database:
+    databases.prepare(database.url)
+    return database
 
 
 def add(database: Database, *arguments: str) -> str:
@@ -44,6 +57,37 @@ def test_a_token_is_printed_once_and_only_its_hash_is_kept(database: Database) -
     assert header.split() == ["NAME", "SCOPE", "STATE", "ADDED", "EXPIRES", "USED"]
     assert row.split()[:3] == ["ci", "write", "active"]
     assert row.split()[-1] == "never"
+
+
+@pytest.mark.parametrize("reason", ["No space left on device", "Broken pipe"])
+def test_a_token_that_cannot_be_printed_is_not_added(database: Database, reason: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with Path("/dev/full").open("wb") as full, os.fdopen(writing, "wb") as pipe:
+        output = full if reason.startswith("No space") else pipe
+        done = run_command("token", "add", "ci", "--scope=read", "--database", database.url, stdout=output)
+    (line,) = refused(done)
+    assert line.startswith(f"storekeeper: the token cannot be printed ({reason}), so it was not added: have standard")
+    assert read_tokens(database.url) == []
+    add(database, "ci", "--scope=read")
+
+
+def test_a_token_that_was_printed_and_perhaps_not_added_is_said_to_be_doubtful() -> None:
+    with postgres().database() as url:
+        databases.prepare(url)
+        with psycopg.connect(url) as connection:
+            connection.execute("""
+              CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'at the commit'; END $$;
+              CREATE CONSTRAINT TRIGGER fail AFTER INSERT ON tokens DEFERRABLE INITIALLY DEFERRED
+                FOR EACH ROW EXECUTE FUNCTION fail()""")
+        done = run_command("token", "add", "ci", "--scope=read", "--database", url)
+        assert is_well_formed(done.stdout.strip())
+        assert done.returncode == 2
+        assert done.stderr.decode() == (
+            "storekeeper: The connection was lost during COMMIT; the token that was printed is good only if"
+            " `storekeeper token list` has ci\n"
+        )
+        assert read_tokens(url) == []
 
 
 def test_a_name_is_given_once_for_ever(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,6 +129,7 @@ def test_revoke_waits_until_no_process_knows_the_token(tmp_path: Path, monkeypat
         (["add", "ci"], "Missing option '--scope'"),
         (["add", "ci", "--scope=all"], "'all' is not one of 'read', 'write'"),
         (["add", "--scope=read"], "Missing argument 'name'"),
+        (["add", "ci", "--scope=read"], "there is no such database"),
         (["list"], "there is no such database"),
         (["revoke", "ci"], "there is no such database"),
     ],
@@ -94,6 +139,16 @@ def test_what_cannot_be_done_is_said_in_one_line(tmp_path: Path, arguments: list
     (line,) = refused(done)
     assert message in line
     assert not list(tmp_path.iterdir())
+
+
+def test_no_token_makes_a_database(new_database: Callable[[], Database]) -> None:
+    url = new_database().url
+    for arguments in (["add", "ci", "--scope=read"], ["list"], ["revoke", "ci"]):
+        (line,) = refused(run_command("token", *arguments, "--database", url))
+        assert line.startswith(
+            f"storekeeper: --database: there is no such database, {describe(url)}: name the one of"
+        )
+    assert not databases.exists(url)
 
 
 def test_a_token_that_there_is_not_cannot_be_revoked(database: Database) -> None:
@@ -131,7 +186,7 @@ def test_a_use_is_noted_once_an_hour_and_each_change_has_its_token(database: Dat
 
 
 def test_a_copy_has_the_tokens(new_database: Callable[[], Database]) -> None:
-    source, target, full = new_database(), new_database(), new_database()
+    source, target, full = prepared(new_database()), new_database(), prepared(new_database())
     for name in ("one", "two"):
         add(source, name, "--scope=read")
     assert run_command("copy", source.url, target.url).returncode == 0

@@ -144,7 +144,7 @@ def test_what_does_not_answer_in_http_cannot_be_checked(
         assert conformance.run(url, read_only=True, timeout=0.4) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.startswith(f"Cannot check {url}: ")
+    assert err.startswith(f"storekeeper: cannot check {url}: ")
     assert err.count("\n") == 1
     assert reason in err
 
@@ -153,7 +153,7 @@ def test_a_port_where_nobody_listens_cannot_be_checked(capsys: pytest.CaptureFix
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     assert conformance.run(f"http://127.0.0.1:{port}") == 2
-    expected = f"Cannot check http://127.0.0.1:{port}: connection refused (GET /test)\n"
+    expected = f"storekeeper: cannot check http://127.0.0.1:{port}: connection refused (GET /test)\n"
     assert capsys.readouterr().err == expected
 
 

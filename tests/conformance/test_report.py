@@ -142,7 +142,7 @@ def test_a_file_that_cannot_be_written_is_told_before_anything_is_sent(
     reference = Recording()
     with served(reference) as url:
         assert conformance.run(url, junit=tmp_path / path) == 2
-    line = f"Cannot write the results to {tmp_path / path}: {reason}; --junit takes the path of a file\n"
+    line = f"storekeeper: cannot write the results to {tmp_path / path}: {reason}; --junit takes the path of a file\n"
     assert capsys.readouterr().err == line
     assert not reference.methods
 

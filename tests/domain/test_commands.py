@@ -100,7 +100,14 @@ def test_what_a_batch_touches_is_each_store_that_it_replaces_with_what_it_is_to_
 
 
 def test_the_keys_of_a_batch_are_asked_for_once() -> None:
-    assert keys([Create(A), Create(A, key=KEY), Replace(3, A, key=SAME_KEY), Create(A, key=Key(0, 0))]) == {77, 0}
+    batch: list[Command] = [
+        Create(A),
+        Create(A, key=KEY),
+        Replace(3, A, key=SAME_KEY),
+        Create(B, key=KEY),
+        Create(A, key=Key(0, 0)),
+    ]
+    assert keys(batch) == {KEY, SAME_KEY, Key(0, 0)}
 
 
 STORED = Store(3, "A", "1 Road", 21, EPOCH)
@@ -344,7 +351,7 @@ class Rows:
     def present(self, commands: list[Command]) -> Present:
         """Return what the database says before a batch."""
         places = touched(commands)
-        asked = keys(commands)
+        asked = {key.key for key in keys(commands)}
         return Present(
             len(self.stores),
             len(self.changes),

@@ -30,8 +30,8 @@ class Done:
     stderr: bytes
 
 
-def run(*args: str, env: dict[str, str] | None = None, stdin: bytes = b"") -> Done:
-    """Run a command to its end, with `stdin` in a pipe."""
+def run(*args: str, env: dict[str, str] | None = None, stdin: bytes = b"", stdout: IO[bytes] | None = None) -> Done:
+    """Run a command to its end, with `stdin` in a pipe; what goes to a `stdout` that is given is not returned."""
     assert len(stdin) <= PIPE
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as error:
         reading, writing = os.pipe()
@@ -43,7 +43,7 @@ def run(*args: str, env: dict[str, str] | None = None, stdin: bytes = b"") -> Do
                 patch.object(sys, "argv", ["storekeeper", *args]),
                 # Else usage texts name pytest.
                 patch.object(sys.modules["__main__"], "__package__", None),
-                _standard_streams(given, out, error),
+                _standard_streams(given, stdout or out, error),
             ):
                 status = _status()
         out.seek(0)

@@ -14,9 +14,10 @@ def now() -> int:
 
 
 def add_token(url: str, name: str, scope: str, expires: int | None = None) -> str:
-    """Add a token to a database; return its text."""
+    """Add a token to a database, which is made if there is none; return its text."""
     text = generate()
-    databases.add_token(url, Token(0, name, scope, hashed(text.encode()), now(), expires))
+    databases.prepare(url)
+    databases.add_token(url, Token(0, name, scope, hashed(text.encode()), now(), expires), lambda: None)
     return text
 
 

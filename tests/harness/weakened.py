@@ -8,7 +8,7 @@ import itertools
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
@@ -17,6 +17,7 @@ import apsw
 import msgspec
 
 from storekeeper import cli, commands, service, supervisor
+from storekeeper.api import token_table
 from storekeeper.api.cache import ResponseCache
 from storekeeper.api.resource import Resource
 from storekeeper.commands import Batch, Command, Present, Remembered, Replace
@@ -26,7 +27,6 @@ from storekeeper.http.limits import ConnectionLimit
 from storekeeper.sqlite import columns, committer, migrations, schema, write_queue
 from storekeeper.sqlite.committer import Committer, Result
 from storekeeper.sqlite.file_identity import FileIdentity
-from storekeeper.sqlite.pages import Steps
 from storekeeper.sqlite.reads import Reader
 from storekeeper.sqlite.write_queue import Write, WriteQueue, WriterThread
 
@@ -113,7 +113,7 @@ def reads_pages_as_they_are() -> None:
     """The later pages of a long list are not as of the first one."""
     page = Reader._page
 
-    def newest(reader: Reader, ids: Sequence[int], _version: int) -> Steps[bytes]:
+    def newest(reader: Reader, ids: Sequence[int], _version: int) -> Coroutine[None, None, bytes]:
         return page(reader, ids, 2**62)
 
     vars_of(Reader)._page = newest
@@ -237,6 +237,12 @@ def meets_a_bug_in_every_write() -> None:
         raise RuntimeError("a bug")
 
     vars_of(Resource)._payload = payload
+
+
+def knows_tokens_for_ever() -> None:
+    """They are read once, and that is never too old."""
+    vars_of(token_table).REFRESH_INTERVAL = 3600.0
+    vars_of(token_table).MAX_AGE = float("inf")
 
 
 def heeds_signals_to_the_end() -> None:

@@ -200,7 +200,7 @@ def test_a_newer_schema_that_turns_up_later_ends_the_service(tmp_path: Path) -> 
                 server.kill()
 
 
-def test_a_database_that_does_not_answer_keeps_nobody_waiting(server: Server, tmp_path: Path) -> None:
+def test_a_database_that_does_not_respond_keeps_nobody_waiting(server: Server, tmp_path: Path) -> None:
     with instances(server.new_database(), tmp_path) as both:
         with Writers(both, 8) as history:
             history.everybody_writes(30)

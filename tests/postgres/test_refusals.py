@@ -53,7 +53,7 @@ async def outcome_of(write: object) -> tuple[Outcome, str]:
         ("XX001", AT_ONCE, (Outcome.NONE, "The database failed")),
         ("40001", AT_COMMIT, (Outcome.NONE, "The database is busy")),
         ("40003", AT_COMMIT, (Outcome.UNKNOWN, "The database is busy")),
-        ("57014", AT_COMMIT, (Outcome.UNKNOWN, "The database does not answer")),
+        ("57014", AT_COMMIT, (Outcome.UNKNOWN, "The database does not respond")),
         ("XX000", AT_COMMIT, (Outcome.UNKNOWN, "The database failed")),
     ],
 )

@@ -1,16 +1,19 @@
 """PostgreSQL is away while tokens are in use, and while a service starts of which nobody said who needs one."""
 
 import time
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from storekeeper.api.token_table import MAX_AGE
 from storekeeper.databases import prepare
 from storekeeper.tokens import generate
+from tests.harness import weakened
 from tests.harness.client import until
 from tests.harness.databases import postgres
 from tests.harness.postgres_server import Server, running
@@ -37,35 +40,59 @@ def ask(instance: Running, text: str, method: str = "GET") -> Response:
     return instance.request(method, "/api/stores", body, {"authorization": f"Bearer {text}"})
 
 
-@pytest.mark.parametrize("seconds", [1.5, pytest.param(60.0, marks=pytest.mark.thorough)])
-def test_while_it_is_away_no_token_is_good_and_none_is_bad(server: Server, seconds: float, tmp_path: Path) -> None:
+@contextmanager
+def two_instances(server: Server, folder: Path, **how: Any) -> Iterator[tuple[list[Running], str, str]]:
+    """Serve one database through each adapter; yield both, a good token and an unknown one."""
     url = server.new_database()
     prepare(url)
     good, unknown = add_token(url, "good", "write"), generate()
     with ExitStack() as stack:
         both = [
-            stack.enter_context(serving(tmp_path, "--auth=all", adapter, database=url))
+            stack.enter_context(serving(folder, "--auth=all", adapter, database=url, **how))
             for adapter in ("--fast-lane", "--no-fast-lane")
         ]
         for one in both:
             assert [ask(one, good).status, ask(one, unknown).status] == [200, 401]
+        yield both, good, unknown
+
+
+def seen_while_away(both: list[Running], good: str, unknown: str, seconds: float) -> Counter[str]:
+    """Return what the responses were, once what was known of tokens had to be too old."""
+    away, seen = time.monotonic(), Counter[str]()
+    while (sent := time.monotonic()) < away + seconds:
+        for one in both:
+            responses = [ask(one, good), ask(one, unknown), ask(one, good, "POST")]
+            assert responses[0].status == responses[2].status == 503
+            if sent > away + MAX_AGE:
+                seen.update(f"{each.status} {each.json.get('outcome')}" for each in responses)
+                assert all(each.headers["retry-after"] for each in responses if each.status == 503)
+        time.sleep(0.05)
+    return seen
+
+
+@pytest.mark.parametrize("seconds", [1.5, pytest.param(60.0, marks=pytest.mark.thorough)])
+def test_while_it_is_away_no_token_is_good_and_none_is_bad(server: Server, seconds: float, tmp_path: Path) -> None:
+    with two_instances(server, tmp_path) as (both, good, unknown):
         server.stop()
-        away, seen = time.monotonic(), 0
-        while (sent := time.monotonic()) < away + seconds:
-            for one in both:
-                responses = [ask(one, good), ask(one, unknown), ask(one, good, "POST")]
-                assert responses[0].status == responses[2].status == 503
-                if sent > away + MAX_AGE:
-                    assert [(each.status, each.json["outcome"]) for each in responses] == [(503, "none")] * 3
-                    assert all(each.headers["retry-after"] for each in responses)
-                    seen += 1
-            time.sleep(0.05)
-        assert seen > 4
+        seen = seen_while_away(both, good, unknown, seconds)
+        assert set(seen) == {"503 none"}
+        assert seen.total() > 12
         server.start()
         for one in both:
             until(partial(_is_served, one, good))
             assert ask(one, unknown).status == 401
             until(partial(_is_served, one, good, "POST"))
+
+
+@pytest.mark.thorough
+def test_a_token_that_is_called_bad_while_it_is_away_would_be_seen(server: Server, tmp_path: Path) -> None:
+    change = weakened.environment("knows_tokens_for_ever")
+    with two_instances(server, tmp_path, env=change, program=weakened.PROGRAM) as (both, good, unknown):
+        server.stop()
+        try:
+            assert seen_while_away(both, good, unknown, 1.5)["401 None"] > 4
+        finally:
+            server.start()
 
 
 def _is_served(instance: Running, good: str, method: str = "GET") -> bool:

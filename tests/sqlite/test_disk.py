@@ -1,4 +1,4 @@
-"""What the service does when the disk below it fills up, fails or does not answer."""
+"""What the service does when the disk below it fills up, fails or does not respond."""
 
 import asyncio
 import re
@@ -187,7 +187,7 @@ def test_a_probe_that_does_not_come_back_is_a_refusal_until_it_does(monkeypatch:
         async with asyncio.timeout(TIMEOUT):
             while not await refused():
                 pass
-        assert state.reason == "The disk does not answer"
+        assert state.reason == "The disk does not respond"
         state.probed("")
         assert state.reason == ""
         state.close()
@@ -209,7 +209,7 @@ def test_a_probe_that_waits_for_the_disk_keeps_no_read_waiting(tmp_path: Path) -
 
 
 def test_a_refusal_that_lasts_is_told_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also if the disk does not answer, so that no probe ends."""
+    """Also if the disk does not respond, so that no probe ends."""
     monkeypatch.setattr(write_state, "PROBE_INTERVAL", 0.01)
     monkeypatch.setattr(write_state, "LOG_INTERVAL", 0.05)
     said: list[tuple[Event, object]] = []
@@ -218,9 +218,9 @@ def test_a_refusal_that_lasts_is_told_again_and_again(monkeypatch: pytest.Monkey
     async def main() -> None:
         probes: list[None] = []
         state = WriteState(lambda: probes.append(None))
-        state.refused("The disk does not answer")
+        state.refused("The disk does not respond")
         await asyncio.sleep(0.2)
-        assert said[0] == (Event.WRITES_REFUSED, "The disk does not answer")
+        assert said[0] == (Event.WRITES_REFUSED, "The disk does not respond")
         assert said == said[:1] * len(said)
         assert len(said) > 1
         assert len(probes) == 1
@@ -486,10 +486,10 @@ def test_a_write_that_nobody_carries_out_is_answered_all_the_same(
     async def main() -> None:
         async with handle(database) as collection:
             for write in (create(collection, Payload("Late")), replace(collection, 1, Payload("Late"))):
-                with pytest.raises(Unavailable, match="The disk does not answer") as error:
+                with pytest.raises(Unavailable, match="The disk does not respond") as error:
                     await write
                 assert error.value.outcome is Outcome.UNKNOWN
-            with pytest.raises(Unavailable, match="The disk does not answer"):
+            with pytest.raises(Unavailable, match="The disk does not respond"):
                 await collection.check_writes()
             connection.execute("COMMIT")
             assert (await create(collection, Payload("Next"))).id == 3

@@ -156,7 +156,7 @@ class _ThreeStores:
 
     def write(self, command: Command) -> _Done:
         store = Store(3, EXAMPLES[2].name, None, 3, _EPOCH)
-        remembered = {key: Remembered(0, store, 0) for key in keys([command])}
+        remembered = {key.key: Remembered(0, store, 0) for key in keys([command])}
         present = Present(3, _VERSION, 0, _EPOCH, {1: _VERSION}, (), remembered)
         [result] = apply([command], present, 0).results
 

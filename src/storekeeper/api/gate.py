@@ -101,7 +101,8 @@ class Gate:
     def _claim(self, scope: Scope, headers: Fields) -> Claim | Response | None:
         """Return what a head claims, None if it needs to claim nothing and does not, or the refusal."""
         if isinstance(self._tokens, Undecided):
-            return Claim("", scope)
+            # A head that was planned before goes on to claim, and is admitted.
+            return None if self._tokens.is_open else Claim("", scope)
         credentials = [value for name, value in headers if name == b"authorization"]
         if len(credentials) > 1:
             return error_response(400, "The request has more than one Authorization header")

@@ -1,5 +1,6 @@
 """The commands on tokens: add, list, revoke. Each imports what it needs when it runs."""
 
+import sys
 import time
 from datetime import UTC, datetime
 from typing import Annotated, Literal
@@ -8,8 +9,9 @@ import typer
 
 from storekeeper.cli.options import with_settings
 from storekeeper.cli.terminal import UsageError, print_line
-from storekeeper.errors import InvalidInput
+from storekeeper.errors import InvalidInput, StorekeeperError
 from storekeeper.settings import Settings
+from storekeeper.tokens import Token
 
 REVOKE_DELAY = 2.0
 """Seconds after its commit until `revoke` returns: what every process knows of tokens is younger by then."""
@@ -44,13 +46,42 @@ def add(
         token = tokens.Token(0, tokens.check_name(name), scope, tokens.hashed(text.encode()), now, until)
     except InvalidInput as error:
         raise UsageError(f"{'--expires' if error.source == 'expires' else 'NAME'}: {error}") from None
-    databases.add_token(settings.database, token)
+    _add(settings.database, token, text)
     expiring = f" until {_day(until)}" if until else ""
     print_line(
         f"{name} may {scope}{expiring} in {databases.describe(settings.database)}, once its service runs with --auth"
-        " writes (who writes needs a token) or --auth all (everybody does). Keep the token, it is not shown again:"
+        " writes (who writes needs a token) or --auth all (everybody does). Keep the token: it is not shown again"
     )
-    print(text)
+
+
+def _add(database: str, token: Token, text: str) -> None:
+    """Print a token and add it: if it cannot be printed, its name is not used up."""
+    from storekeeper import databases
+
+    printed = False
+
+    def show() -> None:
+        nonlocal printed
+        _print(text)
+        printed = True
+
+    try:
+        databases.add_token(database, token, show)
+    except StorekeeperError as error:
+        if not printed:
+            raise
+        doubt = f"the token that was printed is good only if `storekeeper token list` has {token.name}"
+        raise UsageError(f"{error}; {doubt}") from None
+
+
+def _print(text: str) -> None:
+    try:
+        # Not by sys.stdout, which would keep what it cannot write, and fail once more at the end of the process.
+        with open(sys.stdout.fileno(), "w", closefd=False) as out:
+            print(text, file=out)
+    except OSError as error:
+        reason = f"the token cannot be printed ({error.strerror}), so it was not added"
+        raise UsageError(f"{reason}: have standard output go where it can be kept, and add it again") from None
 
 
 @app.command("list")

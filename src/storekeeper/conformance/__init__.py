@@ -47,10 +47,12 @@ def run(
         if junit:
             junit.write_bytes(as_junit(report))
     except CannotCheck as error:
-        complain(f"Cannot check {url}: {error}")
+        complain(f"storekeeper: cannot check {url}: {error}")
         return CANNOT_CHECK
     except OSError as error:
-        complain(f"Cannot write the results to {junit}: {error.strerror}; --junit takes the path of a file")
+        complain(
+            f"storekeeper: cannot write the results to {junit}: {error.strerror}; --junit takes the path of a file"
+        )
         return CANNOT_CHECK
     text = as_json(report) + "\n" if json else as_text(report)
     try:

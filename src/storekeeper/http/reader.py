@@ -26,7 +26,6 @@ from storekeeper.http.response import MAX_BODY_BYTES, Fields, Response, internal
 MAX_FRAMED_BYTES = 8 * MAX_BODY_BYTES
 """Bytes of a body on the wire, chunk headers included: 1-byte chunks take 6 of them."""
 
-
 _MAX_SIZE_LINE = 16
 """Bytes that the size of a chunk and its line ends take at most."""
 
@@ -76,6 +75,8 @@ class RequestReader:
         self._body_size = 0
         self._line = b""
         """What has arrived of the current line."""
+        self._field = b""
+        """The same of a field of the head."""
         self._is_head = False
         self._has_line = False
         self._head_bytes = 0
@@ -95,7 +96,8 @@ class RequestReader:
         """Bytes of memory that an unfinished request takes."""
         if self.phase is Phase.HEAD:
             # The parser's pieces of a head take as much again.
-            return 2 * (len(self._line) + self._head_bytes) + request_head.FIELD_BYTES * len(self._headers)
+            pieces = 2 * (len(self._line) + self._head_bytes) + len(self._field)
+            return pieces + request_head.FIELD_BYTES * len(self._headers)
         return 0 if self._request is None else self._request.size + self._body_size
 
     def feed(self, data: bytes) -> None:
@@ -160,10 +162,10 @@ class RequestReader:
     def _take_field(self, piece: bytes) -> None:
         self._head_bytes += len(piece)
         if self._head_bytes > MAX_HEAD_BYTES + len(b"\r\n"):
-            self._parse(piece[:1])  # only then is the field before it, perhaps the Origin, complete
             self.refuse(request_head.too_many_headers())
             return
         self._parse(piece)
+        self._field = piece if self._field.endswith(b"\n") else self._field + piece
         if self.phase is Phase.HEAD and len(self._headers) > request_head.MAX_FIELDS:
             self.refuse(request_head.too_many_headers())
 
@@ -194,7 +196,7 @@ class RequestReader:
         self.began = self._clock()
         self._has_line = False
         self._head_bytes = 0
-        self._url = b""
+        self._field = self._url = b""
         self._headers = []
         self.expects_continue = False
         self._upgrading = False
@@ -202,21 +204,25 @@ class RequestReader:
     def refuse(self, response: Response, request: Request | None = None) -> None:
         """Refuse the request that is being read, or `request`, which was just accepted; read nothing more."""
         head_only = request.method == "HEAD" if request else self.phase is not Phase.IDLE and self._is_head
-        headers = request.headers if request else self._headers
+        headers = request.headers if request else self._fields_read()
         if self.phase is not Phase.DISCARDING:
             self.discard()
             self._refuse(response, head_only, headers)
+
+    def _fields_read(self) -> Fields:
+        """Return all fields that were read: the parser tells of one, perhaps the Origin, when the next one begins."""
+        name, _, value = self._field.partition(b":")
+        latest = name.lower(), value.strip()
+        is_untold = self.phase is Phase.HEAD and self._field.endswith(b"\n") and [latest] != self._headers[-1:]
+        return [*self._headers, latest] if is_untold else self._headers
 
     def discard(self) -> None:
         """Forget the request that is being read, and drop all further bytes."""
         self.phase = Phase.DISCARDING
         self._request = None
-        self._body = b""
-        self._body_size = 0
-        self._line = b""
-        self._head_bytes = self._expected = 0
         self._headers = []
-        self._url = b""
+        self._line = self._field = self._url = self._body = b""
+        self._head_bytes = self._body_size = self._expected = 0
         self.expects_continue = False
 
     def _parse(self, data: bytes) -> None:
@@ -334,8 +340,7 @@ class RequestReader:
         # So that an idle connection takes no memory for its last request.
         self._request = None
         self._headers = []
-        self._url = b""
-        self._body = b""
+        self._url = self._body = b""
         self._body_size = 0
         self.expects_continue = False
         self.phase = Phase.IDLE

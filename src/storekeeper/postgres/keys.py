@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Iterable
 
-from storekeeper.commands import MAX_KEY_AGE, MAX_KEYS, MAX_KEYS_DELETED, Command, Key, KeyRow, Remembered
+from storekeeper.commands import MAX_KEY_AGE, MAX_KEYS, MAX_KEYS_DELETED, Command, KeyRow, Remembered, keys
 from storekeeper.errors import Unavailable
 from storekeeper.postgres.columns import as_arrays
 from storekeeper.postgres.pipeline import ConnectionLost, Result, Statement, StatementError
@@ -37,8 +37,8 @@ STATEMENTS = {
 
 def look_up(commands: Iterable[Command]) -> list[Statement]:
     """Return the statement that looks the keys of commands up, if they have any."""
-    sent: set[Key] = {command.key for command in commands if command.key is not None}
-    return [(b"remembered", as_arrays([(key.key, key.request) for key in sent]))] if sent else []
+    sent = [(key.key, key.request) for key in keys(commands)]
+    return [(b"remembered", as_arrays(sent))] if sent else []
 
 
 def remembered(result: Result, epoch: str) -> dict[int, Remembered]:

@@ -69,7 +69,7 @@ def commit(connection: Connection) -> None:
     except psycopg.Error:
         raise Unavailable("The connection was lost during COMMIT", Outcome.UNKNOWN) from None
     if warnings:
-        raise Unavailable("The standby does not answer", Outcome.UNKNOWN)
+        raise Unavailable("The standby does not respond", Outcome.UNKNOWN)
 
 
 def write(

@@ -123,7 +123,7 @@ class PipelineConnection:
     async def _exchange(self, send: Callable[[], None], deadline: float) -> list[PGresult]:
         self._results = []
         self._pending = self._loop.create_future()
-        timer = self._loop.call_at(deadline, self.drop, "The database does not answer")
+        timer = self._loop.call_at(deadline, self.drop, "The database does not respond")
         try:
             send()
             self._pg.pipeline_sync()

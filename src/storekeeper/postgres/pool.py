@@ -25,7 +25,7 @@ LOG_INTERVAL = 60.0
 
 EXPIRED = "old"
 UNREACHABLE = "The database cannot be reached"
-NO_RESPONSE = "The database does not answer"
+NO_RESPONSE = "The database does not respond"
 NO_SINGLE_ROW = "The table collection does not have its one row"
 CLOSED = "The service is shutting down"
 

@@ -1,6 +1,6 @@
 """Tokens in the shared collection, also beside running services. Imports psycopg and the domain."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import psycopg
@@ -31,14 +31,18 @@ def read(url: str) -> list[Token]:
         return [Token(*row) for row in connection.execute(_SELECT.encode()).fetchall()]
 
 
-def add(url: str, token: Token) -> None:
-    """Add a token, whose number the database chooses. Raises NameTaken, Unavailable, CannotStart."""
+def add(url: str, token: Token, show: Callable[[], None]) -> None:
+    """Add a token, whose number the database chooses, unless `show` raises.
+
+    Raises NameTaken, Unavailable, CannotStart.
+    """
     with _connected(url) as connection:
         connection.execute("LOCK TABLE tokens IN SHARE ROW EXCLUSIVE MODE")
         try:
             connection.execute(_ADD.encode(), (token.name, token.scope, token.hash, token.created, token.expires))
         except psycopg.errors.UniqueViolation:
             raise NameTaken(token.name) from None
+        show()
 
 
 def revoke(url: str, name: str, now: int) -> None:

@@ -198,7 +198,7 @@ async def _finish(connection: PipelineConnection, statements: list[Statement], d
     if connection.warning:
         # The wait for a synchronous standby was cancelled: the writes are committed here, but perhaps nowhere else.
         # The server calls that a success; it is none, because a failover would lose them.
-        raise Unavailable("The standby does not answer", Outcome.UNKNOWN)
+        raise Unavailable("The standby does not respond", Outcome.UNKNOWN)
     named = zip(statements, written, strict=True)
     return sum([result.affected for (name, _), result in named if name != b"forget"])
 

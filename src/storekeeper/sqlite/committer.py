@@ -15,7 +15,7 @@ from storekeeper.commands import Batch, Command, Create, Key, Present, Remembere
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.sqlite import columns, errors
 from storekeeper.sqlite.file_identity import FileIdentity
-from storekeeper.sqlite.keys import Keys, wanted
+from storekeeper.sqlite.keys import Keys
 from storekeeper.stores import MAX_NAME_LENGTH, Payload, Store
 
 _numbers = msgspec.json.Decoder(list[int]).decode
@@ -104,7 +104,7 @@ class Committer:
         self.connection.close()
 
     def _transact(self, commands: Sequence[Command], keep: bool) -> list[Result]:
-        if keys := wanted(commands):
+        if keys := domain.keys(commands):
             self._keys.prepare()
         with self._transaction():
             now = time.time_ns() // 1_000_000

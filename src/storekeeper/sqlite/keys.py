@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 
 import apsw
 
-from storekeeper.commands import MAX_KEY_AGE, MAX_KEYS, MAX_KEYS_DELETED, Command, Key, KeyRow, Remembered
+from storekeeper.commands import MAX_KEY_AGE, MAX_KEYS, MAX_KEYS_DELETED, Key, KeyRow, Remembered
 from storekeeper.sqlite.columns import as_json, execute
 from storekeeper.sqlite.migrations import CHANGES
 from storekeeper.stores import Store
@@ -47,11 +47,6 @@ _FOUND = f"""SELECT keys.key, request, keys.at, store_id, name,
 _ADD = "INSERT INTO keys (key, request, seq, at) VALUES {rows}"
 _FIRST_YOUNG = "SELECT n FROM keys WHERE n BETWEEN ? AND ? AND at >= ? ORDER BY n LIMIT 1"
 _DELETE = "DELETE FROM keys WHERE n < ?"
-
-
-def wanted(commands: Iterable[Command]) -> set[Key]:
-    """Return the keys of commands."""
-    return {command.key for command in commands if command.key is not None}
 
 
 class Keys:

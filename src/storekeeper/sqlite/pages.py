@@ -1,8 +1,7 @@
 """The pages of a list: which stores each has, and how they follow one another. Imports apsw and the domain."""
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Sequence
-from typing import TypeAlias, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from typing import TypeVar
 
 import apsw
 import msgspec
@@ -13,8 +12,6 @@ PAGE_SIZE = 1000
 """Stores in one page of a list: about 0.2 ms of the event loop."""
 
 R = TypeVar("R")
-Steps: TypeAlias = Generator[None, None, R]
-"""A computation that pauses now and then."""
 
 
 async def following(
@@ -68,22 +65,11 @@ def numbers(json: bytes) -> list[int]:
     return msgspec.json.decode(json, type=list[int])
 
 
-def at_once(steps: Steps[R]) -> R:
-    """Return what a computation leads to, without a pause."""
+def at_once(pausing: Coroutine[None, None, R]) -> R:
+    """Return what a coroutine leads to that awaits nothing but `sleep(0)`; no other task runs meanwhile."""
     while True:
         try:
-            next(steps)
+            pausing.send(None)
         except StopIteration as end:
             result: R = end.value
             return result
-
-
-async def pausing(steps: Steps[R]) -> R:
-    """Return what a computation leads to; other tasks run at each of its pauses."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: R = end.value
-            return result
-        await asyncio.sleep(0)

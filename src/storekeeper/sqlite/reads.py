@@ -20,14 +20,12 @@ from storekeeper.sqlite.columns import STATE, as_json
 from storekeeper.sqlite.migrations import CHANGES
 from storekeeper.sqlite.pages import (
     PAGE_SIZE,
-    Steps,
     at_once,
     following,
     numbers,
     page_range,
     pages_of,
     pages_of_all,
-    pausing,
 )
 from storekeeper.sqlite.read_transaction import ReadTransaction
 from storekeeper.sqlite.tokens import read as read_tokens
@@ -215,19 +213,19 @@ class Reader:
         async def read(ids: Sequence[int]) -> bytes:
             # A fast client must not keep the others waiting until its list ends.
             await asyncio.sleep(0)
-            return await pausing(self._page(ids, version))
+            return await self._page(ids, version)
 
         return following(read, pages)
 
-    def _page(self, ids: Sequence[int], version: int) -> Steps[bytes]:
+    async def _page(self, ids: Sequence[int], version: int) -> bytes:
         if not isinstance(ids, range):
-            return (yield from self._read(_PICKED, (as_json(ids),), ids, version))
+            return await self._read(_PICKED, (as_json(ids),), ids, version)
         number, offset = divmod(ids[0] - 1, PAGE_SIZE)
         # Only whole pages: others come and go with what clients ask for.
         whole = not offset and (len(ids) == PAGE_SIZE or ids[-1] == self._pages_last)
         if whole and self._pages_version == version and (cached := self._pages.get(number)) and cached[0] == ids[-1]:
             return cached[1]
-        page = yield from self._read(PAGE, (ids[0], ids[-1]), ids, version)
+        page = await self._read(PAGE, (ids[0], ids[-1]), ids, version)
         # Asked again: while the read paused, another list may have brought the cached pages to a later version.
         if whole and self._pages_version == version and self._pages_bytes + len(page) <= MAX_CACHED_BYTES:
             self._drop(number)
@@ -235,15 +233,15 @@ class Reader:
             self._pages_bytes += len(page)
         return page
 
-    def _read(self, statement: str, values: tuple[Any, ...], ids: Sequence[int], version: int) -> Steps[bytes]:
+    async def _read(self, statement: str, values: tuple[Any, ...], ids: Sequence[int], version: int) -> bytes:
         page: bytes
         page, newest = self._execute(statement, values).get
         if newest > version:
-            seqs = yield from self._walk_back(ids, version)
+            seqs = await self._walk_back(ids, version)
             page = self._execute(AS_OF, (seqs,)).get
         return page
 
-    def _walk_back(self, ids: Sequence[int], version: int) -> Steps[str]:
+    async def _walk_back(self, ids: Sequence[int], version: int) -> str:
         """Return, for each store, the number of its latest change up to a version, as JSON."""
         found: list[int] = []
         left = numbers(self._execute(_VERSIONS, (as_json(ids),)).get)
@@ -252,7 +250,7 @@ class Reader:
             left = [seq for seq in left if seq > version]
             if left:
                 left = numbers(self._execute(_WALK, (as_json(left), version, MAX_STEPS // len(left))).get)
-                yield
+                await asyncio.sleep(0)
         return as_json(found)
 
     def _drop_touched(self, state: State) -> None:

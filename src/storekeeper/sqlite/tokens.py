@@ -1,7 +1,7 @@
 """Tokens in the SQLite collection, also beside a running service. Imports apsw and the domain."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -30,13 +30,14 @@ def read_file(path: Path) -> list[Token]:
         return read(connection)
 
 
-def add(path: Path, token: Token) -> None:
-    """Add a token, whose number the database chooses. Raises CannotStart, NameTaken."""
-    with _writing(path) as connection:
+def add(path: Path, token: Token, show: Callable[[], None]) -> None:
+    """Add a token, whose number the database chooses, unless `show` raises. Raises CannotStart, NameTaken."""
+    with _writing(path) as connection, connection:
         try:
             connection.execute(_ADD, (token.name, token.scope, token.hash, token.created, token.expires))
         except apsw.ConstraintError:
             raise NameTaken(token.name) from None
+        show()
 
 
 def revoke(path: Path, name: str, now: int) -> None:
