@@ -40,15 +40,20 @@ def nothing_changes(service: Running) -> Iterator[None]:
 
 def fill(folder: Path, payloads: Iterable[Payload]) -> None:
     """Create many stores at once in the database that `serving` has in a folder; a service may run on it."""
+    load(f"sqlite:///{folder}/stores.db", payloads)
 
-    async def load() -> None:
-        collection = open_collection(f"sqlite:///{folder}/stores.db", lambda _: None)
+
+def load(database: str, payloads: Iterable[Payload]) -> None:
+    """Create many stores at once in a database."""
+
+    async def main() -> None:
+        collection = open_collection(database, lambda _: None)
         try:
             await collection.load(payloads)
         finally:
             await collection.close()
 
-    asyncio.run(load())
+    asyncio.run(main())
 
 
 @contextmanager

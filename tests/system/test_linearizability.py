@@ -6,25 +6,36 @@ from pathlib import Path
 
 import pytest
 
+from storekeeper.stores import Payload
 from tests.harness import weakened
+from tests.harness.client import load
 from tests.harness.databases import postgres
-from tests.harness.process import kill_group, run, serving
+from tests.harness.process import Running, kill_group, serving
 from tests.oracles.aftermath import judge
-from tests.oracles.history import Recorder, csv
+from tests.oracles.history import Recorder
 from tests.oracles.lincheck import Kind, Outcome
 
-OPERATIONS = 2_500
-FEW = 2_000
-"""Nearly always enough for a weakened build to be caught many times over."""
+OPERATIONS = 1_000
+FEW = 200
+"""Often enough for a weakened build to be caught; if not, the next ones do."""
 
-TRIES = 10
+TRIES = 100
 """Now and then one of several workers takes every connection, and a weakness that needs two of them sleeps."""
+
+MANY_READS = {Kind.CREATE: 6, Kind.REPLACE: 10, Kind.READ: 84}
+MANY_LISTS = {Kind.CREATE: 5, Kind.REPLACE: 77, Kind.LIST: 10, Kind.FILTER: 8}
 
 KILLS = 10
 """Not each of them comes between a response and its commit."""
 
-BUILDS = {"1 worker": (), "4 workers": ("--workers=4",), "ASGI": ("--no-fast-lane",)}
-PLACES = {**{build: (build, "sqlite") for build in BUILDS}, "PostgreSQL": ("4 workers", "postgres")}
+BUILDS = {
+    "1 worker": (),
+    "2 workers": ("--workers=2",),
+    "4 workers": ("--workers=4",),
+    "ASGI": ("--no-fast-lane",),
+}
+PLACES = {**{build: (build, "sqlite") for build in BUILDS}, "PostgreSQL": ("2 workers", "postgres")}
+THOROUGH = {"4 workers", "ASGI"}
 
 
 @pytest.fixture
@@ -39,8 +50,9 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 def in_places(*places: str) -> pytest.MarkDecorator:
     """Run a test in several of PLACES."""
-    more = {"ASGI": pytest.mark.thorough}
-    chosen = [pytest.param(*PLACES[place], id=place, marks=more.get(place, ())) for place in places]
+    chosen = [
+        pytest.param(*PLACES[place], id=place, marks=[pytest.mark.thorough] * (place in THOROUGH)) for place in places
+    ]
     return pytest.mark.parametrize(("build", "database"), chosen, indirect=["database"])
 
 
@@ -80,56 +92,55 @@ def test_histories_are_linearizable_across_a_kill(build: str, database: str, tmp
 @in_places("1 worker", "PostgreSQL")
 def test_long_lists_are_of_one_moment(build: str, database: str, tmp_path: Path) -> None:
     """A list of several pages is as true as a short one while others write."""
-    recorder = with_many_stores(database)
     with serving(tmp_path, *BUILDS[build], database=database) as service:
-        recorder.run(service.port, FEW)
+        recorder = with_many_stores(database)
+        recorder.run(service.port, 2 * FEW)
     assert judge(recorder.history, database) == []
     assert recorder.odd == []
 
 
 def with_many_stores(database: str) -> Recorder:
-    recorder = Recorder(most_stores=3000)
+    recorder = Recorder(most_stores=3000, mix=MANY_LISTS)
     rows = recorder.rows(2500)
-    done = run("import", "/dev/stdin", f"--database={database}", stdin=csv(rows))
-    assert done.returncode == 0, done.stderr
+    load(database, (Payload(op.name, str(op.value)) for op in rows))
     recorder.acknowledge(rows)
     return recorder
+
+
+def assert_finds(fault: str, recorder: Recorder, service: Running, database: str) -> None:
+    """Use a weakened build until it shows."""
+    for _ in range(TRIES):
+        recorder.run(service.port, FEW)
+        if fault in faults(recorder, database):
+            return
+    pytest.fail(f"{TRIES * FEW} operations met no {fault} answer")
 
 
 @pytest.mark.parametrize(
     ("change", "build", "fault"),
     [
         ("keeps_responses_for_ever", "1 worker", "stale"),
-        ("sees_own_writes_only", "4 workers", "stale"),
+        ("sees_own_writes_only", "2 workers", "stale"),
         ("acknowledges_before_commit", "1 worker", "stale"),
         pytest.param("acknowledges_before_commit", "4 workers", "stale", marks=pytest.mark.thorough),
         pytest.param("acknowledges_before_commit", "ASGI", "stale", marks=pytest.mark.thorough),
-        ("counts_ids_in_memory", "4 workers", "duplicate"),
+        ("counts_ids_in_memory", "2 workers", "duplicate"),
         ("ignores_if_match", "1 worker", "overwrote"),
         pytest.param("forgets_keys", "1 worker", "phantom", marks=pytest.mark.thorough),
-        ("remembers_only_its_own_keys", "4 workers", "phantom"),
+        ("remembers_only_its_own_keys", "2 workers", "phantom"),
         ("counts_unchanged_writes", "1 worker", "phantom"),
     ],
 )
 def test_a_weakened_build_is_found(change: str, build: str, fault: str, database: str, tmp_path: Path) -> None:
-    recorder = Recorder()
+    recorder = Recorder(mix=MANY_READS) if change == "sees_own_writes_only" else Recorder()
     with serving(tmp_path, *BUILDS[build], env=weakened.environment(change), program=weakened.PROGRAM) as service:
-        for _ in range(TRIES):
-            recorder.run(service.port, FEW)
-            if fault in faults(recorder, database):
-                return
-    pytest.fail(f"{TRIES * FEW} operations met no {fault} answer")
+        assert_finds(fault, recorder, service, database)
 
 
 def test_a_torn_list_is_found(database: str, tmp_path: Path) -> None:
-    recorder = with_many_stores(database)
     change = weakened.environment("reads_pages_as_they_are")
     with serving(tmp_path, env=change, program=weakened.PROGRAM) as service:
-        for _ in range(TRIES):
-            recorder.run(service.port, FEW)
-            if "torn" in faults(recorder, database):
-                return
-    pytest.fail(f"{TRIES * FEW} operations met no torn list")
+        assert_finds("torn", with_many_stores(database), service, database)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +151,7 @@ def test_a_write_lost_by_a_kill_is_found(build: str, database: str, tmp_path: Pa
     change = weakened.environment("acknowledges_before_commit")
     for _ in range(KILLS):
         with serving(tmp_path, *BUILDS[build], env=change, program=weakened.PROGRAM) as service:
-            recorder.run(service.port, FEW, when=FEW // 4, then=partial(kill_group, service.process))
+            recorder.run(service.port, FEW, when=FEW // 2, then=partial(kill_group, service.process))
         if "lost" in faults(recorder, database):
             return
     pytest.fail(f"{KILLS} kills lost nothing")
@@ -149,6 +160,6 @@ def test_a_write_lost_by_a_kill_is_found(build: str, database: str, tmp_path: Pa
 def test_the_wrapper_weakens_nothing_by_itself(database: str, tmp_path: Path) -> None:
     """So that what the tests above find is the weakness."""
     recorder = Recorder()
-    with serving(tmp_path, "--workers=4", program=weakened.PROGRAM) as service:
-        recorder.run(service.port, FEW)
+    with serving(tmp_path, "--workers=2", program=weakened.PROGRAM) as service:
+        recorder.run(service.port, OPERATIONS)
     assert faults(recorder, database) == set()
