@@ -1,3 +1,4 @@
+import asyncio
 import csv
 import fcntl
 import io
@@ -580,6 +581,28 @@ def test_an_import_that_waits_for_its_source_can_be_interrupted(tmp_path: Path, 
     process.send_signal(signal.SIGINT)
     assert process.wait(30) == 130
     process.communicate()
+    assert content(database) == [("There before", None)]
+
+
+@pytest.mark.parametrize("name", ["import", "export"])
+@pytest.mark.parametrize("moment", ["new_event_loop", "set_event_loop"])
+def test_a_command_is_interrupted_in_silence_while_its_event_loop_begins_or_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str, name: str
+) -> None:
+    database = Sqlite(tmp_path)
+    fill_with(database, [Payload("There before")])
+    file = tmp_path / "stores.csv"
+    file.write_text("id,name,address\n")
+    interrupted = getattr(asyncio.events, moment)
+
+    def interrupting(*args: object) -> object:
+        signal.raise_signal(signal.SIGINT)
+        return interrupted(*args)
+
+    monkeypatch.setattr(asyncio.events, moment, interrupting)
+    done = command(name, database, str(file))
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+    monkeypatch.undo()
     assert content(database) == [("There before", None)]
 
 
