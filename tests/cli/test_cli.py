@@ -1,3 +1,4 @@
+import asyncio
 import csv
 import fcntl
 import io
@@ -13,19 +14,21 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import pytest
 
 import storekeeper
 from storekeeper import cli, csvfile
 from storekeeper.stores import Payload
+from tests.harness.client import until
 from tests.harness.collection import run as run_async
 from tests.harness.collection import stores
 from tests.harness.command import Done, run
 from tests.harness.databases import Sqlite, handle
 from tests.harness.linux import memory
 from tests.harness.machine import fill_disk, mounted
-from tests.harness.process import COMMAND, refused, serving
+from tests.harness.process import COMMAND, refused, serving, start
 from tests.harness.process import run as run_process
 
 pytestmark = pytest.mark.count_processes
@@ -126,7 +129,7 @@ def test_what_cannot_be_done_is_said_in_one_line(args: list[str], message: str) 
 @pytest.mark.parametrize("name", [["--version"], ["openapi"]])
 def test_output_that_cannot_be_written_is_said_in_one_line(name: list[str]) -> None:
     with FULL.open("wb") as full:
-        done = subprocess.run([*COMMAND, *name], stdout=full, stderr=subprocess.PIPE, check=False)
+        done = run_process(*name, stdout=full)
     assert done.returncode == 2
     assert done.stderr == b"storekeeper: cannot go on: No space left on device\n"
 
@@ -140,7 +143,7 @@ def closed(number: int, *args: str) -> "subprocess.CompletedProcess[bytes]":
 def test_a_standard_stream_that_is_closed_is_no_bug(tmp_path: Path) -> None:
     database = Sqlite(tmp_path)
     fill_with(database, TRICKY)
-    for args in (["--version"], ["openapi"], ["check", "--read-only", "--json", "http://127.0.0.1:1"]):
+    for args in (["--version"], ["check", "--read-only", "--json", "http://127.0.0.1:1"]):
         done = closed(1, *args)
         assert done.returncode == 2
         assert b"Traceback" not in done.stderr
@@ -329,43 +332,41 @@ def test_an_import_that_is_interrupted_imports_nothing(tmp_path: Path, database:
     fill_with(database, [Payload("There before")])
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    program = [*COMMAND, "import", "--database", database.url, str(pipe)]
-    process = subprocess.Popen(program, stderr=subprocess.PIPE)
-    with pipe.open("wb", buffering=0) as file:
-        file.write(b"name,address\n")
-        for number in range(10_000):
-            try:
+    with TemporaryFile() as said:
+        process = start("import", "--database", database.url, str(pipe), stderr=said)
+        with pipe.open("wb", buffering=0) as file, suppress(BrokenPipeError):
+            file.write(b"name,address\n")
+            for number in range(10_000):
                 file.write(b"Endless,1 Road\n" * 1000)
-            except BrokenPipeError:
-                break
-            if number == 20:
-                process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=30)
-    assert process.returncode == 130
-    assert b"Traceback" not in said
+                if number == 20:
+                    process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+        said.seek(0)
+        assert said.read() == b""
     assert content(database) == [("There before", None)]
 
 
-def test_an_import_may_be_larger_than_memory(tmp_path: Path, database: Sqlite) -> None:
+def test_an_import_may_be_larger_than_memory(
+    tmp_path: Path, database: Sqlite, monkeypatch: pytest.MonkeyPatch
+) -> None:
     mib = 2**20
-    rows = 50_000
+    rows = 30_000
     with (tmp_path / "stores.csv").open("w") as file:
         file.write("name,address\n")
         file.writelines(f"Large,{'x' * 5000}\n" for _ in range(rows))
-    program = [*COMMAND, "import", "--database", database.url, str(tmp_path / "stores.csv")]
-    uncounted = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
-    process = subprocess.Popen(program, env=uncounted)
+    monkeypatch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
+    process = start("import", "--database", database.url, str(tmp_path / "stores.csv"))
     peak = 0
     while process.poll() is None:
         with suppress(OSError, IndexError):  # it ends just now
             peak = max(peak, memory(process.pid))
         time.sleep(0.01)
     assert process.returncode == 0
-    assert 20 * mib < peak < 180 * mib
+    assert 20 * mib < peak < 125 * mib < (tmp_path / "stores.csv").stat().st_size
 
 
 def test_an_import_beside_a_busy_service_disturbs_nobody(tmp_path: Path) -> None:
-    (tmp_path / "stores.csv").write_text("name,address\n" + "Imported,1 Road\n" * 20_000)
+    (tmp_path / "stores.csv").write_text("name,address\n" + "Imported,1 Road\n" * 10_000)
     database = Sqlite(tmp_path)
     with serving(tmp_path, "--workers", "2") as service:
         stop = threading.Event()
@@ -380,18 +381,18 @@ def test_an_import_beside_a_busy_service_disturbs_nobody(tmp_path: Path) -> None
         clients = [threading.Thread(target=client) for _ in range(6)]
         for thread in clients:
             thread.start()
+        until(lambda: created)
         done = command("import", database, str(tmp_path / "stores.csv"))
         stop.set()
         for thread in clients:
             thread.join()
         assert done.returncode == 0
-        assert created, "the service was not busy"
         listed = service.request("GET", "/api/stores").json
-        assert [store["id"] for store in listed] == list(range(1, 20_001 + len(created)))
+        assert [store["id"] for store in listed] == list(range(1, 10_001 + len(created)))
         assert {store["id"] for store in listed if store["name"] == "Created"} == set(created)
         imported = [store["id"] for store in listed if store["name"] == "Imported"]
-        assert imported == list(range(imported[0], imported[0] + 20_000)), "not together"
-        told = f"20000 stores imported as {imported[0]} to {imported[-1]} into {database.path}\n"
+        assert imported == list(range(imported[0], imported[0] + 10_000)), "not together"
+        told = f"10000 stores imported as {imported[0]} to {imported[-1]} into {database.path}\n"
         assert done.stderr.decode() == told
 
 
@@ -451,7 +452,9 @@ def expected_rows(payloads: list[Payload]) -> list[list[str]]:
     return [["id", "name", "address"], *cells]
 
 
-@pytest.mark.parametrize("payloads", [[], TRICKY, [*TRICKY, Payload("x", "")] * 300], ids=["none", "few", "many"])
+@pytest.mark.parametrize(
+    "payloads", [[], TRICKY, [*TRICKY[:6], *TRICKY[7:], Payload("x", "")] * 300], ids=["none", "few", "many"]
+)
 def test_an_export_can_be_imported_again_and_is_the_same(tmp_path: Path, payloads: list[Payload]) -> None:
     one, two = Sqlite(tmp_path), Sqlite(tmp_path / "again")
     two.path.parent.mkdir()
@@ -528,24 +531,22 @@ def test_an_export_that_cannot_be_written_names_the_file(tmp_path: Path, name: s
 def test_an_export_to_a_reader_that_has_enough_ends_quietly(tmp_path: Path) -> None:
     database = Sqlite(tmp_path)
     fill_with(database, [Payload("Store", "x" * 100)] * 5000)
-    process = subprocess.Popen(
-        [*COMMAND, "export", "--database", database.url], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    assert process.stdout
-    assert process.stderr
-    assert process.stdout.readline() == b"id,name,address\r\n"
-    process.stdout.close()
-    assert process.stderr.read() == b""
-    assert process.wait(30) == 0
-    process.stderr.close()
+    reading, writing = os.pipe()
+    with TemporaryFile() as said:
+        with os.fdopen(writing, "wb") as output:
+            process = start("export", "--database", database.url, stdout=output, stderr=said)
+        with os.fdopen(reading, "rb", buffering=0) as reader:
+            assert reader.read(17) == b"id,name,address\r\n"
+        assert process.wait(30) == 0
+        said.seek(0)
+        assert said.read() == b""
 
 
 def test_an_export_to_a_full_disk_by_standard_output_is_refused(tmp_path: Path) -> None:
     database = Sqlite(tmp_path)
     fill_with(database, TRICKY)
     with FULL.open("wb") as full:
-        program = [*COMMAND, "export", "--database", database.url]
-        done = subprocess.run(program, stdout=full, stderr=subprocess.PIPE, check=False)
+        done = run_process("export", "--database", database.url, stdout=full)
     assert done.returncode == 2
     assert done.stderr == b"storekeeper: standard output cannot be written: No space left on device\n"
     [line] = refused(command("export", database, "/dev/full"))
@@ -570,16 +571,39 @@ def test_standard_input_is_imported_and_standard_output_exported(tmp_path: Path)
 def test_an_import_that_waits_for_its_source_can_be_interrupted(tmp_path: Path, source: str) -> None:
     database = Sqlite(tmp_path)
     fill_with(database, [Payload("There before")])
-    program = [*COMMAND, "import", "--database", database.url, source]
-    process = subprocess.Popen(program, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert process.stdin is not None
-    process.stdin.write(b"name,address\r\nA,\r\n")
-    process.stdin.flush()
-    while int.from_bytes(fcntl.ioctl(process.stdin, termios.FIONREAD, bytes(4)), sys.byteorder):
-        time.sleep(0.01)  # it has not begun to read
-    process.send_signal(signal.SIGINT)
-    assert process.wait(30) == 130
-    process.communicate()
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "wb", buffering=0) as feeding, TemporaryFile() as said:
+        with os.fdopen(reading, "rb") as pipe:
+            process = start("import", "--database", database.url, source, stdin=pipe, stderr=said)
+        feeding.write(b"name,address\r\nA,\r\n")
+        while int.from_bytes(fcntl.ioctl(feeding, termios.FIONREAD, bytes(4)), sys.byteorder):
+            time.sleep(0.01)  # it has not begun to read
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+        said.seek(0)
+        assert said.read() == b""
+    assert content(database) == [("There before", None)]
+
+
+@pytest.mark.parametrize("name", ["import", "export"])
+@pytest.mark.parametrize("moment", ["new_event_loop", "set_event_loop"])
+def test_a_command_is_interrupted_in_silence_while_its_event_loop_begins_or_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str, name: str
+) -> None:
+    database = Sqlite(tmp_path)
+    fill_with(database, [Payload("There before")])
+    file = tmp_path / "stores.csv"
+    file.write_text("id,name,address\n")
+    interrupted = getattr(asyncio.events, moment)
+
+    def interrupting(*args: object) -> object:
+        signal.raise_signal(signal.SIGINT)
+        return interrupted(*args)
+
+    monkeypatch.setattr(asyncio.events, moment, interrupting)
+    done = command(name, database, str(file))
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+    monkeypatch.undo()
     assert content(database) == [("There before", None)]
 
 
@@ -590,16 +614,15 @@ def test_an_export_that_waits_for_its_reader_can_be_interrupted(tmp_path: Path, 
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    writer = os.open(pipe, os.O_WRONLY)
-    program = [*COMMAND, "export", "--database", database.url, str(tmp_path / target) if target != "-" else target]
-    process = subprocess.Popen(program, stdout=writer)
-    waiting = None
-    while waiting != (waiting := fcntl.ioctl(reader, termios.FIONREAD, bytes(4))) or not any(waiting):
-        time.sleep(0.1)  # it is still writing
-    process.send_signal(signal.SIGINT)
-    assert process.wait(10) == 130
+    file = str(tmp_path / target) if target != "-" else target
+    with pipe.open("wb") as writer:
+        process = start("export", "--database", database.url, file, stdout=writer)
+        waiting = None
+        while waiting != (waiting := fcntl.ioctl(reader, termios.FIONREAD, bytes(4))) or not any(waiting):
+            time.sleep(0.1)  # it is still writing
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 130
     os.close(reader)
-    os.close(writer)
 
 
 def test_what_is_done_is_no_failure_because_nobody_can_be_told(tmp_path: Path) -> None:
@@ -607,8 +630,7 @@ def test_what_is_done_is_no_failure_because_nobody_can_be_told(tmp_path: Path) -
     (tmp_path / "stores.csv").write_text("name,address\nA,\n")
     with FULL.open("wb") as full:
         for args in (["import", str(tmp_path / "stores.csv")], ["export", str(tmp_path / "all.csv")]):
-            program = [*COMMAND, args[0], "--database", database.url, args[1]]
-            assert subprocess.run(program, stderr=full, check=False).returncode == 0
+            assert start(args[0], "--database", database.url, args[1], stderr=full).wait(30) == 0
     assert content(database) == [("A", None)]
     assert (tmp_path / "all.csv").read_text() == "id,name,address\n1,A,\n"
 
@@ -667,16 +689,15 @@ def test_progress_is_shown_on_a_terminal_and_nowhere_else(
 ) -> None:
     database = Sqlite(tmp_path)
     file = tmp_path / "stores.csv"
-    file.write_text("name,address\n" + "Store,1 Road\n" * 25_000)
-    assert b"25000 stores imported as 1 to 25000" in command("import", database, str(file)).stderr
+    file.write_text("name,address\n" + "Store,1 Road\n" * 5_000)
+    assert b"5000 stores imported as 1 to 5000" in command("import", database, str(file)).stderr
     done = command("export", database, str(file), "--force")
-    assert done.stderr.decode() == f"25000 stores exported from {database.path}\n"
+    assert done.stderr.decode() == f"5000 stores exported from {database.path}\n"
     ours, theirs = terminal
     flag = ["--add"] if name == "import" else []
-    program = [*COMMAND, name, "--database", database.url, str(file), *flag]
-    environ = os.environ | {"TERM": "xterm", "COLUMNS": "100"}
-    process = subprocess.Popen(program, stderr=theirs, env=environ)
-    os.close(theirs)
+    with os.fdopen(theirs, "wb", buffering=0) as there:
+        environ = {"TERM": "xterm", "COLUMNS": "100"}
+        process = start(name, "--database", database.url, str(file), *flag, stderr=there, env=environ)
     shown = b""
     try:
         while data := os.read(ours, 65536):
@@ -687,4 +708,4 @@ def test_progress_is_shown_on_a_terminal_and_nowhere_else(
     text = re.sub(rb"\x1b\[[0-9;?]*[a-zA-Z]", b"", shown).decode()
     assert f"{name.capitalize()}ing" in text
     assert "stores" in text
-    assert f"25000 stores {name}ed" in text.splitlines()[-1]
+    assert f"5000 stores {name}ed" in text.splitlines()[-1]

@@ -32,8 +32,6 @@ from tests.harness.process import COMMAND, TIMEOUT, refused, serving
 from tests.harness.process import run as run_process
 from tests.harness.system_calls import SYNCS, injected
 
-pytestmark = pytest.mark.count_processes
-
 LONG = "x" * 3000
 GOOD = "id,name,address\n1,The last good one,\n"
 finish = TargetSnapshot.finish
@@ -310,9 +308,8 @@ def test_an_export_is_never_more_readable_than_the_file_that_it_replaces(
     seen: set[int] = set()
     mask = os.umask(0o022)
     try:
-        program = [*COMMAND, "export", "--database", source.url, str(file)]
         with _watching(tmp_path, seen, file):
-            assert subprocess.run(program, capture_output=True, check=False).returncode == 0
+            assert run("export", "--database", source.url, str(file)).returncode == 0
     finally:
         os.umask(mask)
     assert stat.S_IMODE(file.stat().st_mode) == result
@@ -379,8 +376,7 @@ def test_an_export_appended_to_its_own_database_is_refused(tmp_path: Path) -> No
     before = database.path.read_bytes()
     for file in ("-", "/dev/stdout"):
         with database.path.open("ab") as opened:
-            program = [*COMMAND, "export", "--database", database.url, file]
-            done = subprocess.run(program, stdout=opened, stderr=subprocess.PIPE, check=False)
+            done = run_process("export", "--database", database.url, file, stdout=opened)
         assert done.returncode == 2
         assert database.path.read_bytes() == before
 

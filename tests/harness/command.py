@@ -15,10 +15,7 @@ from typing import IO
 from unittest.mock import patch
 
 from storekeeper import cli
-from tests.harness.process import environment
-
-PIPE = 64 * 1024
-"""What a pipe takes of which nobody reads yet."""
+from tests.harness.process import environment, fed
 
 
 @dataclass
@@ -32,20 +29,16 @@ class Done:
 
 def run(*args: str, env: dict[str, str] | None = None, stdin: bytes = b"", stdout: IO[bytes] | None = None) -> Done:
     """Run a command to its end, with `stdin` in a pipe; what goes to a `stdout` that is given is not returned."""
-    assert len(stdin) <= PIPE
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as error:
-        reading, writing = os.pipe()
-        with os.fdopen(reading, "rb") as given, os.fdopen(writing, "wb") as feeding:
-            feeding.write(stdin)
-            feeding.close()
-            with (
-                patch.dict(os.environ, environment(env), clear=True),
-                patch.object(sys, "argv", ["storekeeper", *args]),
-                # Else usage texts name pytest.
-                patch.object(sys.modules["__main__"], "__package__", None),
-                _standard_streams(given, stdout or out, error),
-            ):
-                status = _status()
+        with (
+            fed(stdin) as given,
+            patch.dict(os.environ, environment(env), clear=True),
+            patch.object(sys, "argv", ["storekeeper", *args]),
+            # Else usage texts name pytest.
+            patch.object(sys.modules["__main__"], "__package__", None),
+            _standard_streams(given, stdout or out, error),
+        ):
+            status = _status()
         out.seek(0)
         error.seek(0)
         return Done(status, out.read(), error.read())

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from tests.harness.forked import WORKER
 from tests.harness.machine import need
 from tests.harness.process import Running
 
@@ -67,11 +68,12 @@ def workers(service: Running) -> set[int]:
     supervisor = service.process.pid
     of(supervisor)
     children = {pid for pid in map(int, (path.name for path in PROC.glob("[0-9]*"))) if parent(pid) == supervisor}
-    return {pid for pid in children if b"spawn_main" in _command(pid)}
+    return {pid for pid in children if WORKER in _name(pid)}
 
 
-def _command(pid: int) -> bytes:
+def _name(pid: int) -> str:
+    """Return the command of a process that was started, and the name of one that was forked."""
     try:
-        return (of(pid) / "cmdline").read_bytes()
+        return (of(pid) / "cmdline").read_text() + (of(pid) / "comm").read_text()
     except (FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
-        return b""
+        return ""

@@ -13,20 +13,55 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any, Protocol
+from tempfile import TemporaryFile
+from typing import IO, Any, Protocol
 
 from tests.harness.forked import forked
 
 COMMAND = [str(Path(sys.executable).with_name("storekeeper"))]
 READY = re.compile(rb"answers on http://(?P<host>[^ ]+):(?P<port>\d+)")
 TIMEOUT = 30.0
+PIPE = 64 * 1024
+"""What a pipe takes of which nobody reads yet."""
 
 
-def run(*args: str, env: dict[str, str] | None = None, stdin: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
-    """Run a command to its end."""
-    return subprocess.run(
-        [*COMMAND, *args], env=environment(env), input=stdin, capture_output=True, timeout=60, check=False
-    )
+def run(
+    *args: str, env: dict[str, str] | None = None, stdin: bytes = b"", stdout: IO[bytes] | None = None
+) -> "subprocess.CompletedProcess[bytes]":
+    """Run a command to its end, with `stdin` in a pipe; what it writes to a `stdout` that is given is not read."""
+    with TemporaryFile() as out, TemporaryFile() as error, fed(stdin) as given:
+        process = start(*args, env=env, stdin=given, stdout=stdout or out, stderr=error)
+        try:
+            status = process.wait(60)
+        finally:
+            kill_group(process)
+        out.seek(0)
+        error.seek(0)
+        return subprocess.CompletedProcess(args, status, out.read(), error.read())
+
+
+def start(
+    *args: str,
+    stdin: IO[bytes] | None = None,
+    stdout: IO[bytes] | None = None,
+    stderr: IO[bytes] | None = None,
+    env: dict[str, str] | None = None,
+) -> "subprocess.Popen[bytes]":
+    """Start a command with these standard streams; nothing comes from the others, and nobody reads them."""
+    with Path(os.devnull).open("r+b") as none:
+        files = [(each or none).fileno() for each in (stdin, stdout, stderr)]
+        return _start([*COMMAND, *args], environment(env), files)
+
+
+@contextmanager
+def fed(data: bytes) -> Iterator[IO[bytes]]:
+    """Return a pipe with these bytes and no more."""
+    assert len(data) <= PIPE
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as pipe:
+        with os.fdopen(writing, "wb") as feeding:
+            feeding.write(data)
+        yield pipe
 
 
 def environment(changes: dict[str, str] | None) -> dict[str, str]:
@@ -159,8 +194,8 @@ def serving(
     log = folder / f"log-{time.monotonic_ns()}"
     url = database or home.url(folder)
     command = [*within, *program, "serve", "--port", "0", "--database", url, "--no-examples", *args]
-    with log.open("wb") as stderr:
-        process = _start(command, environment(env), stderr.fileno())
+    with log.open("wb") as stderr, Path(os.devnull).open("rb") as stdin:
+        process = _start(command, environment(env), (stdin.fileno(), 1, stderr.fileno()))
     try:
         running = Running(process, 0, log)
         if ready:
@@ -176,11 +211,11 @@ def serving(
             kill_group(process)
 
 
-def _start(command: Sequence[str], env: dict[str, str], stderr: int) -> "subprocess.Popen[bytes]":
+def _start(command: Sequence[str], env: dict[str, str], files: Sequence[int]) -> "subprocess.Popen[bytes]":
     if home.forks and command[0] in {sys.executable, *COMMAND} and "LD_PRELOAD" not in env:
-        with Path(os.devnull).open("rb") as stdin:
-            return forked(command[command[0] == sys.executable :], env, (stdin.fileno(), 1, stderr))
-    return subprocess.Popen(command, env=env, stderr=stderr, start_new_session=True)
+        return forked(command[command[0] == sys.executable :], env, files)
+    stdin, stdout, stderr = files
+    return subprocess.Popen(command, env=env, stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True)
 
 
 def kill_group(process: "subprocess.Popen[bytes]") -> None:

@@ -117,7 +117,7 @@ def export(
             raise UsageError(
                 f"{file} is there, and not as an export: name another file, or overwrite it with --force"
             )
-        count = asyncio.run(save())
+        count = _run(save)
     except BrokenPipeError:
         return  # the reader of the output has closed it
     except OSError as error:
@@ -181,7 +181,24 @@ def _with_collection(database: _Database, action: Callable[[Collection], Awaitab
         finally:
             await collection.close()
 
-    return asyncio.run(run())
+    return _run(run)
+
+
+def _run(main: Callable[[], Awaitable[T]]) -> T:
+    """Run a coroutine as `asyncio.run` does. A Ctrl-C meanwhile reaches a loop that is whole, or comes after it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+
+    async def interruptible() -> T:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        try:
+            return await main()
+        finally:
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+
+    try:
+        return asyncio.run(interruptible())
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _stores(count: int) -> str:
