@@ -1,7 +1,15 @@
-"""Many small cases in one test: each of its own would cost more around it than in it."""
+"""Many small cases in one test, as each of its own would cost more around it than in it; and those for later."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+
+def thorough(*values: Any) -> list[Any]:
+    """Return values of a test's parameter that are more of the same."""
+    return [pytest.param(value, marks=pytest.mark.thorough) for value in values]
 
 
 @contextmanager
