@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storekeeper.stores import Payload
+from tests.harness.cases import case
 from tests.harness.client import fill
 from tests.harness.corpus import CONDITIONS, CORPUS, MANY, METHODS, TARGETS
 from tests.harness.process import Running, read_all, serving
@@ -31,9 +32,10 @@ STORES = [
 ]
 
 
-@pytest.fixture(
-    scope="module", params=[(), ("--error-detail=generic", "--missing-store=500", "--unknown-keys=reject")]
-)
+OPTIONS = [(), ("--error-detail=generic", "--missing-store=500", "--unknown-keys=reject")]
+
+
+@pytest.fixture(scope="module", params=OPTIONS)
 def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     """Two services on equal data, the first with the fast lane."""
     folders = [tmp_path_factory.mktemp("adapter") for _ in range(2)]
@@ -62,15 +64,18 @@ def assert_same(pair: Pair, data: bytes) -> None:
     assert fast.startswith(b"HTTP/1.1 ")
 
 
-@pytest.mark.parametrize("block", range(0, len(CORPUS), 50))
-def test_each_request_of_the_corpus_has_the_same_response(pair: Pair, block: int) -> None:
-    """Twice: the second time the fast lane may know the head and keep the response."""
-    for name, data in CORPUS[block : block + 50]:
-        try:
-            assert_same(pair, data + LAST)
-            assert_same(pair, data + LAST)
-        except AssertionError as error:
-            raise AssertionError(name) from error
+@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize(
+    ("pair", "times"),
+    [(OPTIONS[0], 2), (OPTIONS[1], 1), pytest.param(OPTIONS[1], 2, marks=pytest.mark.thorough)],
+    indirect=["pair"],
+)
+def test_each_request_of_the_corpus_has_the_same_response(pair: Pair, times: int, part: int) -> None:
+    """The second time the fast lane may know the head and keep the response."""
+    for name, data in CORPUS[part::4]:
+        with case(name):
+            for _ in range(times):
+                assert_same(pair, data + LAST)
 
 
 def test_the_whole_corpus_on_one_connection_has_the_same_responses(pair: Pair) -> None:
@@ -125,14 +130,26 @@ requests = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
-@given(data=st.lists(requests, min_size=1, max_size=8))
-def test_random_requests_have_the_same_responses(pair: Pair, data: list[bytes]) -> None:
-    assert_same(pair, b"".join(data) + LAST)
+sequences = st.lists(requests, min_size=1, max_size=8).map(b"".join)
+garbage = st.one_of(st.binary(max_size=80), st.tuples(requests, st.binary(min_size=1, max_size=30)).map(b"".join))
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
-@given(data=st.one_of(st.binary(max_size=80), st.tuples(requests, st.binary(min_size=1, max_size=30)).map(b"".join)))
-def test_random_bytes_have_the_same_responses(pair: Pair, data: bytes) -> None:
-    # What is left unfinished is finished by the request behind it, one way or another.
-    assert_same(pair, data + b"\r\n\r\n" + b"0\r\n\r\n" + LAST * 3)
+@pytest.mark.parametrize("count", [50, pytest.param(150, marks=pytest.mark.thorough)])
+def test_random_requests_have_the_same_responses(pair: Pair, count: int) -> None:
+    @settings(max_examples=count)
+    @given(data=sequences)
+    def compare(data: bytes) -> None:
+        assert_same(pair, data + LAST)
+
+    compare()
+
+
+@pytest.mark.parametrize("count", [40, pytest.param(100, marks=pytest.mark.thorough)])
+def test_random_bytes_have_the_same_responses(pair: Pair, count: int) -> None:
+    @settings(max_examples=count)
+    @given(data=garbage)
+    def compare(data: bytes) -> None:
+        # What is left unfinished is finished by the request behind it, one way or another.
+        assert_same(pair, data + b"\r\n\r\n" + b"0\r\n\r\n" + LAST * 3)
+
+    compare()

@@ -3,11 +3,12 @@
 import time
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storekeeper.api.conditions import parse_tags
 from storekeeper.commands import ANY
+from tests.harness.cases import thorough
 from tests.oracles.entity_tags import MARKS, read
 
 PIECES = [*'"W/w, \t*a\\\x00\x7f\x80\xff', "W/", "7.abcdefgh", *MARKS]
@@ -24,13 +25,18 @@ values = st.one_of(
 )
 
 
-@settings(max_examples=600, deadline=None, derandomize=True)
-@given(lines=st.lists(values.map(lambda value: value.encode("latin-1")), min_size=1, max_size=3))
-@example([b'"a', b'b"'])
-@example([b'"a,', b'"'])
-@example([b"*", b"*"])
-@example([b"*", b""])
-def test_tags_are_read_as_the_grammar_has_them(lines: list[bytes]) -> None:
+@pytest.mark.parametrize("count", [200, *thorough(2000)])
+def test_tags_are_read_as_the_grammar_has_them(count: int) -> None:
+    @settings(max_examples=count)
+    @given(lines=st.lists(values.map(lambda value: value.encode("latin-1")), min_size=1, max_size=3))
+    def compare(lines: list[bytes]) -> None:
+        assert parse_tags(lines) == read(lines)
+
+    compare()
+
+
+@pytest.mark.parametrize("lines", [[b'"a', b'b"'], [b'"a,', b'"'], [b"*", b"*"], [b"*", b""]])
+def test_lines_that_are_joined_are_read_as_the_grammar_has_them(lines: list[bytes]) -> None:
     assert parse_tags(lines) == read(lines)
 
 

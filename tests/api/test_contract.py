@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness.cases import case
 from tests.harness.client import assert_success, create, nothing_changes
 from tests.harness.databases import EVERY_KIND
 from tests.harness.process import Running, serving
@@ -56,10 +57,14 @@ def test_it_starts_with_a_few_stores_that_are_well_formed(generic: Running) -> N
         assert generic.request("GET", f"/api/stores/{id}").json == store
 
 
-@pytest.mark.parametrize("target", ["/stores", "/api/store", "/api/Stores", "/api", "/stores/1", "/API/stores"])
-def test_the_path_is_api_and_the_plural_name_and_no_other(service: Running, target: str) -> None:
-    assert_error(service.request("GET", target), 404, "Not Found")
-    assert_error(service.request("POST", target, {"name": "A"}), 404, "Not Found")
+NO_PATHS = ["/stores", "/api/store", "/api/Stores", "/api", "/stores/1", "/API/stores"]
+
+
+def test_the_path_is_api_and_the_plural_name_and_no_other(service: Running) -> None:
+    for target in NO_PATHS:
+        with case(target):
+            assert_error(service.request("GET", target), 404, "Not Found")
+            assert_error(service.request("POST", target, {"name": "A"}), 404, "Not Found")
 
 
 # GET /api/stores.
@@ -88,12 +93,16 @@ def test_a_name_lists_only_the_stores_of_exactly_that_name(service: Running) -> 
     assert [store["id"] for store in response.json] == [first, second]
 
 
-@pytest.mark.parametrize("name", ["Nobody", "%", "_", "*", ".%2A", "%00", "a" * 31, "null", "%27%20OR%201=1--"])
-def test_a_name_that_no_store_has_gives_an_empty_array(service: Running, name: str) -> None:
-    create(service, "Somebody")
-    response = service.request("GET", f"/api/stores?name={name}")
-    assert_success(response)
-    assert response.body == b"[]"
+NO_NAMES = ["Nobody", "%", "_", "*", ".%2A", "%00", "a" * 31, "null", "%27%20OR%201=1--"]
+
+
+def test_a_name_that_no_store_has_gives_an_empty_array(service: Running) -> None:
+    for name in NO_NAMES:
+        with case(name):
+            create(service, "Somebody")
+            response = service.request("GET", f"/api/stores?name={name}")
+            assert_success(response)
+            assert response.body == b"[]"
 
 
 # GET /api/stores/{id}.
@@ -106,28 +115,34 @@ def test_a_store_is_read_by_its_id(service: Running) -> None:
     assert response.json == {"id": id, "name": "Read", "address": "3 Mill Lane"}
 
 
-def test_every_store_is_read_by_its_own_id_and_no_other(fresh: Running) -> None:
+def test_every_store_is_read_by_its_own_id_and_no_other(service: Running) -> None:
     names = [f"Store {number}" for number in range(1, 12)]
-    assert [create(fresh, name) for name in names] == list(range(1, 12))
-    assert [fresh.request("GET", f"/api/stores/{id}").json["name"] for id in range(1, 12)] == names
+    ids = [create(service, name) for name in names]
+    assert ids == list(range(ids[0], ids[0] + 11))
+    assert [service.request("GET", f"/api/stores/{id}").json["name"] for id in ids] == names
 
 
 # POST /api/stores.
 
 
-def test_a_store_is_created_with_the_number_of_stores_plus_one_as_its_id(fresh: Running) -> None:
-    for count in range(5):
-        assert len(fresh.request("GET", "/api/stores").json) == count
-        assert create(fresh, "Next") == count + 1
+def test_a_store_is_created_with_the_number_of_stores_plus_one_as_its_id(service: Running) -> None:
+    first = len(service.request("GET", "/api/stores").json)
+    for count in range(first, first + 5):
+        assert len(service.request("GET", "/api/stores").json) == count
+        assert create(service, "Next") == count + 1
 
 
-@pytest.mark.parametrize("address", ["4 High Street", "", " ", "x" * 10_000, "Zürich, 東京, 🏪"])
-def test_a_created_store_has_the_payloads_name_and_address(service: Running, address: str) -> None:
-    response = service.request("POST", "/api/stores", {"name": "Created", "address": address})
-    assert_success(response)
-    id = response.json["id"]
-    assert response.json == {"id": id, "name": "Created", "address": address}
-    assert service.request("GET", f"/api/stores/{id}").body == response.body
+ADDRESSES = ["4 High Street", "", " ", "x" * 10_000, "Zürich, 東京, 🏪"]
+
+
+def test_a_created_store_has_the_payloads_name_and_address(service: Running) -> None:
+    for address in ADDRESSES:
+        with case(address):
+            response = service.request("POST", "/api/stores", {"name": "Created", "address": address})
+            assert_success(response)
+            id = response.json["id"]
+            assert response.json == {"id": id, "name": "Created", "address": address}
+            assert service.request("GET", f"/api/stores/{id}").body == response.body
 
 
 def test_an_address_that_is_not_sent_is_null_in_every_response(service: Running) -> None:
@@ -140,10 +155,14 @@ def test_an_address_that_is_not_sent_is_null_in_every_response(service: Running)
     assert service.request("PUT", f"/api/stores/{id}", {"name": "Without address"}).json == expected
 
 
-@pytest.mark.parametrize("length", [1, 29, 30])
-def test_a_name_may_have_up_to_30_characters(service: Running, length: int) -> None:
-    id = create(service, "n" * length)
-    assert service.request("GET", f"/api/stores/{id}").json["name"] == "n" * length
+LENGTHS = [1, 29, 30]
+
+
+def test_a_name_may_have_up_to_30_characters(service: Running) -> None:
+    for length in LENGTHS:
+        with case(length):
+            id = create(service, "n" * length)
+            assert service.request("GET", f"/api/stores/{id}").json["name"] == "n" * length
 
 
 def test_the_id_is_never_taken_from_the_client(fresh: Running) -> None:
@@ -185,21 +204,20 @@ def test_an_updated_name_is_found_by_the_filter_and_the_old_one_is_not(service: 
 # Errors.
 
 
-@pytest.mark.parametrize(("payload", "message", "keys"), INVALID)
-def test_an_invalid_payload_is_explained_and_changes_nothing(
-    service: Running, payload: object, message: str, keys: list[str]
-) -> None:
-    id = create(service, "Unchanged", "Same address")
-    with nothing_changes(service):
-        assert_invalid(service.request("POST", "/api/stores", payload), message, keys)
-        assert_invalid(service.request("PUT", f"/api/stores/{id}", payload), message, keys)
+def test_an_invalid_payload_is_explained_and_changes_nothing(service: Running) -> None:
+    for payload, message, keys in INVALID:
+        with case(payload):
+            id = create(service, "Unchanged", "Same address")
+            with nothing_changes(service):
+                assert_invalid(service.request("POST", "/api/stores", payload), message, keys)
+                assert_invalid(service.request("PUT", f"/api/stores/{id}", payload), message, keys)
 
 
-@pytest.mark.parametrize("payload", [payload for payload, _, _ in INVALID])
-def test_the_generic_mode_explains_nothing(generic: Running, payload: object) -> None:
-    with nothing_changes(generic):
-        assert_error(generic.request("POST", "/api/stores", payload), 400, "Invalid request payload input")
-        assert_error(generic.request("PUT", "/api/stores/1", payload), 400, "Invalid request payload input")
+def test_the_generic_mode_explains_nothing(generic: Running) -> None:
+    for payload in [payload for payload, _, _ in INVALID]:
+        with case(payload), nothing_changes(generic):
+            assert_error(generic.request("POST", "/api/stores", payload), 400, "Invalid request payload input")
+            assert_error(generic.request("PUT", "/api/stores/1", payload), 400, "Invalid request payload input")
 
 
 def test_the_keys_of_an_error_body_are_those_of_the_contract(service: Running) -> None:

@@ -8,10 +8,10 @@ import json
 from itertools import product
 from urllib.parse import quote, unquote_to_bytes
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.harness.cases import case
 from tests.harness.client import assert_success, create, nothing_changes
 from tests.harness.databases import EVERY_KIND
 from tests.harness.process import Running, ask
@@ -34,32 +34,37 @@ NOT_ALLOWED = [
 # Decisions 1 and 2: ids.
 
 
-@pytest.mark.parametrize(
-    "id",
-    [
-        *("0", "00", "999999999", "9223372036854775807", "9223372036854775808", "18446744073709551617", "9" * 5000),
-        *("abc", "1abc", "abc1", "-1", "1.0", "1e0", "0x1", "1_0", "1,0", "null", "undefined", "NaN", "$1", "1;2"),
-        *("%D9%A1", "%EF%BC%91", "%C2%B2", "%C2%B9", "%2B1", "+1", "%201", "1%20", "1%00", "%001", "1%0A", "1%09"),
-        *("%FF", "%C0%B1", "%zz", "%", "%3", "1%2F2", "%2F", "%2E%2E", "..", ".", "1%3Fname=x", "stores", "1%2e0"),
-    ],
-)
-def test_what_is_not_a_stores_number_names_no_store(service: Running, id: str) -> None:
+NO_IDS = [
+    *("0", "00", "999999999", "9223372036854775807", "9223372036854775808", "18446744073709551617", "9" * 5000),
+    *("abc", "1abc", "abc1", "-1", "1.0", "1e0", "0x1", "1_0", "1,0", "null", "undefined", "NaN", "$1", "1;2"),
+    *("%D9%A1", "%EF%BC%91", "%C2%B2", "%C2%B9", "%2B1", "+1", "%201", "1%20", "1%00", "%001", "1%0A", "1%09"),
+    *("%FF", "%C0%B1", "%zz", "%", "%3", "1%2F2", "%2F", "%2E%2E", "..", ".", "1%3Fname=x", "stores", "1%2e0"),
+]
+
+
+def test_what_is_not_a_stores_number_names_no_store(service: Running) -> None:
     create(service, "There is one")
-    said = f"Store {unquote_to_bytes(id).decode(errors='replace')} not found"
-    with nothing_changes(service):
-        assert_error(service.request("GET", f"/api/stores/{id}"), 404, said)
-        assert_error(service.request("PUT", f"/api/stores/{id}", {"name": "A"}), 404, said)
-        head = service.request("HEAD", f"/api/stores/{id}")
-    assert (head.status, head.body) == (404, b"")
+    for id in NO_IDS:
+        with case(id):
+            said = f"Store {unquote_to_bytes(id).decode(errors='replace')} not found"
+            with nothing_changes(service):
+                assert_error(service.request("GET", f"/api/stores/{id}"), 404, said)
+                assert_error(service.request("PUT", f"/api/stores/{id}", {"name": "A"}), 404, said)
+                head = service.request("HEAD", f"/api/stores/{id}")
+            assert (head.status, head.body) == (404, b"")
 
 
-@pytest.mark.parametrize("form", ["{}", "0{}", "{:05000}", "{}?name=x", "{}?"])
-def test_any_number_of_zeros_before_and_a_query_behind_name_the_same_store(service: Running, form: str) -> None:
-    id = create(service, "Zeros", "Before")
-    target = "/api/stores/" + form.format(id)
-    expected = {"id": id, "name": "Zeros", "address": "Before"}
-    assert service.request("GET", target).json == expected
-    assert service.request("PUT", target, expected).json == expected
+FORMS = ["{}", "0{}", "{:05000}", "{}?name=x", "{}?"]
+
+
+def test_any_number_of_zeros_before_and_a_query_behind_name_the_same_store(service: Running) -> None:
+    for form in FORMS:
+        with case(form):
+            id = create(service, "Zeros", "Before")
+            target = "/api/stores/" + form.format(id)
+            expected = {"id": id, "name": "Zeros", "address": "Before"}
+            assert service.request("GET", target).json == expected
+            assert service.request("PUT", target, expected).json == expected
 
 
 def test_an_escaped_digit_is_the_digit(service: Running) -> None:
@@ -81,47 +86,51 @@ def test_no_text_for_an_id_is_an_unexpected_failure(service: Running, text: str)
 # Decision 16: methods.
 
 
-@pytest.mark.parametrize(("method", "allow", "path"), NOT_ALLOWED)
-def test_a_method_that_a_path_does_not_have_is_answered_with_those_that_it_has(
-    service: Running, method: str, allow: str, path: str
-) -> None:
+def test_a_method_that_a_path_does_not_have_is_answered_with_those_that_it_has(service: Running) -> None:
     create(service, "Unchanged")
-    with nothing_changes(service):
-        response = service.request(method, path, {"name": "A"})
-        assert_error(response, 405, "Method Not Allowed")
-    assert response.headers["allow"] == allow
+    for method, allow, path in NOT_ALLOWED:
+        with case((method, path)):
+            with nothing_changes(service):
+                response = service.request(method, path, {"name": "A"})
+                assert_error(response, 405, "Method Not Allowed")
+            assert response.headers["allow"] == allow
 
 
-@pytest.mark.parametrize(("allow", "path"), [TEST, STORES, STORE, LIVE, ("GET, HEAD, POST, PUT, OPTIONS", "*")])
-def test_options_tells_the_methods(service: Running, allow: str, path: str) -> None:
-    response = service.request("OPTIONS", path)
-    assert (response.status, response.body) == (204, b"")
-    assert response.headers["allow"] == allow
-    assert response.headers["cache-control"] == "no-cache"
-    assert "content-length" not in response.headers
-    assert "content-type" not in response.headers
+OPTIONS = [TEST, STORES, STORE, LIVE, ("GET, HEAD, POST, PUT, OPTIONS", "*")]
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        *("/test", "/api/stores", "/api/stores?name=Headed", "/api/stores?name=a&name=b", "/api/stores/{}"),
-        *("/api/stores/none", "/nowhere", "/health/live", "/health/ready", "/openapi.json"),
-    ],
-)
-def test_head_has_the_headers_of_get_and_no_body(service: Running, path: str) -> None:
-    target = path.format(create(service, "Headed"))
-    connection = service.connection()
-    try:
-        got = ask(connection, "GET", target)
-        head = ask(connection, "HEAD", target)
-        again = ask(connection, "GET", target)
-    finally:
-        connection.close()
-    dates = [response.headers.pop("date") for response in (got, head, again)]
-    assert all(dates)
-    assert (head.status, head.headers, head.body) == (got.status, got.headers, b"")
-    assert again == got
+def test_options_tells_the_methods(service: Running) -> None:
+    for allow, path in OPTIONS:
+        with case(path):
+            response = service.request("OPTIONS", path)
+            assert (response.status, response.body) == (204, b"")
+            assert response.headers["allow"] == allow
+            assert response.headers["cache-control"] == "no-cache"
+            assert "content-length" not in response.headers
+            assert "content-type" not in response.headers
+
+
+HEADED = [
+    *("/test", "/api/stores", "/api/stores?name=Headed", "/api/stores?name=a&name=b", "/api/stores/{}"),
+    *("/api/stores/none", "/nowhere", "/health/live", "/health/ready", "/openapi.json"),
+]
+
+
+def test_head_has_the_headers_of_get_and_no_body(service: Running) -> None:
+    for path in HEADED:
+        with case(path):
+            target = path.format(create(service, "Headed"))
+            connection = service.connection()
+            try:
+                got = ask(connection, "GET", target)
+                head = ask(connection, "HEAD", target)
+                again = ask(connection, "GET", target)
+            finally:
+                connection.close()
+            dates = [response.headers.pop("date") for response in (got, head, again)]
+            assert all(dates)
+            assert (head.status, head.headers, head.body) == (got.status, got.headers, b"")
+            assert again == got
 
 
 def test_the_liveness_and_readiness_of_the_service_can_be_asked(service: Running) -> None:
@@ -137,25 +146,26 @@ def test_the_liveness_and_readiness_of_the_service_can_be_asked(service: Running
 # Decision 17: unknown paths.
 
 
-@pytest.mark.parametrize(
-    "target",
-    [
-        *("/api/stores/", "/api/stores/?name=x", "/test/", "/tests", "/TEST", "/nowhere", "/api/", "//"),
-        *("/api/stores/1/", "/api/stores/1/2", "/api/stores//1", "//api/stores", "/api//stores", "/./test"),
-        *("/api/../test", "/api/%2e%2e/test", "/api%2Fstores", "/api/stores%2F1", "/test%00", "/test%20", "/%ff"),
-        *("/api/stores;x=1", "/api\\stores", "/test#", "/api/stores%23", "/health", "/health/", "/health/live/"),
-    ],
-)
-def test_an_unknown_path_is_not_found(service: Running, target: str) -> None:
-    if "#" in target:  # decision 27: no target has a fragment
-        assert_error(exchange(service, request("GET", target)), 400)
-        return
+UNKNOWN_PATHS = [
+    *("/api/stores/", "/api/stores/?name=x", "/test/", "/tests", "/TEST", "/nowhere", "/api/", "//"),
+    *("/api/stores/1/", "/api/stores/1/2", "/api/stores//1", "//api/stores", "/api//stores", "/./test"),
+    *("/api/../test", "/api/%2e%2e/test", "/api%2Fstores", "/api/stores%2F1", "/test%00", "/test%20", "/%ff"),
+    *("/api/stores;x=1", "/api\\stores", "/test#", "/api/stores%23", "/health", "/health/", "/health/live/"),
+]
+
+
+def test_an_unknown_path_is_not_found(service: Running) -> None:
     create(service, "Unchanged")
-    with nothing_changes(service):
-        assert_error(service.request("GET", target), 404, "Not Found")
-        assert_error(service.request("POST", target, {"name": "A"}), 404, "Not Found")
-        assert_error(service.request("PUT", target, {"name": "A"}), 404, "Not Found")
-        assert_error(service.request("DELETE", target), 404, "Not Found")
+    for target in UNKNOWN_PATHS:
+        with case(target):
+            if "#" in target:  # decision 27: no target has a fragment
+                assert_error(exchange(service, request("GET", target)), 400)
+                continue
+            with nothing_changes(service):
+                assert_error(service.request("GET", target), 404, "Not Found")
+                assert_error(service.request("POST", target, {"name": "A"}), 404, "Not Found")
+                assert_error(service.request("PUT", target, {"name": "A"}), 404, "Not Found")
+                assert_error(service.request("DELETE", target), 404, "Not Found")
 
 
 # Decisions 18 and 19: the query.
@@ -167,54 +177,61 @@ def test_a_name_given_twice_is_refused(service: Running) -> None:
         assert_invalid(response, '"name" must be a string', ["name"], source="query")
 
 
-@pytest.mark.parametrize(
-    "query", ["id=1", "Name=x", "names=x", "name%00=x", "x[name]=y", "&&&", "=x", "a&b", "%ff=x"]
-)
-def test_unknown_query_parameters_are_ignored(service: Running, query: str) -> None:
-    id = create(service, "Query")
-    assert service.request("GET", f"/api/stores?{query}").body == service.request("GET", "/api/stores").body
-    found = service.request("GET", f"/api/stores?{query}&name=Query").json
-    assert found[-1]["id"] == id
-    assert {store["name"] for store in found} == {"Query"}
+UNKNOWN = ["id=1", "Name=x", "names=x", "name%00=x", "x[name]=y", "&&&", "=x", "a&b", "%ff=x"]
 
 
-@pytest.mark.parametrize(
-    ("query", "name"),
-    [
-        ("name=a+b", "a b"),
-        ("name=a%20b", "a b"),
-        ("name=a%2Bb", "a+b"),
-        ("n%61me=%61+%62", "a b"),
-        ("name=a%26b%3Dc", "a&b=c"),
-        ("name=a=b", "a=b"),
-        ("name=a;b", "a;b"),
-        ("name=a?b/c", "a?b/c"),
-        ("name=%25", "%"),
-        ("name=%zz", "%zz"),
-        ("name=100%", "100%"),
-        ("name=%C3%BC", "ü"),
-        ("name=u%CC%88", "u\u0308"),
-        ("name=%F0%9F%8F%AA", "🏪"),
-        ("name=+", " "),
-        ("name=%09", "\t"),
-        ("&name=a&", "a"),
-    ],
-)
-def test_the_query_is_decoded_as_a_form(service: Running, query: str, name: str) -> None:
-    id = create(service, name)
-    for other in ("A", "a  b", "U\u0308", "other"):
-        create(service, other)
-    found = service.request("GET", f"/api/stores?{query}").json
-    assert found[-1]["id"] == id
-    assert {store["name"] for store in found} == {name}
+def test_unknown_query_parameters_are_ignored(service: Running) -> None:
+    for query in UNKNOWN:
+        with case(query):
+            id = create(service, "Query")
+            assert service.request("GET", f"/api/stores?{query}").body == service.request("GET", "/api/stores").body
+            found = service.request("GET", f"/api/stores?{query}&name=Query").json
+            assert found[-1]["id"] == id
+            assert {store["name"] for store in found} == {"Query"}
 
 
-@pytest.mark.parametrize("value", ["%ff", "%C3", "%ED%A0%80", "%C0%AF", "a%80", "%F4%90%80%80"])
-def test_bytes_that_are_no_text_equal_no_name(service: Running, value: str) -> None:
-    create(service, "\ufffd")
-    response = service.request("GET", f"/api/stores?name={value}")
-    assert_success(response)
-    assert response.body == b"[]"
+QUERIES = [
+    ("name=a+b", "a b"),
+    ("name=a%20b", "a b"),
+    ("name=a%2Bb", "a+b"),
+    ("n%61me=%61+%62", "a b"),
+    ("name=a%26b%3Dc", "a&b=c"),
+    ("name=a=b", "a=b"),
+    ("name=a;b", "a;b"),
+    ("name=a?b/c", "a?b/c"),
+    ("name=%25", "%"),
+    ("name=%zz", "%zz"),
+    ("name=100%", "100%"),
+    ("name=%C3%BC", "ü"),
+    ("name=u%CC%88", "u\u0308"),
+    ("name=%F0%9F%8F%AA", "🏪"),
+    ("name=+", " "),
+    ("name=%09", "\t"),
+    ("&name=a&", "a"),
+]
+
+
+def test_the_query_is_decoded_as_a_form(service: Running) -> None:
+    for query, name in QUERIES:
+        with case(query):
+            id = create(service, name)
+            for other in ("A", "a  b", "U\u0308", "other"):
+                create(service, other)
+            found = service.request("GET", f"/api/stores?{query}").json
+            assert found[-1]["id"] == id
+            assert {store["name"] for store in found} == {name}
+
+
+NO_TEXT = ["%ff", "%C3", "%ED%A0%80", "%C0%AF", "a%80", "%F4%90%80%80"]
+
+
+def test_bytes_that_are_no_text_equal_no_name(service: Running) -> None:
+    for value in NO_TEXT:
+        with case(value):
+            create(service, "\ufffd")
+            response = service.request("GET", f"/api/stores?name={value}")
+            assert_success(response)
+            assert response.body == b"[]"
 
 
 def test_names_are_compared_code_point_by_code_point(fresh: Running) -> None:
@@ -291,11 +308,15 @@ def test_an_error_is_compact_json_in_its_order_of_keys(service: Running) -> None
 # Decisions 25 and 26.
 
 
-@pytest.mark.parametrize("target", ["/api/stores/1", "/api/stores", "/api/stores/none"])
-def test_a_store_is_never_deleted(service: Running, target: str) -> None:
-    create(service, "For ever")
-    with nothing_changes(service):
-        assert_error(service.request("DELETE", target), 405)
+NEVER_DELETED = ["/api/stores/1", "/api/stores", "/api/stores/none"]
+
+
+def test_a_store_is_never_deleted(service: Running) -> None:
+    for target in NEVER_DELETED:
+        with case(target):
+            create(service, "For ever")
+            with nothing_changes(service):
+                assert_error(service.request("DELETE", target), 405)
 
 
 def test_nobody_is_asked_who_he_is(service: Running) -> None:
@@ -307,15 +328,26 @@ def test_nobody_is_asked_who_he_is(service: Running) -> None:
 # Decision 50: the root.
 
 
-@pytest.mark.parametrize("accept", ["text/html", "text/html,application/xhtml+xml,*/*;q=0.8", "TEXT/HTML"])
-def test_the_root_leads_people_to_the_page(service: Running, accept: str) -> None:
-    for method in ("GET", "HEAD"):
-        response = service.request(method, "/", headers={"accept": accept})
-        assert (response.status, response.headers["location"], response.body) == (302, "docs", b"")
-        assert response.headers["cache-control"] == "no-cache"
+PEOPLE = ["text/html", "text/html,application/xhtml+xml,*/*;q=0.8", "TEXT/HTML"]
 
 
-@pytest.mark.parametrize("headers", [{}, {"accept": "*/*"}, {"accept": "application/json"}])
-@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE", "OPTIONS"])
-def test_the_root_is_nothing_to_programs(service: Running, method: str, headers: dict[str, str]) -> None:
-    assert_error(service.request(method, "/", headers=headers), 404, "Not Found")
+def test_the_root_leads_people_to_the_page(service: Running) -> None:
+    for accept in PEOPLE:
+        with case(accept):
+            for method in ("GET", "HEAD"):
+                response = service.request(method, "/", headers={"accept": accept})
+                assert (response.status, response.headers["location"], response.body) == (302, "docs", b"")
+                assert response.headers["cache-control"] == "no-cache"
+
+
+PROGRAMS = [{}, {"accept": "*/*"}, {"accept": "application/json"}]
+
+
+ROOT_METHODS = ["GET", "POST", "PUT", "DELETE", "OPTIONS"]
+
+
+def test_the_root_is_nothing_to_programs(service: Running) -> None:
+    for headers in PROGRAMS:
+        for method in ROOT_METHODS:
+            with case((headers, method)):
+                assert_error(service.request(method, "/", headers=headers), 404, "Not Found")

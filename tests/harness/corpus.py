@@ -7,7 +7,7 @@ from tests.harness.refused_requests import ACCEPTED, REFUSED
 from tests.harness.sized_requests import OVER
 from tests.harness.wire import PAYLOAD, SLOW, chunked, create, request
 
-MANY = 2500
+MANY = 1200
 """Stores of one name: a list of them is streamed."""
 
 TARGETS = [

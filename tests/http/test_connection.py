@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import pytest
 
+from tests.harness.cases import case
 from tests.harness.client import assert_success, nothing_changes
 from tests.harness.client import create as store
 from tests.harness.process import Running
@@ -44,22 +45,34 @@ def test_an_error_of_the_resource_does_not_end_the_connection(service: Running) 
         assert wire.response().body == b"OK"
 
 
-@pytest.mark.parametrize("target", ["/test", "/api/stores/1", "/nowhere", SLOW])
-@pytest.mark.parametrize("field", [b"Connection: close\r\n", b"CONNECTION: Close\r\n", b"Connection: x, close\r\n"])
-def test_connection_close_ends_the_connection_and_is_said_back(service: Running, target: str, field: bytes) -> None:
-    store(service, "There")
-    response = exchange(service, f"GET {target} HTTP/1.1\r\n".encode() + HOST + field + b"\r\n")
-    assert response.headers["connection"] == "close"
+TARGETS = ["/test", "/api/stores/1", "/nowhere", SLOW]
 
 
-@pytest.mark.parametrize("target", ["/test", "/api/stores/1", "/api/stores", "/nowhere", SLOW])
-@pytest.mark.parametrize("fields", [b"", HOST, b"Connection: keep-alive\r\n"])
-def test_an_http_1_0_client_gets_its_response_and_the_end(service: Running, target: str, fields: bytes) -> None:
-    store(service, "There")
-    response = exchange(service, f"GET {target} HTTP/1.0\r\n".encode() + fields + b"\r\n")
-    assert response.headers["connection"] == "close"
-    assert "transfer-encoding" not in response.headers
-    assert response.body == service.request("GET", target).body
+CLOSING = [b"Connection: close\r\n", b"CONNECTION: Close\r\n", b"Connection: x, close\r\n"]
+
+
+def test_connection_close_ends_the_connection_and_is_said_back(service: Running) -> None:
+    for target in TARGETS:
+        for field in CLOSING:
+            with case((target, field)):
+                store(service, "There")
+                response = exchange(service, f"GET {target} HTTP/1.1\r\n".encode() + HOST + field + b"\r\n")
+                assert response.headers["connection"] == "close"
+
+
+OLD_TARGETS = ["/test", "/api/stores/1", "/api/stores", "/nowhere", SLOW]
+OLD_FIELDS = [b"", HOST, b"Connection: keep-alive\r\n"]
+
+
+def test_an_http_1_0_client_gets_its_response_and_the_end(service: Running) -> None:
+    for target in OLD_TARGETS:
+        for fields in OLD_FIELDS:
+            with case((target, fields)):
+                store(service, "There")
+                response = exchange(service, f"GET {target} HTTP/1.0\r\n".encode() + fields + b"\r\n")
+                assert response.headers["connection"] == "close"
+                assert "transfer-encoding" not in response.headers
+                assert response.body == service.request("GET", target).body
 
 
 def test_an_http_1_0_client_can_write(service: Running) -> None:
@@ -68,14 +81,15 @@ def test_an_http_1_0_client_can_write(service: Running) -> None:
     assert exchange(service, head + body).json["name"] == "Old client"
 
 
-@pytest.mark.parametrize("target", ["/test", "/api/stores/1", "/nowhere", SLOW])
-def test_the_answer_to_head_ends_with_its_head(service: Running, target: str) -> None:
-    store(service, "There")
-    with dial(service) as wire:
-        for _ in range(2):
-            wire.send(request("HEAD", target) + request("GET", "/test"))
-            assert int(wire.response(to="HEAD").headers["content-length"]) > 0
-            assert wire.response().body == b"OK"
+def test_the_answer_to_head_ends_with_its_head(service: Running) -> None:
+    for target in TARGETS:
+        with case(target):
+            store(service, "There")
+            with dial(service) as wire:
+                for _ in range(2):
+                    wire.send(request("HEAD", target) + request("GET", "/test"))
+                    assert int(wire.response(to="HEAD").headers["content-length"]) > 0
+                    assert wire.response().body == b"OK"
 
 
 # Pipelining.
@@ -177,16 +191,20 @@ def test_a_request_may_arrive_byte_by_byte_or_with_others_in_one_packet(service:
         assert wire.response().body == b"OK"
 
 
-@pytest.mark.parametrize("at", [1, 10, 40, 80, 110, 130])
-def test_a_second_request_may_begin_in_the_packet_that_ends_the_first(service: Running, at: int) -> None:
-    data = create("Cut") + create("Across")
-    with dial(service) as wire:
-        for _ in range(3):
-            split = len(create("Cut")) // 2 + at
-            wire.send(data[:split])
-            wire.send(data[split:])
-            names = [wire.response().json["name"] for _ in range(2)]
-            assert names == ["Cut", "Across"]
+CUTS = [1, 10, 40, 80, 110, 130]
+
+
+def test_a_second_request_may_begin_in_the_packet_that_ends_the_first(service: Running) -> None:
+    for at in CUTS:
+        with case(at):
+            data = create("Cut") + create("Across")
+            with dial(service) as wire:
+                for _ in range(3):
+                    split = len(create("Cut")) // 2 + at
+                    wire.send(data[:split])
+                    wire.send(data[split:])
+                    names = [wire.response().json["name"] for _ in range(2)]
+                    assert names == ["Cut", "Across"]
 
 
 @pytest.mark.parametrize(

@@ -141,6 +141,7 @@ def dialled(service: Running, count: int, *, one_by_one: bool = False) -> Iterat
             wire.client.close()
 
 
+@pytest.mark.one_adapter
 def test_thousands_of_silent_clients_keeps_nobody_out(tmp_path: Path, adapter: str) -> None:
     """Each newcomer is served, and so is a client at work, with hundreds of connections held open."""
     with serving(tmp_path, adapter, within=within(FILES)) as service, dial(service) as wire:
@@ -159,6 +160,7 @@ def test_thousands_of_silent_clients_keeps_nobody_out(tmp_path: Path, adapter: s
         assert service.log.count("level=") == 2
 
 
+@pytest.mark.one_adapter
 def test_a_process_lets_itself_open_as_many_files_as_it_may(tmp_path: Path, adapter: str) -> None:
     with serving(tmp_path, adapter, within=within(100, 1000)) as service, dialled(service, MANY) as wires:
         for wire in wires:
@@ -167,6 +169,7 @@ def test_a_process_lets_itself_open_as_many_files_as_it_may(tmp_path: Path, adap
         assert service.log.count("level=") == 1
 
 
+@pytest.mark.one_adapter
 def test_without_a_file_left_established_connections_are_answered_all_the_same(tmp_path: Path, adapter: str) -> None:
     """In a build that takes every connection. It is whole again when they go, and has not filled the log."""
     environment = weakened.environment("keeps_every_connection")

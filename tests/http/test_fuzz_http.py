@@ -25,13 +25,14 @@ from tests import ROOT
 from tests.campaigns import fuzz_http
 from tests.campaigns.fuzz_http import Found, fuzz_inside, requests_to_damage
 from tests.campaigns.mutations import Cases
+from tests.harness.cases import thorough
 
 SEED = 20261121
 ENOUGH = 3000
 """Requests within which each of the broken builds is found."""
 
 
-@pytest.mark.parametrize("requests", [ENOUGH, pytest.param(20_000, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("requests", [1500, *thorough(ENOUGH, 20_000)])
 def test_nothing_that_must_not_happen_does(requests: int) -> None:
     """Both adapters, inside this process and over sockets; what is found names its seed and shows its bytes."""
     command = [sys.executable, "-m", fuzz_http.__name__, f"--requests={requests}", f"--seed={SEED}"]

@@ -7,8 +7,7 @@ and cut into two packets; every case that is refused carries a create that must 
 
 from urllib.parse import quote
 
-import pytest
-
+from tests.harness.cases import case
 from tests.harness.client import create as store
 from tests.harness.client import nothing_changes
 from tests.harness.process import Running
@@ -16,41 +15,40 @@ from tests.harness.refused_requests import ACCEPTED, REFUSED, SMUGGLED, get
 from tests.harness.wire import HOST, SLOW, assert_error, dial, request
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_it_is_refused_once_and_changes_nothing(service: Running, case: str) -> None:
-    status, data = REFUSED[case]
+def test_it_is_refused_once_and_changes_nothing(service: Running) -> None:
     store(service, "Unchanged")
-    with nothing_changes(service):
-        for before in (b"", request("GET", SLOW)):
-            with dial(service) as wire:
-                wire.send(before + data + SMUGGLED)
-                assert not before or wire.response().json == {"status": "ready", "writes": "ok"}
-                refused = wire.response()
-                assert_error(refused, status)
-                assert refused.headers["connection"] == "close"
+    for name, (status, data) in REFUSED.items():
+        with case(name), nothing_changes(service):
+            for before in (b"", request("GET", SLOW)):
+                with dial(service) as wire:
+                    wire.send(before + data + SMUGGLED)
+                    assert not before or wire.response().json == {"status": "ready", "writes": "ok"}
+                    refused = wire.response()
+                    assert_error(refused, status)
+                    assert refused.headers["connection"] == "close"
+                    wire.assert_closed()
+
+
+def test_it_is_refused_all_the_same_when_it_comes_in_two_packets(service: Running) -> None:
+    store(service, "Unchanged")
+    for name, (status, data) in REFUSED.items():
+        with case(name):
+            half = len(data) // 2
+            with nothing_changes(service), dial(service) as wire:
+                wire.send(request("GET", "/test") + data[:half])
+                assert wire.response().body == b"OK"
+                wire.send(data[half:] + SMUGGLED)
+                assert_error(wire.response(), status)
                 wire.assert_closed()
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_it_is_refused_all_the_same_when_it_comes_in_two_packets(service: Running, case: str) -> None:
-    status, data = REFUSED[case]
-    store(service, "Unchanged")
-    half = len(data) // 2
-    with nothing_changes(service), dial(service) as wire:
-        wire.send(request("GET", "/test") + data[:half])
-        assert wire.response().body == b"OK"
-        wire.send(data[half:] + SMUGGLED)
-        assert_error(wire.response(), status)
-        wire.assert_closed()
-
-
-@pytest.mark.parametrize("case", ACCEPTED)
-def test_it_is_accepted_and_the_connection_goes_on(service: Running, case: str) -> None:
-    with dial(service) as wire:
-        wire.send(ACCEPTED[case] * 2 + request("GET", "/test"))
-        assert [wire.response().body for _ in range(3)] == [b"OK"] * 3
-        wire.send(ACCEPTED[case])
-        assert wire.response().body == b"OK"
+def test_it_is_accepted_and_the_connection_goes_on(service: Running) -> None:
+    for name, data in ACCEPTED.items():
+        with case(name), dial(service) as wire:
+            wire.send(data * 2 + request("GET", "/test"))
+            assert [wire.response().body for _ in range(3)] == [b"OK"] * 3
+            wire.send(data)
+            assert wire.response().body == b"OK"
 
 
 def test_an_absolute_target_means_the_same_as_its_path(service: Running) -> None:

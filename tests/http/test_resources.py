@@ -15,6 +15,7 @@ from select import select
 import pytest
 
 from storekeeper.stores import Payload
+from tests.harness.cases import thorough
 from tests.harness.client import create as store
 from tests.harness.client import fill, until
 from tests.harness.linux import peak_memory, sockets
@@ -38,7 +39,7 @@ def test_a_client_that_does_not_read_thousands_of_responses_costs_little_and_the
     add(fresh, tmp_path, count, "x" * 60)
     expected = fresh.request("GET", "/api/stores").body
     before = peak_memory(fresh)
-    rounds = 1500
+    rounds = 1200
     assert len(expected) * rounds > 100 * MIB
     with dial(fresh) as wire:
         asked = [
@@ -57,7 +58,7 @@ def test_bodies_are_not_kept_with_the_heads_that_are_remembered(fresh: Running) 
     body = b'{"other":"' + b"x" * 40_000 + b'"}'
     before = peak_memory(fresh)
     with dial(fresh) as wire:
-        for number in range(3000):
+        for number in range(2000):
             wire.send(request("POST", "/api/stores", body, f"X-Request-Id: {number}"))
             response = wire.response()
             assert response.status == 400
@@ -154,7 +155,7 @@ def ask_and_read_nothing(service: Running, *fields: str) -> socket.socket:
     return client
 
 
-@pytest.mark.parametrize("fields", [[], ["Connection: close"]])
+@pytest.mark.parametrize("fields", [[], *thorough(["Connection: close"])])
 def test_clients_that_do_not_read_long_responses_take_little_together(fresh: Running, fields: list[str]) -> None:
     """Those who have been reading for longest make room; who comes last is answered whole."""
     long_list(fresh)

@@ -13,7 +13,9 @@ import pytest
 from storekeeper import write_state
 from storekeeper.errors import Unavailable
 from storekeeper.events import flush
+from storekeeper.sqlite import prepare
 from tests.harness import weakened
+from tests.harness.cases import thorough
 from tests.harness.client import create as store
 from tests.harness.client import fill
 from tests.harness.collection import get, numbered
@@ -33,21 +35,32 @@ BAD = 1800
 
 
 @pytest.fixture
-def damaged(tmp_path: Path) -> Path:
+def whole(tmp_path: Path) -> Path:
+    """A database with many stores."""
+    fill(tmp_path, numbered(MANY))
+    return tmp_path / "stores.db"
+
+
+@pytest.fixture
+def damaged(whole: Path) -> Path:
     """A database with one page of noise, which no start can see."""
-    with serving(tmp_path):
-        fill(tmp_path, numbered(MANY))
-    path = tmp_path / "stores.db"
-    data = bytearray(path.read_bytes())
+    data = bytearray(whole.read_bytes())
     for found in re.finditer(b"Store %d" % BAD, bytes(data)):
         page = found.start() // 4096 * 4096
         data[page : page + 4096] = b"\xa5" * 4096
-    path.write_bytes(data)
-    return path
+    whole.write_bytes(data)
+    return whole
 
 
-@pytest.mark.parametrize("adapter", ["--fast-lane", "--no-fast-lane"])
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(
+    ("adapter", "workers"),
+    [
+        ("--fast-lane", 2),
+        ("--no-fast-lane", 1),
+        pytest.param("--fast-lane", 1, marks=pytest.mark.thorough),
+        pytest.param("--no-fast-lane", 2, marks=pytest.mark.thorough),
+    ],
+)
 def test_a_damaged_page_is_answered_with_503_and_the_others_are_read(
     damaged: Path, adapter: str, workers: int
 ) -> None:
@@ -99,14 +112,12 @@ def test_a_list_over_a_damaged_page_does_not_look_whole(damaged: Path) -> None:
         assert received.count(b'"id"') < MANY
 
 
-def test_a_page_that_cannot_be_read_ends_the_process_and_answers_nothing_wrong(tmp_path: Path) -> None:
+def test_a_page_that_cannot_be_read_ends_the_process_and_answers_nothing_wrong(tmp_path: Path, whole: Path) -> None:
     """Its successor opens the file anew."""
-    with serving(tmp_path):
-        fill(tmp_path, numbered(MANY))
     statuses = []
     with serving(tmp_path) as service, closing(service.connection()) as connection:
         assert ask(connection, "GET", "/api/stores/1").status == 200
-        with injecting(service.process.pid, "pread64", tmp_path / "stores.db"):
+        with injecting(service.process.pid, "pread64", whole):
             for id in range(1, MANY, 20):
                 response = ask(connection, "GET", f"/api/stores/{id}")
                 statuses.append(response.status)
@@ -121,7 +132,7 @@ def test_a_page_that_cannot_be_read_ends_the_process_and_answers_nothing_wrong(t
         assert len(service.request("GET", "/api/stores").json) == MANY
 
 
-@pytest.mark.parametrize("adapter", ["--fast-lane", "--no-fast-lane"])
+@pytest.mark.parametrize("adapter", ["--fast-lane", *thorough("--no-fast-lane")])
 def test_a_writer_that_dies_leaves_nobody_waiting(tmp_path: Path, adapter: str) -> None:
     """Each write is answered, what was acknowledged is there, and the process ends so that another may begin."""
     environment = weakened.environment("fails_in_the_writer") | {"FAILS_AT": "3"}
@@ -137,8 +148,7 @@ def test_a_writer_that_dies_leaves_nobody_waiting(tmp_path: Path, adapter: str) 
 
 def test_a_disk_that_takes_long_to_sync_keeps_no_read_waiting(tmp_path: Path) -> None:
     """Writes share its syncs: all of them take as long as two or three, not as long as 24."""
-    with serving(tmp_path):
-        pass
+    prepare(tmp_path / "stores.db")
     delay = injected(SYNCS, tmp_path / "stores.db-wal", "1+", "delay_enter=300000")
     with serving(tmp_path, within=delay) as service, ThreadPoolExecutor(24) as pool:
         writes = [pool.submit(store, service, f"Store {number}") for number in range(24)]
@@ -154,5 +164,5 @@ def _reads_until(service: Running, done: Callable[[], bool]) -> int:
         while not done():
             assert ask(connection, "GET", "/api/stores").status == 200
             reads += 1
-            time.sleep(0.001)  # the writes' own threads need the interpreter too
+            time.sleep(0.005)  # the writes' own threads need the interpreter too
     return reads

@@ -21,6 +21,7 @@ from storekeeper.sqlite.committer import Committer
 from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.stores import Payload, Store
 from storekeeper.write_state import WriteState
+from tests.harness.cases import case, thorough
 from tests.harness.collection import MANY, a_store, create, get, numbered, replace, run, stores
 from tests.harness.databases import Sqlite, handle
 from tests.harness.machine import fill_disk, mounted
@@ -68,19 +69,19 @@ def test_a_full_disk_refuses_writes_and_nothing_else_until_it_has_space(small: P
         assert service.stop() == 0
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_start_on_a_full_disk_says_so_and_is_worth_another_try(small: Path, tmp_path: Path, workers: int) -> None:
+def test_a_start_on_a_full_disk_says_so_and_is_worth_another_try(small: Path, tmp_path: Path) -> None:
     """A service manager starts it again, until there is space."""
     url = f"sqlite:///{small}/stores.db"
     with serving(tmp_path, database=url) as service:
         assert service.request("POST", "/api/stores", {"name": "Before"}).json["id"] == 1
     fill_disk(small / "filler")
-    with serving(tmp_path, f"--workers={workers}", database=url, ready=False) as service:
-        assert service.process.wait(TIMEOUT) == 74
-        assert "cannot be opened for writing (The disk is full)" in service.log
-        assert service.log.count("\n") == 1
+    for workers in (1, 2):
+        with case(workers), serving(tmp_path, f"--workers={workers}", database=url, ready=False) as service:
+            assert service.process.wait(TIMEOUT) == 74
+            assert "cannot be opened for writing (The disk is full)" in service.log
+            assert service.log.count("\n") == 1
     (small / "filler").unlink()
-    with serving(tmp_path, f"--workers={workers}", database=url) as service:
+    with serving(tmp_path, database=url) as service:
         assert service.request("GET", "/api/stores/1").json["name"] == "Before"
 
 
@@ -196,8 +197,7 @@ def test_a_probe_that_does_not_come_back_is_a_refusal_until_it_does(monkeypatch:
 
 
 def test_a_probe_that_waits_for_the_disk_keeps_no_read_waiting(tmp_path: Path) -> None:
-    with serving(tmp_path):
-        pass
+    schema.prepare(tmp_path / "stores.db")
     delay = 3.0
     slow = injected("pwrite64", tmp_path / "stores.db-wal", "2+", f"delay_enter={delay * 1e6:.0f}")
     with serving(tmp_path, within=slow) as service:
@@ -235,7 +235,7 @@ def test_a_refusal_that_lasts_is_told_again_and_again(monkeypatch: pytest.Monkey
     run(main())
 
 
-@pytest.mark.parametrize("pages", range(0, 12, 2))
+@pytest.mark.parametrize("pages", [0, 4, 10, *thorough(2, 6, 8)])
 def test_the_last_pages_of_a_disk_are_used_without_a_wrong_response(small: Path, pages: int) -> None:
     """One write of another length after another: it is in the list if and only if it was acknowledged."""
 
@@ -268,7 +268,7 @@ async def _are_exactly(collection: Collection, acknowledged: list[Store]) -> Non
     assert len(await stores(collection)) == len(acknowledged)
 
 
-@pytest.mark.parametrize("pages", range(14, 28, 2))
+@pytest.mark.parametrize("pages", [14, 20, 26, *thorough(16, 18, 22, 24)])
 def test_the_index_of_the_log_may_find_no_space(small: Path, pages: int) -> None:
     """It grows once in about 4,000 pages of the log, after these were written: no response is wrong, none final."""
 
@@ -321,11 +321,10 @@ def _pinned(path: Path) -> Iterator[None]:
 # Errors after which nobody knows what the file holds.
 
 
-@pytest.mark.parametrize("adapter", ["--fast-lane", "--no-fast-lane"])
+@pytest.mark.parametrize("adapter", ["--fast-lane", *thorough("--no-fast-lane")])
 def test_after_an_error_of_the_disk_the_process_says_so_and_ends(tmp_path: Path, adapter: str) -> None:
     database = tmp_path / "stores.db"
-    with serving(tmp_path, adapter):
-        pass  # makes the file
+    schema.prepare(database)
     with serving(tmp_path, adapter, within=injected(SYNCS, database.with_name("stores.db-wal"), "3+")) as service:
         assert service.request("POST", "/api/stores", {"name": "ResponseCache"}).json["id"] == 1
         ready = b"GET /health/ready HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
@@ -344,8 +343,7 @@ def test_after_an_error_of_the_disk_the_process_says_so_and_ends(tmp_path: Path,
 
 def test_a_worker_whose_disk_failed_is_replaced(tmp_path: Path) -> None:
     """The kernel counts for each process: every worker fails at its 20th sync."""
-    with serving(tmp_path):
-        pass
+    schema.prepare(tmp_path / "stores.db")
     within = injected(SYNCS, tmp_path / "stores.db-wal", "20")
     with serving(tmp_path, "--workers", "2", within=within) as service:
         acknowledged: list[int] = []

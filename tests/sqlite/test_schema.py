@@ -16,6 +16,7 @@ from storekeeper.sqlite import epoch, schema
 from storekeeper.sqlite.migrations import CHANGES
 from storekeeper.sqlite.reads import Reader
 from storekeeper.stores import EXAMPLES, Payload
+from tests.harness.cases import thorough
 from tests.harness.collection import get, listing, numbered, replace, run, stores
 from tests.harness.command import run as run_command
 from tests.harness.databases import Sqlite, handle
@@ -496,7 +497,8 @@ def test_a_file_system_without_links_gets_its_database_too(tmp_path: Path, monke
 # Several first starts.
 
 
-def test_first_starts_at_one_moment_make_one_database(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rounds", [12, *thorough(60)])
+def test_first_starts_at_one_moment_make_one_database(tmp_path: Path, rounds: int) -> None:
     failures: list[BaseException] = []
 
     def start(path: Path, together: threading.Barrier) -> None:
@@ -506,7 +508,7 @@ def test_first_starts_at_one_moment_make_one_database(tmp_path: Path) -> None:
         except BaseException as error:  # noqa: BLE001 - the test's thread reports it
             failures.append(error)
 
-    for number in range(60):
+    for number in range(rounds):
         path = tmp_path / f"{number}.db"
         together = threading.Barrier(8)
         threads = [threading.Thread(target=start, args=(path, together)) for _ in range(8)]
@@ -517,7 +519,7 @@ def test_first_starts_at_one_moment_make_one_database(tmp_path: Path) -> None:
         with connected(path) as connection:
             assert connection.pragma("user_version") == NOW
     assert failures == []
-    assert sorted(file.name for file in tmp_path.iterdir()) == sorted(f"{number}.db" for number in range(60))
+    assert sorted(file.name for file in tmp_path.iterdir()) == sorted(f"{number}.db" for number in range(rounds))
 
 
 def test_eight_services_started_at_once_on_a_new_file_have_three_examples(tmp_path: Path) -> None:
