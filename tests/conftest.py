@@ -5,7 +5,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, nullcontext
 from functools import cache
 from pathlib import Path
@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.harness.counting import Counting, forget_unfinished, import_all
 from tests.harness.databases import KINDS, Database, postgres
 from tests.harness.forked import stop_interpreter
 from tests.harness.machine import need
@@ -28,13 +29,34 @@ settings.register_profile("quick", settings.get_profile("suite"), max_examples=1
 settings.load_profile("suite")
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _few_started_processes_are_counted(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Those of modules marked `count_processes`: the lines of others are among theirs, and counting is slow."""
-    with pytest.MonkeyPatch.context() as patch:
-        if request.node.get_closest_marker("count_processes") is None:
-            patch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
-        yield
+_counting = pytest.StashKey[Counting]()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: pytest.Config) -> None:
+    """Count what imports run here, and not in each worker."""
+    import_all(config)
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """Begin to count for some tests and not for others."""
+    session.config.stash[_counting] = Counting(session.config)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, bool, bool]:
+    """Count for this test, or do not."""
+    item.config.stash[_counting].begin(item)
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtestloop(session: pytest.Session) -> Generator[None, bool, bool]:
+    """Leave to the coverage of all only what is whole."""
+    done = yield
+    if not hasattr(session.config, "workerinput"):
+        forget_unfinished()
+    return done
 
 
 def pytest_collection_finish() -> None:

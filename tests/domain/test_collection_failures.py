@@ -33,25 +33,28 @@ from tests.harness.system_calls import injecting
 METHODS = sorted(name for name, value in vars(Collection).items() if inspect.isfunction(value) and name[0] != "_")
 READS = ["get", "get_at", "list", "state", "tokens", "mark_used", "change_token", "check"]
 WRITES = ["write", "load", "check_writes"]
+ALONE = ["close", "load", "write"]
+TOGETHER = [",".join(method for method in METHODS if method not in ALONE), *ALONE]
+"""The questions of one process, each to a handle of its own: some need to know what they alone have done."""
 
 
 class Probe:
-    """A process that asks one question of a database as often as it is told to."""
+    """A process that asks questions of a database, each of another handle, as often as it is told to."""
 
-    def __init__(self, path: Path, question: str, *rights: str) -> None:
+    def __init__(self, path: Path, questions: str, *rights: str) -> None:
         ours, theirs = socket.socketpair()
         with ours, theirs:
             files = (theirs.fileno(), theirs.fileno(), 2)
-            self.process = forked([probe.__file__, str(path), question, *rights], {**os.environ}, files)
+            self.process = forked([probe.__file__, str(path), questions, *rights], {**os.environ}, files)
             self.line = ours.makefile("rw")
 
     def wait(self) -> None:
         line = self._line()
         assert line == "ready", line
 
-    def ask(self) -> dict[str, Any]:
+    def ask(self) -> dict[str, tuple[str, list[str]]]:
         self._send("ask\n")
-        response: dict[str, Any] = json.loads(self._line())
+        response: dict[str, tuple[str, list[str]]] = json.loads(self._line())
         return response
 
     def close(self) -> None:
@@ -68,8 +71,8 @@ class Probe:
 
 
 @contextmanager
-def probing(path: Path, question: str, *rights: str) -> Iterator[Probe]:
-    probing = Probe(path, question, *rights)
+def probing(path: Path, questions: str, *rights: str) -> Iterator[Probe]:
+    probing = Probe(path, questions, *rights)
     try:
         probing.wait()
         yield probing
@@ -136,10 +139,11 @@ Fault = Callable[[Path, Probe], Any]
 
 LOST = "The database failed"
 DAMAGED = "The database is damaged"
+READ_ONLY = "The database cannot be written"
 EXPECTED: dict[Fault, dict[str, str]] = {
     locked: dict.fromkeys(WRITES, "none: The database is locked"),
     full: dict.fromkeys(WRITES, "none: The disk is full"),
-    read_only: dict.fromkeys(WRITES, "none: The database cannot be written"),
+    read_only: dict.fromkeys(WRITES, f"none: {READ_ONLY}"),
     limited: dict.fromkeys(WRITES, f"unknown: {LOST}"),
     unsynced: dict.fromkeys(WRITES, f"unknown: {LOST}"),
     unreadable: dict.fromkeys(["get", "get_at", "list", "state", "tokens", "mark_used", "check"], f"none: {LOST}")
@@ -155,7 +159,7 @@ for fault, reason in (
 ):
     EXPECTED[fault]["check_writes"] = f"none: {reason}"
 EXPECTED[locked]["mark_used"] = "none: The database is locked"
-EXPECTED[read_only]["mark_used"] = "none: The database cannot be written"
+EXPECTED[read_only]["mark_used"] = f"none: {READ_ONLY}"
 """What a question is answered while a fault lasts; any other is answered as always."""
 
 
@@ -180,28 +184,33 @@ def test_every_method_of_the_protocol_is_asked() -> None:
     assert sorted([*READS, *WRITES, "close"]) == METHODS
 
 
-@pytest.mark.parametrize("question", METHODS)
+@pytest.mark.parametrize("questions", TOGETHER, ids=["others", *ALONE])
 @pytest.mark.parametrize("fault", EXPECTED, ids=[fault.__name__ for fault in EXPECTED])
-def test_what_is_wrong_below_is_said_and_leaves_nothing_behind(path: Path, fault: Fault, question: str) -> None:
+def test_what_is_wrong_below_is_said_and_leaves_nothing_behind(path: Path, fault: Fault, questions: str) -> None:
     rights = ["nobody"] if fault is read_only else []
     if rights:
         path.chmod(0o444)
-    expected = EXPECTED[fault].get(question, "answer")
-    told = LOST in expected
-    lost = told or DAMAGED in expected
-    with probing(path, question, *rights) as probe:
+    with probing(path, questions, *rights) as probe:
         with fault(path, probe):
             said = probe.ask()
-            assert said["answer"].startswith(expected)
-            assert len(said["failures"]) == told, "the process was not told, or more than once"
         again = probe.ask()
-        if (question in WRITES and (lost or rights)) or (question == "mark_used" and rights):
-            assert again["answer"].startswith("none: The database"), "it went on after it had failed"
-        elif not lost:
-            assert again["answer"] == "answer", "it did not go on"
-        assert len(again["failures"]) == told
+        for question in said:
+            _as_expected(question, EXPECTED[fault].get(question, "answer"), said[question], again[question])
         probe.close()
-    _whole(path, most=MANY + LOAD * (said["answer"][:4] != "none") + LOAD * (again["answer"] == "answer"))
+    written = [answer for asked in (said, again) for answer, _ in asked.values() if questions in {"write", "load"}]
+    _whole(path, most=MANY + LOAD * sum(not answer.startswith("none") for answer in written))
+
+
+def _as_expected(question: str, expected: str, said: tuple[str, list[str]], again: tuple[str, list[str]]) -> None:
+    told = LOST in expected
+    lost = told or DAMAGED in expected
+    assert said[0].startswith(expected), f"{question}: {said}"
+    assert len(said[1]) == told, f"{question}: the process was not told, or more than once"
+    if READ_ONLY in expected or (lost and question in WRITES):
+        assert again[0].startswith("none: The database"), f"{question}: it went on after it had failed"
+    elif not lost:
+        assert again[0] == "answer", f"{question}: it did not go on"
+    assert len(again[1]) == told, question
 
 
 def _whole(path: Path, most: int) -> None:

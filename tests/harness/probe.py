@@ -1,8 +1,9 @@
-"""One handle on a SQLite database in a process of its own, for the tests that break what is under it.
+"""Handles on a SQLite database in a process of their own, for the tests that break what is under them.
 
-    python -m tests.harness.probe PATH QUESTION [nobody]
+    python -m tests.harness.probe PATH QUESTION,QUESTION... [nobody]
 
-opens it, says so, waits for a line, asks, prints the response as JSON, and closes. With `nobody` it has no rights.
+opens one for each question, says so, waits for a line, asks each, prints the responses as JSON, and closes them. With
+`nobody` it has no rights.
 """
 
 import asyncio
@@ -81,7 +82,7 @@ async def _ask(collection: Collection, question: str) -> str:
 
 
 async def main() -> None:
-    path, question, *rights = sys.argv[1:]
+    path, questions, *rights = sys.argv[1:]
     # Not the real ones: a test has no time for them.
     for name in ("load", "write_queue"):
         vars(import_module(f"storekeeper.sqlite.{name}"))["LOCK_TIMEOUT"] = 0.3
@@ -93,13 +94,14 @@ async def main() -> None:
         os.setuid(65534)
     if not rights:
         prepare(Path(path))
-    failures: list[str] = []
-    collection = SqliteCollection(Path(path), failures.append)
+    failures: dict[str, list[str]] = {question: [] for question in questions.split(",")}
+    opened = {question: SqliteCollection(Path(path), told.append) for question, told in failures.items()}
     print("ready", flush=True)
     for _ in iter(sys.stdin.readline, "\n"):
-        response = await _ask(collection, question)
-        print(json.dumps({"answer": response, "failures": failures}), flush=True)
-    await collection.close()
+        answers = {question: await _ask(collection, question) for question, collection in opened.items()}
+        print(json.dumps({question: [answers[question], failures[question]] for question in opened}), flush=True)
+    for collection in opened.values():
+        await collection.close()
     print("closed", flush=True)
 
 
