@@ -56,6 +56,7 @@ def report(reference: Reference) -> Report:
 def alone(client: Client, names: frozenset[str]) -> set[str]:
     """Run these checks, and say which of them fail; of others only those whose responses they look at."""
     run = Run(Service(client))
+    run.first_contact()
     run.prepare()
     asked = [rule for rule in RULES if rule.name in names or (names & LATE and not rule.late)]
     results = [run.result(rule) for rule in asked]
