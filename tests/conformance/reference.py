@@ -214,12 +214,13 @@ class Local(Client):
         method: str,
         path: str,
         body: bytes | None = None,
-        type: str | None = None,
-        sink: Sink | None = None,
         more: Mapping[str, str] = {},
+        sink: Sink | None = None,
     ) -> Exchange:
         try:
-            answer = self.reference.ask(method, path, body or b"", more)
+            answer = self.reference.ask(
+                method, path, body or b"", {name.lower(): text for name, text in more.items()}
+            )
         except Exception as error:  # whatever a mutant raises: over a socket it closes the connection
             raise Unreachable("it closed the connection without a response") from error
         content = b"" if method == "HEAD" or answer.status == 204 else answer.body

@@ -9,12 +9,17 @@ import pytest
 from tests.harness.command import run
 from tests.harness.process import COMMAND, serving
 
-pytestmark = pytest.mark.count_processes
 
-
-@pytest.mark.parametrize("detail", ["detailed", "generic"])
+@pytest.mark.parametrize(
+    ("adapter", "detail"),
+    [
+        *(("--fast-lane", "detailed"), ("--no-fast-lane", "generic")),
+        pytest.param("--fast-lane", "generic", marks=pytest.mark.thorough),
+        pytest.param("--no-fast-lane", "detailed", marks=pytest.mark.thorough),
+    ],
+)
 def test_the_service_conforms_in_both_modes_and_through_both_adapters(
-    detail: str, adapter: str, tmp_path: Path
+    adapter: str, detail: str, tmp_path: Path
 ) -> None:
     with serving(tmp_path, adapter, "--error-detail", detail) as service:
         done = run("check", f"http://127.0.0.1:{service.port}", "--json", "--yes")

@@ -17,7 +17,6 @@ EXCERPT = 2048
 PIECE = 1 << 18
 RATE = 1 << 22  # how many bytes of a body give it one more second: a long list may take its time
 MAX_INTERIM = 10
-JSON = "application/json"
 Sink = Callable[[bytes], None]
 
 
@@ -102,26 +101,27 @@ class Client:
         method: str,
         path: str,
         body: bytes | None = None,
-        type: str | None = JSON,
-        sink: Sink | None = None,
         more: Mapping[str, str] = {},
+        sink: Sink | None = None,
     ) -> Exchange:
-        """Send one request, with `more` fields; a body of status 200 goes to the `sink` if any.
+        """Send one request, with `more` fields, of which empty ones are left out; a list goes to the `sink`.
 
         Raises Unreachable without a whole HTTP response.
         """
         fields = {"Host": self.authority, "User-Agent": "storekeeper-check", "Accept": "*/*", "Connection": "close"}
-        fields |= more
-        if body is not None:
-            fields |= ({"Content-Type": type} if type else {}) | {"Content-Length": str(len(body))}
-        done = Exchange(method, self.prefix + path, list(fields.items()), body)
+        fields |= {} if body is None else {"Content-Type": "application/json", "Content-Length": str(len(body))}
+        sent = [(name, value) for name, value in (fields | dict(more)).items() if value]
+        done = Exchange(method, self.prefix + path, sent, body)
         deadline = time.monotonic() + self.timeout
         try:  # written here and not by http.client, so that a report shows the request as it went out
             with self.connect(deadline) as connection:
-                lines = [f"{method} {done.target} HTTP/1.1", *(f"{name}: {value}" for name, value in done.sent)]
-                lines += self.secret
+                head = [
+                    f"{method} {done.target} HTTP/1.1",
+                    *(f"{name}: {value}" for name, value in sent),
+                    *self.secret,
+                ]
                 with suppress(ConnectionError):  # it may have said why before it closed
-                    connection.sendall("\r\n".join([*lines, "", ""]).encode("ascii") + (body or b""))
+                    connection.sendall("\r\n".join([*head, "", ""]).encode("ascii") + (body or b""))
                 read(Stream(connection, deadline), done, sink)
         except (OSError, UnicodeError, http.client.HTTPException, Unreachable) as error:
             failure = unreachable(error)

@@ -4,9 +4,12 @@ import json
 from collections.abc import Callable
 
 from storekeeper.conformance.client import TimedOut, Unreachable
-from storekeeper.conformance.service import MISSING, Kind, Response, Service, Violation
+from storekeeper.conformance.service import MISSING, STORES, Response, Service, Violation
 
-STORES, FORM = "/api/stores", "application/x-www-form-urlencoded"
+CONTENT_TYPES = (
+    *("", "application/json; charset=latin-1", "application/merge-patch+json", "text/plain"),
+    "application/x-www-form-urlencoded",
+)
 ABSENT, NOBODY = f"{STORES}/{MISSING}", f"{STORES}?name={{free}}"
 ID = b'"id"'
 BOTH = b'{"name": 5, "address": 5}'
@@ -19,7 +22,7 @@ def observe(service: Service) -> dict[str, str]:
     seen: dict[str, str] = {}
     for topic, look in (READS if service.read_only else READS | WRITES).items():
         try:
-            seen[topic] = look(service) if callable(look) else ask(service, look)
+            seen[topic] = look(service)
         except (Unreachable, Violation) as error:
             seen[topic] = f"not seen: {error}"
             if isinstance(error, TimedOut):
@@ -27,128 +30,126 @@ def observe(service: Service) -> dict[str, str]:
     return seen
 
 
-def told(response: Response) -> str:
-    """Return a response in a few words: the status, and the message of an error."""
+def _told(response: Response) -> str:
     message = response.member("message")
     return f"{response.http.status} {message}" if isinstance(message, str) else str(response.http.status)
 
 
-def together(responses: dict[str, Response]) -> str:
+def _together(responses: dict[str, Response]) -> str:
     """Return several responses in a few words, those alike together."""
     groups: dict[str, list[str]] = {}
     for label, response in responses.items():
-        groups.setdefault(told(response), []).append(label)
+        groups.setdefault(_told(response), []).append(label)
     return "; ".join(f"{', '.join(labels)}: {text}".removeprefix(": ") for text, labels in groups.items())
 
 
-def ask(service: Service, requests: Requests) -> str:
-    """Return what comes of these requests; `{free}` in a target is a name that nobody has."""
-    free = service.name().replace(" ", "-")
-    asked = {label: (method, path.replace("{free}", free), body) for label, (method, path, body) in requests.items()}
-    return together({label: service.raw(*request) for label, request in asked.items()})
+def _ask(requests: Requests) -> Look:
+    """Return the look at these requests; `{free}` in a target is a name that nobody has."""
+
+    def look(service: Service) -> str:
+        free = service.name().replace(" ", "-")
+        return _together(
+            {
+                name: service.send(method, path.format(free=free), body)
+                for name, (method, path, body) in requests.items()
+            }
+        )
+
+    return look
 
 
-def earlier(service: Service, kind: Kind, part: bytes) -> str:
+def _gets(targets: dict[str, str]) -> Look:
+    return _ask({label: ("GET", target, None) for label, target in targets.items()})
+
+
+def _posts(bodies: dict[str, bytes]) -> Look:
+    return _ask({label: ("POST", STORES, body) for label, body in bodies.items()})
+
+
+def _update(payload: object) -> Look:
+    return lambda service: _told(service.update(payload, "open"))
+
+
+def _earlier(service: Service, method: str, part: bytes) -> str:
     """Return what came during the checks of a request that the contract leaves open."""
     for seen in service.seen:
-        if seen.kind == kind and seen.wanted in ("open", "either") and part in (seen.http.body or b""):
-            return told(seen)
+        if seen.http.method == method and seen.wanted in ("open", "either") and part in (seen.http.body or b""):
+            return _told(seen)
     return "not seen"
 
 
-def counts(service: Service) -> str:
-    """Tell letters of one code point from those of two UTF-16 units and of two bytes."""
+def _counted(service: Service) -> str:
     names = "\u00e9" * 30, "\U0001f3ec" * 30, "\U0001f3ec" * 31
     taken = [service.update({"name": name}, "open").ok for name in names]
     return ("bytes", "UTF-16 units", "code points", "more than code points")[sum(taken)]
 
 
-def key_twice(service: Service) -> str:
-    """Tell which one counts."""
+def _key_twice(service: Service) -> str:
     body = b'{"name": "%s", "address": "first", "address": "last"}' % service.name().encode()
-    response = service.raw("PUT", f"{STORES}/{service.spare().id}", body)
+    response = service.update(body, "open")
     address = response.member("address") if response.ok else None
-    return f"{told(response)}, the {address} counts" if address else told(response)
+    return f"{_told(response)}, the {address} counts" if address else _told(response)
 
 
-def keys(service: Service) -> str:
-    """Tell which fields are named when both are wrong."""
-    validation = service.raw("POST", STORES, BOTH).member("validation")
+def _keys(service: Service) -> str:
+    validation = service.send("POST", STORES, BOTH).member("validation")
     return json.dumps(validation.get("keys")) if isinstance(validation, dict) else "no validation"
 
 
-def plus(service: Service) -> str:
-    """Tell whether it is a blank, as in a form, or itself."""
+def _plus(service: Service) -> str:
     name = service.settle().name.replace(" ", "+")
-    response = service.send("filter", "GET", f"{STORES}?name={name}", "open")
+    response = service.send("GET", f"{STORES}?name={name}", kind="filter")
     return "a blank" if response.listing and response.listing.count else "itself, or nothing"
 
 
-def content_types(service: Service) -> str:
-    """Make the same valid update under several."""
-    types = (None, "application/json; charset=latin-1", "application/merge-patch+json", "text/plain", FORM)
+def _content_types(service: Service) -> str:
     target, body = f"{STORES}/{service.spare().id}", json.dumps({"name": service.name()}).encode()
-    return together({str(kind or "none"): service.raw("PUT", target, body, kind) for kind in types})
-
-
-def update(payload: object) -> Look:
-    """Return the look at what comes of this update."""
-    return lambda service: told(service.update(payload, "open"))
-
-
-def gets(targets: dict[str, str]) -> Requests:
-    """Return a GET of each target."""
-    return {label: ("GET", target, None) for label, target in targets.items()}
-
-
-def each(bodies: dict[str, bytes]) -> Requests:
-    """Return a POST of each body."""
-    return {label: ("POST", STORES, body) for label, body in bodies.items()}
+    return _together({kind or "none": service.send("PUT", target, body, content_type=kind) for kind in CONTENT_TYPES})
 
 
 QUERIES = {"twice": "&name=x", "another": "&colour=red", "+": "+x", "no UTF-8": "%FF", "%": "%"}
 QUERIES["31 characters"] = "x" * 14
 IDS = ("abc", "1abc", "-1", "%2B1", "1.0", "0x1", "1e0", "%D9%A1", "9" * 40)
-READS: dict[str, Look | Requests] = {  # in any run; WRITES are looked at besides, unless it is read-only
-    "GET /test: its content type": lambda service: service.raw("GET", "/test").http.header("content-type") or "none",
-    "GET of a store that does not exist": gets({"": ABSENT}),
-    "{id} that is not an integer": gets({id if len(id) < 20 else f"{id[:9]}…": f"{STORES}/{id}" for id in IDS}),
-    "query: name twice, another parameter, + for a blank, bytes that are no UTF-8": gets(
+READS: dict[str, Look] = {  # in any run; WRITES are looked at besides, unless it is read-only
+    "GET /test: its content type": lambda service: service.send("GET", "/test").http.header("content-type") or "none",
+    "GET of a store that does not exist": _gets({"": ABSENT}),
+    "{id} that is not an integer": _gets({id if len(id) < 20 else f"{id[:9]}…": f"{STORES}/{id}" for id in IDS}),
+    "query: name twice, another parameter, + for a blank, bytes that are no UTF-8": _gets(
         {label: f"{NOBODY}{query}" for label, query in QUERIES.items()}
     ),
-    "other methods: HEAD, OPTIONS": {method: (method, NOBODY, None) for method in ("HEAD", "OPTIONS")},
-    "a trailing slash, an unknown path": gets({"slash": NOBODY.replace("?", "/?"), "unknown": "/api/unknown"}),
+    "other methods: HEAD, OPTIONS": _ask({method: (method, NOBODY, None) for method in ("HEAD", "OPTIONS")}),
+    "a trailing slash, an unknown path": _gets({"slash": NOBODY.replace("?", "/?"), "unknown": "/api/unknown"}),
 }
-WRITES: dict[str, Look | Requests] = {
-    "PUT to a store that does not exist": lambda service: earlier(service, "update", b'"Nowhere"'),
-    "PUT of a bad payload to an {id} that is not an integer": {"": ("PUT", f"{STORES}/abc", b"{}")},
+WRITES: dict[str, Look] = {
+    "PUT to a store that does not exist": lambda service: _earlier(service, "PUT", b'"Nowhere"'),
+    "PUT of a bad payload to an {id} that is not an integer": _ask({"": ("PUT", f"{STORES}/abc", b"{}")}),
     "id in the payload": lambda service: (
-        f"POST: {earlier(service, 'create', ID)}; PUT: {earlier(service, 'update', ID)}"
+        f"POST: {_earlier(service, 'POST', ID)}; PUT: {_earlier(service, 'PUT', ID)}"
     ),
-    "another unknown key in the payload": update({"name": "x", "colour": "red"}),
-    "the same key twice in the payload": key_twice,
-    "address null": update({"name": "x", "address": None}),
-    'address ""': lambda service: earlier(service, "create", b'"address": ""'),
-    "a blank name": update({"name": "   "}),
-    "U+0000 in a name": update({"name": "\0 nothing"}),
-    "what the 30 characters count": counts,
-    "messages of which the contract gives no text": each(
+    "another unknown key in the payload": _update({"name": "x", "colour": "red"}),
+    "the same key twice in the payload": _key_twice,
+    "address null": _update({"name": "x", "address": None}),
+    'address ""': lambda service: _earlier(service, "POST", b'"address": ""'),
+    "a blank name": _update({"name": "   "}),
+    "U+0000 in a name": _update({"name": "\0 nothing"}),
+    "what the 30 characters count": _counted,
+    "messages of which the contract gives no text": _posts(
         {"31 characters": b'{"name": "%s"}' % (b"x" * 31), "name null": b'{"name": null}'}
         | {"name true": b'{"name": true}', "address 5": b'{"name": "x", "address": 5}', "both": BOTH}
     ),
-    "keys when both fields are wrong": keys,
-    "a payload that is no object, or none": each(
+    "keys when both fields are wrong": _keys,
+    "a payload that is no object, or none": _posts(
         {body.decode() or "no body": body for body in (b"[]", b'"x"', b"5", b"null", b"")}
     ),
-    "a body that is not JSON": each(
+    "a body that is not JSON": _posts(
         {"cut off": b'{"name": "x"', "not UTF-8": b'{"name": 5, "address": "\xff"}', "NaN": b'{"name": NaN}'}
         | {"two values": b"{} {}", "nested 10,000 deep": b"[" * 10_000 + b"]" * 10_000}
     ),
-    "content type of a payload": content_types,
+    "content type of a payload": _content_types,
     # The payload has no name, so nobody stores it.
-    "a payload of 2 MiB": each({"": b'{"address": "%s"}' % (b"x" * (2 << 20))}),
-    "+ in a query stands for": plus,
-    "other methods: DELETE and PATCH of a store that does not exist, PUT of the list": {
-        method: (method, STORES if method == "PUT" else ABSENT, b"{}") for method in ("DELETE", "PATCH", "PUT")
-    },
+    "a payload of 2 MiB": _posts({"": b'{"address": "%s"}' % (b"x" * (2 << 20))}),
+    "+ in a query stands for": _plus,
+    "other methods: DELETE and PATCH of a store that does not exist, PUT of the list": _ask(
+        {"DELETE": ("DELETE", ABSENT, b"{}"), "PATCH": ("PATCH", ABSENT, b"{}"), "PUT": ("PUT", STORES, b"{}")}
+    ),
 }

@@ -7,31 +7,29 @@ from itertools import chain
 from typing import Any
 
 from storekeeper.conformance.rules import FAILURE, NO_MORE, Rule, Rules, Skipped
-from storekeeper.conformance.service import MISSING, Fault, Response, Service, Violation
+from storekeeper.conformance.service import MISSING, Fault, Response, Service, Violation, Way
 from storekeeper.conformance.writing import QUIET, are_others
 
 RULES = Rules()
 GENERIC = "Invalid request payload input"
 VIOLATES = "name is not a string, name is missing, name too long, address is not a string"
-REQUIRED, NO_STRING, NO_ADDRESS = '"name" is required', '"name" must be a string', '"address" is required'
-NAME, ADDRESS = ("name",), ("address",)
-Send = Callable[[Service, dict[str, Any], Fault], Response]
-Request = Callable[[Service], Response]
-
-
+REQUIRED, NO_STRING = '"name" is required', '"name" must be a string'
 OTHERS = REQUIRED, NO_STRING
-WAYS: dict[str, tuple[Any, ...]] = {
-    "missing-name": ("Name is missing.", "no name", NAME, REQUIRED),
-    "empty-name": ("Name is empty.", "an empty name", NAME, REQUIRED),
-    "number-as-name": ("Name is a number.", "a number as name", NAME, NO_STRING),
-    "other-type-as-name": ("Name is null, a boolean, an array or an object.", "a name that is no string", NAME),
-    "31-characters": ("Name is longer than 30 characters.", "a name longer than 30", NAME, None, OTHERS),
-    "address-of-other-type": (
-        *("Address is a number, a boolean, an array or an object.", "an address that is no string", ADDRESS),
-        *(None, (NO_ADDRESS, *OTHERS)),
+Send = Callable[[Service, dict[str, Any], Fault], Response]
+WAYS = {
+    "missing-name": Way("Name is missing.", "no name", message=REQUIRED),
+    "empty-name": Way("Name is empty.", "an empty name", message=REQUIRED),
+    "number-as-name": Way("Name is a number.", "a number as name", message=NO_STRING),
+    "other-type-as-name": Way("Name is null, a boolean, an array or an object.", "a name that is no string"),
+    "31-characters": Way("Name is longer than 30 characters.", "a name longer than 30", never=OTHERS),
+    "address-of-other-type": Way(
+        "Address is a number, a boolean, an array or an object.",
+        "an address that is no string",
+        keys=("address",),
+        never=(*OTHERS, '"address" is required'),
     ),
 }
-"""The ways to break the rules, by the name that their checks have: what is looked at, and what a `Fault` tells."""
+"""The ways to break the rules, by the name that their checks have."""
 
 
 def bad(service: Service) -> dict[str, list[Fault]]:
@@ -49,10 +47,8 @@ def bad(service: Service) -> dict[str, list[Fault]]:
         "31-characters": [*({"name": name, "address": new()} for name in long), {"name": new().ljust(31, "x")}],
         "address-of-other-type": [{"name": new(), "address": address} for address in addresses],
     }
-    faults = {
-        way: [Fault(label, payload, *told) for payload in payloads[way]] for way, (_, label, *told) in WAYS.items()
-    }
-    faults["missing-name"].append(Fault("no name but a Name", {"Name": new()}, ()))
+    faults = {name: [Fault(way, payload) for payload in payloads[name]] for name, way in WAYS.items()}
+    faults["missing-name"].append(Fault(Way("", "no name but a Name", keys=()), {"Name": new()}))
     return faults
 
 
@@ -64,7 +60,7 @@ def send_bad(send: Send, service: Service) -> Response:
     for fault, *_ in bad(service).values():
         response = send(service, fault.payload, fault)
         if response.http.status != 400:
-            raise Skipped(f"{fault.label} is not rejected")
+            raise Skipped(f"{fault.way.label} is not rejected")
     return response
 
 
@@ -81,12 +77,7 @@ def rejected_create_takes_no_number(service: Service) -> None:
         first = second
 
 
-def send_good(service: Service) -> Response:
-    """Update a store several times."""
-    return [service.spare() for _ in WAYS][-1].response
-
-
-def adds_no_other(send: Request, service: Service) -> None:
+def adds_no_other(send: Callable[[Service], Response], service: Service) -> None:
     """Violation when the number of stores grows with these requests.
 
     Other clients may add stores at any time, and they look like those. A service is blamed only when, time after
@@ -105,7 +96,9 @@ def adds_no_other(send: Request, service: Service) -> None:
             raise Violation(f"requests that create no store add stores: {known}", send(service).http)
 
 
-def growth(service: Service, send: Request, times: int, seconds: float = 0.0) -> tuple[int, float]:
+def growth(
+    service: Service, send: Callable[[Service], Response], times: int, seconds: float = 0.0
+) -> tuple[int, float]:
     """Return how many stores came while this was sent so often, or in these seconds, and how long that took."""
     started, before = time.monotonic(), service.count()
     for _ in range(times):
@@ -114,12 +107,22 @@ def growth(service: Service, send: Request, times: int, seconds: float = 0.0) ->
     return service.count() - before, time.monotonic() - started
 
 
-CREATE, UPDATE = partial(send_bad, Service.create), partial(send_bad, Service.update)
-RULES += [
-    Rule("rejected-create-adds-no-other", FAILURE, "POST: nor under another name.", partial(adds_no_other, CREATE)),
-    Rule("rejected-update-adds-no-other", FAILURE, "PUT: nor under another name.", partial(adds_no_other, UPDATE)),
-    Rule("update-adds-no-other", NO_MORE, "Nor does an update that succeeds.", partial(adds_no_other, send_good)),
-]
+@RULES.check(FAILURE)
+def rejected_create_adds_no_other(service: Service) -> None:
+    """POST: nor under another name."""
+    adds_no_other(partial(send_bad, Service.create), service)
+
+
+@RULES.check(FAILURE)
+def rejected_update_adds_no_other(service: Service) -> None:
+    """PUT: nor under another name."""
+    adds_no_other(partial(send_bad, Service.update), service)
+
+
+@RULES.check(NO_MORE)
+def update_adds_no_other(service: Service) -> None:
+    """Nor does an update that succeeds."""
+    adds_no_other(lambda service: [service.spare() for _ in WAYS][-1].response, service)
 
 
 # What is a bad payload, and what it leaves
@@ -131,13 +134,13 @@ def rejects(send: Send, ways: Iterable[str], service: Service) -> None:
     for fault in chain(*(faults[way] for way in ways)):
         response = send(service, fault.payload, fault)
         status = response.http.status
-        response.expect(status == 400, f"{fault.label} gets the status {status}, not 400")
+        response.expect(status == 400, f"{fault.way.label} gets the status {status}, not 400")
 
 
 for method, send in (("POST", Service.create), ("PUT", Service.update)):
-    for way, (scope, *_) in WAYS.items():
-        name = f"{send.__name__}-rejects-{way}"
-        RULES.append(Rule(name, VIOLATES, f"{method}: {scope}", partial(rejects, send, (way,))))
+    for name, way in WAYS.items():
+        check = partial(rejects, send, (name,))
+        RULES.append(Rule(f"{send.__name__}-rejects-{name}", VIOLATES, f"{method}: {way.scope}", check))
 
 
 @RULES.check(FAILURE)
@@ -149,7 +152,7 @@ def rejected_create_adds_nothing(service: Service) -> None:
         if response.http.status == 400 and isinstance(name, (str, int)) and name:
             found = service.find(str(name))
             ours = [store for store in found.listed.stores if service.is_ours(store)]
-            found.expect(not ours, f"{fault.label} got a 400, and yet there is such a store now")
+            found.expect(not ours, f"{fault.way.label} got a 400, and yet there is such a store now")
     response = service.everything()
     strays = [store for store in response.listed.stores if store.get("id") not in service.mine]
     response.expect(not strays, f"a payload got a 400, and yet the list has {strays[:1]}")
@@ -164,7 +167,7 @@ def rejected_update_changes_nothing(service: Service) -> None:
         if response.http.status != 400:
             service.replace(made.id, {"name": made.name, "address": made.address})
             continue
-        service.read(made.id).shows(made, f" after an update with {fault.label} that got a 400")
+        service.read(made.id).shows(made, f" after an update with {fault.way.label} that got a 400")
     service.find(made.name).shows(made, " after updates that got a 400")
 
 

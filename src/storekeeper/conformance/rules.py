@@ -36,6 +36,7 @@ class Rule:
     writes: bool = True  # a read-only run leaves it out
     adds: int = 0  # how many stores at most
     detailed: bool = False  # a service in generic mode does not show it
+    announced: bool = False  # only a service that announces what lies beyond the contract has it
     late: bool = False  # it looks at the responses to all other checks
 
 

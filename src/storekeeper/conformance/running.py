@@ -16,6 +16,7 @@ RULES: list[Rule] = sorted(
 """All rules in their order: those that look at all responses at the end."""
 MOST_ADDED = sum(rule.adds for rule in RULES) + 2
 """How many stores a run adds at most: those of the rules, and the two that several of them share."""
+Announce = Callable[[int], None]
 CLOSED = {
     401: "it wants authentication: send a token with --token FILE, or in STOREKEEPER_TOKEN",
     403: "it forbids it",
@@ -29,12 +30,7 @@ class CannotCheck(Exception):
 
 
 def examine(
-    url: str,
-    *,
-    read_only: bool = False,
-    timeout: float = 7.0,
-    announce: Callable[[int], None] | None = None,
-    token: str = "",
+    url: str, *, read_only: bool = False, timeout: float = 7.0, announce: Announce | None = None, token: str = ""
 ) -> Report:
     """Hold the service at `url` to every rule, or CannotCheck; `announce` is told how many stores it adds at most."""
     try:
@@ -51,7 +47,7 @@ class Run:
         self.service = service
         self.slow = 0
 
-    def report(self, url: str, announce: Callable[[int], None] | None = None) -> Report:
+    def report(self, url: str, announce: Announce | None = None) -> Report:
         """Return what comes of all rules."""
         service, start = self.service, time.monotonic()
         self.first_contact()
@@ -70,10 +66,11 @@ class Run:
         """CannotCheck unless this is the service at all and lets us in: nothing is written to anything else."""
         try:
             test = self.service.test()
-            stores = self.service.send("filter", "GET", f"/api/stores?name={self.service.marker}")
+            stores = self.service.find(self.service.marker)
         except Unreachable as error:
             raise CannotCheck(said(error)) from None
         admitted(stores)
+        self.service.announces = beyond.is_announced(stores)
         if not (test.ok or stores.ok):
             statuses = f"GET /test gets the status {test.http.status}, GET /api/stores {stores.http.status}"
             raise CannotCheck(f"no Store Resource API there: {statuses}")
@@ -95,6 +92,8 @@ class Run:
                 raise Skipped("it writes, and this run is read-only")
             if rule.detailed and self.service.generic:
                 raise Skipped("the service is in generic mode")
+            if rule.announced and not self.service.announces:
+                raise Skipped("the service does not announce it")
             rule.check(self.service)
         except Skipped as reason:
             return Result(rule, "skipped", str(reason))

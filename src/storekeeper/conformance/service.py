@@ -2,14 +2,17 @@
 
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 from urllib.parse import quote
 
-from storekeeper.conformance.client import JSON, Client, Exchange
+from storekeeper.conformance.client import Client, Exchange
 from storekeeper.conformance.documents import Listing, Store, parse
 
+STORES = "/api/stores"
+CROWD = 10  # how many requests go at the same time
 MISSING = 2_000_000_000  # an id that no store has, and that still fits 32 bits
 
 
@@ -22,17 +25,25 @@ class Violation(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
-    """A payload that breaks the store payload rules, and what is wrong with it."""
+class Way:
+    """A way to break the store payload rules: what of them is looked at, and what is wrong."""
 
+    scope: str
     label: str
-    payload: dict[str, Any]
-    keys: tuple[str, ...]  # the wrong fields; without any it is left open which ones a response names
+    keys: tuple[str, ...] = ("name",)  # without any it is left open which ones a response names
     message: str | None = None  # the contract's own, if there is one
     never: tuple[str, ...] = ()  # messages that name another rule
 
 
-Kind = Literal["test", "list", "filter", "read", "create", "update", "other"]
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A payload that breaks the rules."""
+
+    way: Way
+    payload: dict[str, Any]
+
+
+Kind = Literal["test", "list", "filter", "store", "other"]
 Wanted = Literal["success", "either", "open"] | Fault
 """What the contract wants of a response: a success, a success or whatever, nothing, or the error of a bad payload."""
 
@@ -119,6 +130,7 @@ class Service:
     mine: set[int] = field(default_factory=set)
     added: int = 0
     generic: bool = False
+    announces: bool = False
     names: int = 0
     subject: Made | None = None
     changing: int | None = None
@@ -128,10 +140,19 @@ class Service:
         self.names += 1
         return f"{self.marker} {self.names:03}"
 
-    def send(self, kind: Kind, method: str, path: str, wanted: Wanted = "success", **sent: Any) -> Response:
-        """Make one exchange, its `body` of `type`, and keep it in `seen`; a list is one when its status is 200."""
+    def send(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        kind: Kind = "other",
+        wanted: Wanted = "open",
+        **more: str,
+    ) -> Response:
+        """Make one exchange and keep it in `seen`; `more` are header fields, `if_match` is If-Match."""
         listing = Listing(self.is_ours if kind == "list" else bool) if kind in {"list", "filter"} else None
-        http = self.client.exchange(method, path, **sent, sink=listing.feed if listing else None)
+        headers = {name.title().replace("_", "-"): value for name, value in more.items()}
+        http = self.client.exchange(method, path, body, headers, listing.feed if listing else None)
         if listing and http.status == 200:
             listing.feed(b"", last=True)
             response = Response(kind, wanted, http, None, listing.fault, listing)
@@ -140,23 +161,17 @@ class Service:
         self.seen.append(response)
         return response
 
-    def raw(
-        self, method: str, path: str, body: bytes | None = None, type: str | None = JSON, **sent: Any
-    ) -> Response:
-        """Make one exchange of which the contract says nothing."""
-        return self.send("other", method, path, "open", body=body, type=type, **sent)
-
     def is_ours(self, store: Store) -> bool:
         """Return whether this run made the store."""
         return self.marker in f"{store.get('name')} {store.get('address')}" or number(store) in self.mine
 
     def test(self) -> Response:
         """GET /test."""
-        return self.send("test", "GET", "/test")
+        return self.send("GET", "/test", kind="test", wanted="success")
 
     def everything(self) -> Response:
         """GET the whole list, of which only stores of ours are kept."""
-        return self.send("list", "GET", "/api/stores")
+        return self.send("GET", STORES, kind="list", wanted="success")
 
     def count(self) -> int:
         """Return how many stores there are."""
@@ -164,25 +179,23 @@ class Service:
 
     def find(self, name: str) -> Response:
         """GET the stores of a name."""
-        return self.send("filter", "GET", f"/api/stores?name={quote(name, safe='')}")
+        return self.send("GET", f"{STORES}?name={quote(name, safe='', errors='surrogatepass')}", kind="filter", wanted="success")
 
     def read(self, id: int | str, wanted: Wanted = "success") -> Response:
         """GET one store, the id as it is written."""
-        return self.send("read", "GET", f"/api/stores/{id}", wanted)
+        return self.send("GET", f"{STORES}/{id}", kind="store", wanted=wanted)
 
-    def create(self, payload: object, wanted: Wanted = "success", more: Mapping[str, str] = {}) -> Response:
+    def create(self, payload: object, wanted: Wanted = "success", **more: str) -> Response:
         """POST a payload."""
-        response = self.send("create", "POST", "/api/stores", wanted, body=encoded(payload), more=more)
+        response = self.send("POST", STORES, encoded(payload), kind="store", wanted=wanted, **more)
         given = number(response.document)
         self.added += response.ok
         self.mine |= {given} if response.ok and given is not None else set()
         return response
 
-    def replace(
-        self, id: int | str, payload: object, wanted: Wanted = "success", more: Mapping[str, str] = {}
-    ) -> Response:
+    def replace(self, id: int | str, payload: object, wanted: Wanted = "success", **more: str) -> Response:
         """PUT a payload."""
-        return self.send("update", "PUT", f"/api/stores/{id}", wanted, body=encoded(payload), more=more)
+        return self.send("PUT", f"{STORES}/{id}", encoded(payload), kind="store", wanted=wanted, **more)
 
     def update(self, payload: object, wanted: Wanted = "success") -> Response:
         """PUT a payload to a store of ours that had another name, and an address."""
@@ -207,6 +220,13 @@ class Service:
         return Made(self.changing, name, address, self.replace(self.changing, fields(name, address)))
 
 
+def at_once(service: Service, send: Callable[[dict[str, str]], Response]) -> list[tuple[Response, dict[str, str]]]:
+    """Send payloads of their own at the same time; return each response with its payload."""
+    payloads = [fields(service.name(), f"Crowd {index}") for index in range(CROWD)]
+    with ThreadPoolExecutor(CROWD) as pool:
+        return list(zip(pool.map(send, payloads), payloads, strict=True))
+
+
 def encoded(payload: object) -> bytes:
     """Return a payload as JSON; bytes are it already."""
     return payload if isinstance(payload, bytes) else json.dumps(payload, ensure_ascii=False).encode()
@@ -217,7 +237,7 @@ def fields(name: str, address: str | None = None) -> dict[str, str]:
     return {"name": name} if address is None else {"name": name, "address": address}
 
 
-def made(response: Response, name: str, address: str | None) -> Made:
+def made(response: Response, name: str, address: str | None = None) -> Made:
     """Return the store that a response shows, as it was sent; Violation when it has no id."""
     given = number(response.single)
     if given is None:

@@ -2,91 +2,117 @@
 
 import json
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from storekeeper.conformance.rules import ADDED, CHANGED, NO_MORE, NUMBER, THREE, Rule, Rules
-from storekeeper.conformance.service import MISSING, Made, Response, Service, fields, made, number
+from storekeeper.conformance.service import CROWD, MISSING, Made, Response, Service, at_once, fields, made, number
 
 RULES = Rules()
 LENGTH = "name length, POST and PUT /api/stores payload, at most 30 characters"
 OPTIONAL = "Optional on create and on update. Must be a string when sent."
 NULL = "When not sent, it is stored and returned as null (never left undefined/absent)."
+SHAPE = "Request payload: same shape and same validation as POST /api/stores"
 LONG = "Long Road " * 30
-EMPTY = "An empty address, where a service takes one, stays empty."
 QUIET = 5  # how often a moment is looked for in which no other client creates a store
 GAP = 25  # how many ids between two of ours are looked at, when other clients create too
-CROWD = 10  # how many stores are created at the same time
 WISHED = 1_900_000_000  # an id that a client might wish for, far from any in use
 Write = Callable[..., Response]
 Hold = Callable[[Write, Service], None]  # sends a payload that is to be stored, by POST or by PUT
 
 
 def written(write: Write, service: Service, name: str, address: str | None = None) -> Made:
-    """Write a store; Violation when the response has other values than were sent."""
+    """Write a store; Violation when the response, or the store when it is read, has other values than were sent."""
     store = made(write(service, fields(name, address)), name, address)
     store.response.shows(store)
+    service.read(store.id).shows(store, " when it is read again")
     return store
 
 
 # What holds for POST and PUT alike
 
 
-def comes_back(write: Write, service: Service, name: str, address: str | None = None) -> None:
-    """Violation unless these texts are in the response, and in the store when it is read again."""
-    store = written(write, service, name, address)
-    service.read(store.id).shows(store, " when it is read again")
+def both(create: str, update: str, adds: int) -> Callable[[Hold], Hold]:
+    """Add a rule of each sentence: the docstring is what they look at; the one of POST adds so many stores."""
+
+    def add(hold: Hold) -> Hold:
+        for write, method, sentence in ((Service.create, "POST", create), (Service.update, "PUT", update)):
+            name = f"{write.__name__}-{hold.__name__}".replace("_", "-")
+            scope, most = f"{method}: {hold.__doc__}", adds if method == "POST" else 0
+            RULES.append(Rule(name, sentence, scope, partial(hold, write), adds=most))
+        return hold
+
+    return add
 
 
-def odd_texts_come_back(write: Write, service: Service) -> None:
-    """Violation unless odd texts come back as they were sent."""
+@both(ADDED, CHANGED, adds=3)
+def takes_fields_from_payload(write: Write, service: Service) -> None:
+    """Text comes back as it was sent."""
     for name, address in (
         ("  {}  ", "  1 Street\r\n\tTown  "),
         ("{} \"'\\<>&", "\" \\ / ' <script> & %41 + \u0007 \u2028"),
         ("{} \u00e9\u0416\U0001f3ec e\u0301", "Stra\u00dfe \u5e97 \U0001f468\u200d\U0001f469 e\u0301 \ufeff"),
     ):
-        comes_back(write, service, name.format(service.name()), address)
+        written(write, service, name.format(service.name()), address)
 
 
-def takes(pattern: str, address: str | None = None) -> Hold:
-    """Return the check that a name of this pattern is taken, with this address."""
-    return lambda write, service: comes_back(write, service, pattern.format(service.name()), address)
-
-
-def takes_json_escapes(write: Write, service: Service) -> None:
-    """Violation unless characters may be escaped or not, and keys come in any order."""
+@both("Request payload", "Request payload", adds=2)
+def reads_json_escapes(write: Write, service: Service) -> None:
+    """Keys in any order, characters escaped or not."""
     name, address = service.name(), '\u00e9 \U0001f3ec " \\ / \u0001'
     for escaped in (True, False):
         response = write(service, json.dumps({"address": address, "name": name}, ensure_ascii=escaped).encode())
         response.shows(made(response, name, address))
 
 
-def keeps_an_empty_address(write: Write, service: Service) -> None:
-    """Violation when an empty address is taken and becomes another."""
+@both(ADDED, CHANGED, adds=1)
+def takes_an_empty_address(write: Write, service: Service) -> None:
+    """An empty address, where a service takes one, stays empty."""
     response = write(service, fields(service.name(), ""), "either")
     for shown in (response, service.read(number(response.single) or 0)) if response.ok else ():
         address = shown.single.get("address")
         shown.expect(address == "", f"the address sent is '', the one returned {address!r}")
 
 
-def makes_null(write: Write, service: Service) -> None:
-    """Violation when an address that was not sent is anything but a null that is there, wherever it is shown."""
-    store = written(write, service, service.name())
+@both(NULL, NULL, adds=1)
+def without_address_gives_null(write: Write, service: Service) -> None:
+    """Wherever the store is shown."""
+    name = service.name()
+    store = made(write(service, fields(name)), name)
     for response in (store.response, service.read(store.id), service.find(store.name)):
         for shown in response.stores:
             address = repr(shown["address"]) if "address" in shown else "absent"
             response.expect(address == "None", f"no address was sent; the one returned is {address}")
 
 
-def seen_by_id(write: Write, service: Service) -> None:
-    """Violation unless the store is read as it was just written, though it was looked for before."""
-    service.read(service.spare().id if write is Service.update else service.make().id + 1, "open")
-    store = written(write, service, service.name(), "Seen by id")
-    service.read(store.id).shows(store, " when it is read by id")
+@both(LENGTH, LENGTH, adds=1)
+def accepts_30_characters(write: Write, service: Service) -> None:
+    """30 are taken."""
+    written(write, service, f"{service.name():x<28} x")
 
 
-def seen_by_name(write: Write, service: Service) -> None:
-    """Violation unless the store is found as it was just written, and only so."""
+@both(LENGTH, LENGTH, adds=1)
+def counts_characters_not_bytes(write: Write, service: Service) -> None:
+    """30 of two bytes each are taken."""
+    written(write, service, f"{service.name():\u00e9<30}")
+
+
+@both(OPTIONAL, OPTIONAL, adds=1)
+def limits_only_the_name(write: Write, service: Service) -> None:
+    """An address of 300 characters is taken."""
+    written(write, service, service.name(), LONG)
+
+
+@both(ADDED, CHANGED, adds=2)
+def is_seen_by_id(write: Write, service: Service) -> None:
+    """It is read so by its id at once."""
+    looked_for = service.spare().id if write is Service.update else service.make().id + 1
+    service.read(looked_for, "open")
+    written(write, service, service.name(), "Seen by id")
+
+
+@both(ADDED, CHANGED, adds=1)
+def is_seen_by_name(write: Write, service: Service) -> None:
+    """It is found by its name at once, and by no other."""
     former, name = service.spare().name, service.name()
     for looked_for in (former, name):
         service.find(looked_for)
@@ -97,42 +123,21 @@ def seen_by_name(write: Write, service: Service) -> None:
         found.expect(not found.listed.count, "it is still found by its old name")
 
 
-BOTH: tuple[tuple[str, tuple[str, str], str, Hold, int], ...] = (
-    ("takes-fields-from-payload", (ADDED, CHANGED), "Text comes back as it was sent.", odd_texts_come_back, 3),
-    (
-        "reads-json-escapes",
-        ("Request payload",) * 2,
-        "Keys in any order, characters escaped or not.",
-        takes_json_escapes,
-        2,
-    ),
-    ("takes-an-empty-address", (ADDED, CHANGED), EMPTY, keeps_an_empty_address, 1),
-    ("without-address-gives-null", (NULL, NULL), "Wherever the store is shown.", makes_null, 1),
-    ("accepts-30-characters", (LENGTH, LENGTH), "30 are taken.", takes("{:x<28} x"), 1),
-    ("counts-characters-not-bytes", (LENGTH, LENGTH), "30 of two bytes each are taken.", takes("{:\u00e9<30}"), 1),
-    ("limits-only-the-name", (OPTIONAL, OPTIONAL), "An address of 300 characters is taken.", takes("{}", LONG), 1),
-    ("is-seen-by-id", (ADDED, CHANGED), "It is read so by its id at once.", seen_by_id, 2),
-    ("is-seen-by-name", (ADDED, CHANGED), "It is found by its name at once, and by no other.", seen_by_name, 1),
-)
-"""Name, the sentences of POST and of PUT, what of them is looked at, how, and how many stores a POST of it adds."""
-for name, sentences, scope, hold, adds in BOTH:
-    on_create, on_update = partial(hold, Service.create), partial(hold, Service.update)
-    RULES.append(Rule(f"create-{name}", sentences[0], f"POST: {scope}", on_create, adds=adds))
-    RULES.append(Rule(f"update-{name}", sentences[1], f"PUT: {scope}", on_update))
-
 # What holds for one of them
 
 
 @RULES.check(adds=1)
 def create_answers_the_new_store(service: Service) -> None:
     """Response 200: the newly created Store object (a single object, with id, name, address)."""
-    written(Service.create, service, service.name(), "Address")
+    store = service.make(address="Address")
+    store.response.shows(store)
 
 
 @RULES.check()
 def update_answers_the_updated_store(service: Service) -> None:
     """Response 200: the updated Store object."""
-    written(Service.update, service, service.name(), "After")
+    store = service.spare(address="After")
+    store.response.shows(store)
 
 
 @RULES.check(ADDED, adds=3)
@@ -167,7 +172,7 @@ def update_replaces_both_fields(service: Service) -> None:
         *((name, "Second"), (name, "Third"), (spare.name, "Third"), (name, None), (name, "Fourth"), (name, None)),
         *(("Z", name), ("0", name), (f"{name} null", "null"), (name, "0"), (name, " ")),
     ):
-        store = changed(service, spare.id, text, address)
+        store = changed(service, spare, text, address)
         service.read(store.id).shows(store, " when it is read again")
 
 
@@ -176,9 +181,9 @@ def update_is_seen_in_list(service: Service) -> None:
     """The list has it so at once."""
     spare, other = service.spare(), service.settle()
     service.everything()
-    both = [changed(service, spare.id, service.name()), changed(service, other.id, other.name, other.address)]
+    rewritten = [changed(service, spare, service.name(), None), changed(service, other, other.name, other.address)]
     response = service.everything()
-    for store in both:
+    for store in rewritten:
         response.shows(store, " in the list")
 
 
@@ -187,34 +192,33 @@ def update_changes_only_that_store(service: Service) -> None:
     """Others of the same name stay as they are."""
     name = service.name()
     first, second, third = (service.make(name, "Same") for _ in range(3))
-    changed(service, second.id, service.name(), "Changed")
+    changed(service, second, service.name(), "Changed")
     for other in (first, third):
         service.read(other.id).shows(other, f" after an update of the store {second.id}")
 
 
-@RULES.check("Request payload: same shape and same validation as POST /api/stores", adds=2)
+@RULES.check(SHAPE, adds=2)
 def update_accepts_what_others_have(service: Service) -> None:
     """A name may be that of another store, or stay."""
     first, second = service.make(address="Same"), service.make(address="Other")
     for _ in range(2):
-        changed(service, second.id, first.name, "Same")
+        changed(service, second, first.name, "Same")
     service.read(first.id).shows(first, f" after an update of the store {second.id}")
 
 
 @RULES.check(NO_MORE)
 def update_adds_no_store(service: Service) -> None:
     """An update of a store that does not exist adds none."""
-    if service.read(MISSING, "open").ok:
-        return
-    name = service.name()
-    service.replace(MISSING, fields(name, "Nowhere"), "open")
-    found = service.find(name)
-    found.expect(not found.listed.count, f"an update of the store {MISSING}, which does not exist, added a store")
+    if not service.read(MISSING, "open").ok:
+        name = service.name()
+        service.replace(MISSING, fields(name, "Nowhere"), "open")
+        found = service.find(name)
+        found.expect(not found.listed.count, f"an update of the store {MISSING}, which does not exist, added a store")
 
 
-def changed(service: Service, id: int, name: str, address: str | None = None) -> Made:
+def changed(service: Service, store: Made, name: str, address: str | None) -> Made:
     """PUT, and Violation when the response has other values than were sent."""
-    store = Made(id, name, address, service.replace(id, fields(name, address)))
+    store = Made(store.id, name, address, service.replace(store.id, fields(name, address)))
     store.response.shows(store)
     return store
 
@@ -279,11 +283,8 @@ def update_keeps_the_id(service: Service) -> None:
 @RULES.check(NUMBER, adds=CROWD)
 def create_at_the_same_time(service: Service) -> None:
     """Creates at the same time get ids of their own."""
-    payloads = [fields(service.name(), f"Crowd {index}") for index in range(CROWD)]
-    with ThreadPoolExecutor(CROWD) as pool:
-        responses = list(pool.map(service.create, payloads))
-    crowd = [made(response, **payload) for response, payload in zip(responses, payloads, strict=True)]
+    crowd = [made(response, **payload) for response, payload in at_once(service, service.create)]
     ids = sorted(store.id for store in crowd)
-    responses[-1].expect(len(set(ids)) == CROWD, f"{CROWD} creates at the same time got the ids {ids}")
+    crowd[-1].response.expect(len(set(ids)) == CROWD, f"{CROWD} creates at the same time got the ids {ids}")
     for store in crowd:
         service.read(store.id).shows(store, f" after {CROWD} creates at the same time")
