@@ -14,10 +14,11 @@ from storekeeper.collection import State
 from storekeeper.commands import Create, Key, Replace, tag
 from storekeeper.errors import PreconditionFailed
 from storekeeper.stores import Payload, Replay
-from tests.harness.collection import a_store, create, get, numbered, replace, run, state, stores
+from tests.harness.collection import create, get, numbered, replace, run, state, stores
 from tests.harness.command import run as run_command
 from tests.harness.databases import Database, Postgres, Sqlite, handle, postgres
 from tests.harness.process import serving
+from tests.harness.stores import a_store_with
 
 PAIRS = [("sqlite", "postgres"), ("postgres", "sqlite"), ("sqlite", "sqlite"), ("postgres", "postgres")]
 NAMES = ["Zürich", "店舗", 'The "Corner"\\', "tab\t\n", "\x01\x7f", "\U0010ffff", "NULL", "\\N", "''", "👩‍👩‍👧‍👦"]
@@ -85,7 +86,7 @@ def listed(database: Database) -> list[object]:
         async with handle(database) as collection:
             found = [await get(collection, id) for id in (1, 2, 2501)]
             return [
-                *[a_store(one.id, one.name, one.address, one.version) for one in found if one is not None],
+                *[a_store_with(one.id, one, one.version) for one in found if one is not None],
                 *await stores(collection),
             ]
 
