@@ -135,7 +135,7 @@ def test_the_schema_of_the_payload_and_its_rules_agree(name: str, address: str |
 
 def test_the_examples_keep_the_rules() -> None:
     for payload in EXAMPLES:
-        value = {"name": payload.name} if payload.address is None else msgspec.to_builtins(payload)
+        value = {name: text for name, text in msgspec.structs.asdict(payload).items() if text is not None}
         assert check_payload(value) == payload
     assert any(payload.address is None for payload in EXAMPLES)
 

@@ -12,9 +12,14 @@ ChangeRow = tuple[Any, ...]
 """seq, store_id and content of a change, as `Database.changes` has it."""
 
 
+def fields(name: str, address: str | None = None) -> dict[str, Any]:
+    """Return what clients see of a store besides its id."""
+    return {"name": name, "address": address}
+
+
 def shown(id: int, name: str, address: str | None = None) -> dict[str, Any]:
     """Return what clients see of a store."""
-    return {"id": id, "name": name, "address": address}
+    return {"id": id} | fields(name, address)
 
 
 def content(of: Payload | Store) -> list[Any]:
