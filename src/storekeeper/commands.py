@@ -8,6 +8,7 @@ from collections.abc import Container, Iterable, Mapping
 from typing import TypeAlias
 
 import msgspec
+from msgspec.structs import astuple
 
 from storekeeper.errors import KeyReused, PreconditionFailed
 from storekeeper.stores import Payload, Replay, Store
@@ -56,7 +57,7 @@ class Create(msgspec.Struct, frozen=True):
 
 
 class Replace(msgspec.Struct, frozen=True):
-    """Replace name and address of the store of that id, a non-negative integer; nothing if there is none.
+    """Replace the content of the store of that id, a non-negative integer; nothing if there is none.
 
     With `if_match` only if the store has one of these tags, with `if_none_match` only if it has none of them.
     """
@@ -104,7 +105,7 @@ class Present(msgspec.Struct, frozen=True):
     """The version of each store of `touched` that exists, by its id."""
 
     equal: Container[int] = ()
-    """The places of `touched` at which the store has just that name and address already."""
+    """The places of `touched` at which the store has just that content already."""
 
     remembered: Mapping[int, Remembered] = {}
     """Of each key of `keys` that is known: its latest row."""
@@ -138,7 +139,7 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 def touched(commands: Iterable[Command]) -> list[tuple[int, int, str, str | None]]:
-    """Return place, id, name and address of each replace: `apply` needs to know what the store is now."""
+    """Return place, id and content of each replace: `apply` needs to know what the store is now."""
     return [
         (place, command.id, command.payload.name, command.payload.address)
         for place, command in enumerate(commands)
@@ -251,8 +252,7 @@ def _is_refused(command: Replace, current: str, *, equal: bool) -> bool:
 
 
 def _replay(known: Remembered) -> Replay:
-    store = known.store
-    return Replay(store.id, store.name, store.address, store.version, store.epoch)
+    return Replay(*astuple(known.store))
 
 
 _REUSED = "The Idempotency-Key was used for another request: send a new one"

@@ -1,11 +1,12 @@
 """Stores as CSV (RFC 4180), in and out, a row at a time. Imports the domain.
 
-An empty cell and no address are the same in CSV: both are read and written as no address.
+An empty cell is the same as no value: both are read and written as none.
 """
 
 import codecs
 import csv
 from collections.abc import AsyncIterator, Callable, Iterator
+from operator import itemgetter
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -15,9 +16,11 @@ from storekeeper.collection import Listing
 from storekeeper.errors import InvalidInput, StorekeeperError, Violation
 from storekeeper.stores import Payload, check_payload
 
-COLUMNS = ("id", "name", "address")
-"""The columns of an export. An import needs the last two; ids are assigned by the collection."""
+_FIELDS = Payload.__struct_fields__
+COLUMNS = ("id", *_FIELDS)
+"""The columns of an export. An import needs all but the first; ids are assigned by the collection."""
 
+_CELLS = itemgetter(*COLUMNS)
 _MAX_CELL_LENGTH = 2**20
 _MAX_LINE_LENGTH = 4 * 2**20
 """Characters of a line: more than any that can be imported has, quotes and all."""
@@ -41,12 +44,6 @@ class BadRows(StorekeeperError):
         self.count = count
         self.rows = rows
         super().__init__(f"{count} of {rows} rows are bad")
-
-
-class _Row(msgspec.Struct):
-    id: int
-    name: str
-    address: str | None
 
 
 class Import:
@@ -126,8 +123,7 @@ def _lines(file: IO[str]) -> Iterator[str]:
 class _Columns(NamedTuple):
     """Where the cells of a row stand, and how many there are."""
 
-    name: int
-    address: int
+    fields: list[tuple[str, int]]
     id: int | None
     width: int
 
@@ -137,33 +133,29 @@ class _Columns(NamedTuple):
 
 def _columns(header: list[str]) -> _Columns:
     names = [cell.strip().lower() for cell in header]
-    unknown = [name for name in names if name not in COLUMNS]
-    if unknown or "name" not in names or "address" not in names or len(set(names)) != len(names):
+    if sorted(names) not in (sorted(_FIELDS), sorted(COLUMNS)):
         shown = ",".join(header) or "empty"
         cut = "…" if len(shown) > _MAX_SHOWN_LENGTH else ""
-        raise BadFile(f"line 1 has to be the header name,address; it is {shown[:_MAX_SHOWN_LENGTH]}{cut}")
+        raise BadFile(f"line 1 has to be the header {','.join(_FIELDS)}; it is {shown[:_MAX_SHOWN_LENGTH]}{cut}")
     id = names.index("id") if "id" in names else None
-    return _Columns(names.index("name"), names.index("address"), id, len(names))
+    return _Columns([(name, names.index(name)) for name in _FIELDS], id, len(names))
 
 
 def _payload(row: list[str], columns: _Columns) -> Payload:
     if len(row) != columns.width:
         raise InvalidInput("payload", [Violation(None, f"{len(row)} cells instead of {columns.width}")])
-    value = {"name": row[columns.name]}
-    if row[columns.address]:
-        value["address"] = row[columns.address]
-    return check_payload(value)
+    return check_payload({name: row[place] for name, place in columns.fields if row[place]})
 
 
 async def write(file: IO[str], listing: Listing, progress: Callable[[int], None]) -> int:
     """Write a listing, opened with `newline=""`; return how many stores it has."""
     writer = csv.writer(file, lineterminator="\r\n")
     writer.writerow(COLUMNS)
-    decode = msgspec.json.Decoder(list[_Row]).decode
+    decode = msgspec.json.Decoder(list[dict[str, int | str | None]]).decode
     count = 0
     async for part in _parts(listing):
         rows = decode(b"[%b]" % part)
-        writer.writerows((row.id, row.name, row.address) for row in rows)
+        writer.writerows(map(_CELLS, rows))
         count += len(rows)
         progress(count)
     return count

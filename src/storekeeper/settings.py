@@ -50,7 +50,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     missing_store: Annotated[Literal["404", "500"], Meta(description="Status for an id that no store has.")] = "404"
     unknown_keys: Annotated[
         Literal["ignore", "reject"],
-        Meta(description="What happens to payload keys other than name and address."),
+        Meta(description="What happens to payload keys that are no field of a store."),
     ] = "ignore"
     examples: Annotated[bool, Meta(description="Put 3 example stores into an empty database.")] = True
     fast_lane: Annotated[

@@ -53,7 +53,7 @@ EXAMPLES = (
 def check_payload(value: object, *, reject_unknown: bool = False) -> Payload:
     """Return the payload in `value`, a decoded JSON value; raise InvalidInput with every violation.
 
-    Keys other than `name` and `address` are ignored, or violations if `reject_unknown` (decision 4).
+    Keys that are no field are ignored, or violations if `reject_unknown` (decision 4).
     """
     if type(value) is not dict:
         raise InvalidInput("payload", [Violation(None, '"value" must be of type object')])

@@ -5,14 +5,16 @@ Both databases make their statements from these names, and a copy transfers just
 
 from collections.abc import Mapping
 
-STORES = {"id": int, "name": str, "address": str, "version": int}
+CONTENT = {"name": str, "address": str}
+"""What clients say of a store: the fields of `stores.Payload`."""
+
+STORES = {"id": int, **CONTENT, "version": int}
 """A store as its latest change left it; `version` is the number of that change."""
 
 CHANGES = {
     "seq": int,
     "store_id": int,
-    "name": str,
-    "address": str,
+    **CONTENT,
     "at": int,
     "previous": int,
     "count": int,

@@ -10,6 +10,7 @@ from tests.harness.cases import case
 from tests.harness.client import assert_success, create, nothing_changes
 from tests.harness.databases import EVERY_KIND
 from tests.harness.process import Running, serving
+from tests.harness.stores import shown
 from tests.harness.wire import assert_error, assert_invalid
 
 pytestmark = EVERY_KIND
@@ -76,7 +77,7 @@ def test_all_stores_are_listed_when_the_name_is_absent_or_empty(fresh: Running) 
         empty = fresh.request("GET", target)
         assert_success(empty)
         assert empty.body == b"[]", target
-    expected = [{"id": create(fresh, name), "name": name, "address": None} for name in ("A", "B", "A")]
+    expected = [shown(create(fresh, name), name) for name in ("A", "B", "A")]
     for target in targets:
         response = fresh.request("GET", target)
         assert_success(response)
@@ -112,7 +113,7 @@ def test_a_store_is_read_by_its_id(service: Running) -> None:
     id = create(service, "Read", "3 Mill Lane")
     response = service.request("GET", f"/api/stores/{id}")
     assert_success(response)
-    assert response.json == {"id": id, "name": "Read", "address": "3 Mill Lane"}
+    assert response.json == shown(id, "Read", "3 Mill Lane")
 
 
 def test_every_store_is_read_by_its_own_id_and_no_other(service: Running) -> None:
@@ -141,14 +142,14 @@ def test_a_created_store_has_the_payloads_name_and_address(service: Running) -> 
             response = service.request("POST", "/api/stores", {"name": "Created", "address": address})
             assert_success(response)
             id = response.json["id"]
-            assert response.json == {"id": id, "name": "Created", "address": address}
+            assert response.json == shown(id, "Created", address)
             assert service.request("GET", f"/api/stores/{id}").body == response.body
 
 
 def test_an_address_that_is_not_sent_is_null_in_every_response(service: Running) -> None:
     response = service.request("POST", "/api/stores", {"name": "Without address"})
     id = response.json["id"]
-    expected = {"id": id, "name": "Without address", "address": None}
+    expected = shown(id, "Without address")
     assert response.json == expected
     assert service.request("GET", f"/api/stores/{id}").json == expected
     assert expected in service.request("GET", "/api/stores").json
@@ -167,10 +168,10 @@ def test_a_name_may_have_up_to_30_characters(service: Running) -> None:
 
 def test_the_id_is_never_taken_from_the_client(fresh: Running) -> None:
     response = fresh.request("POST", "/api/stores", {"id": 77, "name": "Own id"})
-    assert response.json == {"id": 1, "name": "Own id", "address": None}
+    assert response.json == shown(1, "Own id")
     assert_error(fresh.request("GET", "/api/stores/77"), 404, "Store 77 not found")
     response = fresh.request("PUT", "/api/stores/1", {"id": 77, "name": "Own id"})
-    assert response.json == {"id": 1, "name": "Own id", "address": None}
+    assert response.json == shown(1, "Own id")
     assert_error(fresh.request("GET", "/api/stores/77"), 404, "Store 77 not found")
 
 
@@ -182,7 +183,7 @@ def test_an_update_replaces_name_and_address_and_keeps_the_id(service: Running) 
     neighbour = create(service, "Neighbour")
     response = service.request("PUT", f"/api/stores/{id}", {"name": "After", "address": "New address"})
     assert_success(response)
-    assert response.json == {"id": id, "name": "After", "address": "New address"}
+    assert response.json == shown(id, "After", "New address")
     assert service.request("GET", f"/api/stores/{id}").body == response.body
     assert service.request("GET", f"/api/stores/{neighbour}").json["name"] == "Neighbour"
 
@@ -190,7 +191,7 @@ def test_an_update_replaces_name_and_address_and_keeps_the_id(service: Running) 
 def test_an_update_without_address_sets_it_to_null(service: Running) -> None:
     id = create(service, "Moved", "Old address")
     response = service.request("PUT", f"/api/stores/{id}", {"name": "Moved"})
-    assert response.json == {"id": id, "name": "Moved", "address": None}
+    assert response.json == shown(id, "Moved")
     assert service.request("GET", f"/api/stores/{id}").json["address"] is None
 
 

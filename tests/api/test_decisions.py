@@ -15,6 +15,7 @@ from tests.harness.cases import case
 from tests.harness.client import assert_success, create, nothing_changes
 from tests.harness.databases import EVERY_KIND
 from tests.harness.process import Running, ask
+from tests.harness.stores import shown
 from tests.harness.wire import assert_error, assert_invalid, exchange, request
 
 pytestmark = EVERY_KIND
@@ -62,7 +63,7 @@ def test_any_number_of_zeros_before_and_a_query_behind_name_the_same_store(servi
         with case(form):
             id = create(service, "Zeros", "Before")
             target = "/api/stores/" + form.format(id)
-            expected = {"id": id, "name": "Zeros", "address": "Before"}
+            expected = shown(id, "Zeros", "Before")
             assert service.request("GET", target).json == expected
             assert service.request("PUT", target, expected).json == expected
 
@@ -282,7 +283,7 @@ def test_keys_stores_and_bytes_are_in_one_order_and_one_form(fresh: Running) -> 
     for name in names:
         create(fresh, name, name)
     fresh.request("PUT", "/api/stores/1", {"address": "c/d\x7f", "name": "z"})
-    stores = [{"id": id, "name": name, "address": name} for id, name in enumerate(names, start=1)]
+    stores = [shown(id, name, name) for id, name in enumerate(names, start=1)]
     stores[0] |= {"name": "z", "address": "c/d\x7f"}
 
     def compact(value: object) -> bytes:

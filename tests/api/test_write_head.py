@@ -4,7 +4,9 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from storekeeper.api.idempotency import hashed
 from storekeeper.http.response import Response, encode_content, framed_headers
 from storekeeper.stores import Payload
 from tests.harness.in_memory import EPOCH, InMemory, ask
@@ -155,6 +157,13 @@ def test_a_key_is_good_for_one_request(
     status, error, _ = said(ask(collection, method, target, body, (KEY, b"k"), *fields))
     assert (status, error["error"]) == (422, "Unprocessable Content")
     assert collection.stores == before
+
+
+@pytest.mark.parametrize("name", Payload.__struct_fields__)
+def test_a_key_is_good_for_one_value_of_each_field(name: str) -> None:
+    payload = Payload("New", "1 Road")
+    one, other = (hashed(b"k", "stores", None, sent, None) for sent in (payload, replace(payload, **{name: "other"})))
+    assert (one.key, one.request == other.request) == (other.key, False)
 
 
 def test_the_same_request_is_the_same_set_of_tags_and_the_same_number(collection: InMemory) -> None:

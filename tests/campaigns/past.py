@@ -17,8 +17,9 @@ from storekeeper.stores import Payload
 from tests.campaigns.crash import Row
 from tests.campaigns.load_clients import Responses
 from tests.harness.client import fill, until
-from tests.harness.databases import Change, Sqlite
+from tests.harness.databases import Sqlite
 from tests.harness.process import Running, ask, serving
+from tests.harness.stores import ChangeRow
 from tests.oracles.history import Client, Lost
 from tests.oracles.lincheck import Violation
 
@@ -136,9 +137,9 @@ def walk_at_scale(folder: Path, stores: int, rate: float) -> Row:
     return row
 
 
-def as_of(changes: Iterable[Change], version: int) -> list[tuple[int, str, str | None]]:
+def as_of(changes: Iterable[ChangeRow], version: int) -> list[tuple[int, str, str | None]]:
     """Return the stores after so many changes, found without the code under test."""
-    stores = {id: (id, name, address) for seq, id, name, address in changes if seq <= version}
+    stores = {id: (id, name, address) for seq, id, name, address, *_ in changes if seq <= version}
     return [stores[id] for id in sorted(stores)]
 
 

@@ -26,10 +26,11 @@ from storekeeper.sqlite.snapshot import SqliteSnapshot, TargetSnapshot
 from storekeeper.stores import Payload
 from tests.harness.collection import run as run_async
 from tests.harness.command import run
-from tests.harness.databases import Change, Sqlite, handle
+from tests.harness.databases import Sqlite, handle
 from tests.harness.machine import mounted
 from tests.harness.process import COMMAND, TIMEOUT, refused, serving
 from tests.harness.process import run as run_process
+from tests.harness.stores import ChangeRow
 from tests.harness.system_calls import SYNCS, injected
 
 LONG = "x" * 3000
@@ -56,7 +57,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Sqlite:
     return filled(tmp_path_factory.mktemp("source"), 400)
 
 
-def whole(path: Path, folder: Path) -> list[Change]:
+def whole(path: Path, folder: Path) -> list[ChangeRow]:
     """Return the changes of a file that was taken away from all that stood beside it, found sound."""
     folder.mkdir(exist_ok=True)
     taken = Sqlite(folder)
@@ -400,7 +401,7 @@ def read_only(disk: Path) -> Iterator[None]:
     yield
 
 
-def both(url: str, folder: Path) -> tuple[list[Change], int]:
+def both(url: str, folder: Path) -> tuple[list[ChangeRow], int]:
     """Copy and export; return the changes, and the lines of the export."""
     folder.mkdir()
     databases.copy(url, f"sqlite:///{folder}/stores.db", nothing)

@@ -8,16 +8,18 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+from msgspec.structs import astuple
 
 from storekeeper import databases, transfer
 from storekeeper.collection import State
 from storekeeper.commands import Create, Key, Replace, tag
 from storekeeper.errors import PreconditionFailed
 from storekeeper.stores import Payload, Replay
-from tests.harness.collection import a_store, create, get, numbered, replace, run, state, stores
+from tests.harness.collection import create, get, numbered, replace, run, state, stores
 from tests.harness.command import run as run_command
 from tests.harness.databases import Database, Postgres, Sqlite, handle, postgres
 from tests.harness.process import serving
+from tests.harness.stores import a_store_with
 
 PAIRS = [("sqlite", "postgres"), ("postgres", "sqlite"), ("sqlite", "sqlite"), ("postgres", "postgres")]
 NAMES = ["Zürich", "店舗", 'The "Corner"\\', "tab\t\n", "\x01\x7f", "\U0010ffff", "NULL", "\\N", "''", "👩‍👩‍👧‍👦"]
@@ -85,7 +87,7 @@ def listed(database: Database) -> list[object]:
         async with handle(database) as collection:
             found = [await get(collection, id) for id in (1, 2, 2501)]
             return [
-                *[a_store(one.id, one.name, one.address, one.version) for one in found if one is not None],
+                *[a_store_with(one.id, one, one.version) for one in found if one is not None],
                 *await stores(collection),
             ]
 
@@ -127,7 +129,7 @@ def test_what_is_moved_keeps_its_epoch_and_its_keys(make: Make, one: str, other:
     async def main() -> None:
         async with handle(target) as collection:
             again = await collection.write(Replace(20, Payload("Keyed"), key=KEYS[-1]))
-            assert again == Replay(20, "Keyed", None, before.version, before.epoch)
+            assert again == Replay(*astuple(a_store_with(20, Payload("Keyed"), before.version, before.epoch)))
             new = await collection.write(Create(Payload("New"), key=Key(9, 9)))
             assert new is not None
             assert new.version == before.version + 1

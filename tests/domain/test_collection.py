@@ -10,8 +10,9 @@ import pytest
 from storekeeper.collection import Collection, Pending
 from storekeeper.errors import Unavailable
 from storekeeper.stores import EXAMPLES, Payload, Store
-from tests.harness.collection import MANY, a_store, create, get, listing, numbered, replace, run, stores
+from tests.harness.collection import MANY, create, get, listing, numbered, replace, run, stores
 from tests.harness.databases import Database, handle
+from tests.harness.stores import a_row, a_store, a_store_with, content, shown
 
 HUGE = [2**31, 2**32 + 1, 2**63 - 1, 2**63, 2**64 + 1, 10**30]
 
@@ -80,10 +81,10 @@ class TestCollection:
                 await create(collection, Payload("Only"))
                 assert await get(collection, id) is None
                 assert await replace(collection, id, Payload("Ghost")) is None
-                assert await stores(collection) == [{"id": 1, "name": "Only", "address": None}]
+                assert await stores(collection) == [shown(1, "Only")]
 
         run(main())
-        assert database.changes() == [(1, 1, "Only", None)]
+        assert database.changes() == [a_row(1, 1, "Only")]
 
     def test_ids_are_dense_and_in_order_over_many_handles(self, database: Database) -> None:
         async def main() -> None:
@@ -124,8 +125,8 @@ class TestCollection:
         found = run(main())
         changes = database.changes()
         assert [seq for seq, *_ in changes] == list(range(1, len(changes) + 1))
-        assert sorted(changes) == sorted({(s.version, s.id, s.name, s.address) for s in acknowledged})
-        latest = {id: a_store(id, name, address, seq) for seq, id, name, address in changes}
+        assert sorted(changes) == sorted({(s.version, s.id, *content(s)) for s in acknowledged})
+        latest = {id: a_store_with(id, Payload(*of), seq) for seq, id, *of in changes}
         assert found == [latest[id] for id in sorted(latest)]
 
     @pytest.mark.parametrize(
@@ -218,7 +219,7 @@ class TestCollection:
                 listed = await stores(collection)
                 assert [store["id"] for store in listed] == list(range(1, MANY + 3))
                 assert listed[2]["name"] == "Store 2"
-                assert await stores(collection, "Store 77") == [{"id": 78, "name": "Store 77", "address": "77 Road"}]
+                assert await stores(collection, "Store 77") == [shown(78, "Store 77", "77 Road")]
 
         run(main())
         changes = database.changes()

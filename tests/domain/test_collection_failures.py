@@ -28,6 +28,7 @@ from tests.harness.databases import Sqlite, handle
 from tests.harness.forked import forked
 from tests.harness.machine import fill_disk, mounted
 from tests.harness.probe import LOAD, QUESTIONS
+from tests.harness.stores import shown
 from tests.harness.system_calls import injecting
 
 METHODS = sorted(name for name, value in vars(Collection).items() if inspect.isfunction(value) and name[0] != "_")
@@ -224,7 +225,7 @@ def _whole(path: Path, most: int) -> None:
     listed = run(main())
     changes = Sqlite(path.parent).changes()
     assert [seq for seq, *_ in changes] == list(range(1, len(changes) + 1))
-    latest = {id: {"id": id, "name": name, "address": address} for _, id, name, address in changes}
+    latest = {id: shown(id, *content) for _, id, *content in changes}
     assert listed == [latest[id] for id in range(1, len(latest) + 1)]
     assert len(listed) in (MANY, MANY + 1, MANY + 2, MANY + LOAD, MANY + 2 * LOAD)
     assert len(listed) <= most

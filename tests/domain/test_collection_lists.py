@@ -11,8 +11,9 @@ import pytest
 from storekeeper.collection import Collection
 from storekeeper.sqlite import reads
 from storekeeper.stores import Payload
-from tests.harness.collection import MANY, a_store, create, get, listing, numbered, replace, run, stores
+from tests.harness.collection import MANY, create, get, listing, numbered, replace, run, stores
 from tests.harness.databases import Database, handle
+from tests.harness.stores import a_store, shown, shown_with
 
 TEXTS = [
     "Main Street",
@@ -41,10 +42,7 @@ class TestLists:
         async def main() -> None:
             async with handle(database) as collection:
                 await collection.load(numbered(count))
-                expected = [
-                    {"id": number, "name": payload.name, "address": payload.address}
-                    for number, payload in enumerate(numbered(count), 1)
-                ]
+                expected = [shown_with(number, payload) for number, payload in enumerate(numbered(count), 1)]
                 assert await stores(collection) == expected
 
         run(main())
@@ -145,7 +143,7 @@ class TestLists:
                 created = await create(collection, Payload(text, text * 50))
                 assert created == a_store(2, text, text * 50, 2)
                 assert await get(collection, 2) == created
-                expected = {"id": 2, "name": text, "address": text * 50}
+                expected = shown(2, text, text * 50)
                 assert await stores(collection, text) == [expected]
                 assert (await stores(collection))[1] == expected
 
@@ -163,7 +161,7 @@ class TestLists:
             async with handle(database) as collection:
                 await collection.load(Payload(name) for name in names)
                 for id, name in enumerate(names, 1):
-                    assert await stores(collection, name) == [{"id": id, "name": name, "address": None}], name
+                    assert await stores(collection, name) == [shown(id, name)], name
 
         run(main())
 

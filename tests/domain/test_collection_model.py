@@ -12,8 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from storekeeper.collection import Collection
 from storekeeper.errors import Unavailable
 from storekeeper.stores import Payload, Store
-from tests.harness.collection import a_store, create, get, replace, stores
+from tests.harness.collection import create, get, replace, stores
 from tests.harness.databases import Database, handle
+from tests.harness.stores import a_store_with, content, shown_with
 
 TEXT = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 # Few names, so that they collide; some of any kind.
@@ -57,9 +58,9 @@ class Model(RuleBasedStateMachine):
         """Return what a write should answer, and remember it."""
         if id > len(self.stores) or id < 0:
             return None
-        store = a_store(id or len(self.stores) + 1, payload.name, payload.address, len(self.changes) + 1)
+        store = a_store_with(id or len(self.stores) + 1, payload, len(self.changes) + 1)
         self.stores[store.id - 1 : store.id] = [store]
-        self.changes.append((store.version, store.id, store.name, store.address))
+        self.changes.append((store.version, store.id, *content(store)))
         return store
 
     @rule(one=HANDLES, payload=PAYLOADS)
@@ -124,18 +125,14 @@ class Model(RuleBasedStateMachine):
 
     @rule(one=HANDLES, name=NAMES)
     def filter(self, one: int, name: str) -> None:
-        expected = [_public(store) for store in self.stores if store.name == name]
+        expected = [shown_with(store.id, store) for store in self.stores if store.name == name]
         assert self.ask(one, lambda collection: stores(collection, name)) == expected
 
     @invariant()
     def both_list_every_store(self) -> None:
-        expected = [_public(store) for store in self.stores]
+        expected = [shown_with(store.id, store) for store in self.stores]
         for one in range(len(self.open)):
             assert self.ask(one, stores) == expected
-
-
-def _public(store: Store) -> dict[str, Any]:
-    return {"id": store.id, "name": store.name, "address": store.address}
 
 
 @pytest.mark.parametrize("examples", [4, pytest.param(50, marks=pytest.mark.thorough)])

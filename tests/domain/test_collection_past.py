@@ -16,8 +16,9 @@ from storekeeper.collection import Collection, Listing, Moment, Pending, Query, 
 from storekeeper.errors import EpochEnded, InvalidInput, Outcome, Unavailable
 from storekeeper.sqlite.migrations import CHANGES
 from storekeeper.stores import Payload, Store
-from tests.harness.collection import MANY, a_store, create, get, now, numbered, replace, run, stores
+from tests.harness.collection import MANY, create, get, now, numbered, replace, run, stores
 from tests.harness.databases import Database, Postgres, Sqlite, handle
+from tests.harness.stores import a_store, shown_with
 
 LATE = [2500, 2501, 2**31, 2**63 - 1000, 2**63 - 1, 2**63, 10**30]
 """Ids after which there is nothing in a collection of `MANY` stores."""
@@ -257,7 +258,7 @@ class TestThePast:
 
 
 def _public(store: Store | None) -> dict[str, Any] | None:
-    return None if store is None else {"id": store.id, "name": store.name, "address": store.address}
+    return None if store is None else shown_with(store.id, store)
 
 
 @contextmanager

@@ -11,8 +11,9 @@ from storekeeper.collection import Collection
 from storekeeper.commands import ANY, Command, Create, Key, Replace, tag
 from storekeeper.errors import KeyReused, PreconditionFailed
 from storekeeper.stores import Payload, Replay, Store
-from tests.harness.collection import a_store, create, get, listing, numbered, run, stores
+from tests.harness.collection import create, get, listing, numbered, run, stores
 from tests.harness.databases import Database, handle
+from tests.harness.stores import a_store
 
 CLIENTS = 100
 

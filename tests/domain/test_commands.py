@@ -8,6 +8,7 @@ from typing import NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import astuple
 
 from storekeeper.commands import (
     ANY,
@@ -29,6 +30,7 @@ from storekeeper.commands import (
 )
 from storekeeper.errors import KeyReused, PreconditionFailed
 from storekeeper.stores import Payload, Replay, Store
+from tests.harness.stores import a_change, a_store_with, content, store_of
 
 NOW = 1_000_000_000
 EPOCH = "abcdefgh"
@@ -37,6 +39,13 @@ OTHER = "zzzzzzzz"
 A, B = Payload("A", "1 Road"), Payload("B")
 KEY, SAME_KEY = Key(77, 1), Key(77, 2)
 """One Idempotency-Key with two requests."""
+
+
+def _store(id: int, of: Payload, version: int) -> Store:
+    return a_store_with(id, of, version, EPOCH)
+
+
+THEN = _store(2, Payload("Then"), 9)
 
 
 def _tags(*versions: int, epoch: str = EPOCH) -> Tags:
@@ -49,13 +58,13 @@ def _present(equal: tuple[int, ...] = (), remembered: dict[int, Remembered] | No
 
 
 def _remembered(at: int = NOW - 100) -> dict[int, Remembered]:
-    return {77: Remembered(1, Store(2, "Then", None, 9, EPOCH), at)}
+    return {77: Remembered(1, THEN, at)}
 
 
 def test_creates_count_on_from_the_stores_and_versions_that_there_are() -> None:
     batch = apply([Create(A), Create(B)], _present(), NOW)
-    assert batch.results == [Store(8, "A", "1 Road", 21, EPOCH), Store(9, "B", None, 22, EPOCH)]
-    assert batch.created == batch.changes == [(21, 8, "A", "1 Road", NOW, 0, 8, 0), (22, 9, "B", None, NOW, 0, 9, 0)]
+    assert batch.results == [_store(8, A, 21), _store(9, B, 22)]
+    assert batch.created == batch.changes == [a_change(21, 8, A, NOW, 0, 8), a_change(22, 9, B, NOW, 0, 9)]
     assert (batch.count, batch.version, batch.at, batch.replaced) == (9, 22, NOW, [])
 
 
@@ -72,7 +81,7 @@ def test_a_replace_of_no_store_changes_nothing() -> None:
 
 def test_a_store_of_the_same_batch_can_be_replaced() -> None:
     batch = apply([Create(A), Replace(8, B)], _present(), NOW)
-    assert batch.created == [(22, 8, "B", None, NOW, 21, 8, 0)]
+    assert batch.created == [a_change(22, 8, B, NOW, 21, 8)]
     assert batch.replaced == []
     assert [seq for seq, *_ in batch.changes] == [21, 22]
 
@@ -88,14 +97,14 @@ def test_each_change_names_the_previous_one_of_its_store() -> None:
 
 def test_no_change_is_earlier_than_the_one_before_it() -> None:
     batch = apply([Create(A, key=KEY)], Present(count=7, version=20, at=NOW + 5), NOW)
-    assert (batch.at, batch.changes[0][4], batch.keys[0][3]) == (NOW + 5, NOW + 5, NOW)
+    assert (batch.at, batch.changes[0][-4], batch.keys[0][3]) == (NOW + 5, NOW + 5, NOW)
 
 
 def test_what_a_batch_touches_is_each_store_that_it_replaces_with_what_it_is_to_become() -> None:
     assert touched([Create(A), Replace(3, A), Replace(9, B), Replace(3, B)]) == [
-        (1, 3, "A", "1 Road"),
-        (2, 9, "B", None),
-        (3, 3, "B", None),
+        (1, 3, *content(A)),
+        (2, 9, *content(B)),
+        (3, 3, *content(B)),
     ]
 
 
@@ -110,8 +119,7 @@ def test_the_keys_of_a_batch_are_asked_for_once() -> None:
     assert keys(batch) == {KEY, SAME_KEY, Key(0, 0)}
 
 
-STORED = Store(3, "A", "1 Road", 21, EPOCH)
-UNCHANGED = Store(3, "A", "1 Road", 11, EPOCH)
+STORED, UNCHANGED = _store(3, A, 21), _store(3, A, 11)
 REFUSED = '"11.abcdefgh"'
 
 CONDITIONS = [
@@ -173,7 +181,7 @@ def test_a_create_is_decided_by_the_tag_of_the_list(if_match: Tags | None, *, cr
     batch = apply([Create(A, if_match)], _present(), NOW)
     [result] = batch.results
     if creates:
-        assert result == Store(8, "A", "1 Road", 21, EPOCH)
+        assert result == _store(8, A, 21)
     else:
         assert isinstance(result, PreconditionFailed)
         assert result.tag == '"20.abcdefgh"'
@@ -198,7 +206,7 @@ def test_what_is_equal_was_so_before_the_batch_and_counts_until_the_store_is_cha
 
 def test_a_replay_is_the_response_of_then_whatever_the_store_is_now() -> None:
     batch = apply([Create(A, key=KEY)], _present(remembered=_remembered()), NOW)
-    assert batch.results == [Replay(2, "Then", None, 9, EPOCH)]
+    assert batch.results == [Replay(*astuple(THEN))]
     assert not batch.writes
 
 
@@ -283,8 +291,8 @@ REUSED = "the key belongs to another request"
 class Model:
     """The collection as the decisions describe it: it does one command at a time, and remembers everything."""
 
-    history: list[tuple[int, str, str | None, int, int]] = field(default_factory=list)
-    """Of each change its store, the name and address, the time, and the store's change before."""
+    history: list[tuple[int, Payload, int, int]] = field(default_factory=list)
+    """Of each change its store, the content, the time, and the store's change before."""
 
     responses: list[tuple[int, int, int, int]] = field(default_factory=list)
     """Key, request, change and time of each first success."""
@@ -301,12 +309,12 @@ class Model:
     def changes(self) -> Iterator[Change]:
         """Yield the rows of the history."""
         for seq, change in enumerate(self.history, 1):
-            yield seq, *change, len({id for id, *_ in self.history[:seq]}), 0
+            yield a_change(seq, *change, len({id for id, *_ in self.history[:seq]}))
 
-    def content(self, version: int) -> tuple[int, str, str | None, int]:
+    def content(self, version: int) -> tuple[int, Payload, int]:
         """Return the store that a change left."""
-        id, name, address, *_ = self.history[version - 1]
-        return id, name, address, version
+        id, payload, *_ = self.history[version - 1]
+        return id, payload, version
 
     def do(self, command: Command, now: int) -> object:
         """Carry out one command."""
@@ -316,9 +324,9 @@ class Model:
                     if now > at + MAX_KEY_AGE:
                         break
                     return (*self.content(seq), "again") if request == command.key.request else REUSED
-        done = self._decide(command, max([now, *(change[3] for change in self.history[-1:])]))
+        done = self._decide(command, max([now, *(change[2] for change in self.history[-1:])]))
         if command.key is not None and isinstance(done, tuple) and not isinstance(done, Refused):
-            self.responses.append((command.key.key, command.key.request, done[3], now))
+            self.responses.append((command.key.key, command.key.request, done[2], now))
         return done
 
     def _decide(self, command: Command, now: int) -> object:
@@ -327,8 +335,8 @@ class Model:
         if not new and not self.version(id):
             return None
         held = len(self.history) if new else self.version(id)
-        wanted = (id, command.payload.name, command.payload.address)
-        same = not new and self.content(held)[:3] == wanted
+        wanted = (id, command.payload)
+        same = not new and self.content(held)[:2] == wanted
         current = f'"{held}.{EPOCH}"'
         allowed = command.if_match is None or command.if_match == {"*"} or current in command.if_match or same
         forbidden = None if isinstance(command, Create) else command.if_none_match
@@ -355,12 +363,12 @@ class Rows:
         return Present(
             len(self.stores),
             len(self.changes),
-            self.changes[len(self.changes)][4] if self.changes else 0,
+            self.changes[len(self.changes)][-4] if self.changes else 0,
             EPOCH,
             {id: self.stores[id][0] for _, id, *_ in places if id in self.stores},
-            {place for place, id, *content in places if id in self.stores and [*self.stores[id][2:4]] == content},
+            {place for place, id, *sent in places if id in self.stores and [*self.stores[id][2:-4]] == sent},
             {
-                key: Remembered(request, Store(*self.changes[seq][1:4], seq, EPOCH), at)
+                key: Remembered(request, store_of(self.changes[seq], EPOCH), at)
                 for key, request, seq, at in self.keys
                 if key in asked
             },
@@ -387,8 +395,8 @@ def _as_modelled(result: Result) -> object:
     if result is None:
         return None
     assert result.epoch == EPOCH
-    content = (result.id, result.name, result.address, result.version)
-    return (*content, "again") if isinstance(result, Replay) else content
+    store = (result.id, Payload(*content(result)), result.version)
+    return (*store, "again") if isinstance(result, Replay) else store
 
 
 IDS = st.integers(0, 5)

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storekeeper.errors import InvalidInput
-from storekeeper.stores import EXAMPLES, MAX_NAME_LENGTH, Payload, check_payload
+from storekeeper.stores import EXAMPLES, MAX_NAME_LENGTH, Payload, Store, check_payload
+from storekeeper.tables import CHANGES, CONTENT, STORES
 
 OBJECT = '"value" must be of type object'
 NAME_STRING = '"name" must be a string'
@@ -134,6 +135,12 @@ def test_the_schema_of_the_payload_and_its_rules_agree(name: str, address: str |
 
 def test_the_examples_keep_the_rules() -> None:
     for payload in EXAMPLES:
-        value = {"name": payload.name} if payload.address is None else msgspec.to_builtins(payload)
+        value = {name: text for name, text in msgspec.structs.asdict(payload).items() if text is not None}
         assert check_payload(value) == payload
     assert any(payload.address is None for payload in EXAMPLES)
+
+
+def test_stores_and_changes_have_a_column_for_each_field_of_a_payload_in_its_order() -> None:
+    assert tuple(CONTENT) == Payload.__struct_fields__
+    assert (*STORES, "epoch") == Store.__struct_fields__
+    assert tuple(name for name in CHANGES if name in CONTENT) == tuple(CONTENT)

@@ -27,25 +27,6 @@ def numbered(count: int, name: str = "") -> Iterator[Payload]:
         yield Payload(name or f"Store {number}", f"{number} Road")
 
 
-class _InAnyEpoch(Store, frozen=True):
-    """A store that equals the same one of any epoch: each test's database has another."""
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Store) and self._content == (other.id, other.name, other.address, other.version)
-
-    def __hash__(self) -> int:
-        return hash(self._content)
-
-    @property
-    def _content(self) -> tuple[int, str, str | None, int]:
-        return (self.id, self.name, self.address, self.version)
-
-
-def a_store(id: int, name: str, address: str | None, version: int) -> Store:
-    """Return a store as the collection holds it, of any epoch; tests make theirs here alone."""
-    return _InAnyEpoch(id, name, address, version, "")
-
-
 def create(collection: Collection, payload: Payload) -> Pending[Store]:
     """Add a store; a create always has one."""
     return cast("Pending[Store]", collection.write(Create(payload)))

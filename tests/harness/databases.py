@@ -14,13 +14,12 @@ import pytest
 
 from storekeeper.collection import Collection
 from storekeeper.databases import open_collection
+from storekeeper.tables import CONTENT
 from tests.harness.machine import need
 from tests.harness.postgres_server import Missing, Server, shared
+from tests.harness.stores import ChangeRow
 
-Change = tuple[int, int, str, str | None]
-"""seq, store_id, name, address."""
-
-_CHANGES = "SELECT seq, store_id, name, address FROM changes ORDER BY seq"
+_CHANGES = f"SELECT seq, store_id, {', '.join(CONTENT)} FROM changes ORDER BY seq"
 _KEYS = "SELECT key, request, seq FROM keys ORDER BY n"
 
 
@@ -29,7 +28,7 @@ class Database(Protocol):
 
     url: str
 
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[ChangeRow]:
         """Return what stands in its table of changes, by seq, read without the code under test."""
         ...
 
@@ -57,7 +56,7 @@ class Sqlite:
         self.path = folder / "stores.db"
         self.url = f"sqlite:///{self.path}"
 
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[ChangeRow]:
         """See Database."""
         return self._rows(_CHANGES)
 
@@ -79,7 +78,7 @@ class Postgres:
     def __init__(self, url: str) -> None:
         self.url = url
 
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[ChangeRow]:
         """See Database."""
         return self._rows(_CHANGES)
 

@@ -13,6 +13,7 @@ from storekeeper.commands import Change, Command, Create, Present, Remembered, R
 from storekeeper.errors import Unavailable
 from storekeeper.http.response import Deferred, Response
 from storekeeper.stores import Payload, Store
+from tests.harness.stores import content, shown_with, store_of
 
 EPOCH = "abcdefgh"
 
@@ -62,7 +63,7 @@ class InMemory:
         stores = self._stores(version)
         found = [store for store in stores if query.name in (None, store.name) and store.id > query.after]
         page = found[: query.limit]
-        shown = [json.dumps({"id": s.id, "name": s.name, "address": s.address}, ensure_ascii=False) for s in page]
+        shown = [json.dumps(shown_with(s.id, s), ensure_ascii=False) for s in page]
         first = ",".join(shown).replace('": ', '":').replace(', "', ',"').encode()
         last = page[-1].id if len(page) < len(found) else None
         return Listing(version, EPOCH, first, last=last, total=len(stores) if query.name is None else None)
@@ -73,8 +74,8 @@ class InMemory:
         stores = self.stores
         equal = [
             place
-            for place, id, *content in touched([command])
-            if 1 <= id <= len(stores) and content == [stores[id - 1].name, stores[id - 1].address]
+            for place, id, *sent in touched([command])
+            if 1 <= id <= len(stores) and sent == content(stores[id - 1])
         ]
         versions = {store.id: store.version for store in stores}
         present = Present(len(stores), len(self.changes), 0, EPOCH, versions, equal, self._remembered)
@@ -93,7 +94,7 @@ class InMemory:
             raise self.fails
 
     def _stores(self, version: int) -> Sequence[Store]:
-        latest = {id: Store(id, name, address, seq, EPOCH) for seq, id, name, address, *_ in self.changes[:version]}
+        latest = {change[1]: store_of(change, EPOCH) for change in self.changes[:version]}
         return [latest[id] for id in sorted(latest)]
 
     def _find(self, id: int, version: int) -> Store | None:
@@ -102,7 +103,7 @@ class InMemory:
     def _version(self, at: Moment) -> int:
         latest = len(self.changes)
         check_moment(at, latest, EPOCH, 1000 * (latest + 1))
-        return at.seq if at.seq is not None else sum(change[4] <= (at.time or 0) for change in self.changes)
+        return at.seq if at.seq is not None else sum(change[-4] <= (at.time or 0) for change in self.changes)
 
 
 class Later(InMemory):

@@ -13,6 +13,7 @@ from tests.harness.cases import case
 from tests.harness.client import assert_success, nothing_changes
 from tests.harness.client import create as store
 from tests.harness.process import Running
+from tests.harness.stores import shown
 from tests.harness.wire import HOST, PAYLOAD, SLOW, Wire, assert_error, chunked, create, dial, exchange, request
 
 # Keep-alive and its end.
@@ -102,7 +103,7 @@ def test_pipelined_requests_are_answered_in_their_order(service: Running) -> Non
     expected: list[tuple[str, int, object]] = []
     for number in range(20):
         put = json.dumps({"name": f"Pipelined {number}"}).encode()
-        value: object = {"id": id, "name": f"Pipelined {number}", "address": None}
+        value: object = shown(id, f"Pipelined {number}")
         sent += [
             request("PUT", f"/api/stores/{id}", put),
             request("GET", f"/api/stores/{id}"),

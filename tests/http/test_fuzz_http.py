@@ -20,12 +20,12 @@ from storekeeper.http.reader import Phase, RequestReader
 from storekeeper.http.request import Request
 from storekeeper.http.response import Response, encode_content
 from storekeeper.sqlite import SqliteCollection, committer
-from storekeeper.stores import Store
 from tests import ROOT
 from tests.campaigns import fuzz_http
 from tests.campaigns.fuzz_http import Found, fuzz_inside, requests_to_damage
 from tests.campaigns.mutations import Cases
 from tests.harness.cases import thorough
+from tests.harness.stores import a_store_with
 
 SEED = 20261121
 ENOUGH = 3000
@@ -98,7 +98,7 @@ def acknowledges_without_writing(patch: pytest.MonkeyPatch) -> None:
         if isinstance(command, Create):
             return write(self, command)
         future = asyncio.get_running_loop().create_future()
-        future.set_result(Store(command.id, command.payload.name, command.payload.address, 1, "epoch"))
+        future.set_result(a_store_with(command.id, command.payload, 1, "epoch"))
         return future
 
     patch.setattr(SqliteCollection, "write", pretends)

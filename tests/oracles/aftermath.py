@@ -8,11 +8,12 @@ import psycopg
 
 from storekeeper.databases import sqlite_path
 from storekeeper.sqlite import schema
+from storekeeper.tables import CONTENT, STORES
 from tests.oracles.history import Item, value_of
 from tests.oracles.lincheck import Operation, Order, Violation, check
 
-_ROWS = "SELECT seq, store_id, name, address FROM changes ORDER BY seq"
-_STORES = "SELECT id, name, address, version FROM stores ORDER BY id"
+_ROWS = f"SELECT seq, store_id, {', '.join(CONTENT)} FROM changes ORDER BY seq"
+_STORES = f"SELECT {', '.join(STORES)} FROM stores ORDER BY id"
 
 
 def examine(path: Path) -> tuple[Order, list[Violation]]:
@@ -49,12 +50,12 @@ def _compare(rows: list[Any], kept: list[Any]) -> tuple[Order, list[Violation]]:
     found = []
     if [seq for seq, *_ in rows] != list(range(1, len(rows) + 1)):
         found.append(Violation("gap", "the versions have a hole"))
-    stores = {id: (id, name, address, seq) for seq, id, name, address in rows}
+    stores = {id: (id, *content, seq) for seq, id, *content in rows}
     if kept != sorted(stores.values()):
         found.append(Violation("torn", "the stores are not what the changes made of them"))
     if sorted(stores) != list(range(1, len(stores) + 1)):
         found.append(Violation("gap", "the ids have a hole"))
-    return [(int(id), value_of(Item(int(id), name, address))) for _, id, name, address in rows], found
+    return [(int(id), value_of(Item(int(id), name, address))) for _, id, name, address, *_ in rows], found
 
 
 def judge(history: list[Operation], database: str) -> list[Violation]:

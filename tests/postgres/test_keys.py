@@ -13,10 +13,11 @@ from storekeeper.commands import ANY, MAX_KEY_AGE, MAX_KEYS, MAX_KEYS_DELETED, C
 from storekeeper.errors import KeyReused, Outcome, PreconditionFailed, Unavailable
 from storekeeper.postgres import PostgresCollection, keys
 from storekeeper.stores import Payload, Replay, Store
-from tests.harness.collection import a_store, create, now, numbered, replace, run, stores
+from tests.harness.collection import create, now, numbered, replace, run, stores
 from tests.harness.databases import Postgres, handle, postgres
 from tests.harness.postgres_server import replicated
 from tests.harness.proxy import proxied
+from tests.harness.stores import a_store
 from tests.oracles.promises import until
 
 OLD = frozenset(['"1.aaaaaaaa"'])

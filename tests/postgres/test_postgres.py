@@ -28,12 +28,13 @@ from storekeeper.postgres.batcher import MAX_QUEUED
 from storekeeper.postgres.schema import COLLECTION
 from storekeeper.stores import EXAMPLES, Payload, Store
 from tests.harness import weakened
-from tests.harness.collection import a_store, create, get, listing, now, numbered, replace, run
+from tests.harness.collection import create, get, listing, now, numbered, replace, run
 from tests.harness.command import run as run_command
 from tests.harness.databases import Postgres, Sqlite, handle, postgres
 from tests.harness.machine import need
 from tests.harness.postgres_server import Server, running
 from tests.harness.process import Running, ask, serving
+from tests.harness.stores import a_store, shown_with
 from tests.oracles.promises import until
 
 pytestmark = pytest.mark.count_processes
@@ -191,9 +192,7 @@ def test_lists_are_byte_for_byte_those_of_sqlite(database: Postgres, tmp_path: P
             await asyncio.gather(one.load(payloads), other.load(payloads))
             everything = await parts(one, None)
             assert everything == await parts(other, None)
-            encoded = [
-                {"id": id, "name": payload.name, "address": payload.address} for id, payload in enumerate(payloads, 1)
-            ]
+            encoded = [shown_with(id, payload) for id, payload in enumerate(payloads, 1)]
             assert b"[" + everything + b"]" == msgspec.json.encode(encoded)
             for id, text in enumerate(texts, 1):
                 assert await parts(one, text) == await parts(other, text) == msgspec.json.encode(encoded[id - 1])

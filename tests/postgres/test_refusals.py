@@ -11,8 +11,9 @@ from storekeeper.errors import Outcome, Unavailable
 from storekeeper.postgres import POOL_SIZE, PostgresCollection, pool
 from storekeeper.postgres import schema as postgres_schema
 from storekeeper.stores import Payload, Store
-from tests.harness.collection import a_store, create, get, listing, replace, run, stores
+from tests.harness.collection import create, get, listing, replace, run, stores
 from tests.harness.databases import Postgres, handle, postgres
+from tests.harness.stores import a_store
 
 REFUSING = """
   CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$

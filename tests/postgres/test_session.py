@@ -22,11 +22,12 @@ from storekeeper.postgres.pipeline import StatementError
 from storekeeper.postgres.schema import COLLECTION
 from storekeeper.stores import Payload, Replay
 from storekeeper.transfer import VerificationFailed
-from tests.harness.collection import a_store, create, get, listing, numbered, replace, run, stores
+from tests.harness.collection import create, get, listing, numbered, replace, run, stores
 from tests.harness.command import run as run_command
 from tests.harness.databases import Postgres, handle, postgres
 from tests.harness.machine import need
 from tests.harness.postgres_server import Server, running
+from tests.harness.stores import a_row, a_store, content, shown
 from tests.oracles.promises import until
 
 pytestmark = pytest.mark.count_processes
@@ -219,11 +220,11 @@ def test_an_address_that_is_not_given_is_stored_as_none_whatever_arrays_take_nul
         async with handle(database) as collection:
             created = await create(collection, Payload("First"))
             assert await get(collection, 1) == created == a_store(1, "First", None, 1)
-            assert await stores(collection) == [{"id": 1, "name": "First", "address": None}]
+            assert await stores(collection) == [shown(1, "First")]
 
     inherit(array_nulls="off")
     run(main())
-    assert database.changes() == [(1, 1, "First", None)]
+    assert database.changes() == [a_row(1, 1, "First")]
 
 
 @pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
@@ -297,9 +298,12 @@ async def keep_the_promises(database: Postgres, folder: Path) -> None:
     copied = folder / "copy.db"
     assert (await asyncio.to_thread(databases.copy, database.url, f"sqlite:///{copied}", _silent))[:2] == (5, 7)
     assert database.changes() == [
-        (1, 1, *_columns(first)), (2, 2, *_columns(second)), (3, 1, *_columns(second)), (4, 1, *_columns(first)),
-        (5, 3, "C", None), (6, 4, "Store 1", "1 Road"), (7, 5, "Store 2", "2 Road"),
-    ]  # fmt: skip
+        *[
+            (seq, id, *content(was))
+            for seq, id, was in ((1, 1, first), (2, 2, second), (3, 1, second), (4, 1, first))
+        ],
+        *[a_row(5, 3, "C"), a_row(6, 4, "Store 1", "1 Road"), a_row(7, 5, "Store 2", "2 Road")],
+    ]
 
 
 def slowly(folder: Path) -> Iterator[Payload]:
@@ -307,10 +311,6 @@ def slowly(folder: Path) -> Iterator[Payload]:
     for payload in numbered(2):
         time.sleep(0.2 if folder.name == "patient" else 0)
         yield payload
-
-
-def _columns(payload: Payload) -> tuple[str, str | None]:
-    return payload.name, payload.address
 
 
 def test_every_setting_that_a_role_may_have_changes_nothing(database: Postgres, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from tests.harness.in_process import inside, run, statuses
 from tests.harness.linux import connections, workers
 from tests.harness.machine import need
 from tests.harness.process import Running, assert_stopped, serving
+from tests.harness.stores import shown
 from tests.harness.wire import Wire, create, dial, request
 
 pytestmark = pytest.mark.count_processes
@@ -105,7 +106,7 @@ def test_while_a_worker_stands_still_the_others_serve_and_afterwards_it_does_too
                 wire.send(create("Waited"))
                 for number in range(20):
                     assert store(service, f"Meanwhile {number}") == id + 1 + number
-            assert wire.response().json == {"id": id + 21, "name": "Waited", "address": None}
+            assert wire.response().json == shown(id + 21, "Waited")
         assert still in workers(service)
         assert service.stop() == 0
 

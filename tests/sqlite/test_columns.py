@@ -1,5 +1,6 @@
 """The statements of a batch: SQLite finds the stores that they are about, and reads no others."""
 
+import threading
 from pathlib import Path
 
 import apsw
@@ -7,6 +8,12 @@ import pytest
 
 from storekeeper import sqlite
 from storekeeper.sqlite import columns
+from storekeeper.sqlite.load import load
+from storekeeper.stores import Payload
+from storekeeper.tables import CONTENT
+
+WIDTH = 2 + len(CONTENT)
+TOUCHED = f"({', '.join('?' * WIDTH)})"
 
 
 @pytest.mark.parametrize(
@@ -14,7 +21,7 @@ from storekeeper.sqlite import columns
     [
         pytest.param(columns.UPDATE, ("[1]",), id="update"),
         pytest.param(columns.INSERT, ("[1]",), id="insert"),
-        pytest.param(columns.VERSIONS.format(rows="(?, ?, ?, ?), (?, ?, ?, ?)"), (0,) * 8, id="versions"),
+        pytest.param(columns.VERSIONS.format(rows=f"{TOUCHED}, {TOUCHED}"), (0,) * 2 * WIDTH, id="versions"),
     ],
 )
 def test_a_statement_of_a_batch_never_reads_all_stores(
@@ -29,3 +36,15 @@ def test_a_statement_of_a_batch_never_reads_all_stores(
     scanned = {step.split()[1] for step in plan if step.startswith("SCAN")}
     assert searched
     assert scanned <= {"json_each", "touched", "2"} | made  # 2: a row that is CONSTANT
+
+
+def test_a_bulk_load_is_none_the_worse_for_a_column_behind_those_that_it_knows(tmp_path: Path) -> None:
+    path = tmp_path / "stores.db"
+    sqlite.prepare(path)
+    connection = apsw.Connection(str(path))
+    connection.execute("ALTER TABLE stores ADD COLUMN behind TEXT")
+    payloads = [Payload("First", "1 Road"), Payload("Second")]
+    assert load(path, payloads, threading.Event(), only_if_empty=True) == range(1, 3)
+    rows = [(1, "First", "1 Road", 1), (2, "Second", None, 2)]
+    assert list(connection.execute("SELECT id, name, address, version FROM stores ORDER BY id")) == rows
+    connection.close()

@@ -21,6 +21,7 @@ from tests.harness.client import fill
 from tests.harness.collection import get, numbered
 from tests.harness.databases import Sqlite, handle
 from tests.harness.process import TIMEOUT, Running, ask, serving
+from tests.harness.stores import shown
 from tests.harness.system_calls import SYNCS, injected, injecting
 from tests.harness.wire import assert_error
 from tests.oracles.aftermath import judge
@@ -74,7 +75,7 @@ def test_a_damaged_page_is_answered_with_503_and_the_others_are_read(
             assert_error(response, 503, outcome="none")
             assert response.json["message"].startswith("The database is damaged")
             for id in (1, MANY):
-                expected = {"id": id, "name": f"Store {id}", "address": f"{id} Road"}
+                expected = shown(id, f"Store {id}", f"{id} Road")
                 assert ask(connection, "GET", f"/api/stores/{id}").json == expected
             assert_error(ask(connection, "POST", "/api/stores", {"name": "New"}), 503, outcome="none")
             assert_error(ask(connection, "GET", "/health/ready"), 503, outcome="none")

@@ -22,10 +22,11 @@ from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.stores import Payload, Store
 from storekeeper.write_state import WriteState
 from tests.harness.cases import case, thorough
-from tests.harness.collection import MANY, a_store, create, get, numbered, replace, run, stores
+from tests.harness.collection import MANY, create, get, numbered, replace, run, stores
 from tests.harness.databases import Sqlite, handle
 from tests.harness.machine import fill_disk, mounted
 from tests.harness.process import TIMEOUT, kill_group, serving
+from tests.harness.stores import a_store
 from tests.harness.system_calls import SYNCS, injected
 from tests.oracles.promises import until
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from tests.harness.client import create as store
 from tests.harness.client import locked
 from tests.harness.process import Response, Running, ask
+from tests.harness.stores import shown
 from tests.harness.wire import assert_error, assert_invalid, create, dial, request
 from tests.oracles.promises import until
 
@@ -61,7 +62,7 @@ def test_a_write_waits_for_a_short_lock_and_succeeds(fresh: Running, tmp_path: P
         with locked(tmp_path):
             wire.send(request("GET", "/test") + create("Waited"))
             assert wire.response().body == b"OK"
-        assert wire.response().json == {"id": 1, "name": "Waited", "address": None}
+        assert wire.response().json == shown(1, "Waited")
 
 
 def test_pipelined_writes_that_are_refused_are_refused_one_by_one_in_their_order(

@@ -11,9 +11,10 @@ from storekeeper import sqlite
 from storekeeper.collection import Query
 from storekeeper.sqlite.read_transaction import MAX_LOG_PAGES, ReadTransaction
 from storekeeper.stores import Payload
-from tests.harness.collection import a_store, get, now, numbered, replace, run, stores
+from tests.harness.collection import get, now, numbered, replace, run, stores
 from tests.harness.databases import Sqlite, handle
 from tests.harness.in_process import until
+from tests.harness.stores import a_store
 
 
 def test_every_read_sees_what_another_process_committed_before_it(tmp_path: Path) -> None:

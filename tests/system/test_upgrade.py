@@ -181,7 +181,7 @@ def test_a_process_of_an_older_version_reads_but_writes_nothing_once_this_one_ha
 
         databases.prepare(database.url)
         run(main())
-        names = [name for _, _, name, _ in database.changes()]
+        names = [name for _, _, name, *_ in database.changes()]
         assert names == ["old"] * 3 + ["new"] * 4
         assert [seq for seq, *_ in database.changes()] == list(range(1, 8))
 
@@ -201,4 +201,4 @@ def test_a_process_of_an_older_version_would_write_on_if_nothing_was_renamed(
 
         databases.prepare(database.url)
         assert run(main())
-        assert [name for _, _, name, _ in database.changes()] == ["old", "new", "old"]
+        assert [name for _, _, name, *_ in database.changes()] == ["old", "new", "old"]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import msgspec
+from msgspec.structs import astuple
 
 from storekeeper.api.errors import to_response
 from storekeeper.api.origins import Hosts, Origins
@@ -155,7 +156,7 @@ class _ThreeStores:
         raise AssertionError
 
     def write(self, command: Command) -> _Done:
-        store = Store(3, EXAMPLES[2].name, None, 3, _EPOCH)
+        store = Store(*[3, *astuple(EXAMPLES[2]), 3, _EPOCH])
         remembered = {key.key: Remembered(0, store, 0) for key in keys([command])}
         present = Present(3, _VERSION, 0, _EPOCH, {1: _VERSION}, (), remembered)
         [result] = apply([command], present, 0).results

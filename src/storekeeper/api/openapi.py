@@ -73,7 +73,7 @@ _TOKEN = {
     "description": "A token of `storekeeper token add`. The operator decides who needs one: nobody, writers, all.",
 }
 
-_PAYLOAD = {"name": EXAMPLES[1].name, "address": EXAMPLES[1].address}
+_PAYLOAD = msgspec.structs.asdict(EXAMPLES[1])
 _STORE = {"id": 2} | _PAYLOAD
 
 

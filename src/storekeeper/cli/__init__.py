@@ -138,12 +138,14 @@ def check(
     To the Store Resource API; the exit status is 0 if it does, 1 if it does not, 2 if that could not be checked.
     What writes adds stores, which nobody can delete, so it asks first unless there are the example stores alone.
     """
+    from msgspec.structs import asdict
+
     from storekeeper import conformance
     from storekeeper.stores import EXAMPLES
 
     if not MIN_TIMEOUT <= timeout <= MAX_TIMEOUT:  # the parser accepts nan
         raise UsageError(f"--timeout: from {MIN_TIMEOUT} to {MAX_TIMEOUT} seconds, not {timeout}")
-    examples = [{"id": id, "name": one.name, "address": one.address} for id, one in enumerate(EXAMPLES, 1)]
+    examples = [{"id": id} | asdict(one) for id, one in enumerate(EXAMPLES, 1)]
     may_add = None if yes else lambda most: _ask_to_add(url, most)
     return conformance.run(
         url,

@@ -19,6 +19,7 @@ from storekeeper.cli.terminal import UsageError, print_line, progress
 from storekeeper.collection import Collection
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.settings import Settings
+from storekeeper.stores import Payload
 
 if typing.TYPE_CHECKING:
     from storekeeper import csvfile
@@ -28,11 +29,13 @@ T = typing.TypeVar("T")
 STANDARD_STREAM = Path("-")
 """Standard input or output."""
 
+_HEADER = ",".join(Payload.__struct_fields__)
+
 
 @with_settings("database")
 def import_(
     file: Annotated[
-        Path, typer.Argument(help="A CSV file in UTF-8 with the header name,address; - reads standard input.")
+        Path, typer.Argument(help=f"A CSV file in UTF-8 with the header {_HEADER}; - reads standard input.")
     ],
     settings: Settings,
     *,

@@ -179,7 +179,9 @@ class Service:
 
     def find(self, name: str) -> Response:
         """GET the stores of a name."""
-        return self.send("GET", f"{STORES}?name={quote(name, safe='', errors='surrogatepass')}", kind="filter", wanted="success")
+        return self.send(
+            "GET", f"{STORES}?name={quote(name, safe='', errors='surrogatepass')}", kind="filter", wanted="success"
+        )
 
     def read(self, id: int | str, wanted: Wanted = "success") -> Response:
         """GET one store, the id as it is written."""

@@ -10,6 +10,7 @@ from storekeeper.postgres.columns import as_arrays
 from storekeeper.postgres.pipeline import ConnectionLost, Result, Statement, StatementError
 from storekeeper.postgres.pool import NO_RESPONSE, RESPONSE_TIMEOUT, Pool, roll_back, to_unavailable
 from storekeeper.stores import Store
+from storekeeper.tables import CONTENT
 
 # Both bounds are those of the oldest rows, so that the index finds them; if none is beyond its time, they are equal.
 _EXPIRED = f"""n >= (SELECT min(n) FROM keys) AND n < (
@@ -18,10 +19,12 @@ _EXPIRED = f"""n >= (SELECT min(n) FROM keys) AND n < (
     FROM (SELECT n, at FROM keys ORDER BY n LIMIT 1) AS oldest, (SELECT max(n) AS newest FROM keys) AS latest)
   AND (at < $1::int8 OR n <= (SELECT max(n) FROM keys) - {MAX_KEYS})"""
 
+_CONTENT = ", ".join(f"CASE WHEN was.request = sent.request THEN {name} END" for name in CONTENT)
+
 STATEMENTS = {
-    # The latest row of each key. A request that reuses a key is refused without the address that it does not get.
-    b"remembered": """
-      SELECT sent.key, was.request, was.at, store_id, name, CASE WHEN was.request = sent.request THEN address END, seq
+    # The latest row of each key. A request that reuses a key is refused without the content that it does not get.
+    b"remembered": f"""
+      SELECT sent.key, was.request, was.at, store_id, {_CONTENT}, seq
       FROM unnest($1::int8[], $2::int8[]) AS sent (key, request),
         LATERAL (SELECT * FROM keys WHERE keys.key = sent.key ORDER BY n DESC LIMIT 1) AS was JOIN changes USING (seq)
       ORDER BY was.request = sent.request""",
@@ -43,10 +46,7 @@ def look_up(commands: Iterable[Command]) -> list[Statement]:
 
 def remembered(result: Result, epoch: str) -> dict[int, Remembered]:
     """Return what `look_up` found, by key."""
-    return {
-        key: Remembered(request, Store(id, name, address, seq, epoch), at)
-        for key, request, at, id, name, address, seq in result.rows()
-    }
+    return {key: Remembered(request, Store(*[*store, epoch]), at) for key, request, at, *store in result.rows()}
 
 
 def remember(rows: Iterable[KeyRow], now: int) -> list[Statement]:

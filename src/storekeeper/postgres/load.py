@@ -6,24 +6,27 @@ from collections.abc import Iterable, Sequence
 from typing import LiteralString
 
 import psycopg
+from msgspec.structs import astuple
 from psycopg.errors import Diagnostic
 
 from storekeeper.errors import CannotStart, Outcome, Unavailable
 from storekeeper.postgres import schema
-from storekeeper.postgres.columns import LOCK
+from storekeeper.postgres.columns import FIELDS, LOCK, TYPES
 from storekeeper.postgres.pool import single_row
 from storekeeper.postgres.schema import Connection
 from storekeeper.stores import Payload
-from storekeeper.tables import CHANGES
+from storekeeper.tables import CHANGES, CONTENT, STORES
 
 # Reading the source may be slow, or fail; until it is read, no other writer waits. (An engine
 # without temporary tables cannot load; everything else works there.)
-_STAGE = "CREATE TEMPORARY TABLE staged (place bigint, name text, address text) ON COMMIT DROP"
+_COLUMNS = ", ".join(f"{name} {TYPES[kind]}" for name, kind in CONTENT.items())
+_STAGE = f"CREATE TEMPORARY TABLE staged (place bigint, {_COLUMNS}) ON COMMIT DROP"
 LOCK_TIMEOUT = "SET LOCAL lock_timeout = '60s'"
 _EMPTY = f"SELECT count = 0 FROM {schema.COLLECTION}"
-_STORES = "INSERT INTO stores SELECT place + %s, name, address, place + %s FROM pg_temp.staged ORDER BY place"
+_STORES = f"""INSERT INTO stores ({", ".join(STORES)})
+  SELECT place + %s, {FIELDS}, place + %s FROM pg_temp.staged ORDER BY place"""
 _CHANGES = f"""INSERT INTO changes ({", ".join(CHANGES)})
-  SELECT place + %s, place + %s, name, address, %s, 0, place + %s, 0 FROM pg_temp.staged ORDER BY place"""
+  SELECT place + %s, place + %s, {FIELDS}, %s, 0, place + %s, 0 FROM pg_temp.staged ORDER BY place"""
 _COUNT = f"UPDATE {schema.COLLECTION} SET count = count + %s, version = version + %s, at = %s WHERE one = 1"
 
 
@@ -84,7 +87,7 @@ def _stage(connection: Connection, payloads: Iterable[Payload]) -> int:
     count = 0
     with connection.cursor() as cursor, cursor.copy("COPY pg_temp.staged FROM STDIN") as copy:
         for count, payload in enumerate(payloads, 1):
-            copy.write_row((count, payload.name, payload.address))
+            copy.write_row((count, *astuple(payload)))
     return count
 
 

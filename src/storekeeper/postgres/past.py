@@ -12,6 +12,7 @@ from typing import Any
 
 from storekeeper.collection import MAX_PAST_READS, PAST_TIMEOUT, Listing, Moment, Query, State, check_moment
 from storekeeper.errors import Unavailable
+from storekeeper.postgres.columns import FIELDS
 from storekeeper.postgres.pipeline import Statement
 from storekeeper.postgres.pool import Pool, single_row
 from storekeeper.postgres.reads import MAX_ID, PAGE_SIZE, Found, all_ids, as_of
@@ -37,7 +38,7 @@ STATEMENTS = {
         FROM search, LATERAL (SELECT seq, at FROM changes WHERE seq = (low + high + 1) / 2 LIMIT 1) AS middle
         WHERE low < high)
       SELECT max(low) FROM search) LIMIT 1) AS was ON true WHERE one = 1""",
-    b"was": """SELECT name, address, seq FROM changes
+    b"was": f"""SELECT {FIELDS}, seq FROM changes
       WHERE store_id = $1::int8 AND seq <= $2::int8 ORDER BY seq DESC LIMIT 1""",
 }
 """The statements that a connection has to prepare for these reads."""
@@ -57,8 +58,8 @@ class PastReader:
             was = await self._find(at, deadline)
             if not 0 < id <= was.total:
                 return None
-            ((name, address, version),) = await self._rows((b"was", (id, was.version)), deadline)
-        return Store(id, name, address, version, was.epoch)
+            (found,) = await self._rows((b"was", (id, was.version)), deadline)
+        return Store(*[id, *found, was.epoch])
 
     async def list_stores(self, query: Query) -> Listing:
         """Return the stores that the query asks for, as they were."""

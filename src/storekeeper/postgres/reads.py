@@ -37,7 +37,7 @@ _PAGE = f"SELECT *, sum({_SIZE}) OVER (ORDER BY id) - {_SIZE} AS before FROM"
 # test compares them).
 _JSON = f"""
   (SELECT convert_to(string_agg(row_to_json(store)::text, ',' ORDER BY store.id), 'UTF8')
-    FROM (SELECT id, name, address FROM page WHERE before < {PAGE_BYTES}) AS store),
+    FROM (SELECT id, {columns.FIELDS} FROM page WHERE before < {PAGE_BYTES}) AS store),
   (SELECT max(id) FROM page WHERE before < {PAGE_BYTES}), (SELECT max(version) FROM page)"""
 
 STATEMENTS = {
@@ -62,7 +62,7 @@ STATEMENTS = {
     # The slow way, for a page that changed after the version: each store as its last change up to there left it.
     b"as of": f"""WITH page AS ({_PAGE} (
         SELECT pick.id, was.* FROM unnest($1::bigint[]) AS pick (id), LATERAL (
-          SELECT name, address, seq AS version FROM changes
+          SELECT {columns.FIELDS}, seq AS version FROM changes
           WHERE store_id = pick.id AND seq <= $2::bigint ORDER BY seq DESC LIMIT 1) AS was) AS past)
       SELECT {_JSON}""",
 }

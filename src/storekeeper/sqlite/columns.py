@@ -14,15 +14,18 @@ import msgspec
 
 from storekeeper.sqlite.migrations import CHANGES
 from storekeeper.tables import CHANGES as COLUMNS
-from storekeeper.tables import STORES
+from storekeeper.tables import CONTENT, STORES
 
 _encode = msgspec.json.Encoder().encode
 
 MAX_ROWS = 64
 """Rows of one statement, a power of two."""
 
-_STORE = {"id": "store_id", "name": "name", "address": "address", "version": "seq"}
+_STORE = {"id": "store_id", "version": "seq"} | {name: name for name in CONTENT}
 """The columns of `stores`, and the column of a change that goes into each."""
+
+FIELDS = ", ".join(CONTENT)
+"""The columns of what clients say of a store."""
 
 Row = tuple[str | int | None, ...]
 
@@ -56,9 +59,9 @@ INSERT = f"INSERT INTO stores ({', '.join(STORES)}) SELECT {_VALUES} {_CHANGED}"
 UPDATE = f"""UPDATE stores SET {", ".join(f"{name} = change.{_STORE[name]}" for name in STORES if name != "id")}
   FROM (SELECT change.* {_CHANGED} LIMIT -1) AS change WHERE stores.id = change.store_id"""
 ADD_CHANGES = f"INSERT INTO {CHANGES} ({', '.join(COLUMNS)}) VALUES {{rows}}"
-VERSIONS = """WITH touched (place, id, name, address) AS (VALUES {rows})
+VERSIONS = f"""WITH touched (place, id, {FIELDS}) AS (VALUES {{rows}})
   SELECT json_group_array(id), json_group_array(version),
-    json_group_array(place) FILTER (WHERE stores.name = touched.name AND stores.address IS touched.address)
+    json_group_array(place) FILTER (WHERE {" AND ".join(f"stores.{name} IS touched.{name}" for name in CONTENT)})
   FROM touched CROSS JOIN stores USING (id)"""
 """Selects of `commands.touched`: the ids that exist, their versions, and the places whose content is equal."""
 STATE = f"""SELECT ifnull(count, 0), ifnull(seq, 0), epoch, ifnull(at, 0) FROM collection

@@ -16,6 +16,7 @@ from storekeeper.commands import MAX_KEY_AGE, MAX_KEYS, MAX_KEYS_DELETED, Key, K
 from storekeeper.sqlite.columns import as_json, execute
 from storekeeper.sqlite.migrations import CHANGES
 from storekeeper.stores import Store
+from storekeeper.tables import CONTENT
 
 MAX_LOADED = 20_000
 """Keys that are put into the index at once: some 20 ms, for which a write may have to wait."""
@@ -39,10 +40,11 @@ _INDEXED = "SELECT n FROM json_each(?) CROSS JOIN temp.recent ON recent.key = va
 _UPDATE = "INSERT OR REPLACE INTO temp.recent SELECT key, n FROM keys WHERE n > ? AND n <= ? ORDER BY n"
 _SWEEP_END = "SELECT max(key) FROM (SELECT key FROM temp.recent WHERE key > ? ORDER BY key LIMIT ?)"
 _SWEEP = "DELETE FROM temp.recent WHERE key > ? AND key <= ? AND n < ?"
-# An entry of the index may be of a key that was deleted. A request that reuses a key is refused without the address
-# that it does not get, which may be long.
-_FOUND = f"""SELECT keys.key, request, keys.at, store_id, name,
-    iif((keys.key, request) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?2)), address, NULL), seq
+# A request that reuses a key is refused without the content that it does not get, which may be long.
+_SENT = "(keys.key, request) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?2))"
+_CONTENT = ", ".join(f"iif({_SENT}, {name}, NULL)" for name in CONTENT)
+# An entry of the index may be of a key that was deleted.
+_FOUND = f"""SELECT keys.key, request, keys.at, store_id, {_CONTENT}, seq
   FROM json_each(?1) CROSS JOIN keys ON n = value CROSS JOIN {CHANGES} USING (seq) ORDER BY n"""
 _ADD = "INSERT INTO keys (key, request, seq, at) VALUES {rows}"
 _FIRST_YOUNG = "SELECT n FROM keys WHERE n BETWEEN ? AND ? AND at >= ? ORDER BY n LIMIT 1"
@@ -92,10 +94,7 @@ class Keys:
         if not found:
             return {}
         rows = self._execute(_FOUND, (as_json(found), as_json(sent)))
-        return {
-            key: Remembered(request, Store(id, name, address, seq, epoch), at)
-            for key, request, at, id, name, address, seq in rows
-        }
+        return {key: Remembered(request, Store(*[*store, epoch]), at) for key, request, at, *store in rows}
 
     def add(self, rows: list[KeyRow], now: int) -> None:
         """Remember keys, and delete some of those that are too old; `now` is in milliseconds since 1970."""

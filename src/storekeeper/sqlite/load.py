@@ -7,12 +7,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import apsw
+from msgspec.structs import astuple
 
 from storekeeper.errors import Unavailable
 from storekeeper.sqlite import errors, migrations, schema
-from storekeeper.sqlite.columns import STATE
+from storekeeper.sqlite.columns import FIELDS, STATE
 from storekeeper.stores import Payload
-from storekeeper.tables import CHANGES
+from storekeeper.tables import CHANGES, CONTENT, STORES
 
 LOCK_TIMEOUT = 60.0
 """Seconds that a bulk load waits for other writers."""
@@ -21,9 +22,10 @@ _PROGRESS_STEPS = 10_000
 """Steps of SQLite's virtual machine, several for each row, between two checks whether to stop."""
 
 _STAGED = "SELECT count(*) FROM temp.staged"
-_STORES = "INSERT INTO stores SELECT rowid + ?, name, address, rowid + ? FROM temp.staged ORDER BY rowid"
+_STORES = f"""INSERT INTO stores ({", ".join(STORES)})
+  SELECT rowid + ?, {FIELDS}, rowid + ? FROM temp.staged ORDER BY rowid"""
 _CHANGES = f"""INSERT INTO {migrations.CHANGES} ({", ".join(CHANGES)})
-  SELECT rowid + ?2, rowid + ?1, name, address, ?3, 0, rowid + ?1, 0 FROM temp.staged ORDER BY rowid"""
+  SELECT rowid + ?2, rowid + ?1, {FIELDS}, ?3, 0, rowid + ?1, 0 FROM temp.staged ORDER BY rowid"""
 _EMPTY = "SELECT NOT EXISTS (SELECT 1 FROM stores)"
 _INDEXES = "SELECT name, sql FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL"
 
@@ -61,11 +63,11 @@ def load(path: Path, payloads: Iterable[Payload], stop: threading.Event, *, only
 
 def _stage(connection: apsw.Connection, payloads: Iterable[Payload]) -> None:
     # Reading the source may be slow, or fail; until it is read, no other writer waits.
-    connection.execute("CREATE TEMP TABLE staged (name TEXT NOT NULL, address TEXT) STRICT")
-    rows = ((payload.name, payload.address) for payload in payloads)
+    connection.execute(f"CREATE TEMP TABLE staged ({FIELDS})")
+    rows = map(astuple, payloads)
     connection.execute("BEGIN")
     try:
-        connection.executemany("INSERT INTO temp.staged VALUES (?, ?)", rows)
+        connection.executemany(f"INSERT INTO temp.staged VALUES ({', '.join('?' * len(CONTENT))})", rows)
         connection.execute("COMMIT")
     except apsw.Error as error:
         if not isinstance(errors.classified(error, connection), apsw.FullError):

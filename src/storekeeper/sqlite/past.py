@@ -20,7 +20,7 @@ from storekeeper.collection import MAX_PAST_READS, PAST_TIMEOUT, Listing, Moment
 from storekeeper.concurrency.threads import NoThread, run_in_thread
 from storekeeper.errors import Unavailable
 from storekeeper.sqlite import reads, schema
-from storekeeper.sqlite.columns import STATE
+from storekeeper.sqlite.columns import FIELDS, STATE
 from storekeeper.sqlite.migrations import CHANGES
 from storekeeper.sqlite.pages import following, numbers, page_range, pages_of_all
 from storekeeper.stores import Store
@@ -49,7 +49,7 @@ _WALK = f"""WITH RECURSIVE walk (seq) AS (
     SELECT version FROM stores NOT INDEXED WHERE id BETWEEN ?1 AND ?2
     UNION ALL SELECT previous FROM walk CROSS JOIN {CHANGES} AS change ON change.seq = walk.seq WHERE walk.seq > ?3)
   SELECT CAST(json_group_array(seq) AS BLOB) FROM walk WHERE seq <= ?3"""
-_CHANGE = f"SELECT name, address, seq FROM {CHANGES} WHERE seq = ?"
+_CHANGE = f"SELECT {FIELDS}, seq FROM {CHANGES} WHERE seq = ?"
 
 
 class PastReader:
@@ -175,8 +175,7 @@ def _get(execute: Execute, walk: Walk, id: int, at: Moment) -> Store | None:
     if not 0 < id <= was.total:
         return None
     (seq,) = numbers(walk(id, id, was.version))
-    name, address, version = execute(_CHANGE, (seq,)).get
-    return Store(id, name, address, version, was.epoch)
+    return Store(*[id, *execute(_CHANGE, (seq,)).get, was.epoch])
 
 
 def _page(execute: Execute, walk: Walk, ids: Sequence[int], version: int) -> bytes:
