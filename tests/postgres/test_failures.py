@@ -320,10 +320,10 @@ def test_a_list_that_cannot_be_finished_breaks_off_and_is_no_bug(server: Server,
     database = server.new_database()
     with instances(database, tmp_path) as both:
         with psycopg.connect(database) as connection:
-            many = "FROM generate_series(1, 100000) AS n"
+            many = "FROM generate_series(1, 40000) AS n"
             connection.execute(f"INSERT INTO stores SELECT n, 'Store', repeat('x', 500), n {many}".encode())
             connection.execute(f"INSERT INTO changes SELECT n, n, 'Store', '', 0, 0, n {many}".encode())
-            connection.execute(f"UPDATE {COLLECTION} SET count = 100000, version = 100000".encode())
+            connection.execute(f"UPDATE {COLLECTION} SET count = 40000, version = 40000".encode())
         for instance in both:
             with instance.socket() as client:
                 client.sendall(b"GET /api/stores HTTP/1.1\r\nHost: a\r\n\r\n")
