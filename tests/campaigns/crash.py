@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -15,8 +16,10 @@ from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
-from tests.harness import weakened
-from tests.harness.process import COMMAND, TIMEOUT, Running, kill_group, run, serving
+from storekeeper.stores import Payload
+from tests.harness import command, weakened
+from tests.harness.client import fill
+from tests.harness.process import COMMAND, TIMEOUT, Running, kill_group, serving
 from tests.oracles.aftermath import examine, judge
 from tests.oracles.history import Recorder, csv
 from tests.oracles.lincheck import Kind, Outcome, Violation
@@ -26,6 +29,11 @@ LIFE = 3000
 
 Moments: TypeAlias = Sequence[tuple[str, int]]
 Completed: TypeAlias = "subprocess.CompletedProcess[bytes]"
+
+MANY = 60_000
+"""More stores than clients create, and more calls than anything makes."""
+
+FOUR = ("--workers=4",)
 
 DATABASE = 20
 """Kills of one database, whose whole history is then checked at once."""
@@ -118,6 +126,7 @@ def kill_service(
     strike: Callable[[Running, random.Random], None],
     *,
     change: str = "",
+    life: int = LIFE,
 ) -> Row:
     """Strike that often, each time at another moment; every promise holds over all of the lives together."""
     row = Row(name)
@@ -128,12 +137,13 @@ def kill_service(
         recorder = Recorder(number)
         for _ in range(count):
             with _serving(place, args, change) as service:
-                moment = rng.randint(1, LIFE)
-                recorder.run(service.port, LIFE, when=moment, then=partial(strike, service, rng))
+                before = len(workers(service))
+                moment = rng.randint(1, life)
+                recorder.run(service.port, life, when=moment, then=partial(strike, service, rng))
                 row.figures["kills"] += 1
-                _check_afterwards(row, service, strike)
+                _check_afterwards(row, service, strike, before)
         with _serving(place, args, change) as service:
-            recorder.run(service.port, LIFE)
+            recorder.run(service.port, life)
             recorder.settle(service.port)
         row.judge(recorder, place)
         shutil.rmtree(place)
@@ -146,9 +156,11 @@ def _serving(folder: Path, args: Sequence[str], change: str) -> AbstractContextM
     return serving(folder, *args)
 
 
-def _check_afterwards(row: Row, service: Running, strike: Callable[[Running, random.Random], None]) -> None:
+def _check_afterwards(
+    row: Row, service: Running, strike: Callable[[Running, random.Random], None], before: int
+) -> None:
     if strike is worker:
-        if not wait_for(lambda: len(workers(service)) == 4):
+        if not wait_for(lambda: len(workers(service)) == before):
             row.violations.append(Violation("down", "a killed worker was not replaced"))
     elif not wait_for(lambda: not alive(service)):
         row.violations.append(Violation("orphan", f"{alive(service)} are left"))
@@ -163,65 +175,64 @@ def _shares(total: int, share: int) -> Iterator[int]:
 # Commands beside a service.
 
 
-def kill_import(folder: Path, kills: int) -> Row:
-    """Kill an import beside a service under load: all of its rows are there, or none."""
+def kill_import(folder: Path, kills: int, args: Sequence[str] = FOUR, many: int = 20_000) -> Row:
+    """Kill an import beside a service under load, as it is about to write: all of its rows are there, or none."""
     row = Row("A1-import")
     rng = random.Random(1)
-    whole = 0.0
-    for number in range(kills + 1):
-        place = folder / f"import-{number}"
-        place.mkdir(parents=True)
-        recorder = Recorder(number, mix=POINT_READS | {Kind.LIST: 1})
-        with serving(place, "--workers=4") as service:
-            recorder.run(service.port, 500)
-            rows = recorder.rows(20_000)
+    place = folder / "import"
+    place.mkdir(parents=True)
+    recorder = Recorder(mix=POINT_READS | {Kind.LIST: 1}, most_stores=MANY)
+    program = [*COMMAND, "import", f"{place}/rows.csv", _database(place)]
+    imports = []
+    whole = 0
+    with serving(place, *args) as service:
+        recorder.run(service.port, 500)
+        for _ in range(kills + 1):
+            rows = recorder.rows(many)
             (place / "rows.csv").write_bytes(csv(rows))
-            command = [*COMMAND, "import", f"{place}/rows.csv", f"--database=sqlite:///{place}/stores.db"]
-            # The first one may finish, which says how long that takes.
-            status, seconds = _kill_beside(recorder, service, command, rng.uniform(0.2, 1) * whole or TIMEOUT)
-            whole = whole or seconds
-            if status == 0:
+            # The first one finishes, which says how often it writes.
+            at = rng.randint(1, whole) if whole else MANY
+            if writes := _write_beside(recorder, service, program, at):
+                whole = writes
                 recorder.acknowledge(rows)
-        row.figures["kills"] += status != 0
-        row.figures["finished"] += status == 0
-        row.judge(recorder, place)
-        there = {value for _, value in examine(place / "stores.db")[0]}
+            imports.append(rows)
+            row.figures["finished" if writes else "kills"] += 1
+    row.judge(recorder, place)
+    there = {value for _, value in examine(place / "stores.db")[0]}
+    for rows in imports:
         if 0 < sum(op.value in there for op in rows) < len(rows):
             row.violations.append(Violation("torn", "a part of an import is there"))
-        shutil.rmtree(place)
+    shutil.rmtree(place)
     return row
 
 
-def kill_copy(folder: Path, kills: int) -> Row:
+def kill_copy(folder: Path, kills: int, args: Sequence[str] = FOUR, many: int = 20_000) -> Row:
     """Copy under load, and kill the copying: the service does not notice; a whole copy is a state that was."""
     row = Row("A20-copy")
     rng = random.Random(2)
     place = folder / "copy"
     place.mkdir(parents=True)
-    recorder = Recorder(mix=POINT_READS, most_stores=30_000)
-    rows = recorder.rows(20_000)
-    database = f"--database=sqlite:///{place}/stores.db"
-    run("import", "/dev/stdin", database, stdin=csv(rows))
-    recorder.acknowledge(rows)
+    recorder = Recorder(mix=POINT_READS, most_stores=MANY)
     copies = []
-    whole = 0.0
-    with serving(place, "--workers=4") as service:
+    whole = 0
+    with serving(place, *args) as service:
+        rows = recorder.rows(many)
+        fill(place, (Payload(op.name, str(op.value)) for op in rows))
+        recorder.acknowledge(rows)
         for number in range(2 * kills):
             copy = place / f"copy-{number}.db"
             before = {op.value for op in recorder.history if op.writes and op.outcome is Outcome.OK}
-            command = [sys.executable, "-c", _COPY, f"{place}/stores.db", str(copy)]
-            # Every other one may finish, which says how long that takes.
-            timeout = rng.uniform(0.2, 1) * whole if number % 2 else TIMEOUT
-            status, seconds = _kill_beside(recorder, service, command, timeout)
-            whole = seconds if status == 0 else whole
-            row.figures["kills"] += status != 0
-            if status == 0:
+            program = [sys.executable, "-c", _COPY, f"{place}/stores.db", str(copy)]
+            # Every other one finishes, which says how often it writes.
+            at = rng.randint(1, whole) if number % 2 else MANY
+            if writes := _write_beside(recorder, service, program, at):
+                whole = writes
                 copies.append((copy, before))
+            row.figures["copies" if writes else "kills"] += 1
     row.judge(recorder, place)
     order = examine(place / "stores.db")[0]
     for copy, before in copies:
         copied, found = examine(copy)
-        row.figures["copies"] += 1
         row.violations += found
         if copied != order[: len(copied)]:
             row.violations.append(Violation("torn", "a copy is no state that was"))
@@ -231,34 +242,34 @@ def kill_copy(folder: Path, kills: int) -> Row:
     return row
 
 
-def _kill_beside(recorder: Recorder, service: Running, command: list[str], seconds: float) -> tuple[int, float]:
-    """Run a command under load and kill it after a while, if it has not ended; give its status and its seconds."""
-    began = time.monotonic()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        while process.poll() is None and time.monotonic() < began + seconds:
-            recorder.run(service.port, 100)
-    finally:
-        process.kill()
-    return process.wait(TIMEOUT), time.monotonic() - began
+def _write_beside(recorder: Recorder, service: Running, program: list[str], at: int) -> int:
+    """Run a command, and clients while it writes; kill it as it begins that write.
+
+    Give how often it wrote, the thread that did so most: the kernel counts for each; 0 if it was killed.
+    """
+    with tempfile.NamedTemporaryFile("r") as trace:
+        began = time.monotonic()
+        process = subprocess.Popen(
+            [*kill_at("pwrite64", at, trace.name), *program], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        try:
+            wait_for(lambda: bool(Path(trace.name).stat().st_size or process.poll()), TIMEOUT)
+            while process.poll() is None and time.monotonic() < began + TIMEOUT:
+                recorder.run(service.port, 100)
+        finally:
+            process.kill()
+        finished = process.wait(TIMEOUT) == 0
+        threads = Counter(line.split()[0] for line in trace if "pwrite64(" in line)
+        return max(threads.values()) if finished else 0
 
 
 # At a chosen system call.
 
 
-def kill_at(call: str, number: int) -> list[str]:
+def kill_at(call: str, number: int, trace: str = os.devnull) -> list[str]:
     """Return what to put before a command so that it is killed as one of its threads begins its n-th such call."""
-    return [
-        "strace",
-        "-f",
-        "-qq",
-        "-o",
-        "/dev/null",
-        "-e",
-        f"trace={call}",
-        "-e",
-        f"inject={call}:signal=KILL:when={number}",
-    ]
+    inject = f"inject={call}:signal=KILL:when={number}"
+    return ["strace", "-f", "-qq", "-o", trace, "-e", f"trace={call}", "-e", inject]
 
 
 def kill_service_at_calls(folder: Path, kills: int) -> Row:
@@ -316,28 +327,35 @@ def fail_writer(folder: Path, lives: int) -> Row:
     return row
 
 
-_PREPARE = "import sys, tests.harness.weakened; from storekeeper.databases import prepare; prepare(sys.argv[1][11:])"
-_UPGRADE = [sys.executable, "-c", _PREPARE]
+_UPGRADE = """
+import sys, tests.harness.weakened
+from storekeeper import cli
+from storekeeper.databases import prepare
+prepare(sys.argv[-1][11:])
+cli.main()
+"""
 """What a service does first; a command refuses an older file."""
 
 
-def kill_migration(folder: Path, moments: Moments = CALLS) -> Row:
+def kill_migration(folder: Path, moments: Moments = CALLS, life: int = LIFE) -> Row:
     """Kill an upgrade of the schema at each of its calls: afterwards the next one succeeds, all data intact."""
     place = folder / "migration"
     place.mkdir(parents=True)
     recorder = Recorder()
     with serving(place) as service:
-        recorder.run(service.port, LIFE)
-    expected = _export(COMMAND, place)
-    later = [*weakened.PROGRAM]
+        recorder.run(service.port, life)
+    expected = command.run("export", _database(place)).stdout
+    upgrade = [sys.executable, "-c", _UPGRADE, "export"]
     environment = weakened.environment("has_a_next_schema")
 
     def look(tried: Path) -> str:
-        if _run(_UPGRADE, tried, environment).returncode or _export(later, tried, environment) != expected:
+        upgraded = _run(upgrade, tried, environment)
+        if upgraded.returncode or upgraded.stdout != expected:
             return "the next upgrade failed, or the data is another"
-        return "" if _export(COMMAND, tried) == b"" else "the older program opened the newer file"
+        older = command.run("export", _database(tried))
+        return "" if (older.returncode, older.stdout) == (2, b"") else "the older program opened the newer file"
 
-    return _kill_at_each_call("A21-migration", place, _UPGRADE, environment, look, moments)
+    return _kill_at_each_call("A21-migration", place, upgrade, environment, look, moments)
 
 
 def kill_first_start(folder: Path, moments: Moments = CALLS) -> Row:
@@ -346,22 +364,22 @@ def kill_first_start(folder: Path, moments: Moments = CALLS) -> Row:
     place.mkdir(parents=True)
     recorder = Recorder()
     (folder / "rows.csv").write_bytes(csv(recorder.rows(100)))
-    command = [*COMMAND, "import", f"{folder}/rows.csv"]
+    first = ["import", f"{folder}/rows.csv"]
 
     def look(tried: Path) -> str:
-        again = _run(command, tried)
+        again = command.run(*first, _database(tried))
         if again.returncode:
             return again.stderr.decode()
-        rows = _export(COMMAND, tried).count(b"\n") - 1
+        rows = command.run("export", _database(tried)).stdout.count(b"\n") - 1
         return "" if rows in (100, 200) else f"{rows} rows after two imports of 100"
 
-    return _kill_at_each_call("A21-first-start", place, command, {}, look, moments)
+    return _kill_at_each_call("A21-first-start", place, [*COMMAND, *first], {}, look, moments)
 
 
 def _kill_at_each_call(
     name: str,
     folder: Path,
-    command: list[str],
+    program: list[str],
     environment: dict[str, str],
     look: Callable[[Path], str],
     moments: Moments,
@@ -373,7 +391,7 @@ def _kill_at_each_call(
             continue
         place = folder.with_name(f"{folder.name}-{call}-{number}")
         shutil.copytree(folder, place)
-        status = _run([*kill_at(call, number), *command], place, environment).returncode
+        status = _run([*kill_at(call, number), *program], place, environment).returncode
         row.figures["kills"] += status != 0
         if status == 0:
             past.add(call)  # it has no more of them
@@ -383,12 +401,11 @@ def _kill_at_each_call(
     return row
 
 
-def _run(command: Sequence[str], folder: Path, environment: dict[str, str] | None = None) -> Completed:
-    full = [*command, f"--database=sqlite:///{folder}/stores.db"]
+def _run(program: Sequence[str], folder: Path, environment: dict[str, str]) -> Completed:
     return subprocess.run(
-        full, env={**os.environ, **(environment or {})}, capture_output=True, timeout=60, check=False
+        [*program, _database(folder)], env=os.environ | environment, capture_output=True, timeout=60, check=False
     )
 
 
-def _export(program: Sequence[str], folder: Path, environment: dict[str, str] | None = None) -> bytes:
-    return _run([*program, "export"], folder, environment).stdout
+def _database(folder: Path) -> str:
+    return f"--database=sqlite:///{folder}/stores.db"

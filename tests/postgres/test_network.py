@@ -18,8 +18,8 @@ from tests.oracles.promises import wait_until_ready
 
 pytestmark = pytest.mark.count_processes
 
-OPERATIONS = 3_000
-CUTS = 10
+OPERATIONS = 1_000
+CUTS = 5
 TIMEOUT = 60.0
 """Seconds for a cut that matters: when a COMMIT is on its way, or the response to one."""
 

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("strace")
     ("args", "change"),
     [
         ([], "checkpoints_often"),
-        (["--workers=4"], ""),
+        (["--workers=2"], ""),
         pytest.param(["--no-fast-lane"], "", marks=pytest.mark.thorough),
     ],
 )
