@@ -65,6 +65,7 @@ class Stream(socket.SocketIO):
     def __init__(self, connection: socket.socket, deadline: float) -> None:
         super().__init__(connection, "r")
         self.connection, self.deadline, self.buffer = connection, deadline, io.BufferedReader(self, PIECE)
+        self.heads = list[http.client.HTTPResponse]()  # kept, since one that is forgotten closes the reader
 
     def makefile(self, _: str) -> io.BufferedIOBase:
         """Return the same reader each time, so that interim responses lose none of what follows them."""
@@ -152,9 +153,11 @@ def read(stream: Stream, exchange: Exchange, sink: Sink | None) -> None:
 
 
 def final(stream: Stream, exchange: Exchange) -> http.client.HTTPResponse:
-    """Read the head of the response that counts; http.client passes over a 100 (Continue)."""
-    response = http.client.HTTPResponse(cast("socket.socket", stream), method=exchange.method)
-    response.begin()
+    """Read the head of the response that counts; interim ones (1xx) are passed over until the deadline."""
+    while not stream.heads or stream.heads[-1].status < 200:
+        stream.heads.append(http.client.HTTPResponse(cast("socket.socket", stream), method=exchange.method))
+        stream.heads[-1].begin()
+    response = stream.heads[-1]
     exchange.status, exchange.phrase = response.status, response.reason
     exchange.headers = [(name, value.strip(" \t")) for name, value in response.headers.items()]
     if response.headers.defects:
