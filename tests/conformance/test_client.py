@@ -290,7 +290,8 @@ def answered(answer: bytes, method: str = "GET") -> Exchange:
 
 
 def test_the_client_sees_every_field_and_byte() -> None:
-    exchange = answered(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 203 Odd Phrase\r\nA: 1\r\na:  2 \r\nB:\r\n\r\n\0\xff")
+    interim = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"
+    exchange = answered(interim + b"HTTP/1.1 203 Odd Phrase\r\nA: 1\r\na:  2 \r\nB:\r\n\r\n\0\xff")
     assert (exchange.status, exchange.phrase, exchange.content) == (203, "Odd Phrase", b"\0\xff")
     assert exchange.headers == [("A", "1"), ("a", "2"), ("B", "")]
     assert (exchange.header("a"), exchange.header("b"), exchange.header("c")) == ("1, 2", "", None)

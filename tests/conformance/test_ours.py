@@ -1,13 +1,10 @@
 import json
-import os
-import pty
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.harness.command import run
-from tests.harness.process import COMMAND, serving
+from tests.harness.command import run, run_on_terminal
+from tests.harness.process import serving
 
 
 @pytest.mark.parametrize(
@@ -29,23 +26,6 @@ def test_the_service_conforms_in_both_modes_and_through_both_adapters(
     assert report["counts"]["passed"] > 70
 
 
-def asked(url: str, response: bytes) -> tuple[int, str]:
-    """Check a service on a terminal, and respond to the question; return the exit status and what was shown."""
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen([*COMMAND, "check", url], stdin=theirs, stderr=theirs, stdout=subprocess.DEVNULL)
-    os.close(theirs)
-    shown = b""
-    try:
-        while data := os.read(ours, 65536):
-            shown += data
-            if shown.endswith(b"[y/N] "):
-                os.write(ours, response)
-    except OSError:
-        pass  # that is how a terminal ends
-    os.close(ours)
-    return process.wait(30), shown.decode()
-
-
 def test_a_check_adds_stores_to_a_list_in_use_only_if_it_may(tmp_path: Path) -> None:
     with serving(tmp_path) as service:
         url = f"http://127.0.0.1:{service.port}"
@@ -55,13 +35,13 @@ def test_a_check_adds_stores_to_a_list_in_use_only_if_it_may(tmp_path: Path) -> 
         assert done.returncode == 2
         assert done.stdout == b""
         assert "stores that nobody can delete: say --yes if it may, or --read-only" in line
-        status, shown = asked(url, b"n\n")
-        assert status == 2
-        assert "that nobody can delete. Go on? [y/N] " in shown
-        assert "storekeeper: nothing was added" in shown
+        done = run_on_terminal("check", url, typed=b"n\n")
+        assert done.returncode == 2
+        assert b"that nobody can delete. Go on? [y/N] " in done.stderr
+        assert b"storekeeper: nothing was added" in done.stderr
         assert run("check", "--read-only", f"{url}/api/stores/").returncode == 0
         assert len(service.request("GET", "/api/stores").json) == 1, "something was added"
-        assert asked(url, b"y\n")[0] == 0
+        assert run_on_terminal("check", url, typed=b"y\n").returncode == 0
         assert len(service.request("GET", "/api/stores").json) > 1
 
 

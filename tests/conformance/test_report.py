@@ -80,6 +80,15 @@ def test_read_only_adds_nothing_and_names_what_it_left_out(capsys: Output) -> No
     assert "no stores added" in out
 
 
+def test_a_list_over_1_mib_of_a_service_that_announces_its_tags_is_read() -> None:
+    service = Announcing()
+    service.stores = [{"id": id, "name": f"Store {id}", "address": "x" * 100} for id in range(1, 8_001)]
+    with served(service) as url:
+        seen = {result.rule.name: result.state for result in conformance.examine(url, read_only=True).results}
+    assert seen["if-none-match-gets-304"] == "passed"
+    assert "failed" not in seen.values()
+
+
 def test_read_only_sees_wrong_reads() -> None:
     class Loose(Reference):
         def matches(self, store: dict[str, object], name: str) -> bool:

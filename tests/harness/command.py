@@ -5,11 +5,12 @@ For what a command says and does. How a process starts and ends, or is interrupt
 
 import gc
 import os
+import pty
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import IO
 from unittest.mock import patch
@@ -30,22 +31,38 @@ class Done:
 def run(*args: str, env: dict[str, str] | None = None, stdin: bytes = b"", stdout: IO[bytes] | None = None) -> Done:
     """Run a command to its end, with `stdin` in a pipe; what goes to a `stdout` that is given is not returned."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as error:
-        with (
-            fed(stdin) as given,
-            patch.dict(os.environ, environment(env), clear=True),
-            patch.object(sys, "argv", ["storekeeper", *args]),
-            # Else usage texts name pytest.
-            patch.object(sys.modules["__main__"], "__package__", None),
-            _standard_streams(given, stdout or out, error),
-        ):
-            status = _status()
+        with fed(stdin) as given:
+            status = _status(args, env, given, stdout or out, error)
         out.seek(0)
         error.seek(0)
         return Done(status, out.read(), error.read())
 
 
-def _status() -> int:
-    with warnings.catch_warnings():
+def run_on_terminal(*args: str, typed: bytes) -> Done:
+    """Run a command on a terminal where this is `typed`; its stderr is what the terminal shows."""
+    ours, theirs = pty.openpty()
+    os.write(ours, typed)
+    shown = b""
+    with tempfile.TemporaryFile() as out:
+        with os.fdopen(theirs, "r+b", buffering=0) as terminal:
+            status = _status(args, None, terminal, out, terminal)
+        with suppress(OSError):  # that is how a terminal ends
+            while data := os.read(ours, 65536):
+                shown += data
+        os.close(ours)
+        out.seek(0)
+        return Done(status, out.read(), shown)
+
+
+def _status(args: Sequence[str], env: dict[str, str] | None, *files: IO[bytes]) -> int:
+    with (
+        patch.dict(os.environ, environment(env), clear=True),
+        patch.object(sys, "argv", ["storekeeper", *args]),
+        # Else usage texts name pytest.
+        patch.object(sys.modules["__main__"], "__package__", None),
+        _standard_streams(*files),
+        warnings.catch_warnings(),
+    ):
         # What a command leaves to the end of its process ends here.
         warnings.simplefilter("ignore", ResourceWarning)
         status = 0

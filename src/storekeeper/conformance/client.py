@@ -11,13 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-SMALL, LARGE = 1 << 20, 1 << 28
-"""The longest body read, in bytes: of any response, and of one that is read as it arrives (a list)."""
+SMALL, LARGE = 1 << 20, 1 << 28  # the longest body read, in bytes: of any response, and of one that a sink takes
 EXCERPT = 2048
 PIECE = 1 << 18
 RATE = 1 << 22  # how many bytes of a body give it one more second: a long list may take its time
-MAX_INTERIM = 10
 Sink = Callable[[bytes], None]
+Body = bytes | None
 
 
 class Unreachable(Exception):
@@ -41,13 +40,18 @@ class Exchange:
     method: str
     target: str
     sent: list[tuple[str, str]]
-    body: bytes | None
+    body: Body
     status: int = 0
     phrase: str = ""
     headers: list[tuple[str, str]] = field(default_factory=list)
     content: bytes = b""
     excerpt: bytes = b""
     length: int = 0
+
+    @property
+    def head(self) -> list[str]:
+        """The lines of the request before its body."""
+        return [f"{self.method} {self.target} HTTP/1.1", *(f"{name}: {value}" for name, value in self.sent)]
 
     def header(self, name: str) -> str | None:
         """Return all values of a field as one, as RFC 9110 section 5.3 joins them; None without any."""
@@ -61,6 +65,7 @@ class Stream(socket.SocketIO):
     def __init__(self, connection: socket.socket, deadline: float) -> None:
         super().__init__(connection, "r")
         self.connection, self.deadline, self.buffer = connection, deadline, io.BufferedReader(self, PIECE)
+        self.heads = list[http.client.HTTPResponse]()  # kept, since one that is forgotten closes the reader
 
     def makefile(self, _: str) -> io.BufferedIOBase:
         """Return the same reader each time, so that interim responses lose none of what follows them."""
@@ -97,12 +102,7 @@ class Client:
         self.tls: ssl.SSLContext | None = ssl.create_default_context() if usual == 443 else None
 
     def exchange(
-        self,
-        method: str,
-        path: str,
-        body: bytes | None = None,
-        more: Mapping[str, str] = {},
-        sink: Sink | None = None,
+        self, method: str, path: str, body: Body = None, more: Mapping[str, str] = {}, sink: Sink | None = None
     ) -> Exchange:
         """Send one request, with `more` fields, of which empty ones are left out; a list goes to the `sink`.
 
@@ -115,13 +115,10 @@ class Client:
         deadline = time.monotonic() + self.timeout
         try:  # written here and not by http.client, so that a report shows the request as it went out
             with self.connect(deadline) as connection:
-                head = [
-                    f"{method} {done.target} HTTP/1.1",
-                    *(f"{name}: {value}" for name, value in sent),
-                    *self.secret,
-                ]
                 with suppress(ConnectionError):  # it may have said why before it closed
-                    connection.sendall("\r\n".join([*head, "", ""]).encode("ascii") + (body or b""))
+                    connection.sendall(
+                        "\r\n".join([*done.head, *self.secret, "", ""]).encode("ascii") + (body or b"")
+                    )
                 read(Stream(connection, deadline), done, sink)
         except (OSError, UnicodeError, http.client.HTTPException, Unreachable) as error:
             failure = unreachable(error)
@@ -156,12 +153,11 @@ def read(stream: Stream, exchange: Exchange, sink: Sink | None) -> None:
 
 
 def final(stream: Stream, exchange: Exchange) -> http.client.HTTPResponse:
-    """Read the head of the response that counts; interim ones (1xx) are passed over."""
-    for _ in range(MAX_INTERIM):
-        response = http.client.HTTPResponse(cast("socket.socket", stream), method=exchange.method)
-        response.begin()
-        if not 100 <= response.status < 200:
-            break
+    """Read the head of the response that counts; interim ones (1xx) are passed over until the deadline."""
+    while not stream.heads or stream.heads[-1].status < 200:
+        stream.heads.append(http.client.HTTPResponse(cast("socket.socket", stream), method=exchange.method))
+        stream.heads[-1].begin()
+    response = stream.heads[-1]
     exchange.status, exchange.phrase = response.status, response.reason
     exchange.headers = [(name, value.strip(" \t")) for name, value in response.headers.items()]
     if response.headers.defects:
@@ -184,18 +180,17 @@ def unreachable(error: Exception) -> Unreachable:
     """Return what went wrong in plain words, some of them the operating system's or those of TLS."""
     if isinstance(error, Unreachable):
         return error
-    if isinstance(error, TimeoutError):
-        return TimedOut("the response is not whole in time")
-    return Unreachable(next(text(error) for kind, text in REASONS if isinstance(error, kind)))
+    kind = TimedOut if isinstance(error, TimeoutError) else Unreachable
+    return kind(next(text(error) for kind, text in REASONS if isinstance(error, kind)))
 
 
 REASONS: tuple[tuple[type[Exception], Callable[[Any], str]], ...] = (  # the first counts that the error is
+    (TimeoutError, lambda _: "the response is not whole in time"),
     (http.client.RemoteDisconnected, lambda _: "it closed the connection without a response"),
     (http.client.IncompleteRead, lambda _: "it closed the connection amid its response, or a chunk is none"),
     (http.client.HTTPException, lambda error: f"the response is not HTTP/1: {str(error)[:60]!r}"),
     (ssl.SSLCertVerificationError, lambda error: f"its certificate is not trusted: {error.verify_message}"),
     (ssl.SSLError, lambda error: f"no TLS there: {(error.reason or 'handshake failed').replace('_', ' ').lower()}"),
-    (socket.gaierror, lambda _: "there is no host of that name"),
-    (UnicodeError, lambda _: "there is no host of that name"),
+    *((kind, lambda _: "there is no host of that name") for kind in (socket.gaierror, UnicodeError)),
     (Exception, lambda error: (getattr(error, "strerror", None) or str(error) or type(error).__name__).lower()),
 )

@@ -55,15 +55,15 @@ def empty_name_lists_all(service: Service) -> None:
 @RULES.check(EXACT, writes=False)
 def filter_finds_exact_name(service: Service) -> None:
     """The name of a store finds it."""
-    for made in subjects(service):
-        response = found(service, made.name)
+    for made in _subjects(service):
+        response = _found(service, made.name)
         if response.with_id(made.id):
             return
         still = service.read(made.id).single.get("name") == made.name
         response.expect(not still, f"the store {made.id} has that name and is not found")
 
 
-def parts(name: str) -> dict[str, tuple[str, list[str]]]:
+def _parts(name: str) -> dict[str, tuple[str, list[str]]]:
     """Return what must not find a store of this name, by the check, with what it looks at."""
     ends = [f"{name[:-1]}{sign}" for sign in "_%*?.+"]
     whole = ["%", "*", "_" * len(name), ".*", f"^{name}$", f"{name}|x", f'"{name}"', f"{name},{name}", "0"]
@@ -78,15 +78,14 @@ def parts(name: str) -> dict[str, tuple[str, list[str]]]:
     }
 
 
-def finds_no_other(check: str, service: Service) -> None:
-    """Violation when something that is nearly a name finds the store."""
+def _finds_no_other(check: str, service: Service) -> None:
     padded = [] if service.read_only else [service.spare(f" {service.name()} ").name]
-    for name in (next(subjects(service)).name, *padded):
-        found(service, *(value for value in dict.fromkeys(parts(name)[check][1]) if value not in {"", name}))
+    for name in (next(_subjects(service)).name, *padded):
+        _found(service, *(value for value in dict.fromkeys(_parts(name)[check][1]) if value not in {"", name}))
 
 
-for name, (scope, _) in parts("a name").items():
-    RULES.append(Rule(name, EXACT, scope, partial(finds_no_other, name), writes=False))
+for name, (scope, _) in _parts("a name").items():
+    RULES.append(Rule(name, EXACT, scope, partial(_finds_no_other, name), writes=False))
 
 
 @RULES.check(writes=False)
@@ -110,7 +109,7 @@ def filter_finds_every_match(service: Service) -> None:
 def filter_compares_only_names(service: Service) -> None:
     """Addresses and ids are no names."""
     text = service.name()
-    found(service, text, str(service.spare(address=text).id))
+    _found(service, text, str(service.spare(address=text).id))
 
 
 @RULES.check(EXACT)
@@ -119,18 +118,18 @@ def filter_compares_every_character(service: Service) -> None:
     part = service.spare().name[-12:]
     for text in AWKWARD:
         made = service.spare(f"{text} {part}")
-        response = found(service, made.name)
+        response = _found(service, made.name)
         response.expect(response.with_id(made.id), f"{made.name!r} is not found")
     for text, others in (("0123456789012", ["123456789012", "123456789012.0"]), ("\u00e9", ["e", "\u00c9"])):
         service.spare(f"{text}{part[:8]}")
-        found(service, *(f"{other}{part[:8]}" for other in others))
+        _found(service, *(f"{other}{part[:8]}" for other in others))
     service.spare()
 
 
 @RULES.check(late=True, writes=False)
 def read_gives_that_store(service: Service) -> None:
     """it is interpreted as a decimal integer and compared with the integer id of the stores."""
-    for made in subjects(service):
+    for made in _subjects(service):
         try:
             service.read(made.id).shows(made)
             break
@@ -146,7 +145,7 @@ def read_gives_that_store(service: Service) -> None:
         response.expect(other in {None, id}, f"{written} is not the id of the store {other}")
 
 
-def subjects(service: Service) -> Iterator[Made]:
+def _subjects(service: Service) -> Iterator[Made]:
     """Yield a store to look at: one of ours, or in a read-only run one of the list, taken anew at each try."""
     if not service.read_only:
         yield service.settle()
@@ -159,7 +158,7 @@ def subjects(service: Service) -> Iterator[Made]:
         yield Made(number(samples[0]) or 0, str(samples[0]["name"]), samples[0].get("address"), response)
 
 
-def found(service: Service, *values: str) -> Response:
+def _found(service: Service, *values: str) -> Response:
     """Return what the last of these values finds; Violation when one finds a store of another name."""
     for value in values:
         response = service.find(value)

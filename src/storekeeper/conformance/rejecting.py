@@ -16,6 +16,7 @@ VIOLATES = "name is not a string, name is missing, name too long, address is not
 REQUIRED, NO_STRING = '"name" is required', '"name" must be a string'
 OTHERS = REQUIRED, NO_STRING
 Send = Callable[[Service, dict[str, Any], Fault], Response]
+Request = Callable[[Service], Response]
 WAYS = {
     "missing-name": Way("Name is missing.", "no name", message=REQUIRED),
     "empty-name": Way("Name is empty.", "an empty name", message=REQUIRED),
@@ -77,7 +78,12 @@ def rejected_create_takes_no_number(service: Service) -> None:
         first = second
 
 
-def adds_no_other(send: Callable[[Service], Response], service: Service) -> None:
+def send_good(service: Service) -> Response:
+    """Update a store as often."""
+    return [service.spare() for _ in WAYS][-1].response
+
+
+def adds_no_other(send: Request, service: Service) -> None:
     """Violation when the number of stores grows with these requests.
 
     Other clients may add stores at any time, and they look like those. A service is blamed only when, time after
@@ -96,9 +102,7 @@ def adds_no_other(send: Callable[[Service], Response], service: Service) -> None
             raise Violation(f"requests that create no store add stores: {known}", send(service).http)
 
 
-def growth(
-    service: Service, send: Callable[[Service], Response], times: int, seconds: float = 0.0
-) -> tuple[int, float]:
+def growth(service: Service, send: Request, times: int, seconds: float = 0.0) -> tuple[int, float]:
     """Return how many stores came while this was sent so often, or in these seconds, and how long that took."""
     started, before = time.monotonic(), service.count()
     for _ in range(times):
@@ -107,22 +111,12 @@ def growth(
     return service.count() - before, time.monotonic() - started
 
 
-@RULES.check(FAILURE)
-def rejected_create_adds_no_other(service: Service) -> None:
-    """POST: nor under another name."""
-    adds_no_other(partial(send_bad, Service.create), service)
-
-
-@RULES.check(FAILURE)
-def rejected_update_adds_no_other(service: Service) -> None:
-    """PUT: nor under another name."""
-    adds_no_other(partial(send_bad, Service.update), service)
-
-
-@RULES.check(NO_MORE)
-def update_adds_no_other(service: Service) -> None:
-    """Nor does an update that succeeds."""
-    adds_no_other(lambda service: [service.spare() for _ in WAYS][-1].response, service)
+for name, sentence, scope, requests in (
+    ("rejected-create-adds-no-other", FAILURE, "POST: nor under another name.", partial(send_bad, Service.create)),
+    ("rejected-update-adds-no-other", FAILURE, "PUT: nor under another name.", partial(send_bad, Service.update)),
+    ("update-adds-no-other", NO_MORE, "Nor does an update that succeeds.", send_good),
+):
+    RULES.append(Rule(name, sentence, scope, partial(adds_no_other, requests)))
 
 
 # What is a bad payload, and what it leaves

@@ -52,8 +52,8 @@ def as_json(report: Report) -> str:
             "scope": result.rule.scope or None,
             "result": result.state,
             "note": result.note or None,
-            "request": request(result.exchange) if result.exchange else None,
-            "answer": response(result.exchange) if result.exchange else None,
+            "request": _request(result.exchange) if result.exchange else None,
+            "answer": _response(result.exchange) if result.exchange else None,
         }
         for result in report.results
     ]
@@ -66,21 +66,20 @@ def as_junit(report: Report) -> bytes:
     """Return the report in the XML that build servers read: one test case for each check."""
     suites, counts = ET.Element("testsuites"), report.counts
     totals = {"tests": len(report.results), "failures": counts["failed"], "errors": 0, "skipped": counts["skipped"]}
-    suite = element(suites, "testsuite", name="Store Resource API", time=f"{report.seconds:.3f}", **totals)
-    properties = element(suite, "properties")
+    suite = _element(suites, "testsuite", name="Store Resource API", time=f"{report.seconds:.3f}", **totals)
+    properties = _element(suite, "properties")
     for name, value in (("url", report.url), ("mode", report.mode), *report.profile.items()):
-        element(properties, "property", name=name, value=value)
+        _element(properties, "property", name=name, value=value)
     for result in report.results:
-        case = element(suite, "testcase", classname="storekeeper.conformance", name=result.rule.name, time=0)
+        case = _element(suite, "testcase", classname="storekeeper.conformance", name=result.rule.name, time=0)
         if result.state != "passed":
             tag = "failure" if result.state == "failed" else "skipped"
-            element(case, tag, message=result.note).text = xml(shown(result))
+            _element(case, tag, message=result.note).text = _xml(_shown(result))
     return bytes(ET.tostring(suites, encoding="utf-8", xml_declaration=True))
 
 
-def element(parent: ET.Element, tag: str, **attributes: object) -> ET.Element:
-    """Add an element."""
-    return ET.SubElement(parent, tag, {name: xml(str(value)) for name, value in attributes.items()})
+def _element(parent: ET.Element, tag: str, **attributes: object) -> ET.Element:
+    return ET.SubElement(parent, tag, {name: _xml(str(value)) for name, value in attributes.items()})
 
 
 def as_text(report: Report) -> str:
@@ -93,70 +92,63 @@ def as_text(report: Report) -> str:
     console = Console(highlight=False)
     table = partial(Table, box=None, padding=(0, 1), header_style="bold")
     checks = table("", "check", "the contract's sentence, and what of it is looked at")
-    for row in check_rows(report):
+    for row in _check_rows(report):
         checks.add_row(*row)
     profile = table("where the contract is silent", "this service")
     for row in report.profile.items():
-        profile.add_row(*map(marked, row))
+        profile.add_row(*map(_marked, row))
     with console.capture() as text:
         console.print(checks)
         for result in report.failed:
-            console.print(f"\n[red]✗ {result.rule.name}[/]: {marked(result.note)}")
-            console.print(f"  [dim]{marked(f'{result.rule.sentence} {result.rule.scope}'.strip())}[/]")
-            console.print(marked(re.sub("(?m)^(?=.)", "    ", shown(result))), soft_wrap=True)
+            console.print(f"\n[red]✗ {result.rule.name}[/]: {_marked(result.note)}")
+            console.print(f"  [dim]{_marked(f'{result.rule.sentence} {result.rule.scope}'.strip())}[/]")
+            console.print(_marked(re.sub("(?m)^(?=.)", "    ", _shown(result))), soft_wrap=True)
         console.print("", profile, "")
-        console.print(summary(report), soft_wrap=True)
+        console.print(_summary(report), soft_wrap=True)
     return text.get()
 
 
-def check_rows(report: Report) -> Iterable[tuple[str, ...]]:
+def _check_rows(report: Report) -> Iterable[tuple[str, ...]]:
     """Yield a row for each check; a sentence that several share stands at the first."""
     for result, before in zip(report.results, [None, *report.results], strict=False):
         sentence = "" if before and before.rule.sentence == result.rule.sentence else result.rule.sentence
         scope = f"skipped: {result.note}" if result.state == "skipped" else result.rule.scope
-        yield SIGNS[result.state], result.rule.name, f"{marked(sentence)} [dim]{marked(scope)}[/]".strip()
+        yield SIGNS[result.state], result.rule.name, f"{_marked(sentence)} [dim]{_marked(scope)}[/]".strip()
 
 
-def marked(text: str) -> str:
-    """Return text from elsewhere as Rich shows it and does not obey it."""
+def _marked(text: str) -> str:
     from rich.markup import escape  # noqa: PLC0415  # as above
 
     return escape(printable(text))
 
 
-def summary(report: Report) -> str:
-    """Return the last line: the verdict and the counts."""
+def _summary(report: Report) -> str:
     verdict = "[green]conforms[/]" if report.conforms else "[red]violates the contract[/]"
     counts = ", ".join(f"{count} {state}" for state, count in report.counts.items() if count or state == "failed")
     added = "1 store" if report.added == 1 else f"{report.added or 'no'} stores"
     mode = "errors not looked at" if report.mode == "unknown" else f"{report.mode} errors"
-    return f"{marked(report.url)} {verdict}: {counts} ({mode}, {added} added, {report.seconds:.1f} s)"
+    return f"{_marked(report.url)} {verdict}: {counts} ({mode}, {added} added, {report.seconds:.1f} s)"
 
 
-def shown(result: Result) -> str:
-    """Return the exchange that shows a failure."""
-    return f"{request(result.exchange)}\n\n{response(result.exchange)}" if result.exchange else ""
+def _shown(result: Result) -> str:
+    return f"{_request(result.exchange)}\n\n{_response(result.exchange)}" if result.exchange else ""
 
 
-def request(exchange: Exchange) -> str:
-    """Return a request, readable."""
-    lines = [f"{exchange.method} {exchange.target} HTTP/1.1", *(f"{name}: {value}" for name, value in exchange.sent)]
-    return "\n".join(lines if exchange.body is None else [*lines, "", body(exchange.body)])
+def _request(exchange: Exchange) -> str:
+    return "\n".join(exchange.head if exchange.body is None else [*exchange.head, "", _body(exchange.body)])
 
 
-def response(exchange: Exchange) -> str:
-    """Return a response, readable."""
+def _response(exchange: Exchange) -> str:
     if not exchange.status:
         return "(no response)"
     head = f"HTTP/1.1 {exchange.status} {exchange.phrase}".rstrip()
     rest = exchange.length - min(len(exchange.excerpt), SHOWN)
     more = f" … and {rest} bytes more" if rest > 0 else ""
     fields = [f"{name}: {value}" for name, value in exchange.headers]
-    return printable("\n".join([head, *fields, "", body(exchange.excerpt) + more]))
+    return printable("\n".join([head, *fields, "", _body(exchange.excerpt) + more]))
 
 
-def body(content: bytes) -> str:
-    """Return the beginning of a body as text."""
+def _body(content: bytes) -> str:
     return printable(content[:SHOWN].decode("utf-8", "backslashreplace"))
 
 
@@ -165,7 +157,7 @@ def printable(text: str) -> str:
     return "".join(sign if sign in "\n " or sign.isprintable() else ascii(sign)[1:-1] for sign in text)
 
 
-def xml(text: str) -> str:
+def _xml(text: str) -> str:
     """Return text without the characters that XML cannot carry (XML 1.0 section 2.2)."""
     return re.sub(r"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", text)
 

@@ -10,12 +10,12 @@ from storekeeper.conformance.report import Report
 from storekeeper.conformance.rules import Result, Rule, Skipped
 from storekeeper.conformance.service import Response, Service, Violation
 
-RULES: list[Rule] = sorted(
+RULES: list[Rule] = sorted(  # those that look at all responses at the end
     [*reading.RULES, *writing.RULES, *rejecting.RULES, *beyond.RULES, *responses.RULES], key=lambda rule: rule.late
 )
-"""All rules in their order: those that look at all responses at the end."""
-MOST_ADDED = sum(rule.adds for rule in RULES) + 2
-"""How many stores a run adds at most: those of the rules, and the two that several of them share."""
+MOST_ADDED = (
+    sum(rule.adds for rule in RULES) + 2
+)  # stores: those of the rules, and the two that several of them share
 Announce = Callable[[int], None]
 CLOSED = {
     401: "it wants authentication: send a token with --token FILE, or in STOREKEEPER_TOKEN",

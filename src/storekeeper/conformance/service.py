@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 from urllib.parse import quote
 
-from storekeeper.conformance.client import Client, Exchange
+from storekeeper.conformance.client import Body, Client, Exchange
 from storekeeper.conformance.documents import Listing, Store, parse
 
 STORES = "/api/stores"
@@ -44,8 +44,9 @@ class Fault:
 
 
 Kind = Literal["test", "list", "filter", "store", "other"]
-Wanted = Literal["success", "either", "open"] | Fault
-"""What the contract wants of a response: a success, a success or whatever, nothing, or the error of a bad payload."""
+Wanted = (
+    Literal["success", "either", "open"] | Fault
+)  # a success, or whatever, or nothing; or the error of a bad payload
 
 
 @dataclass(slots=True)
@@ -74,10 +75,10 @@ class Response:
     @property
     def listed(self) -> Listing:
         """The list that it is; Violation when it is none."""
-        if self.listing is None or self.listing.fault:
-            wrong = self.listing.fault if self.listing else f"status {self.http.status} instead of a list"
-            raise Violation(str(wrong), self.http)
-        return self.listing
+        self.expect(self.listing, f"status {self.http.status} instead of a list")
+        listing = cast("Listing", self.listing)
+        self.expect(not listing.fault, str(listing.fault))
+        return listing
 
     @property
     def single(self) -> Store:
@@ -141,13 +142,7 @@ class Service:
         return f"{self.marker} {self.names:03}"
 
     def send(
-        self,
-        method: str,
-        path: str,
-        body: bytes | None = None,
-        kind: Kind = "other",
-        wanted: Wanted = "open",
-        **more: str,
+        self, method: str, path: str, body: Body = None, kind: Kind = "other", wanted: Wanted = "open", **more: str
     ) -> Response:
         """Make one exchange and keep it in `seen`; `more` are header fields, `if_match` is If-Match."""
         listing = Listing(self.is_ours if kind == "list" else bool) if kind in {"list", "filter"} else None
@@ -179,9 +174,8 @@ class Service:
 
     def find(self, name: str) -> Response:
         """GET the stores of a name."""
-        return self.send(
-            "GET", f"{STORES}?name={quote(name, safe='', errors='surrogatepass')}", kind="filter", wanted="success"
-        )
+        value = quote(name, safe="", errors="surrogatepass")
+        return self.send("GET", f"{STORES}?name={value}", kind="filter", wanted="success")
 
     def read(self, id: int | str, wanted: Wanted = "success") -> Response:
         """GET one store, the id as it is written."""
@@ -241,10 +235,9 @@ def fields(name: str, address: str | None = None) -> dict[str, str]:
 
 def made(response: Response, name: str, address: str | None = None) -> Made:
     """Return the store that a response shows, as it was sent; Violation when it has no id."""
-    given = number(response.single)
-    if given is None:
-        raise Violation("the store has no id", response.http)
-    return Made(given, name, address, response)
+    id = number(response.single)
+    response.expect(id is not None, "the store has no id")
+    return Made(id or 0, name, address, response)
 
 
 def number(store: object) -> int | None:
