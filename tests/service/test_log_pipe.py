@@ -44,7 +44,7 @@ def read(reading: int) -> bytes:
     return data
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.thorough), 2])
 def test_a_log_that_is_open_and_not_read_stops_nothing(tmp_path: Path, workers: int) -> None:
     command = [*weakened.PROGRAM, "serve", "--port=0", f"--database=sqlite:///{tmp_path}/stores.db"]
     environment = os.environ | weakened.environment("meets_a_bug_in_every_write")

@@ -22,9 +22,16 @@ from tests.harness.process import TIMEOUT, Running, assert_stopped, serving
 from tests.harness.tokens import add_token
 from tests.harness.wire import Wire, assert_error, create, dial, request, slow_reader
 
-pytestmark = pytest.mark.count_processes
-
-STOPS = [signal.SIGTERM, signal.SIGINT]
+STOPS = [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.thorough)]
+EACH_STOP = pytest.mark.parametrize(
+    ("number", "workers"),
+    [
+        (signal.SIGTERM, 1),
+        (signal.SIGINT, 2),
+        pytest.param(signal.SIGTERM, 2, marks=pytest.mark.thorough),
+        pytest.param(signal.SIGINT, 1, marks=pytest.mark.thorough),
+    ],
+)
 
 
 def takes_no_more(service: Running) -> bool:
@@ -45,8 +52,7 @@ def told_to_stop(service: Running, number: signal.Signals = signal.SIGTERM) -> N
 
 
 @pytest.mark.one_adapter
-@pytest.mark.parametrize("number", STOPS)
-@pytest.mark.parametrize("workers", [1, 2])
+@EACH_STOP
 def test_it_stops_when_it_is_told_to(adapter: str, tmp_path: Path, number: signal.Signals, workers: int) -> None:
     with serving(tmp_path, adapter, f"--workers={workers}") as service, dial(service) as idle:
         store(service, "ResponseCache")
@@ -62,8 +68,7 @@ def test_it_stops_when_it_is_told_to(adapter: str, tmp_path: Path, number: signa
 
 
 @pytest.mark.one_adapter
-@pytest.mark.parametrize("number", STOPS)
-@pytest.mark.parametrize("workers", [1, 2])
+@EACH_STOP
 def test_a_second_signal_does_no_harm(adapter: str, tmp_path: Path, number: signal.Signals, workers: int) -> None:
     with serving(tmp_path, adapter, f"--workers={workers}") as service:
         store(service, "ResponseCache")
@@ -94,12 +99,12 @@ def test_writes_under_way_are_answered(adapter: str, tmp_path: Path, number: sig
 
 def test_a_list_under_way_is_sent_to_its_end(adapter: str, tmp_path: Path) -> None:
     with serving(tmp_path, adapter) as service:
-        fill(tmp_path, [Payload("Long", "x" * 1000)] * 20_000)
+        fill(tmp_path, [Payload("Long", "x" * 5000)] * 4000)
         with slow_reader(service) as wire:
             wire.send(request("GET", "/test") + request("GET", "/api/stores"))
             assert wire.response().body == b"OK"
             told_to_stop(service)
-            assert wire.response().body.count(b'"Long"') == 20_000
+            assert wire.response().body.count(b'"Long"') == 4000
             wire.assert_closed()
         assert_stopped(service)
 
@@ -132,7 +137,7 @@ def test_clients_that_are_stuck_do_not_keep_it_from_stopping(
     options = adapter, f"--workers={2 if adapter == '--fast-lane' else 1}"
     env = weakened.environment(*changes)
     with serving(tmp_path, *options, env=env, program=weakened.PROGRAM) as service:
-        fill(tmp_path, [Payload("Long", "x" * 1000)] * 20_000)
+        fill(tmp_path, [Payload("Long", "x" * 5000)] * 4000)
         reader = slow_reader(service)
         reader.send(request("GET", "/test") + request("GET", "/api/stores") * 3)
         half = dial(service)

@@ -97,7 +97,7 @@ def test_a_stop_works_while_no_process_can_be_made(tmp_path: Path) -> None:
         assert not workers(service)
 
 
-@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("count", [pytest.param(1, marks=pytest.mark.thorough), 2])
 def test_a_limit_of_open_files_that_is_too_low_is_said(tmp_path: Path, count: int) -> None:
     limited = ["sh", "-c", 'ulimit -n 26; exec "$0" "$@"']
     with serving(tmp_path, f"--workers={count}", within=limited, ready=False) as service:
@@ -174,7 +174,7 @@ def test_a_stop_does_not_wait_for_workers_that_are_being_replaced(tmp_path: Path
         until(lambda: len(workers(service)) == 3)
         began = time.monotonic()
         assert service.stop() == 0
-        assert time.monotonic() - began < STOP / 4
+        assert time.monotonic() - began < STOP / 2
         assert_nothing_logged(service)
 
 
@@ -191,7 +191,7 @@ def test_a_worker_that_stands_still_is_killed_when_its_time_to_stop_is_over(
             service.process.send_signal(number)
         began = time.monotonic()
         assert service.stop() == 0
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < STOP
         assert not workers(service)
 
 
@@ -247,7 +247,7 @@ def test_while_a_worker_stands_still_during_a_stop_new_clients_are_refused(tmp_p
         service.process.send_signal(signal.SIGTERM)
         began = time.monotonic()
         until(lambda: not ports(service.process.pid))
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < STOP / 2
         with pytest.raises(ConnectionError):
             service.socket(1)
         with suppress(ProcessLookupError):  # its time to stop was over

@@ -18,7 +18,7 @@ from tests.harness.wire import dial, request
 pytestmark = pytest.mark.one_adapter
 
 CLIENTS = 20
-EACH = 25
+EACH = 10
 
 
 def creates_and_reads(service: Running, client: int) -> list[int]:
