@@ -6,6 +6,7 @@ from playwright.sync_api import Locator, Page
 
 from storekeeper.api.openapi import document
 from tests.harness.browser import page
+from tests.harness.cases import thorough
 from tests.harness.nginx import nginx
 from tests.harness.process import Running, serving
 from tests.harness.tokens import add_token
@@ -98,7 +99,7 @@ def test_nothing_can_be_executed_before_one_asks_to(browser: Browser) -> None:
     assert browser.opened.locator("button.execute, textarea").count() == 0
 
 
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("width", [390, *thorough(1280)])
 def test_a_person_can_enter_a_token_at_the_button_authorize(browser: Browser, width: int) -> None:
     browser.show(width)
     browser.opened.locator(".scheme-container button.authorize").click(timeout=5000)

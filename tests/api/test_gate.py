@@ -30,7 +30,6 @@ from tests.harness.tokens import STATES, add_token, add_tokens, now
 from tests.harness.wire import assert_error, request
 
 ADAPTERS = pytest.mark.parametrize("adapter", ["--fast-lane", "--no-fast-lane"])
-MODES = pytest.mark.parametrize("mode", ["open", "writes", "all"])
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS")
 HOST = b"Host: localhost\r\n"
 
@@ -97,8 +96,14 @@ def sent(method: str, path: str, authorization: str | None, *fields: str) -> byt
     return request(method, target, body, *more, *fields, host=HOST)
 
 
-@ADAPTERS
-@MODES
+@pytest.mark.parametrize(
+    ("mode", "adapter"),
+    [
+        *(("open", "--fast-lane"), ("writes", "--fast-lane"), ("all", "--fast-lane"), ("all", "--no-fast-lane")),
+        pytest.param("open", "--no-fast-lane", marks=pytest.mark.thorough),
+        pytest.param("writes", "--no-fast-lane", marks=pytest.mark.thorough),
+    ],
+)
 def test_every_route_and_method_asks_for_its_token(mode: str, adapter: str, tmp_path: Path) -> None:
     some_stores(tmp_path, 1)
     tokens = add_tokens(tmp_path)

@@ -4,6 +4,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
+
 from tests.harness.client import create as store
 from tests.harness.client import locked
 from tests.harness.process import Response, Running, ask
@@ -29,6 +31,7 @@ def refused(service: Running, method: str, target: str) -> Response:
     return response
 
 
+@pytest.mark.one_adapter
 def test_while_another_process_writes_reads_go_on_and_writes_are_refused(fresh: Running, tmp_path: Path) -> None:
     id = store(fresh, "Before", "1 High Street")
     before = fresh.request("GET", "/api/stores").body
