@@ -22,8 +22,6 @@ from tests.harness.machine import need
 from tests.harness.process import Running, assert_stopped, serving
 from tests.harness.wire import Wire, create, dial, request
 
-pytestmark = pytest.mark.count_processes
-
 ADAPTERS = pytest.mark.parametrize(
     "adapter", ["--fast-lane", pytest.param("--no-fast-lane", marks=pytest.mark.thorough)]
 )
