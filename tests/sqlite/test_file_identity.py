@@ -15,8 +15,6 @@ from tests.harness.client import create as store
 from tests.harness.client import until
 from tests.harness.process import TIMEOUT, Running, serving
 
-pytestmark = pytest.mark.count_processes
-
 LOST = 74
 """Exit status after the database failed."""
 
