@@ -22,8 +22,6 @@ from tests.harness.process import TIMEOUT, Running, assert_stopped, serving
 from tests.harness.tokens import add_token
 from tests.harness.wire import Wire, assert_error, create, dial, request, slow_reader
 
-pytestmark = pytest.mark.count_processes
-
 STOPS = [signal.SIGTERM, signal.SIGINT]
 
 
