@@ -38,9 +38,15 @@ def pytest_xdist_setupnodes(config: pytest.Config) -> None:
     import_all(config)
 
 
-def pytest_collection(session: pytest.Session) -> None:
-    """Begin to count for some tests and not for others."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Begin to count for some tests and not for others; search no garbage among what is collected."""
     session.config.stash[_counting] = Counting(session.config)
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

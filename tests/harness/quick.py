@@ -37,14 +37,14 @@ def is_quick(item: pytest.Item) -> bool:
 
 @cache
 def _starts(function: Callable[..., object]) -> bool:
-    seen: list[object] = []
+    seen: dict[int, object] = {}
     waiting: list[object] = [function]
     while waiting:
         value = waiting.pop()
         if any(value is root for root in ROOTS) or _module(value).startswith("tests.campaigns."):
             return True
-        if not any(value is each for each in seen):
-            seen.append(value)
+        if id(value) not in seen:
+            seen[id(value)] = value
             waiting += _named_by(value)
     return False
 

@@ -17,8 +17,6 @@ from tests.harness.linux import sockets
 from tests.harness.process import Running, serving
 from tests.harness.wire import SLOW, Wire, assert_error, create, dial, request
 
-pytestmark = pytest.mark.count_processes
-
 FILES = 200
 """What a process may open in these tests: 72 connections."""
 

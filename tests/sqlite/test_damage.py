@@ -28,8 +28,6 @@ from tests.oracles.aftermath import judge
 from tests.oracles.history import Recorder
 from tests.oracles.lincheck import Kind
 
-pytestmark = pytest.mark.count_processes
-
 MANY = 2500
 BAD = 1800
 """A store whose page is spoilt; those far from it stand on others, and so does what a probe of writes changes."""

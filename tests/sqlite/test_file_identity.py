@@ -16,8 +16,6 @@ from tests.harness.client import until
 from tests.harness.process import TIMEOUT, Running, serving
 from tests.harness.stores import shown
 
-pytestmark = pytest.mark.count_processes
-
 LOST = 74
 """Exit status after the database failed."""
 
