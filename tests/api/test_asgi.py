@@ -316,7 +316,7 @@ def test_it_runs_on_another_server(elsewhere: str) -> None:
         assert created.json() == shown(4, "Elsewhere", "1 High Street")
         assert client.put("/api/stores/4", json={"name": "Moved"}).json()["address"] is None
         assert client.get("/api/stores/4").json() == shown(4, "Moved")
-        assert client.head("/api/stores/4").headers["content-length"] == "38"
+        assert client.head("/api/stores/4").headers["content-length"] == str(len(client.get("/api/stores/4").content))
         missing = client.get("/api/stores/99")
         assert_error(Response(missing.status_code, dict(missing.headers), missing.content), 500)
         large = client.post("/api/stores", content=b" " * (2**20 + 1))

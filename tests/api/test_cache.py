@@ -14,7 +14,9 @@ from storekeeper.http.limits import capacity
 from storekeeper.sqlite import SqliteCollection
 from storekeeper.sqlite.migrations import CHANGES
 from storekeeper.stores import Payload
+from storekeeper.tables import CHANGES as COLUMNS
 from tests.harness.in_process import Inside, inside, settled, until
+from tests.harness.stores import a_change
 
 ONE = b"GET /api/stores/1 HTTP/1.1\r\nHost: a\r\n\r\n"
 OTHER = b"GET /api/stores/2 HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -34,8 +36,8 @@ def rename(folder: Path, name: str) -> None:
         version, count = connection.execute("SELECT max(seq) + 1, max(count) FROM changes").get
         before = connection.execute("SELECT version FROM stores WHERE id = 1").get
         connection.execute("UPDATE stores SET name = ?, version = ? WHERE id = 1", (name, version))
-        row = (version, 1, name, None, 0, before, count, 0)
-        connection.execute(f"INSERT INTO {CHANGES} VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+        row = a_change(version, 1, Payload(name), 0, before, count)
+        connection.execute(f"INSERT INTO {CHANGES} ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(row))})", row)
     connection.close()
 
 

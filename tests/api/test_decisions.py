@@ -65,7 +65,7 @@ def test_any_number_of_zeros_before_and_a_query_behind_name_the_same_store(servi
             target = "/api/stores/" + form.format(id)
             expected = shown(id, "Zeros", "Before")
             assert service.request("GET", target).json == expected
-            assert service.request("PUT", target, expected).json == expected
+            assert service.request("PUT", target, {"name": "Zeros", "address": "Before"}).json == expected
 
 
 def test_an_escaped_digit_is_the_digit(service: Running) -> None:
@@ -293,7 +293,8 @@ def test_keys_stores_and_bytes_are_in_one_order_and_one_form(fresh: Running) -> 
     assert fresh.request("GET", "/api/stores?name=a").body == compact([stores[1], stores[3]])
     for store in stores:
         assert fresh.request("GET", f"/api/stores/{store['id']}").body == compact(store)
-        assert fresh.request("PUT", f"/api/stores/{store['id']}", store).body == compact(store)
+        sent = {name: value for name, value in store.items() if value is not None}
+        assert fresh.request("PUT", f"/api/stores/{store['id']}", sent).body == compact(store)
 
 
 def test_an_error_is_compact_json_in_its_order_of_keys(service: Running) -> None:

@@ -73,8 +73,8 @@ _TOKEN = {
     "description": "A token of `storekeeper token add`. The operator decides who needs one: nobody, writers, all.",
 }
 
-_PAYLOAD = msgspec.structs.asdict(EXAMPLES[1])
-_STORE = {"id": 2} | _PAYLOAD
+_STORE = {"id": 2} | msgspec.structs.asdict(EXAMPLES[1])
+_PAYLOAD = {name: value for name, value in _STORE.items() if name != "id" and value is not None}
 
 
 def document() -> Json:
