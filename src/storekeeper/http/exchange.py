@@ -1,15 +1,17 @@
 """One request and a response that is not complete at once: streams, and the ASGI interface. Imports events."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from typing import Any, Protocol
 from urllib.parse import unquote
 
 from storekeeper.events import Event, emit
 from storekeeper.http.request import Request
 from storekeeper.http.response import (
+    LAST_CHUNK,
     Response,
     StreamAborted,
+    encode_chunk,
     encode_fields,
     encode_rest,
     encode_start,
@@ -51,7 +53,7 @@ class Exchange:
     """Responds to one request, part by part, as the current exchange of its connection.
 
     `charged` is what it costs in the receive budget, in bytes. `fields`, which are encoded, follow the start of the
-    response's head. `record`, if it is set, is given all bytes that follow them.
+    response's head.
     """
 
     started = False
@@ -62,7 +64,6 @@ class Exchange:
     size = 0
     charged = 0
     fields = b""
-    record: Callable[[bytes], None] | None = None
     _disconnected: asyncio.Event | None = None
     _body_delivered = False
     _chunked = False
@@ -105,8 +106,6 @@ class Exchange:
         elif length is None:
             self._chunked = request.version == "1.1"
         rest = encode_rest(encode_fields(fields), length, close=self.close, chunked=self._chunked)
-        if self.record is not None:
-            self.record(rest)
         self._head = encode_start(status, self.connection.common_headers) + self.fields, rest
 
     def part(self, data: bytes) -> None:
@@ -115,7 +114,7 @@ class Exchange:
             return
         if self._chunked:
             # Not joined: while it is unsent, it would be in memory twice.
-            self._write(b"%x\r\n" % len(data), data, b"\r\n")
+            self._write(*encode_chunk(data))
             return
         if self._remaining is not None:
             self._remaining -= len(data)
@@ -126,7 +125,7 @@ class Exchange:
         self.ended = True
         if self.request.method != "HEAD":
             if self._chunked:
-                self._write(b"0\r\n\r\n")
+                self._write(LAST_CHUNK)
             elif self._remaining:
                 self.abort()
                 return
@@ -135,9 +134,6 @@ class Exchange:
         self.connection.finish(self)
 
     def _write(self, *parts: bytes) -> None:
-        if self.record is not None:
-            for part in parts:
-                self.record(part)
         written = (*self._head, *parts)
         self._head = ()
         self.size += sum(map(len, written))

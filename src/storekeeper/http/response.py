@@ -140,6 +140,7 @@ def unavailable(message: str, outcome: Outcome = "none") -> Response:
 _STATUS_LINE = {status: b"HTTP/1.1 %d %b\r\n" % (status, phrase(status).encode()) for status in range(100, 600)}
 
 _CHUNKED = b"transfer-encoding: chunked\r\n"
+LAST_CHUNK = b"0\r\n\r\n"
 
 
 def has_content(status: int) -> bool:
@@ -190,6 +191,11 @@ def encode_rest(fields: bytes, length: int | None, *, close: bool, chunked: bool
     elif chunked:
         fields += _CHUNKED
     return fields + (b"connection: close\r\n\r\n" if close else b"\r\n")
+
+
+def encode_chunk(data: bytes) -> tuple[bytes, bytes, bytes]:
+    """Encode a chunk of a body whose length is not known."""
+    return b"%x\r\n" % len(data), data, b"\r\n"
 
 
 def encode_content(response: Response) -> bytes:
