@@ -160,7 +160,7 @@ class PlainReader:
         plan = self._plan(method := method.decode(), target, deciding.fields)
         if plan is None:
             return None
-        return Request(method, target, deciding.fields, "1.1", True, b"", plan, 0, deciding.size)
+        return Request(method, target, deciding.fields, "1.1", True, b"", plan, deciding.size)
 
     def _read_fields(self, line: bytes, written: bytes) -> tuple[_Deciding | None, bytes]:
         """Return the deciding fields among those of a head, and as they are written there."""

@@ -67,13 +67,6 @@ class RequestReader:
         self.phase = Phase.IDLE
         self.began = clock()
         """When the current or latest request began, by `clock`."""
-        self.expects_continue = False
-        """Whether the client waits for a 100 before it sends the body."""
-        self._request: Request | None = None
-        self._url = b""
-        self._headers: list[tuple[bytes, bytes]] = []
-        self._body: bytes | bytearray = b""
-        self._body_size = 0
         self._line = b""
         """What has arrived of the current line."""
         self._is_head = False
@@ -89,6 +82,7 @@ class RequestReader:
         self._trailers = 0
         self._upgrading = False
         self._replaying = False
+        self._forget()
 
     @property
     def unfinished_bytes(self) -> int:
@@ -194,10 +188,17 @@ class RequestReader:
         self.began = self._clock()
         self._has_line = False
         self._head_bytes = 0
-        self._url = b""
-        self._headers = []
-        self.expects_continue = False
         self._upgrading = False
+
+    def _forget(self) -> None:
+        """Forget a request, so that an idle connection takes no memory for its last one."""
+        self._request: Request | None = None
+        self._url = b""
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._body: bytes | bytearray = b""
+        self._body_size = 0
+        self.expects_continue = False
+        """Whether the client waits for a 100 before it sends the body."""
 
     def refuse(self, response: Response, request: Request | None = None) -> None:
         """Refuse the request that is being read, or `request`, which was just accepted; read nothing more."""
@@ -210,14 +211,9 @@ class RequestReader:
     def discard(self) -> None:
         """Forget the request that is being read, and drop all further bytes."""
         self.phase = Phase.DISCARDING
-        self._request = None
-        self._body = b""
-        self._body_size = 0
+        self._forget()
         self._line = b""
         self._head_bytes = self._expected = 0
-        self._headers = []
-        self._url = b""
-        self.expects_continue = False
 
     def _parse(self, data: bytes) -> None:
         while True:
@@ -282,17 +278,15 @@ class RequestReader:
         )
         self._framed_bytes = self._extra_bytes = self._trailers = 0
         self._is_last_chunk = False
-        self._body_size = 0
-        self._body = b""
-        if refusal := request_head.check(request) or self._check_early(request):
+        refusal = request_head.check(request)
+        if refusal is None and request_head.may_be_large(request):
+            refusal = self._check(request)
+        if refusal is not None:
             self.refuse(refusal)
             return
         self._upgrading = self._parser.should_upgrade()
         self._expected = request_head.content_length(request)
         self.expects_continue = request_head.expects_continue(request)
-
-    def _check_early(self, request: Request) -> Response | None:
-        return self._check(request) if request_head.may_be_large(request) else None
 
     def on_body(self, body: bytes) -> None:
         """Append a piece of the body."""
@@ -331,13 +325,7 @@ class RequestReader:
         size = self._body_size
         if size:
             request.body = bytes(self._body)
-        # So that an idle connection takes no memory for its last request.
-        self._request = None
-        self._headers = []
-        self._url = b""
-        self._body = b""
-        self._body_size = 0
-        self.expects_continue = False
+        self._forget()
         self.phase = Phase.IDLE
         self._accept(request, size)
         if not request.keep_alive and self.phase is Phase.IDLE:

@@ -160,28 +160,16 @@ def framed_headers(response: Response) -> list[tuple[bytes, bytes]]:
     return fields
 
 
-class _Starts:
-    """The starts of responses by status, each encoded once for each renewal of the common fields."""
-
-    __slots__ = ("common", "encoded")
-
-    def __init__(self) -> None:
-        self.common: object = None
-        self.encoded: dict[int, bytes] = {}
-
-
-_starts = _Starts()
+_starts: dict[int, tuple[object, bytes]] = {}
+"""The start of a response by its status, and the common fields that it was encoded from."""
 
 
 def encode_start(status: int, common: Iterable[tuple[bytes, bytes]]) -> bytes:
     """Encode the status line and the fields that every response has. A renewed `common` is always a new object."""
-    if common is not _starts.common:
-        _starts.common = common
-        _starts.encoded.clear()
-    start = _starts.encoded.get(status)
-    if start is None:
-        start = _starts.encoded[status] = _STATUS_LINE[status] + encode_fields(common)
-    return start
+    start = _starts.get(status)
+    if start is None or start[0] is not common:
+        start = _starts[status] = common, _STATUS_LINE[status] + encode_fields(common)
+    return start[1]
 
 
 def encode_rest(fields: bytes, length: int | None, *, close: bool, chunked: bool) -> bytes:
