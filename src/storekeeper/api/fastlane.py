@@ -106,7 +106,9 @@ class FastLane(Connection):
                 self.cache.put(cache_key, content)
             self._write_ok(content, began, plan.fields)
             return
-        data = encode(response, self.common_headers, head_only=head_only, close=close, fields=plan.fields)
+        data = encode(
+            response, self.server_state.default_headers, head_only=head_only, close=close, fields=plan.fields
+        )
         self.write(data)
         self.sent(response.status, len(data), began, close)
 

@@ -119,10 +119,6 @@ class ReceiveBudget:
             size <= SMALL_BYTES and self.size <= MAX_RECEIVED_BYTES + RESERVED_BYTES
         )
 
-    def lease(self) -> "Lease":
-        """Return a part for one connection, which is empty at first."""
-        return Lease(self)
-
 
 class Lease:
     """A part of the receive budget, `size` bytes; it belongs to one connection."""
@@ -137,3 +133,7 @@ class Lease:
         """Make it so many bytes larger; a negative `size` makes it smaller."""
         self.size += size
         self._budget.size += size
+
+    def fits(self) -> bool:
+        """Tell whether the connection may take so many bytes."""
+        return self._budget.allows(self.size)

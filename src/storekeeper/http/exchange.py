@@ -30,11 +30,8 @@ class Channel(Protocol):
     app_state: dict[str, Any]
     flow: Any
     transport: asyncio.Transport
-
-    @property
-    def common_headers(self) -> list[tuple[bytes, bytes]]:
-        """Return the header fields that every response has."""
-        ...
+    server_state: Any
+    """Its `default_headers` are the fields that every response has; uvicorn renews them once a second."""
 
     def write(self, *parts: bytes) -> None:
         """Send bytes."""
@@ -106,7 +103,7 @@ class Exchange:
         elif length is None:
             self._chunked = request.version == "1.1"
         rest = encode_rest(encode_fields(fields), length, close=self.close, chunked=self._chunked)
-        self._head = encode_start(status, self.connection.common_headers) + self.fields, rest
+        self._head = encode_start(status, self.connection.server_state.default_headers) + self.fields, rest
 
     def part(self, data: bytes) -> None:
         """Send a part of the body."""
