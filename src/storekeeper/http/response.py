@@ -5,7 +5,7 @@ The error body is the contract's, because every refusal of the HTTP layer has it
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from http import HTTPStatus
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -66,14 +66,11 @@ class _Future(Awaitable[Any], Protocol):
     def exception(self) -> BaseException | None: ...
 
 
-class Deferred:
+class Deferred(NamedTuple):
     """A response that comes later: once `future` is done, `response()` returns it. An exception from it is a bug."""
 
-    __slots__ = ("future", "response")
-
-    def __init__(self, future: _Future, response: Callable[[], Response]) -> None:
-        self.future = future
-        self.response = response
+    future: _Future
+    response: Callable[[], Response]
 
 
 # Errors.
