@@ -70,16 +70,10 @@ class RequestReader:
         self._line = b""
         """What has arrived of the current line."""
         self._is_head = False
-        self._has_line = False
-        self._head_bytes = 0
         self._expected = 0
         """Bytes of a body or chunk that follow."""
-        self._framed_bytes = 0
-        self._extra_bytes = 0
         self._in_run = False
         """Whether small chunks are being parsed, several at once."""
-        self._is_last_chunk = False
-        self._trailers = 0
         self._upgrading = False
         self._replaying = False
         self._forget()
@@ -142,7 +136,8 @@ class RequestReader:
             self._line = self._line.lstrip(b"\r\n")  # empty lines before a request
             if not self._line:
                 return
-            self._begin()
+            self.phase = Phase.HEAD
+            self.began = self._clock()
         line = self._line
         self._is_head = line.startswith(b"HEAD ")
         if refusal := request_head.check_line(line):
@@ -183,20 +178,16 @@ class RequestReader:
         if self.phase is Phase.BODY and self._framed_bytes > MAX_FRAMED_BYTES:
             self.refuse(too_large())
 
-    def _begin(self) -> None:
-        self.phase = Phase.HEAD
-        self.began = self._clock()
-        self._has_line = False
-        self._head_bytes = 0
-        self._upgrading = False
-
     def _forget(self) -> None:
         """Forget a request, so that an idle connection takes no memory for its last one."""
+        self._has_line = False
+        self._head_bytes = 0
         self._request: Request | None = None
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._body: bytes | bytearray = b""
-        self._body_size = 0
+        self._body_size = self._framed_bytes = self._extra_bytes = self._trailers = 0
+        self._is_last_chunk = False
         self.expects_continue = False
         """Whether the client waits for a 100 before it sends the body."""
 
@@ -213,7 +204,7 @@ class RequestReader:
         self.phase = Phase.DISCARDING
         self._forget()
         self._line = b""
-        self._head_bytes = self._expected = 0
+        self._expected = 0
 
     def _parse(self, data: bytes) -> None:
         while True:
@@ -276,8 +267,6 @@ class RequestReader:
             version,
             keep_alive=version == "1.1" and self._parser.should_keep_alive(),
         )
-        self._framed_bytes = self._extra_bytes = self._trailers = 0
-        self._is_last_chunk = False
         refusal = request_head.check(request)
         if refusal is None and request_head.may_be_large(request):
             refusal = self._check(request)
