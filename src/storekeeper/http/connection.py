@@ -43,22 +43,17 @@ class Refusal(NamedTuple):
     fields: bytes
 
 
-class Guard(Protocol):
+class _Guard(Protocol):
     """What a connection asks about a request that it has not read to its end."""
 
-    def fields(self, headers: Fields) -> Headers:
-        """Return the fields that every response to a request with these fields has."""
-        ...
-
-    def refuse(self, request: Request) -> Response | None:
-        """Return the refusal of a request whose body is not read yet, or None."""
-        ...
+    def fields(self, headers: Fields) -> Headers: ...
+    def refuse(self, request: Request) -> Response | None: ...
 
 
 class Connection(HttpToolsProtocol):
     """Responds to one client's requests in their order, through the ASGI application."""
 
-    def __init__(self, limits: Limits, guard: Guard, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, limits: Limits, guard: _Guard, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         del self.parser  # the reader has its own
         self.limits = limits

@@ -21,8 +21,8 @@ from storekeeper.http.response import (
 )
 
 
-class Channel(Protocol):
-    """What an exchange needs of its connection."""
+class _Channel(Protocol):
+    """What an exchange needs of its connection; `server_state.default_headers` are uvicorn's, new once a second."""
 
     client: tuple[str, int] | None
     server: tuple[str, int | None] | None
@@ -31,19 +31,10 @@ class Channel(Protocol):
     flow: Any
     transport: asyncio.Transport
     server_state: Any
-    """Its `default_headers` are the fields that every response has; uvicorn renews them once a second."""
 
-    def write(self, *parts: bytes) -> None:
-        """Send bytes."""
-        ...
-
-    def is_last(self, request: Request) -> bool:
-        """Tell whether the connection closes after this request's response."""
-        ...
-
-    def finish(self, exchange: "Exchange") -> None:
-        """Continue with the next request."""
-        ...
+    def write(self, *parts: bytes) -> None: ...
+    def is_last(self, request: Request) -> bool: ...
+    def finish(self, exchange: "Exchange") -> None: ...
 
 
 class Exchange:
@@ -67,7 +58,7 @@ class Exchange:
     _remaining: int | None = None
     _head: tuple[bytes, ...] = ()
 
-    def __init__(self, connection: Channel, request: Request, began: float) -> None:
+    def __init__(self, connection: _Channel, request: Request, began: float) -> None:
         self.connection = connection
         self.request = request
         self.began = began
