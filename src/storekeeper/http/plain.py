@@ -55,7 +55,7 @@ MAX_CACHED_HEAD_BYTES = 1024
 QUOTE_BYTES = 70
 """Bytes that a plan takes for each quotation mark of its head: an entity tag, which has two, is a string in a set."""
 
-_END = b"\r\n\r\n"
+_HEAD = b"%b\r%b\n\r\n"
 _NOT_PLAIN = frozenset((b"expect", b"transfer-encoding", b"upgrade"))
 _CONNECTION = frozenset((b"connection", b"proxy-connection"))  # the same to llhttp
 _LINE = re.compile(rb"(GET|HEAD|POST|PUT) (/[!$-~]*) HTTP/1\.1")
@@ -67,12 +67,13 @@ def _any_case(name: bytes) -> bytes:
 
 
 _FIRST_LETTERS = b"".join({_any_case(name[:1])[1:-1] for name in DECIDING_FIELDS})
-_FIELD = re.compile(rb"\r\n(?=[%b])(?:%b):[^\r]*" % (_FIRST_LETTERS, b"|".join(map(_any_case, DECIDING_FIELDS))))
+_FIELD = re.compile(rb"\n(?=[%b])(?:%b):[^\r]*\r" % (_FIRST_LETTERS, b"|".join(map(_any_case, DECIDING_FIELDS))))
 
 _KEY = (b"idempotency-key", (b"-Key:", b"-key:"))
 _TAGS = (b"if-none-match", (b"-None-", b"-none-"))
+# An LF that is neither the first byte nor behind a CR begins no field.
 _APART = {
-    letter: (name, *written, re.compile(rb"\r\n%b:([\t -~]*)(?=\r|\Z)" % _any_case(name)))
+    letter: (name, *written, re.compile(rb"\n(?<![^\r]\n)%b:([\t -~]*)\r" % _any_case(name)))
     for letter, (name, written) in ((b"G", _TAGS), (b"H", _TAGS), (b"P", _KEY))
 }
 """For each first letter of a method the field that is another in each request of many clients, and its pattern."""
@@ -113,10 +114,12 @@ class PlainReader:
 
     def read(self, data: bytes) -> Request | None:
         """Return the planned request that `data` is, with its deciding fields; None if it is not whole and plain."""
-        if len(data) > MAX_PLAIN_BYTES or (end := data.find(_END)) < 0:
+        if len(data) > MAX_PLAIN_BYTES:
             return None
-        line_end = data.find(b"\r")
-        line, text, body = data[:line_end], data[line_end:end], data[end + len(_END) :]
+        head, end, body = data.partition(b"\n\r\n")
+        line, _, text = head.partition(b"\r")  # each field is from an LF to a CR
+        if not end:
+            return None
         apart = None
         deciding = self._fields.get(text)
         if deciding is None:
@@ -141,7 +144,7 @@ class PlainReader:
     def _read_head(
         self, line: bytes, text: bytes, deciding: _Deciding, heads: Generations[Request]
     ) -> Request | None:
-        head = line + text + _END
+        head = _HEAD % (line, text)
         request = heads.get(head)
         if request is not None:
             return request
@@ -166,7 +169,7 @@ class PlainReader:
         text = b"".join(found)
         known = self._fields.get(text)
         deciding = known or _deciding(found)
-        if deciding is None or not self._is_valid(line + written + _END):
+        if deciding is None or not self._is_valid(_HEAD % (line, written)):
             return None, b""
         if known is None:
             self._remember(text, deciding)
@@ -194,7 +197,7 @@ def _deciding(lines: list[bytes]) -> _Deciding | None:
     fields = []
     has_host, length = False, b"0"
     for line in lines:
-        written, _, padded = line[2:].partition(b":")
+        written, _, padded = line[1:].partition(b":")
         name, value = written.lower(), padded.lstrip(b" \t").rstrip()
         if name == b"host":
             if has_host or not is_host(value):
