@@ -1,7 +1,7 @@
 """One request and a response that is not complete at once: streams, and the ASGI interface. Imports events."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Iterable
 from typing import Any, Protocol
 from urllib.parse import unquote
 
@@ -135,32 +135,16 @@ class Exchange:
     async def stream(self, response: Response) -> None:
         """Send a response part by part, no faster than the client reads."""
         assert response.stream is not None
-        try:
-            self.start(response.status, framed_headers(response))
-            if self.request.method != "HEAD":
-                await self._parts(response.stream)
-            if not self.gone:
-                self.end()
-        except StreamAborted:
-            self.abort()
-        except Exception as error:  # noqa: BLE001 - half a list must not look like a list
-            emit(Event.BUG, error=error)
-            self.abort()
-
-    async def _parts(self, parts: AsyncIterator[bytes]) -> None:
-        async for part in parts:
-            self.part(part)
-            if self.connection.flow.write_paused:
-                await self.connection.flow.drain()
-            if self.gone:
-                return
-
-    # ASGI.
+        await self._complete(self._stream(response, response.stream))
 
     async def run(self, app: Any) -> None:
         """Respond through an ASGI application."""
+        await self._complete(app(self._scope(), self._receive, self._send))
+
+    async def _complete(self, responding: Awaitable[None]) -> None:
+        """Wait until the response is complete; break off what is not, since half a list must not look like a list."""
         try:
-            await app(self._scope(), self._receive, self._send)
+            await responding
         except StreamAborted:
             pass
         except Exception as error:  # noqa: BLE001 - the last resort of every route
@@ -174,6 +158,20 @@ class Exchange:
         self.start(response.status, framed_headers(response))
         self.part(response.body)
         self.end()
+
+    async def _stream(self, response: Response, parts: AsyncIterator[bytes]) -> None:
+        self.start(response.status, framed_headers(response))
+        if self.request.method != "HEAD":
+            async for part in parts:
+                self.part(part)
+                if self.connection.flow.write_paused:
+                    await self.connection.flow.drain()
+                if self.gone:
+                    return
+        if not self.gone:
+            self.end()
+
+    # ASGI.
 
     def _scope(self) -> dict[str, Any]:
         connection, request = self.connection, self.request

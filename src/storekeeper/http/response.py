@@ -5,7 +5,7 @@ The error body is the contract's, because every refusal of the HTTP layer has it
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from http import HTTPStatus
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -66,7 +66,7 @@ class _Future(Awaitable[Any], Protocol):
     def exception(self) -> BaseException | None: ...
 
 
-class Deferred(NamedTuple):
+class Deferred(msgspec.Struct):
     """A response that comes later: once `future` is done, `response()` returns it. An exception from it is a bug."""
 
     future: _Future
