@@ -20,7 +20,6 @@ from storekeeper.http.response import Deferred, Response, encode, encode_content
 MAX_COPIED_BYTES = 16 * 1024
 """Bytes of a cached response up to which one copy of it is cheaper than a second write."""
 
-
 _IDLE = Phase.IDLE
 
 
@@ -106,9 +105,8 @@ class FastLane(Connection):
                 self.cache.put(cache_key, content)
             self._write_ok(content, began, plan.fields)
             return
-        data = encode(
-            response, self.server_state.default_headers, head_only=head_only, close=close, fields=plan.fields
-        )
+        common = self.server_state.default_headers
+        data = encode(response, common, head_only=head_only, close=close, fields=plan.fields)
         self.write(data)
         self.sent(response.status, len(data), began, close)
 

@@ -76,7 +76,11 @@ class SendBudget:
             size += OVERHEAD
         if shared is not None and connection not in self._shared:
             size -= len(shared)
-            self._share(connection, shared)
+            # While a connection refers to the response, no other object has its id.
+            self._shared[connection] = shared
+            if not self._share_counts[id(shared)]:
+                self.size += len(shared)
+            self._share_counts[id(shared)] += 1
         self.size += size
         self._leases[connection] = self._leases.get(connection, 0) + size
         while self.size > MAX_UNSENT_BYTES and len(self._leases) > 1:
@@ -91,13 +95,6 @@ class SendBudget:
             if not self._share_counts[id(shared)]:
                 del self._share_counts[id(shared)]
                 self.size -= len(shared)
-
-    def _share(self, connection: Sender, shared: bytes) -> None:
-        # While a connection refers to the response, no other object has its id.
-        self._shared[connection] = shared
-        if not self._share_counts[id(shared)]:
-            self.size += len(shared)
-        self._share_counts[id(shared)] += 1
 
     def _drop(self, connection: Sender, now: float) -> None:
         self.release(connection)

@@ -61,8 +61,8 @@ def capacity() -> int:
 class ConnectionLimit:
     """The open connections of one process, at most about `maximum` of them."""
 
-    def __init__(self, maximum: int = MAX_CONNECTIONS) -> None:
-        self.maximum = maximum
+    def __init__(self) -> None:
+        self.maximum = MAX_CONNECTIONS
         self._open: set[_Member] = set()
         self._idle: deque[tuple[_Member, int]] = deque()
         self._search_spent = False
