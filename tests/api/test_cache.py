@@ -134,6 +134,23 @@ def test_a_long_list_is_cached_until_somebody_writes(tmp_path: Path) -> None:
     asyncio.run(scene())
 
 
+def test_a_client_that_leaves_in_the_middle_of_a_long_list_keeps_it_from_no_cache(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with inside(tmp_path) as here:
+            await filled(here, tmp_path, STORES)
+            rename(tmp_path, "second")
+            lister, line = here.connect()
+            assert isinstance(lister, FastLane)
+            lister.data_received(LIST)
+            await until(lambda: line.sent)
+            line.abort()
+            await until(lambda: not lister.tasks)
+            await ask(here, LIST)
+            assert lister.cache.get(b"/api/stores") is not None
+
+    asyncio.run(scene())
+
+
 class Crowd:
     """A service in this process whose clients have real connections, more than libuv takes from one poll (1024)."""
 

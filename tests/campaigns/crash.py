@@ -19,6 +19,7 @@ from typing import TypeAlias
 from storekeeper.stores import Payload
 from tests.harness import command, weakened
 from tests.harness.client import fill
+from tests.harness.linux import workers
 from tests.harness.process import COMMAND, TIMEOUT, Running, kill_group, serving
 from tests.oracles.aftermath import examine, judge
 from tests.oracles.history import Recorder, csv
@@ -80,18 +81,7 @@ def supervisor(service: Running, _rng: random.Random) -> None:
 
 
 def worker(service: Running, rng: random.Random) -> None:
-    os.kill(rng.choice(workers(service)), signal.SIGKILL)
-
-
-def workers(service: Running) -> list[int]:
-    """Return the processes that a supervisor started to serve."""
-    children = Path(f"/proc/{service.process.pid}/task/{service.process.pid}/children").read_text().split()
-    found = []
-    for pid in children:
-        with suppress(OSError):  # it has ended meanwhile
-            if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                found.append(int(pid))
-    return found
+    os.kill(rng.choice(sorted(workers(service))), signal.SIGKILL)
 
 
 def alive(service: Running) -> list[int]:

@@ -14,8 +14,9 @@ from pathlib import Path
 import msgspec
 import uvloop
 
-from tests.campaigns.crash import Row, workers
+from tests.campaigns.crash import Row
 from tests.harness import weakened
+from tests.harness.linux import workers
 from tests.harness.process import Running, serving
 from tests.oracles.history import Client, Lost, Reply
 from tests.oracles.lincheck import Violation
@@ -150,7 +151,7 @@ def _kill(service: Running, *, everything: bool, rng: random.Random) -> None:
         if everything:
             os.killpg(service.process.pid, signal.SIGKILL)
         else:
-            os.kill(rng.choice(workers(service)), signal.SIGKILL)
+            os.kill(rng.choice(sorted(workers(service))), signal.SIGKILL)
 
 
 def _judge(row: Row, clients: Creates, service: Running) -> None:

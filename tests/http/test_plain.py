@@ -201,7 +201,7 @@ def forgets_proxies(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgets_the_deciding_fields(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(plain, "_FIELD", re.compile(rb"\n[Hh]ost:[^\r]*"))
+    patch.setattr(plain, "_FIELD", re.compile(rb"\n[Hh]ost:[^\r]*\r"))
 
 
 def takes_any_line(patch: pytest.MonkeyPatch) -> None:

@@ -3,19 +3,19 @@
 It runs on any ASGI server. Its caller opens the collection and closes it.
 """
 
-from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import suppress
-from typing import Any
 from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response as StarletteResponse
+from starlette.types import Message, Receive, Scope, Send
 
 from storekeeper.api import docs, operations
 from storekeeper.api.errors import not_allowed, not_found
 from storekeeper.api.gate import Gate
+from storekeeper.api.operations import to_starlette
 from storekeeper.api.plan import Plan
 from storekeeper.api.resource import Resource
 from storekeeper.collection import Collection
@@ -32,10 +32,6 @@ from storekeeper.http.response import (
     phrase,
     too_large,
 )
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class Application:
@@ -93,7 +89,7 @@ class Application:
 
 
 def _adding(fields: Headers, send: Send) -> Send:
-    async def add(message: MutableMapping[str, Any]) -> None:
+    async def add(message: Message) -> None:
         if message["type"] == "http.response.start":
             message = {**message, "headers": [*message.get("headers", ()), *fields]}
         await send(message)
@@ -134,23 +130,17 @@ async def _send(response: Response, scope: Scope, send: Send) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-def _to_starlette(response: Response) -> StarletteResponse:
-    converted = StarletteResponse(response.body, response.status)
-    converted.raw_headers = framed_headers(response)
-    return converted
-
-
 def _http_error(request: Request, error: Exception) -> StarletteResponse:
     """Return the response to one of Starlette's own errors, with the contract's body (decision 22)."""
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
-        return _to_starlette(not_found())
+        return to_starlette(not_found())
     if error.status_code == 405:
         allowed = (error.headers or {}).get("Allow", "").split(", ")
-        return _to_starlette(not_allowed(request.method, (*sorted(allowed), "OPTIONS")))
-    return _to_starlette(error_response(error.status_code, phrase(error.status_code)))
+        return to_starlette(not_allowed(request.method, (*sorted(allowed), "OPTIONS")))
+    return to_starlette(error_response(error.status_code, phrase(error.status_code)))
 
 
 def _bug(_request: Request, _error: Exception) -> StarletteResponse:
     # Starlette raises the error again after this response, so that the server logs it.
-    return _to_starlette(internal_error())
+    return to_starlette(internal_error())

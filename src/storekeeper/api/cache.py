@@ -13,33 +13,17 @@ A cached response is never stale, by any process's write. The proof:
    commit was before that token. So the response has W.
 """
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 from storekeeper.errors import StorekeeperError
 from storekeeper.http.generations import Generations
+from storekeeper.http.response import LAST_CHUNK, Response, encode_chunk, encode_fields, encode_rest, framed_headers
 
 MAX_CACHED_BYTES = 24 * 2**20
 """Bytes of all cached responses."""
 
 MAX_RESPONSE_BYTES = 8 * 2**20
 """Bytes of one cached response: a list of 100,000 stores fits."""
-
-
-class Recording:
-    """A streamed response's bytes while they are sent; `token` is the change token that they belong to."""
-
-    def __init__(self, token: bytes | None) -> None:
-        self.token = token
-        self.size = 0
-        self.parts: list[bytes] = []
-
-    def add(self, data: bytes) -> None:
-        """Record a part, unless the response is too long already."""
-        self.size += len(data)
-        if self.size <= MAX_RESPONSE_BYTES:
-            self.parts.append(data)
-        else:
-            self.parts.clear()
 
 
 class ResponseCache:
@@ -78,21 +62,34 @@ class ResponseCache:
         if self._token is not None and len(response) <= MAX_RESPONSE_BYTES:
             self._responses.put(key, response)
 
-    def record(self) -> Recording | None:
-        """Begin to record a streamed response that began after the latest `get`. Return None if it cannot.
+    def record(self, key: bytes, response: Response) -> AsyncIterator[bytes]:
+        """Return the parts of a streamed 200 that began after the latest `admits`; cache it when all were sent."""
+        assert response.stream is not None
+        head = encode_rest(encode_fields(framed_headers(response)), None, close=False, chunked=True)
+        # The token of now: later the list's beginning could be older than the cache's token.
+        return self._record(key, head, response.stream, self._token)
 
-        One at a time, so that many clients of a long list do not each hold a copy.
-        """
-        if self._recording or self._token is None:
-            return None
-        self._recording = True
-        return Recording(self._token)
-
-    def finish(self, recording: Recording, key: bytes | None, *, complete: bool) -> None:
-        """End a recording; cache it if it is complete and nothing was written since it began."""
-        self._recording = False
-        if complete and key is not None and recording.token == self._token and recording.size <= MAX_RESPONSE_BYTES:
-            self.put(key, b"".join(recording.parts))
+    async def _record(
+        self, key: bytes, head: bytes, stream: AsyncIterator[bytes], token: bytes | None
+    ) -> AsyncIterator[bytes]:
+        if self._recording:  # one at a time, so that many clients of a long list do not each hold a copy
+            async for part in stream:
+                yield part
+            return
+        self._recording, size = True, 0
+        parts = [head]
+        try:
+            async for part in stream:
+                yield part
+                size += len(part)
+                if size > MAX_RESPONSE_BYTES:
+                    parts.clear()
+                else:
+                    parts += encode_chunk(part)
+        finally:
+            self._recording = False
+        if token == self._token and size <= MAX_RESPONSE_BYTES:
+            self.put(key, b"".join((*parts, LAST_CHUNK)))
 
     def drop(self) -> None:
         """Forget all responses."""

@@ -14,7 +14,8 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from storekeeper.http.response import JSON
+from storekeeper.api.operations import to_starlette
+from storekeeper.http.response import Response as JsonResponse
 
 _PAGES = Path(__file__).with_name("pages")
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
@@ -55,7 +56,7 @@ def encoded_document() -> bytes:
 
 
 async def _openapi(_request: Request) -> Response:
-    return Response(encoded_document(), headers={name.decode(): value.decode() for name, value in JSON})
+    return to_starlette(JsonResponse(encoded_document()))
 
 
 async def _root(request: Request) -> Response:

@@ -4,8 +4,8 @@ No message is copied: each request goes through the reader and the resource, as 
 `tests/api/test_openapi.py` sends the same requests to one.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Mapping
+from concurrent.futures import Future
 from typing import Any, cast
 
 import msgspec
@@ -23,8 +23,10 @@ from storekeeper.http.request import MAX_HEAD_BYTES, MAX_TARGET_BYTES, Request
 from storekeeper.http.response import MAX_BODY_BYTES, Deferred, Response, internal_error, timed_out
 from storekeeper.stores import EXAMPLES, MAX_NAME_LENGTH, Store
 
-_HEAD = b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+Refused = Mapping[str, bytes | Response | None]
+"""Requests that are refused, or their refusals, by names for people."""
 
+_HEAD = b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
 
 _VERSION, _EPOCH = 7, "k3w2m7qa"
 _OTHER = b"a2b3c4d5"
@@ -85,64 +87,50 @@ HTTP = {
 """What the HTTP layer refuses, whatever the route."""
 
 
-def bodies(requests: dict[str, bytes]) -> dict[str, Any]:
-    """Return the decoded bodies of the responses to refused requests, by the requests' names."""
-    return {name: _body(_refusal(request)) for name, request in requests.items()}
+UNAUTHORIZED = {"no token": needed("write"), "the token has expired": not_good(EXPIRED)}
+FORBIDDEN = {
+    "the token permits reading": insufficient_scope(),
+    "a page of another site": Origins().refuse("POST", [(b"sec-fetch-site", b"cross-site")]),
+    "a page with a name that is not known": Hosts().refuse(
+        [(b"origin", b"http://rebound.example"), (b"host", b"rebound.example")]
+    ),
+}
+FAULTS = {
+    "408: too slow": timed_out(),
+    "500: a bug": internal_error(),
+    "503: nothing was changed": to_response(Unavailable(LOCKED)),
+    "503: the write may have happened": to_response(Unavailable(DISK_STALLED, Outcome.UNKNOWN)),
+}
+ANY_REQUEST: Refused = dict(sorted((*HTTP.items(), *FAULTS.items())))
 
 
-def unauthorized() -> dict[str, Any]:
-    """Return the decoded bodies of the refusals for want of a good token, by their names."""
-    return {"no token": _body(needed("write")), "the token has expired": _body(not_good(EXPIRED))}
-
-
-def forbidden() -> dict[str, Any]:
-    """Return the decoded bodies of the refusals of what a client may not do, by their names."""
-    page = Origins().refuse("POST", [(b"sec-fetch-site", b"cross-site")])
-    rebound = Hosts().refuse([(b"origin", b"http://rebound.example"), (b"host", b"rebound.example")])
-    assert page is not None
-    assert rebound is not None
-    refused = {
-        "the token permits reading": insufficient_scope(),
-        "a page of another site": page,
-        "a page with a name that is not known": rebound,
-    }
-    return {name: _body(response) for name, response in refused.items()}
-
-
-def of_any_request() -> dict[str, Any]:
-    """Return the decoded bodies of the errors that any request can get, by their names."""
-    others = {
-        "408: too slow": timed_out(),
-        "500: a bug": internal_error(),
-        "503: nothing was changed": to_response(Unavailable(LOCKED)),
-        "503: the write may have happened": to_response(Unavailable(DISK_STALLED, Outcome.UNKNOWN)),
-    }
-    return dict(sorted((bodies(HTTP) | {name: _body(response) for name, response in others.items()}).items()))
+def bodies(refused: Refused) -> dict[str, Any]:
+    """Return the decoded bodies of the responses to refused requests, and of refusals, by their names."""
+    found = {}
+    for name, one in refused.items():
+        response = _refusal(one) if isinstance(one, bytes) else one
+        assert response is not None
+        found[name] = msgspec.json.decode(response.body)
+    return found
 
 
 def _refusal(data: bytes) -> Response:
     """Return the response to the bytes of one request that is refused."""
     requests: list[Request] = []
-    responses: list[Response | Deferred] = []
+    refusals: list[Response] = []
     RequestReader(
         lambda request, _size: requests.append(request),
-        lambda response, _head_only, _fields: responses.append(response),
+        lambda response, _head_only, _fields: refusals.append(response),
         lambda: 0.0,
     ).feed(data)
+    if refusals:
+        return refusals[0]
+    [request] = requests
     resource = Resource(cast("Collection", _ThreeStores()), Rules())
-    for request in requests:
-        plan = resource.plan(request.method, request.target, request.headers)
-        assert plan is not None
-        response = resource.respond(plan, request.body)
-        responses.append(response.response() if isinstance(response, Deferred) else response)
-    [response] = responses
-    assert isinstance(response, Response)
-    return response
-
-
-@dataclass
-class _Done:
-    result: Callable[[], Store | None]
+    plan = resource.plan(request.method, request.target, request.headers)
+    assert plan is not None
+    response = resource.respond(plan, request.body)
+    return response.response() if isinstance(response, Deferred) else response
 
 
 class _ThreeStores:
@@ -155,18 +143,12 @@ class _ThreeStores:
         check_moment(cast("Moment", query.at), _VERSION, _EPOCH, 0)
         raise AssertionError
 
-    def write(self, command: Command) -> _Done:
+    def write(self, command: Command) -> Future[Store | None]:
         store = Store(*[3, *astuple(EXAMPLES[2]), 3, _EPOCH])
         remembered = {key.key: Remembered(0, store, 0) for key in keys([command])}
         present = Present(3, _VERSION, 0, _EPOCH, {1: _VERSION}, (), remembered)
         [result] = apply([command], present, 0).results
-
-        def refuse() -> Store | None:
-            assert isinstance(result, Exception)
-            raise result
-
-        return _Done(refuse)
-
-
-def _body(response: Response) -> Any:
-    return msgspec.json.decode(response.body)
+        assert isinstance(result, Exception)
+        refused: Future[Store | None] = Future()
+        refused.set_exception(result)
+        return refused

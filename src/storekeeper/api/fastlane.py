@@ -5,11 +5,9 @@ needs no task, no ASGI scope and no `receive` or `send`; and of a plain request 
 are looked at.
 """
 
-from collections.abc import Coroutine
 from functools import partial
 from typing import Any
 
-from storekeeper.api.cache import Recording
 from storekeeper.api.plan import Plan
 from storekeeper.api.runtime import Runtime
 from storekeeper.events import Event, emit
@@ -21,7 +19,6 @@ from storekeeper.http.response import Deferred, Response, encode, encode_content
 
 MAX_COPIED_BYTES = 16 * 1024
 """Bytes of a cached response up to which one copy of it is cheaper than a second write."""
-
 
 _IDLE = Phase.IDLE
 
@@ -96,7 +93,9 @@ class FastLane(Connection):
         if response.stream is not None:
             exchange = self.begin_exchange(request)
             exchange.fields = plan.fields
-            self.spawn(self._stream(exchange, response, cache_key))
+            if cache_key is not None and response.status == 200:
+                response.stream = self.cache.record(cache_key, response)
+            self.spawn(exchange.stream(response))
             return
         close = not request.keep_alive or ((self.draining or self.half_closed) and self.is_last(request))
         head_only = request.method == "HEAD"
@@ -106,7 +105,8 @@ class FastLane(Connection):
                 self.cache.put(cache_key, content)
             self._write_ok(content, began, plan.fields)
             return
-        data = encode(response, self.common_headers, head_only=head_only, close=close, fields=plan.fields)
+        common = self.server_state.default_headers
+        data = encode(response, common, head_only=head_only, close=close, fields=plan.fields)
         self.write(data)
         self.sent(response.status, len(data), began, close)
 
@@ -121,25 +121,6 @@ class FastLane(Connection):
         else:
             self.write(start, content, shared=content)
         self.sent(200, size, began)
-
-    def _stream(self, exchange: Exchange, response: Response, cache_key: bytes | None) -> Coroutine[Any, Any, None]:
-        # Begin to record now: later the list's beginning could be older than the cache's token.
-        recording = None
-        if cache_key is not None and response.status == 200 and not self.is_last(exchange.request):
-            recording = self.cache.record()
-        if recording is None:
-            return exchange.stream(response)
-        exchange.record = recording.add
-        return self._record(exchange, response, recording, cache_key)
-
-    async def _record(
-        self, exchange: Exchange, response: Response, recording: Recording, cache_key: bytes | None
-    ) -> None:
-        try:
-            await exchange.stream(response)
-        finally:
-            complete = exchange.ended and not exchange.close and not exchange.gone
-            self.cache.finish(recording, cache_key, complete=complete)
 
     def _send_deferred(self, exchange: Exchange, deferred: Deferred, _future: object) -> None:
         if exchange.gone:

@@ -254,29 +254,29 @@ def _responses() -> Json:
             "description": "What there is has one of the tags of `If-None-Match`: use what you have.",
             "headers": _headers_of("etag"),
         },
-        "InvalidPayload": _error(payload, examples.bodies(examples.PAYLOAD | examples.CONDITIONS)),
-        "InvalidQuery": _error(query, examples.bodies(examples.QUERY)),
+        "InvalidPayload": _error(payload, examples.PAYLOAD | examples.CONDITIONS),
+        "InvalidQuery": _error(query, examples.QUERY),
         "Unauthorized": _error(
-            "The request needs a token, or its token is invalid.", examples.unauthorized(), "www-authenticate"
+            "The request needs a token, or its token is invalid.", examples.UNAUTHORIZED, "www-authenticate"
         ),
         "Forbidden": _error(
             "The token permits reading alone, or a page sent this that may not.",
-            examples.forbidden(),
+            examples.FORBIDDEN,
             may=("www-authenticate",),
         ),
-        "NotFound": _error(missing, examples.bodies(examples.MISSING)),
-        "Gone": _error(gone, examples.bodies(examples.GONE)),
-        "PreconditionFailed": _error(changed, examples.bodies(examples.CHANGED), "etag"),
-        "UnsupportedMediaType": _error(media_type, examples.bodies(examples.MEDIA_TYPE)),
-        "KeyReused": _error(reused, examples.bodies(examples.REUSED)),
-        "AnyError": _error(any_error, examples.of_any_request(), may=("retry-after",)),
+        "NotFound": _error(missing, examples.MISSING),
+        "Gone": _error(gone, examples.GONE),
+        "PreconditionFailed": _error(changed, examples.CHANGED, "etag"),
+        "UnsupportedMediaType": _error(media_type, examples.MEDIA_TYPE),
+        "KeyReused": _error(reused, examples.REUSED),
+        "AnyError": _error(any_error, examples.ANY_REQUEST, may=("retry-after",)),
     }
 
 
-def _error(description: str, bodies: Json, *headers: str, may: tuple[str, ...] = ()) -> Json:
+def _error(description: str, refused: examples.Refused, *headers: str, may: tuple[str, ...] = ()) -> Json:
     media = {
         "schema": _ref("schemas", "ErrorBody"),
-        "examples": {name: {"value": body} for name, body in bodies.items()},
+        "examples": {name: {"value": body} for name, body in examples.bodies(refused).items()},
     }
     return {
         "description": description,

@@ -4,14 +4,14 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response as StarletteResponse
 from starlette.routing import BaseRoute, Route
 
 from storekeeper.api.errors import to_response
 from storekeeper.api.token_table import UNDECIDED
 from storekeeper.collection import Collection
 from storekeeper.errors import Unavailable
-from storekeeper.http.response import JSON
+from storekeeper.http.response import Response, framed_headers
 
 
 def routes(
@@ -19,10 +19,10 @@ def routes(
 ) -> Sequence[BaseRoute]:
     """Return the routes, bound to a collection; `decided` tells whether it is known who needs a token."""
 
-    async def live(_request: Request) -> Response:
-        return _json(b'{"status":"live"}')
+    async def live(_request: Request) -> StarletteResponse:
+        return to_starlette(Response(b'{"status":"live"}'))
 
-    async def ready(_request: Request) -> Response:
+    async def ready(_request: Request) -> StarletteResponse:
         try:
             await collection.check()
             if not decided():
@@ -31,10 +31,9 @@ def routes(
             if reason and ready_needs_writes:
                 raise Unavailable(f"Writes are refused: {reason}")
         except Unavailable as error:
-            refusal = to_response(error)
-            return Response(refusal.body, refusal.status, _text(refusal.headers))
+            return to_starlette(to_response(error))
         writes = {"writes": "refused", "reason": reason} if reason else {"writes": "ok"}
-        return _json(msgspec.json.encode({"status": "ready"} | writes))
+        return to_starlette(Response(msgspec.json.encode({"status": "ready"} | writes)))
 
     return [Route("/health/live", live), Route("/health/ready", ready)]
 
@@ -47,9 +46,8 @@ async def _refusal_of_writes(collection: Collection) -> str:
     return ""
 
 
-def _json(body: bytes) -> Response:
-    return Response(body, headers=_text(JSON))
-
-
-def _text(headers: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
-    return {name.decode(): value.decode() for name, value in headers}
+def to_starlette(response: Response) -> StarletteResponse:
+    """Return the same response as Starlette has it."""
+    converted = StarletteResponse(response.body, response.status)
+    converted.raw_headers = framed_headers(response)
+    return converted

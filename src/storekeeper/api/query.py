@@ -64,12 +64,11 @@ def parse_store_query(query: bytes) -> Moment | None:
 
 def next_page(query: bytes, last: int) -> bytes:
     """Return the query of the page behind the store `last`: all parameters as they were sent, but `after`."""
-    fields = query.split(b"&") if query else []
     after = b"after=%d" % last
-    places = [place for place, field in enumerate(fields) if _key(field) == b"after"]
-    for place in places:
-        fields[place] = after
-    return quote_from_bytes(b"&".join(fields if places else [*fields, after]), _URI).encode()
+    fields = [after if _key(field) == b"after" else field for field in query.split(b"&")] if query else []
+    if after not in fields:
+        fields.append(after)
+    return quote_from_bytes(b"&".join(fields), _URI).encode()
 
 
 def _read(query: bytes, parameters: Parameters) -> tuple[dict[bytes, Any], list[Violation]]:
@@ -119,11 +118,11 @@ def _parse_moment(value: bytes) -> Moment | None:
         seq = _parse_number(version[1])
         return None if seq is None else Moment(seq, (version[2] or b"").decode())
     time = _TIME.fullmatch(value)
-    try:
-        second = datetime.fromisoformat(time[1].decode() + "+00:00") if time else None
-    except ValueError:  # there is no such day
+    if time is None:
         return None
-    if time is None or second is None:
+    try:
+        second = datetime.fromisoformat(time[1].decode() + "+00:00")
+    except ValueError:  # there is no such day
         return None
     # No change has a finer time than milliseconds, so what is cut off excludes none.
     milliseconds = (time[2] or b"").ljust(3, b"0")[:3]

@@ -20,7 +20,7 @@ from storekeeper.api.plan import Plan, Run, constant
 from storekeeper.api.query import has_moment, next_page, parse_list_query, parse_store_query
 from storekeeper.api.routes import STORE, STORES, Route, match_route, parse_id
 from storekeeper.api.write_head import UNCONDITIONAL, Conditions, check_method_and_type, read_conditions
-from storekeeper.collection import Collection, Eventual, Listing, Pending, Query, State
+from storekeeper.collection import Collection, Listing, Pending, Query, State
 from storekeeper.commands import Create, Replace, Tags, matches, tag
 from storekeeper.errors import InvalidInput, StorekeeperError, Unavailable
 from storekeeper.http.response import (
@@ -99,11 +99,8 @@ class Resource:
         cache_key: bytes | None,
     ) -> Plan:
         if route == "store" or route == "stores":  # noqa: PLR1714 - quicker
-            tags = None
-            for name, _ in headers:
-                if name == b"if-none-match":
-                    tags = _if_none_match(headers)
-                    break
+            sent = [value for name, value in headers if name == b"if-none-match"]
+            tags = parse_tags(sent) if sent else None  # malformed: a poller goes on (decision 33)
             if tags is not None or (query and has_moment(query)):
                 cache_key = None  # what is cached are the 200s of the present
             read = partial(self._get, id_text, query) if route == "store" else partial(self._list, query)
@@ -150,7 +147,10 @@ class Resource:
                 return self._deferred(ensure_future(self._list_later(query, wanted, tags, state)), _unchanged)
             if response := _not_modified(tags, tag(state.version, state.epoch)):
                 return response
-        return self._listed(query, tags, self._collection.list(wanted))
+        listing = self._collection.list(wanted)
+        if isinstance(listing, Future):
+            return self._deferred(listing, partial(_list_response, query, tags))
+        return _list_response(query, tags, listing)
 
     async def _list_later(self, query: bytes, wanted: Query, tags: Tags, pending: Future[State]) -> Response:
         state = await pending
@@ -158,11 +158,6 @@ class Resource:
             return response
         listing = self._collection.list(wanted)
         return _list_response(query, tags, await listing if isinstance(listing, Future) else listing)
-
-    def _listed(self, query: bytes, tags: Tags | None, listing: Eventual[Listing]) -> Response | Deferred:
-        if isinstance(listing, Future):
-            return self._deferred(listing, partial(_list_response, query, tags))
-        return _list_response(query, tags, listing)
 
     def _create(self, conditions: Conditions, body: bytes, by: int) -> Deferred:
         payload = self._payload(body)
@@ -229,11 +224,6 @@ class _InvalidJson(StorekeeperError):
 
 def _unchanged(response: Response) -> Response:
     return response
-
-
-def _if_none_match(headers: Iterable[tuple[bytes, bytes]]) -> Tags | None:
-    """Return the tags of If-None-Match; None if it is malformed: a poller goes on (decision 33)."""
-    return parse_tags([value for name, value in headers if name == b"if-none-match"])
 
 
 def _with_tags(read: Callable[[Tags | None, bytes, int], Response | Deferred], value: bytes) -> Run | None:

@@ -76,7 +76,11 @@ class SendBudget:
             size += OVERHEAD
         if shared is not None and connection not in self._shared:
             size -= len(shared)
-            self._share(connection, shared)
+            # While a connection refers to the response, no other object has its id.
+            self._shared[connection] = shared
+            if not self._share_counts[id(shared)]:
+                self.size += len(shared)
+            self._share_counts[id(shared)] += 1
         self.size += size
         self._leases[connection] = self._leases.get(connection, 0) + size
         while self.size > MAX_UNSENT_BYTES and len(self._leases) > 1:
@@ -91,13 +95,6 @@ class SendBudget:
             if not self._share_counts[id(shared)]:
                 del self._share_counts[id(shared)]
                 self.size -= len(shared)
-
-    def _share(self, connection: Sender, shared: bytes) -> None:
-        # While a connection refers to the response, no other object has its id.
-        self._shared[connection] = shared
-        if not self._share_counts[id(shared)]:
-            self.size += len(shared)
-        self._share_counts[id(shared)] += 1
 
     def _drop(self, connection: Sender, now: float) -> None:
         self.release(connection)
@@ -119,10 +116,6 @@ class ReceiveBudget:
             size <= SMALL_BYTES and self.size <= MAX_RECEIVED_BYTES + RESERVED_BYTES
         )
 
-    def lease(self) -> "Lease":
-        """Return a part for one connection, which is empty at first."""
-        return Lease(self)
-
 
 class Lease:
     """A part of the receive budget, `size` bytes; it belongs to one connection."""
@@ -137,3 +130,7 @@ class Lease:
         """Make it so many bytes larger; a negative `size` makes it smaller."""
         self.size += size
         self._budget.size += size
+
+    def fits(self) -> bool:
+        """Tell whether the connection may take so many bytes."""
+        return self._budget.allows(self.size)

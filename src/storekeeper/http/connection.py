@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from storekeeper.http import deadlines
+from storekeeper.http.budgets import Lease
 from storekeeper.http.deadlines import Deadlines
 from storekeeper.http.delivery import delivery
 from storekeeper.http.exchange import Exchange
@@ -42,22 +43,17 @@ class Refusal(NamedTuple):
     fields: bytes
 
 
-class Guard(Protocol):
+class _Guard(Protocol):
     """What a connection asks about a request that it has not read to its end."""
 
-    def fields(self, headers: Fields) -> Headers:
-        """Return the fields that every response to a request with these fields has."""
-        ...
-
-    def refuse(self, request: Request) -> Response | None:
-        """Return the refusal of a request whose body is not read yet, or None."""
-        ...
+    def fields(self, headers: Fields) -> Headers: ...
+    def refuse(self, request: Request) -> Response | None: ...
 
 
 class Connection(HttpToolsProtocol):
     """Responds to one client's requests in their order, through the ASGI application."""
 
-    def __init__(self, limits: Limits, guard: Guard, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, limits: Limits, guard: _Guard, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         del self.parser  # the reader has its own
         self.limits = limits
@@ -69,13 +65,9 @@ class Connection(HttpToolsProtocol):
         self.exchange: Exchange | None = None
         self.waiting: deque[Request | Refusal] = deque()
         self.responses_sent = 0
-        self._unfinished = limits.received.lease()  # for the request that is being read
-        self._accepted = limits.received.lease()  # for those that wait, or are responded to
-
-    @property
-    def common_headers(self) -> list[tuple[bytes, bytes]]:
-        """Return the header fields that every response has; uvicorn renews them once a second."""
-        return self.server_state.default_headers
+        self._lease = Lease(limits.received)
+        self._unfinished = 0
+        """Bytes of the lease that are for the request that is being read."""
 
     @property
     def busy(self) -> bool:
@@ -106,9 +98,9 @@ class Connection(HttpToolsProtocol):
         if self.reader.expects_continue and self.exchange is None and not self.waiting:
             self._continue()
         unfinished = self.reader.unfinished_bytes
-        if unfinished != self._unfinished.size:
-            self._unfinished.add(unfinished - self._unfinished.size)
-            if unfinished and not self._fits():
+        if unfinished != self._unfinished:
+            self._count_unfinished(unfinished)
+            if unfinished and not self._lease.fits():
                 self.reader.refuse(unavailable("Too many large requests"))
 
     def eof_received(self) -> bool:  # type: ignore[override]  # asyncio takes a true value to keep it open
@@ -123,8 +115,8 @@ class Connection(HttpToolsProtocol):
         self.limits.sent.forget(self)
         self.reader.discard()
         self.waiting.clear()
-        for lease in (self._unfinished, self._accepted):
-            lease.add(-lease.size)
+        self._lease.add(-self._lease.size)
+        self._unfinished = 0
         if self.exchange is not None:
             self.exchange.charged = 0
             self.exchange.disconnect()
@@ -134,7 +126,7 @@ class Connection(HttpToolsProtocol):
 
     def _accept(self, request: Request, size: int) -> None:
         # A body that came in one piece was not counted yet.
-        if size > self._unfinished.size and not self.limits.received.allows(size):
+        if size > self._unfinished and not self.limits.received.allows(size):
             self.reader.refuse(unavailable("Too many large requests"), request)
         elif self.busy:
             self._queue(request)
@@ -150,13 +142,13 @@ class Connection(HttpToolsProtocol):
         self.exchange = exchange = Exchange(self, request, self.loop.time())
         # Not on the request: one whose head is remembered belongs to many connections.
         exchange.charged = request.size + len(request.body)
-        self._accepted.add(exchange.charged)
+        self._lease.add(exchange.charged)
         return exchange
 
     def end_exchange(self, exchange: Exchange) -> None:
         """End the current exchange; release its charge and its body."""
         self.exchange = None
-        self._accepted.add(-exchange.charged)
+        self._lease.add(-exchange.charged)
         exchange.request.body = b""
 
     def spawn(self, coroutine: Any) -> None:
@@ -196,7 +188,7 @@ class Connection(HttpToolsProtocol):
             if isinstance(request, Refusal):
                 self._send_refusal(request)
                 return
-            self._release(request)
+            self._lease.add(-request.size - len(request.body))  # its exchange is charged anew
             self.begin(request)
         if self.exchange is not None or self.waiting or self.transport.is_closing():
             return
@@ -209,8 +201,10 @@ class Connection(HttpToolsProtocol):
 
     def _queue(self, request: Request) -> None:
         # One read may bring thousands of requests, each of which takes more memory than its bytes did.
-        if not self._charge(request, request.size + len(request.body)):
-            self._release(request)
+        cost = request.size + len(request.body)
+        self._lease.add(cost)
+        if not self._lease.fits():
+            self._lease.add(-cost)
             self.reader.refuse(unavailable("Too many requests are waiting"), request)
             return
         self.waiting.append(request)
@@ -224,24 +218,14 @@ class Connection(HttpToolsProtocol):
         self.reader.expects_continue = False
         self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
-    # The receive budget.
-
-    def _charge(self, request: Request, size: int) -> bool:
-        request.charged = size
-        self._accepted.add(size)
-        return self._fits()
-
-    def _release(self, request: Request) -> None:
-        self._accepted.add(-request.charged)
-        request.charged = 0
-
-    def _fits(self) -> bool:
-        return self.limits.received.allows(self._unfinished.size + self._accepted.size)
+    def _count_unfinished(self, size: int) -> None:
+        self._lease.add(size - self._unfinished)
+        self._unfinished = size
 
     # Refusing.
 
     def _refuse(self, response: Response, head_only: bool, headers: Fields) -> None:
-        self._unfinished.add(-self._unfinished.size)
+        self._count_unfinished(0)
         refusal = Refusal(response, head_only, encode_fields(self.guard.fields(headers)))
         if self.busy:
             self.waiting.append(refusal)
@@ -252,7 +236,7 @@ class Connection(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         response, head_only, fields = refusal
-        data = encode(response, self.common_headers, head_only=head_only, close=True, fields=fields)
+        data = encode(response, self.server_state.default_headers, head_only=head_only, close=True, fields=fields)
         self.write(data)
         self.sent(response.status, len(data), None)
         # Closing now would reset the connection while the client still sends, and the reset can overtake

@@ -1,15 +1,17 @@
 """One request and a response that is not complete at once: streams, and the ASGI interface. Imports events."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Iterable
 from typing import Any, Protocol
 from urllib.parse import unquote
 
 from storekeeper.events import Event, emit
 from storekeeper.http.request import Request
 from storekeeper.http.response import (
+    LAST_CHUNK,
     Response,
     StreamAborted,
+    encode_chunk,
     encode_fields,
     encode_rest,
     encode_start,
@@ -19,8 +21,8 @@ from storekeeper.http.response import (
 )
 
 
-class Channel(Protocol):
-    """What an exchange needs of its connection."""
+class _Channel(Protocol):
+    """What an exchange needs of its connection; `server_state.default_headers` are uvicorn's, new once a second."""
 
     client: tuple[str, int] | None
     server: tuple[str, int | None] | None
@@ -28,30 +30,18 @@ class Channel(Protocol):
     app_state: dict[str, Any]
     flow: Any
     transport: asyncio.Transport
+    server_state: Any
 
-    @property
-    def common_headers(self) -> list[tuple[bytes, bytes]]:
-        """Return the header fields that every response has."""
-        ...
-
-    def write(self, *parts: bytes) -> None:
-        """Send bytes."""
-        ...
-
-    def is_last(self, request: Request) -> bool:
-        """Tell whether the connection closes after this request's response."""
-        ...
-
-    def finish(self, exchange: "Exchange") -> None:
-        """Continue with the next request."""
-        ...
+    def write(self, *parts: bytes) -> None: ...
+    def is_last(self, request: Request) -> bool: ...
+    def finish(self, exchange: "Exchange") -> None: ...
 
 
 class Exchange:
     """Responds to one request, part by part, as the current exchange of its connection.
 
     `charged` is what it costs in the receive budget, in bytes. `fields`, which are encoded, follow the start of the
-    response's head. `record`, if it is set, is given all bytes that follow them.
+    response's head.
     """
 
     started = False
@@ -62,14 +52,13 @@ class Exchange:
     size = 0
     charged = 0
     fields = b""
-    record: Callable[[bytes], None] | None = None
     _disconnected: asyncio.Event | None = None
     _body_delivered = False
     _chunked = False
     _remaining: int | None = None
     _head: tuple[bytes, ...] = ()
 
-    def __init__(self, connection: Channel, request: Request, began: float) -> None:
+    def __init__(self, connection: _Channel, request: Request, began: float) -> None:
         self.connection = connection
         self.request = request
         self.began = began
@@ -105,9 +94,7 @@ class Exchange:
         elif length is None:
             self._chunked = request.version == "1.1"
         rest = encode_rest(encode_fields(fields), length, close=self.close, chunked=self._chunked)
-        if self.record is not None:
-            self.record(rest)
-        self._head = encode_start(status, self.connection.common_headers) + self.fields, rest
+        self._head = encode_start(status, self.connection.server_state.default_headers) + self.fields, rest
 
     def part(self, data: bytes) -> None:
         """Send a part of the body."""
@@ -115,7 +102,7 @@ class Exchange:
             return
         if self._chunked:
             # Not joined: while it is unsent, it would be in memory twice.
-            self._write(b"%x\r\n" % len(data), data, b"\r\n")
+            self._write(*encode_chunk(data))
             return
         if self._remaining is not None:
             self._remaining -= len(data)
@@ -126,7 +113,7 @@ class Exchange:
         self.ended = True
         if self.request.method != "HEAD":
             if self._chunked:
-                self._write(b"0\r\n\r\n")
+                self._write(LAST_CHUNK)
             elif self._remaining:
                 self.abort()
                 return
@@ -135,9 +122,6 @@ class Exchange:
         self.connection.finish(self)
 
     def _write(self, *parts: bytes) -> None:
-        if self.record is not None:
-            for part in parts:
-                self.record(part)
         written = (*self._head, *parts)
         self._head = ()
         self.size += sum(map(len, written))
@@ -151,32 +135,16 @@ class Exchange:
     async def stream(self, response: Response) -> None:
         """Send a response part by part, no faster than the client reads."""
         assert response.stream is not None
-        try:
-            self.start(response.status, framed_headers(response))
-            if self.request.method != "HEAD":
-                await self._parts(response.stream)
-            if not self.gone:
-                self.end()
-        except StreamAborted:
-            self.abort()
-        except Exception as error:  # noqa: BLE001 - half a list must not look like a list
-            emit(Event.BUG, error=error)
-            self.abort()
-
-    async def _parts(self, parts: AsyncIterator[bytes]) -> None:
-        async for part in parts:
-            self.part(part)
-            if self.connection.flow.write_paused:
-                await self.connection.flow.drain()
-            if self.gone:
-                return
-
-    # ASGI.
+        await self._complete(self._stream(response, response.stream))
 
     async def run(self, app: Any) -> None:
         """Respond through an ASGI application."""
+        await self._complete(app(self._scope(), self._receive, self._send))
+
+    async def _complete(self, responding: Awaitable[None]) -> None:
+        """Wait until the response is complete; break off what is not, since half a list must not look like a list."""
         try:
-            await app(self._scope(), self._receive, self._send)
+            await responding
         except StreamAborted:
             pass
         except Exception as error:  # noqa: BLE001 - the last resort of every route
@@ -190,6 +158,20 @@ class Exchange:
         self.start(response.status, framed_headers(response))
         self.part(response.body)
         self.end()
+
+    async def _stream(self, response: Response, parts: AsyncIterator[bytes]) -> None:
+        self.start(response.status, framed_headers(response))
+        if self.request.method != "HEAD":
+            async for part in parts:
+                self.part(part)
+                if self.connection.flow.write_paused:
+                    await self.connection.flow.drain()
+                if self.gone:
+                    return
+        if not self.gone:
+            self.end()
+
+    # ASGI.
 
     def _scope(self) -> dict[str, Any]:
         connection, request = self.connection, self.request

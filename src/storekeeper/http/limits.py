@@ -32,24 +32,16 @@ LOG_INTERVAL = 60.0
 """Seconds after which the log repeats that there are too many connections."""
 
 
-class Member(Protocol):
+class _Member(Protocol):
     """What the connection limit needs of a connection."""
 
     transport: asyncio.Transport
     loop: asyncio.AbstractEventLoop
     responses_sent: int
 
-    def is_idle(self) -> bool:
-        """Tell whether every request that the client began has its response."""
-        ...
-
-    def idle_since(self, now: float) -> float:
-        """Return since when it has been idle, on the loop's clock."""
-        ...
-
-    def sweep(self, now: float) -> None:
-        """Enforce the timeouts."""
-        ...
+    def is_idle(self) -> bool: ...
+    def idle_since(self, now: float) -> float: ...
+    def sweep(self, now: float) -> None: ...
 
 
 def capacity() -> int:
@@ -69,10 +61,10 @@ def capacity() -> int:
 class ConnectionLimit:
     """The open connections of one process, at most about `maximum` of them."""
 
-    def __init__(self, maximum: int = MAX_CONNECTIONS) -> None:
-        self.maximum = maximum
-        self._open: set[Member] = set()
-        self._idle: deque[tuple[Member, int]] = deque()
+    def __init__(self) -> None:
+        self.maximum = MAX_CONNECTIONS
+        self._open: set[_Member] = set()
+        self._idle: deque[tuple[_Member, int]] = deque()
         self._search_spent = False
         self._swept = 0.0
         self._skipped_sweep = False
@@ -81,13 +73,13 @@ class ConnectionLimit:
     def __len__(self) -> int:
         return len(self._open)
 
-    def enter(self, connection: Member) -> bool:
+    def enter(self, connection: _Member) -> bool:
         """Add a connection; at the limit, close the one idle for longest. Return False if none is idle."""
         fits = len(self._open) < self.maximum or self._evict_idle(connection.loop.time())
         self._open.add(connection)
         return fits
 
-    def leave(self, connection: Member) -> None:
+    def leave(self, connection: _Member) -> None:
         """Remove a connection."""
         self._open.discard(connection)
 
@@ -135,7 +127,7 @@ class ConnectionLimit:
             emit(Event.TOO_MANY_CONNECTIONS, connections=len(self._open), idle=len(idle))
 
 
-def _is_evictable(connection: Member) -> bool:
+def _is_evictable(connection: _Member) -> bool:
     transport = connection.transport
     return connection.is_idle() and not transport.is_closing() and not transport.get_write_buffer_size()
 

@@ -55,8 +55,7 @@ MAX_CACHED_HEAD_BYTES = 1024
 QUOTE_BYTES = 70
 """Bytes that a plan takes for each quotation mark of its head: an entity tag, which has two, is a string in a set."""
 
-_CR = 13
-_END = b"\r\n\r\n"
+_HEAD = b"%b\r%b\n\r\n"
 _NOT_PLAIN = frozenset((b"expect", b"transfer-encoding", b"upgrade"))
 _CONNECTION = frozenset((b"connection", b"proxy-connection"))  # the same to llhttp
 _LINE = re.compile(rb"(GET|HEAD|POST|PUT) (/[!$-~]*) HTTP/1\.1")
@@ -68,12 +67,13 @@ def _any_case(name: bytes) -> bytes:
 
 
 _FIRST_LETTERS = b"".join({_any_case(name[:1])[1:-1] for name in DECIDING_FIELDS})
-_FIELD = re.compile(rb"\n(?=[%b])(?:%b):[^\r]*" % (_FIRST_LETTERS, b"|".join(map(_any_case, DECIDING_FIELDS))))
+_FIELD = re.compile(rb"\n(?=[%b])(?:%b):[^\r]*\r" % (_FIRST_LETTERS, b"|".join(map(_any_case, DECIDING_FIELDS))))
 
 _KEY = (b"idempotency-key", (b"-Key:", b"-key:"))
 _TAGS = (b"if-none-match", (b"-None-", b"-none-"))
+# An LF that is neither the first byte nor behind a CR begins no field.
 _APART = {
-    letter: (name, *written, re.compile(rb"\n%b:([\t -~]*)(?:\r|\Z)" % _any_case(name)))
+    letter: (name, *written, re.compile(rb"\n(?<![^\r]\n)%b:([\t -~]*)\r" % _any_case(name)))
     for letter, (name, written) in ((b"G", _TAGS), (b"H", _TAGS), (b"P", _KEY))
 }
 """For each first letter of a method the field that is another in each request of many clients, and its pattern."""
@@ -116,8 +116,8 @@ class PlainReader:
         """Return the planned request that `data` is, with its deciding fields; None if it is not whole and plain."""
         if len(data) > MAX_PLAIN_BYTES:
             return None
-        head, end, body = data.partition(_END)
-        line, _, text = head.partition(b"\r")
+        head, end, body = data.partition(b"\n\r\n")
+        line, _, text = head.partition(b"\r")  # each field is from an LF to a CR
         if not end:
             return None
         apart = None
@@ -144,15 +144,10 @@ class PlainReader:
     def _read_head(
         self, line: bytes, text: bytes, deciding: _Deciding, heads: Generations[Request]
     ) -> Request | None:
-        head = b"%b\r%b\r\n\r\n" % (line, text)
+        head = _HEAD % (line, text)
         request = heads.get(head)
-        if request is None:
-            request = self._read_line(line, deciding)
-            if request is not None and len(head) <= MAX_CACHED_HEAD_BYTES and heads.admits(head):
-                heads.put(head, request)
-        return request
-
-    def _read_line(self, line: bytes, deciding: _Deciding) -> Request | None:
+        if request is not None:
+            return request
         found = _LINE.fullmatch(line)
         if found is None:
             return None
@@ -160,7 +155,10 @@ class PlainReader:
         plan = self._plan(method := method.decode(), target, deciding.fields)
         if plan is None:
             return None
-        return Request(method, target, deciding.fields, "1.1", True, b"", plan, 0, deciding.size)
+        request = Request(method, target, deciding.fields, "1.1", True, b"", plan, deciding.size)
+        if len(head) <= MAX_CACHED_HEAD_BYTES and heads.admits(head):
+            heads.put(head, request)
+        return request
 
     def _read_fields(self, line: bytes, written: bytes) -> tuple[_Deciding | None, bytes]:
         """Return the deciding fields among those of a head, and as they are written there."""
@@ -168,10 +166,10 @@ class PlainReader:
         if not _LINE.fullmatch(line) or written.count(b"\n") > MAX_FIELDS:
             return None, b""
         found = _FIELD.findall(written)
-        text = b"\r".join(found)
+        text = b"".join(found)
         known = self._fields.get(text)
         deciding = known or _deciding(found)
-        if deciding is None or not self._is_valid(b"%b\r%b\r\n\r\n" % (line, written)):
+        if deciding is None or not self._is_valid(_HEAD % (line, written)):
             return None, b""
         if known is None:
             self._remember(text, deciding)
@@ -226,12 +224,7 @@ def _take_apart(line: bytes, text: bytes) -> tuple[bytes, bytes, bytes] | None:
     found = pattern.search(text)
     if found is None or text.count(b"\n") > MAX_FIELDS:
         return None
-    start, end = found.span()
-    if start and text[start - 1] != _CR:
-        return None
-    # The line ends with the CR behind it, or is the last one, and the CR before it ends the head.
-    rest = text[:start] + text[end:] if text[end - 1] == _CR else text[: max(start - 1, 0)]
-    return name, found[1].strip(b" \t"), rest
+    return name, found[1].strip(b" \t"), text[: found.start()] + text[found.end() :]
 
 
 def _size_of_fields(text: bytes, deciding: _Deciding) -> int:

@@ -66,30 +66,18 @@ class RequestReader:
         self.phase = Phase.IDLE
         self.began = clock()
         """When the current or latest request began, by `clock`."""
-        self.expects_continue = False
-        """Whether the client waits for a 100 before it sends the body."""
-        self._request: Request | None = None
-        self._url = b""
-        self._headers: list[tuple[bytes, bytes]] = []
-        self._body: bytes | bytearray = b""
-        self._body_size = 0
         self._line = b""
         """What has arrived of the current line."""
         self._field = b""
-        """The same of a field of the head."""
+        """What has arrived of the latest line of a field."""
         self._is_head = False
-        self._has_line = False
-        self._head_bytes = 0
         self._expected = 0
         """Bytes of a body or chunk that follow."""
-        self._framed_bytes = 0
-        self._extra_bytes = 0
         self._in_run = False
         """Whether small chunks are being parsed, several at once."""
-        self._is_last_chunk = False
-        self._trailers = 0
         self._upgrading = False
         self._replaying = False
+        self._forget()
 
     @property
     def unfinished_bytes(self) -> int:
@@ -150,7 +138,8 @@ class RequestReader:
             self._line = self._line.lstrip(b"\r\n")  # empty lines before a request
             if not self._line:
                 return
-            self._begin()
+            self.phase = Phase.HEAD
+            self.began = self._clock()
         line = self._line
         self._is_head = line.startswith(b"HEAD ")
         if refusal := request_head.check_line(line):
@@ -191,15 +180,19 @@ class RequestReader:
         if self.phase is Phase.BODY and self._framed_bytes > MAX_FRAMED_BYTES:
             self.refuse(too_large())
 
-    def _begin(self) -> None:
-        self.phase = Phase.HEAD
-        self.began = self._clock()
+    def _forget(self) -> None:
+        """Forget a request, so that an idle connection takes no memory for its last one."""
         self._has_line = False
         self._head_bytes = 0
-        self._field = self._url = b""
-        self._headers = []
+        self._request: Request | None = None
+        self._url = b""
+        self._field = b""
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._body: bytes | bytearray = b""
+        self._body_size = self._framed_bytes = self._extra_bytes = self._trailers = 0
+        self._is_last_chunk = False
         self.expects_continue = False
-        self._upgrading = False
+        """Whether the client waits for a 100 before it sends the body."""
 
     def refuse(self, response: Response, request: Request | None = None) -> None:
         """Refuse the request that is being read, or `request`, which was just accepted; read nothing more."""
@@ -219,11 +212,9 @@ class RequestReader:
     def discard(self) -> None:
         """Forget the request that is being read, and drop all further bytes."""
         self.phase = Phase.DISCARDING
-        self._request = None
-        self._headers = []
-        self._line = self._field = self._url = self._body = b""
-        self._head_bytes = self._body_size = self._expected = 0
-        self.expects_continue = False
+        self._forget()
+        self._line = b""
+        self._expected = 0
 
     def _parse(self, data: bytes) -> None:
         while True:
@@ -286,19 +277,15 @@ class RequestReader:
             version,
             keep_alive=version == "1.1" and self._parser.should_keep_alive(),
         )
-        self._framed_bytes = self._extra_bytes = self._trailers = 0
-        self._is_last_chunk = False
-        self._body_size = 0
-        self._body = b""
-        if refusal := request_head.check(request) or self._check_early(request):
+        refusal = request_head.check(request)
+        if refusal is None and request_head.may_be_large(request):
+            refusal = self._check(request)
+        if refusal is not None:
             self.refuse(refusal)
             return
         self._upgrading = self._parser.should_upgrade()
         self._expected = request_head.content_length(request)
         self.expects_continue = request_head.expects_continue(request)
-
-    def _check_early(self, request: Request) -> Response | None:
-        return self._check(request) if request_head.may_be_large(request) else None
 
     def on_body(self, body: bytes) -> None:
         """Append a piece of the body."""
@@ -337,12 +324,7 @@ class RequestReader:
         size = self._body_size
         if size:
             request.body = bytes(self._body)
-        # So that an idle connection takes no memory for its last request.
-        self._request = None
-        self._headers = []
-        self._url = self._body = b""
-        self._body_size = 0
-        self.expects_continue = False
+        self._forget()
         self.phase = Phase.IDLE
         self._accept(request, size)
         if not request.keep_alive and self.phase is Phase.IDLE:

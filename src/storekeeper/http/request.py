@@ -8,6 +8,7 @@ from typing import Any
 
 import httptools
 import msgspec
+from msgspec.structs import replace
 
 from storekeeper.http.response import MAX_BODY_BYTES, Fields, Response, error_response, too_large
 
@@ -43,7 +44,7 @@ class Request(msgspec.Struct, eq=False, gc=False):
     """A complete request. `target` is in origin form (or `*`) once it was checked; header names are in lower case.
 
     `size` is what Python takes for it without its body, in bytes, roughly. `plan` is what the application planned
-    for its head, once it has; `charged` is what it costs in the receive budget while it waits, in bytes.
+    for its head, once it has.
     """
 
     method: str
@@ -53,7 +54,6 @@ class Request(msgspec.Struct, eq=False, gc=False):
     keep_alive: bool
     body: bytes = b""
     plan: Any = None
-    charged: int = 0
     headers_size: int = 0
     """Bytes of the header fields, once somebody has counted them."""
 
@@ -66,29 +66,13 @@ class Request(msgspec.Struct, eq=False, gc=False):
 
     def with_body(self, body: bytes) -> "Request":
         """Return the same request with another body."""
-        return Request(
-            self.method,
-            self.target,
-            self.headers,
-            self.version,
-            self.keep_alive,
-            body,
-            self.plan,
-            headers_size=self.headers_size,
-        )
+        return replace(self, body=body)
 
     def with_field(self, name: bytes, value: bytes, body: bytes) -> "Request":
         """Return the same request, which is planned, with one field more and another body."""
-        return Request(
-            self.method,
-            self.target,
-            [*self.headers, (name, value)],
-            self.version,
-            self.keep_alive,
-            body,
-            self.plan.with_condition(value),
-            headers_size=self.headers_size + FIELD_BYTES + len(name) + len(value),
-        )
+        headers = [*self.headers, (name, value)]
+        size = self.headers_size + FIELD_BYTES + len(name) + len(value)
+        return replace(self, headers=headers, headers_size=size, plan=self.plan.with_condition(value), body=body)
 
 
 def size_of(fields: Fields) -> int:
@@ -125,10 +109,10 @@ def content_length(request: Request) -> int:
 
 def may_be_large(request: Request) -> bool:
     """Tell whether a large body may follow a checked head, or one that the client holds back."""
-    for name, value in request.headers:
-        if name in _HELD_BACK or (name == b"content-length" and int(value) > SMALL_BODY_BYTES):
-            return True
-    return False
+    return any(
+        name in _HELD_BACK or (name == b"content-length" and int(value) > SMALL_BODY_BYTES)
+        for name, value in request.headers
+    )
 
 
 def is_host(value: bytes) -> bool:

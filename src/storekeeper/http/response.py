@@ -66,14 +66,11 @@ class _Future(Awaitable[Any], Protocol):
     def exception(self) -> BaseException | None: ...
 
 
-class Deferred:
+class Deferred(msgspec.Struct):
     """A response that comes later: once `future` is done, `response()` returns it. An exception from it is a bug."""
 
-    __slots__ = ("future", "response")
-
-    def __init__(self, future: _Future, response: Callable[[], Response]) -> None:
-        self.future = future
-        self.response = response
+    future: _Future
+    response: Callable[[], Response]
 
 
 # Errors.
@@ -140,6 +137,7 @@ def unavailable(message: str, outcome: Outcome = "none") -> Response:
 _STATUS_LINE = {status: b"HTTP/1.1 %d %b\r\n" % (status, phrase(status).encode()) for status in range(100, 600)}
 
 _CHUNKED = b"transfer-encoding: chunked\r\n"
+LAST_CHUNK = b"0\r\n\r\n"
 
 
 def has_content(status: int) -> bool:
@@ -159,28 +157,16 @@ def framed_headers(response: Response) -> list[tuple[bytes, bytes]]:
     return fields
 
 
-class _Starts:
-    """The starts of responses by status, each encoded once for each renewal of the common fields."""
-
-    __slots__ = ("common", "encoded")
-
-    def __init__(self) -> None:
-        self.common: object = None
-        self.encoded: dict[int, bytes] = {}
-
-
-_starts = _Starts()
+_starts: dict[int, tuple[object, bytes]] = {}
+"""The start of a response by its status, and the common fields that it was encoded from."""
 
 
 def encode_start(status: int, common: Iterable[tuple[bytes, bytes]]) -> bytes:
     """Encode the status line and the fields that every response has. A renewed `common` is always a new object."""
-    if common is not _starts.common:
-        _starts.common = common
-        _starts.encoded.clear()
-    start = _starts.encoded.get(status)
-    if start is None:
-        start = _starts.encoded[status] = _STATUS_LINE[status] + encode_fields(common)
-    return start
+    start = _starts.get(status)
+    if start is None or start[0] is not common:
+        start = _starts[status] = common, _STATUS_LINE[status] + encode_fields(common)
+    return start[1]
 
 
 def encode_rest(fields: bytes, length: int | None, *, close: bool, chunked: bool) -> bytes:
@@ -190,6 +176,11 @@ def encode_rest(fields: bytes, length: int | None, *, close: bool, chunked: bool
     elif chunked:
         fields += _CHUNKED
     return fields + (b"connection: close\r\n\r\n" if close else b"\r\n")
+
+
+def encode_chunk(data: bytes) -> tuple[bytes, bytes, bytes]:
+    """Encode a chunk of a body whose length is not known."""
+    return b"%x\r\n" % len(data), data, b"\r\n"
 
 
 def encode_content(response: Response) -> bytes:
