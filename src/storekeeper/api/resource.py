@@ -99,8 +99,12 @@ class Resource:
         cache_key: bytes | None,
     ) -> Plan:
         if route == "store" or route == "stores":  # noqa: PLR1714 - quicker
-            sent = [value for name, value in headers if name == b"if-none-match"]
-            tags = parse_tags(sent) if sent else None  # malformed: a poller goes on (decision 33)
+            tags = None
+            for name, _ in headers:  # quicker than a list, which most requests do not need
+                if name == b"if-none-match":
+                    # None if it is malformed: a poller goes on (decision 33).
+                    tags = parse_tags([value for name, value in headers if name == b"if-none-match"])
+                    break
             if tags is not None or (query and has_moment(query)):
                 cache_key = None  # what is cached are the 200s of the present
             read = partial(self._get, id_text, query) if route == "store" else partial(self._list, query)
