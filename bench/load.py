@@ -3,6 +3,7 @@
 import http.client
 import itertools
 import json
+import os
 import resource
 import statistics
 import subprocess
@@ -159,6 +160,8 @@ def beside_the_past(server: Server, case: Case, seconds: int, generator: Path) -
     ended = threading.Event()
 
     def read(path: str) -> list[tuple[float, bool]]:
+        # These clients share a core with the generator, whose latencies should not be their time slices.
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
         reads: list[tuple[float, bool]] = []
         with server.connect() as connection:
             while not reads or not ended.is_set():

@@ -40,6 +40,9 @@ from storekeeper.settings import Settings, check_auth, from_environment, is_loop
 from storekeeper.stores import EXAMPLES
 from storekeeper.supervisor import Supervisor, ignore_signals, tell_stop
 
+SWITCH_INTERVAL = 0.0005
+"""Seconds for which the event loop waits at most for the interpreter's lock, while another thread runs Python."""
+
 GRACEFUL_TIMEOUT = 8
 """Seconds that a stop waits for the requests under way; the whole stop takes at most 10."""
 
@@ -95,6 +98,7 @@ class Service:
         gc.collect()
         gc.freeze()
         gc.set_threshold(20_000, 20, 50)
+        sys.setswitchinterval(SWITCH_INTERVAL)
         self._tasks.append(asyncio.create_task(self._sweep()))
         await send({"type": "lifespan.startup.complete"})
         await receive()
