@@ -260,6 +260,28 @@ def test_a_write_with_a_key_deletes_the_oldest_that_are_too_old(database: Postgr
     assert [n for n, _ in remembered(database)] == [*range(1501, 1604)]
 
 
+def test_batches_look_for_old_keys_once_in_a_while_and_with_each_while_there_are_some(
+    database: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    postgres().sql(f"ALTER DATABASE {database.url.rpartition('/')[2]} SET log_statement = 'all'")
+
+    async def looks(first_key: int, interval: float) -> list[bool]:
+        monkeypatch.setattr(keys, "LOOK_INTERVAL", interval)
+        looked = []
+        async with handle(database) as collection:
+            for key in range(first_key, first_key + 5):
+                said = len(statements(database))
+                await collection.write(Create(Payload("Keyed"), key=Key(key, key)))
+                looked.append("forget" in statements(database)[said:])
+        return looked
+
+    assert all(run(looks(20_000, 0)))
+    old = time.time_ns() // 1_000_000 - MAX_KEY_AGE - 60_000
+    insert_keys(database, MAX_KEYS_DELETED + 1, old, -MAX_KEYS_DELETED)
+    assert run(looks(10_000, 3600)) == [True, True, True, False, False]
+    assert [n for n, _ in remembered(database)] == [*range(1, 11)]
+
+
 def test_keys_beyond_the_number_that_is_remembered_are_deleted(database: Postgres) -> None:
     async def main() -> None:
         async with handle(database) as collection:

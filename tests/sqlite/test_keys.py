@@ -136,7 +136,32 @@ def test_the_index_follows_other_processes_and_transactions_that_came_to_nothing
     assert {type(result) for result in commit(committer, keyed(1, 2, 3))} == {Replay}
     commit(committer, keyed(4))
     commit(committer, keyed(5))
-    assert rows(committer, "temp.recent") == [(1, 1), (2, 2), (3, 3), (4, 4)], "its own last ones come next time"
+    assert rows(committer, "temp.recent") == [(1, 1), (2, 2), (3, 3)], "its own last ones wait for more"
+    assert {type(result) for result in commit(committer, keyed(4, 5))} == {Replay}
+    commit(other, keyed(6))
+    assert {type(result) for result in commit(committer, keyed(4, 5, 6))} == {Replay}
+    assert len(rows(committer, "temp.recent")) == 6
+
+
+def test_a_process_puts_many_of_its_own_keys_into_the_index_at_once(
+    committer: Committer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keys, "MAX_RECENT", 5)
+    for number in range(1, 13):
+        commit(committer, keyed(number))
+        assert {type(result) for result in commit(committer, keyed(*range(1, number + 1)))} == {Replay}
+        assert len(rows(committer, "temp.recent")) == number // 5 * 5
+
+
+def test_a_process_knows_no_key_of_its_own_that_was_not_committed(committer: Committer, other: Committer) -> None:
+    """Else it would take the row of another process for that of its own key."""
+    commit(committer, keyed(1))
+    committer.connection.set_commit_hook(lambda: True)
+    commit(committer, keyed(2))
+    committer.connection.set_commit_hook(None)
+    commit(other, keyed(3))
+    assert [type(result) for result in commit(committer, keyed(2, 3))] == [Store, Replay]
+    assert {type(result) for result in commit(committer, keyed(1, 2, 3))} == {Replay}
 
 
 @pytest.mark.parametrize("moment", range(4))

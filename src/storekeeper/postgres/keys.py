@@ -12,6 +12,9 @@ from storekeeper.postgres.pool import NO_RESPONSE, RESPONSE_TIMEOUT, Pool, roll_
 from storekeeper.stores import Store
 from storekeeper.tables import CONTENT
 
+LOOK_INTERVAL = 1.0
+"""Seconds between two looks for keys that are too old, as long as there are none: each takes 40 µs of the server."""
+
 # Both bounds are those of the oldest rows, so that the index finds them; if none is beyond its time, they are equal.
 _EXPIRED = f"""n >= (SELECT min(n) FROM keys) AND n < (
     SELECT CASE WHEN oldest.at < $1::int8 OR oldest.n <= newest - {MAX_KEYS}
@@ -49,9 +52,20 @@ def remembered(result: Result, epoch: str) -> dict[int, Remembered]:
     return {key: Remembered(request, Store(*[*store, epoch]), at) for key, request, at, *store in result.rows()}
 
 
-def remember(rows: Iterable[KeyRow], now: int) -> list[Statement]:
-    """Return the statements that remember keys, and forget some of those that are too old; `now` in ms since 1970."""
-    return [(b"remember", as_arrays(rows)), _forget(now)]
+class Memory:
+    """What an instance remembers keys with. It forgets some of those that are too old, if there may be any."""
+
+    def __init__(self) -> None:
+        self._next_look = 0.0
+
+    def remember(self, rows: Iterable[KeyRow], now: int) -> list[Statement]:
+        """Return the statements that remember keys, and forget some; `now` is in milliseconds since 1970."""
+        forget = [_forget(now)] if time.monotonic() >= self._next_look else []
+        return [(b"remember", as_arrays(rows)), *forget]
+
+    def forgot(self, count: int) -> None:
+        """Know how many keys the last look found: after none, the next batches do not look."""
+        self._next_look = 0.0 if count else time.monotonic() + LOOK_INTERVAL
 
 
 async def forget(pool: Pool) -> bool:

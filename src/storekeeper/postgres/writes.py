@@ -52,6 +52,7 @@ class Writer:
 
     def __init__(self, pool: Pool, refused: Callable[[str], None]) -> None:
         self._pool = pool
+        self._memory = keys.Memory()
         self._batcher = Batcher(
             self._commit,
             max_batch=1000,
@@ -96,7 +97,7 @@ class Writer:
     async def _transact(self, batch: Sequence[Command], deadline: float, *, keep: bool = True) -> list[Result]:
         connection = await self._pool.acquire(deadline)
         try:
-            return await _transaction(connection, batch, deadline, keep)
+            return await _transaction(connection, batch, deadline, self._memory, keep=keep)
         except BaseException:
             await roll_back(connection, deadline)
             raise
@@ -112,7 +113,7 @@ class _InvalidWrite(Exception):
         super().__init__(str(error))
 
 
-def _statements(batch: commands.Batch, now: int) -> Iterator[Statement]:
+def _statements(batch: commands.Batch, memory: keys.Memory, now: int) -> Iterator[Statement]:
     if batch.created:
         yield b"create", columns.as_arrays(batch.created)
     if batch.replaced:
@@ -121,7 +122,7 @@ def _statements(batch: commands.Batch, now: int) -> Iterator[Statement]:
         yield b"change", columns.as_arrays(batch.changes)
         yield b"count", (batch.count, batch.version, batch.at)
     if batch.keys:
-        yield from keys.remember(batch.keys, now)
+        yield from memory.remember(batch.keys, now)
 
 
 def _rows(batch: commands.Batch) -> int:
@@ -131,7 +132,7 @@ def _rows(batch: commands.Batch) -> int:
 
 
 async def _transaction(
-    connection: PipelineConnection, batch: Sequence[Command], deadline: float, keep: bool
+    connection: PipelineConnection, batch: Sequence[Command], deadline: float, memory: keys.Memory, *, keep: bool
 ) -> list[Result]:
     connection.warning = ""
     present, replicated = await _begin(connection, batch, deadline, keep)
@@ -142,10 +143,13 @@ async def _transaction(
     if not applied.writes and not (replicated and any(isinstance(result, Store) for result in applied.results)):
         await roll_back(connection, deadline)
         return applied.results
-    statements = list(_statements(applied, now))
+    statements = list(_statements(applied, memory, now))
     if not keep:
         statements = [(b"probe", ()), *statements, (b"undo", ())]
-    written, expected = await _finish(connection, statements, deadline, keep), _rows(applied)
+    affected = await _finish(connection, statements, deadline, keep)
+    if (forgotten := affected.pop(b"forget", None)) is not None:
+        memory.forgot(forgotten)
+    written, expected = sum(affected.values()), _rows(applied)
     if written != expected:
         reason = f"{written} of {expected} rows were written: a trigger or a rule kept out the others"
         if keep:
@@ -178,8 +182,13 @@ async def _begin(
     return commands.Present(count, version, at, epoch, versions, equal, remembered), replicated
 
 
-async def _finish(connection: PipelineConnection, statements: list[Statement], deadline: float, log: bool) -> int:
-    """Write and commit; return how many rows. From here on, the outcome depends on what was sent and confirmed."""
+async def _finish(
+    connection: PipelineConnection, statements: list[Statement], deadline: float, log: bool
+) -> dict[bytes, int]:
+    """Write and commit; return how many rows by statement.
+
+    From here on, the outcome depends on what was sent and confirmed.
+    """
     try:
         *written, commit = await connection.execute(*statements, (b"commit", ()), deadline=deadline)
     except ConnectionLost as error:
@@ -199,8 +208,7 @@ async def _finish(connection: PipelineConnection, statements: list[Statement], d
         # The wait for a synchronous standby was cancelled: the writes are committed here, but perhaps nowhere else.
         # The server calls that a success; it is none, because a failover would lose them.
         raise Unavailable("The standby does not respond", Outcome.UNKNOWN)
-    named = zip(statements, written, strict=True)
-    return sum([result.affected for (name, _), result in named if name != b"forget"])
+    return {name: result.affected for (name, _), result in zip(statements, written, strict=True)}
 
 
 _INVALID_DATA = ("22", "23")

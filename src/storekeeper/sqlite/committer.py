@@ -114,6 +114,8 @@ class Committer:
                 self._carry_out(batch, now)
                 if keep:
                     self._execute("COMMIT")
+                    if batch.keys:
+                        self._keys.committed(batch.keys)
                 else:
                     self._execute(columns.STATE).get  # noqa: B018 - pages of other tables take the place of the written
         self.identity.check()
