@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 
 import msgspec
+from msgspec.structs import astuple
 
 from storekeeper.commands import Key, Tags
 from storekeeper.stores import Payload
@@ -27,7 +28,7 @@ def hashed(key: bytes, route: str, id: int | None, payload: Payload, if_match: T
     """
     text = key.decode("ascii")
     tags = None if if_match is None else sorted(if_match)
-    request = _encode((text, route, id, payload.name, payload.address, tags))
+    request = _encode((text, route, id, *astuple(payload), tags))
     return Key(_hash(_encode((scope, text))), _hash(request))
 
 
