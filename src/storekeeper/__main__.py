@@ -13,6 +13,8 @@ def main() -> None:
     except (OSError, ImportError) as error:  # the process may not be able to open the files of its own program
         print(f"storekeeper: cannot start: {error}", file=sys.stderr)
         sys.exit(2)
+    except KeyboardInterrupt:  # as `main` ends of it
+        sys.exit(130)
     main()
 
 

@@ -607,6 +607,23 @@ def test_a_command_is_interrupted_in_silence_while_its_event_loop_begins_or_ends
     assert content(database) == [("There before", None)]
 
 
+def test_a_command_is_interrupted_in_silence_while_its_program_is_read() -> None:
+    program = """
+import signal, sys
+
+class Interrupting:
+    def find_spec(self, name, *_):
+        if name == "storekeeper.cli":
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+from storekeeper.__main__ import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
 @pytest.mark.parametrize("target", ["-", "pipe"])
 def test_an_export_that_waits_for_its_reader_can_be_interrupted(tmp_path: Path, target: str) -> None:
     database = Sqlite(tmp_path)

@@ -69,7 +69,7 @@ class RequestReader:
         self._line = b""
         """What has arrived of the current line."""
         self._field = b""
-        """What has arrived of the latest line of a field."""
+        """What has arrived of the latest line of a field, until the parser tells of it."""
         self._is_head = False
         self._expected = 0
         """Bytes of a body or chunk that follow."""
@@ -154,9 +154,10 @@ class RequestReader:
             self.refuse(request_head.too_many_headers())
             return
         self._parse(piece)
-        self._field = piece if self._field.endswith(b"\n") else self._field + piece
-        if self.phase is Phase.HEAD and len(self._headers) > request_head.MAX_FIELDS:
-            self.refuse(request_head.too_many_headers())
+        if self.phase is Phase.HEAD:
+            self._field += piece
+            if len(self._headers) > request_head.MAX_FIELDS:
+                self.refuse(request_head.too_many_headers())
 
     def _take_framing(self, piece: bytes) -> None:
         """Parse what is no data of a chunked body; what is in it beyond the sizes is limited (decision 49)."""
@@ -204,10 +205,10 @@ class RequestReader:
 
     def _fields_read(self) -> Fields:
         """Return all fields that were read: the parser tells of one, perhaps the Origin, when the next one begins."""
+        if not self._field.endswith(b"\n"):
+            return self._headers
         name, _, value = self._field.partition(b":")
-        latest = name.lower(), value.strip()
-        is_untold = self.phase is Phase.HEAD and self._field.endswith(b"\n") and [latest] != self._headers[-1:]
-        return [*self._headers, latest] if is_untold else self._headers
+        return [*self._headers, (name.lower(), value.strip())]
 
     def discard(self) -> None:
         """Forget the request that is being read, and drop all further bytes."""
@@ -260,6 +261,7 @@ class RequestReader:
     def on_header(self, name: bytes, value: bytes) -> None:
         """Append a field of the head; drop the fields of a trailer (decision 27)."""
         if self.phase is Phase.HEAD:
+            self._field = b""
             self._headers.append((name.lower(), value.rstrip()))  # llhttp leaves trailing blanks
 
     def on_headers_complete(self) -> None:
