@@ -30,7 +30,7 @@ from tests.harness.linux import memory
 from tests.harness.machine import fill_disk, mounted
 from tests.harness.process import COMMAND, refused, serving, start
 from tests.harness.process import run as run_process
-from tests.harness.stores import exported, fields, shown, shown_with
+from tests.harness.stores import an_export, fields, shown, shown_with
 
 pytestmark = pytest.mark.count_processes
 
@@ -472,7 +472,7 @@ def test_an_export_can_be_imported_again_and_is_the_same(tmp_path: Path, payload
     assert command("export", two).stdout == done.stdout
 
 
-GOOD = exported((1, "The last good one"))
+GOOD = an_export((1, "The last good one"))
 
 
 def test_an_export_replaces_a_file_only_by_a_whole_one(tmp_path: Path) -> None:
@@ -495,10 +495,10 @@ def test_an_export_replaces_a_file_only_by_a_whole_one(tmp_path: Path) -> None:
     ("there", "overwritten"),
     [
         (b"", True),
-        (exported().replace(b"\r\n", b"\n"), True),
-        (BOM + exported((1, "A")), True),
-        (exported().removeprefix(b"id,"), False),
-        (exported().replace(b"\r\n", b",more\r\n"), False),
+        (an_export().replace(b"\r\n", b"\n"), True),
+        (BOM + an_export((1, "A")), True),
+        (an_export().removeprefix(b"id,"), False),
+        (an_export().replace(b"\r\n", b",more\r\n"), False),
         (b"my notes", False),
     ],
 )
@@ -516,7 +516,7 @@ def test_an_export_overwrites_only_an_export_unless_it_is_asked_for(
         assert file.read_bytes() == there
         done = command("export", database, "--force", str(file))
     assert done.returncode == 0
-    assert file.read_bytes() == exported((1, "A"))
+    assert file.read_bytes() == an_export((1, "A"))
 
 
 @pytest.mark.parametrize(
@@ -539,7 +539,7 @@ def test_an_export_to_a_reader_that_has_enough_ends_quietly(tmp_path: Path) -> N
         with os.fdopen(writing, "wb") as output:
             process = start("export", "--database", database.url, stdout=output, stderr=said)
         with os.fdopen(reading, "rb", buffering=0) as reader:
-            assert reader.read(len(exported())) == exported()
+            assert reader.read(len(an_export())) == an_export()
         assert process.wait(30) == 0
         said.seek(0)
         assert said.read() == b""
@@ -596,7 +596,7 @@ def test_a_command_is_interrupted_in_silence_while_its_event_loop_begins_or_ends
     database = Sqlite(tmp_path)
     fill_with(database, [Payload("There before")])
     file = tmp_path / "stores.csv"
-    file.write_bytes(exported())
+    file.write_bytes(an_export())
     interrupted = getattr(asyncio.events, moment)
 
     def interrupting(*args: object) -> object:
@@ -635,7 +635,7 @@ def test_what_is_done_is_no_failure_because_nobody_can_be_told(tmp_path: Path) -
         for args in (["import", str(tmp_path / "stores.csv")], ["export", str(tmp_path / "all.csv")]):
             assert start(args[0], "--database", database.url, args[1], stderr=full).wait(30) == 0
     assert content(database) == [("A", None)]
-    assert (tmp_path / "all.csv").read_bytes() == exported((1, "A"))
+    assert (tmp_path / "all.csv").read_bytes() == an_export((1, "A"))
 
 
 def test_an_export_keeps_the_rights_of_a_file_and_follows_a_link_to_it(tmp_path: Path) -> None:
@@ -647,7 +647,7 @@ def test_an_export_keeps_the_rights_of_a_file_and_follows_a_link_to_it(tmp_path:
     link.symlink_to(file)
     assert command("export", database, str(link)).returncode == 0
     assert link.is_symlink()
-    assert file.read_bytes() == exported((1, "A"))
+    assert file.read_bytes() == an_export((1, "A"))
     assert file.stat().st_mode & 0o777 == 0o600
 
 

@@ -30,11 +30,11 @@ from tests.harness.databases import Sqlite, handle
 from tests.harness.machine import mounted
 from tests.harness.process import COMMAND, TIMEOUT, refused, serving
 from tests.harness.process import run as run_process
-from tests.harness.stores import ChangeRow, exported
+from tests.harness.stores import ChangeRow, an_export
 from tests.harness.system_calls import SYNCS, injected
 
 LONG = "x" * 3000
-GOOD = exported((1, "The last good one"))
+GOOD = an_export((1, "The last good one"))
 finish = TargetSnapshot.finish
 
 

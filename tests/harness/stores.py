@@ -27,7 +27,7 @@ def content(of: Payload | Store) -> list[Any]:
     return [getattr(of, name) for name in CONTENT]
 
 
-def exported(*stores: tuple[Any, ...]) -> bytes:
+def an_export(*stores: tuple[Any, ...]) -> bytes:
     """Return an export of stores, each as `shown` takes it, without values that need quotes."""
     rows = [list(shown(0, "")), *(shown(*store).values() for store in stores)]
     return b"".join(b"%b\r\n" % ",".join(str(cell or "") for cell in row).encode() for row in rows)
