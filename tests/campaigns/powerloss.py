@@ -48,7 +48,7 @@ _RESUMED = re.compile(r"(\d+) +<\.\.\. \w+ resumed>(.*)")
 _RESULT = re.compile(r".*\) += (-?\d+)", re.DOTALL)
 _DESCRIPTOR = re.compile(r"(?:^|, )\d+<((?:\\x[0-9a-f]{2})*)>")
 _STRING = re.compile(r'"((?:\\x[0-9a-f]{2})*)"')
-_RESPONSE = re.compile(rb'HTTP/1\.1 200 .*?\r\n\r\n\{"id":(\d+),"name":"[^"]*","address":"(\d+)"\}', re.DOTALL)
+_RESPONSE = re.compile(rb'HTTP/1\.1 200 .*?\r\n\r\n\{"id":(\d+),"name":"[^"]*","address":"(\d+)"[,}]', re.DOTALL)
 
 
 def record(folder: Path, *args: str, change: str = "", operations: int = 190) -> tuple[Path, int]:

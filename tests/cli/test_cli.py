@@ -30,6 +30,7 @@ from tests.harness.linux import memory
 from tests.harness.machine import fill_disk, mounted
 from tests.harness.process import COMMAND, refused, serving, start
 from tests.harness.process import run as run_process
+from tests.harness.stores import an_export, fields, shown, shown_with
 
 pytestmark = pytest.mark.count_processes
 
@@ -209,14 +210,16 @@ def test_an_import_adds_every_row(
     assert content(database) == [("There before", None), *expected]
 
 
+WANTED = f"line 1 has to be the header {','.join(fields(''))}"
+
 REFUSED: list[tuple[bytes, list[str], str]] = [
     (b"", [], "line 1 has to be the header name,address; it is empty; nothing was imported"),
-    (b"\n", [], "line 1 has to be the header name,address; it is empty"),
-    (b"A,1 Road\n", [], "line 1 has to be the header name,address; it is A,1 Road"),
-    (b"name\nA\n", [], "line 1 has to be the header name,address; it is name"),
-    (b"name;address\nA;1\n", [], "line 1 has to be the header name,address; it is name;address"),
+    (b"\n", [], f"{WANTED}; it is empty"),
+    (b"A,1 Road\n", [], f"{WANTED}; it is A,1 Road"),
+    (b"name\nA\n", [], f"{WANTED}; it is name"),
+    (b"name;address\nA;1\n", [], f"{WANTED}; it is name;address"),
     (b"name,name,address\nA,B,1\n", [], "line 1 has to be the header"),
-    (b"name,address,phone\nA,1,2\n", [], "line 1 has to be the header"),
+    (b"name,address,more\nA,1,2\n", [], "line 1 has to be the header"),
     (b"name,address\nA,1\n\xff\xfe,2\n", [], "line 3: not UTF-8; nothing was imported"),
     (b"name,address\n" + b"A,1\n" * 9000 + b"\xe9,2\n", [], "line 9002: not UTF-8"),
     (BOM + b"name,address\nA,\xc3\n", [], "line 2: not UTF-8"),
@@ -305,15 +308,15 @@ HEADERS = [
 ]
 
 
-@pytest.mark.parametrize(("header", "shown"), HEADERS, ids=["many", "long", "escapes", "backwards", "two lines"])
+@pytest.mark.parametrize(("header", "text"), HEADERS, ids=["many", "long", "escapes", "backwards", "two lines"])
 def test_a_strange_header_is_shown_in_a_line_that_can_be_printed(
-    capsys: pytest.CaptureFixture[str], header: bytes, shown: str
+    capsys: pytest.CaptureFixture[str], header: bytes, text: str
 ) -> None:
     file = io.StringIO(header.decode() + "\n", newline="")
     with pytest.raises(csvfile.BadFile) as error:
         csvfile.Import(file, lambda *_: None)
     cli._report_failure(str(error.value))
-    assert capsys.readouterr().err == f"storekeeper: line 1 has to be the header name,address; it is {shown}\n"
+    assert capsys.readouterr().err == f"storekeeper: {WANTED}; it is {text}\n"
 
 
 def test_no_name_of_a_file_gives_orders_to_a_terminal(tmp_path: Path) -> None:
@@ -448,8 +451,8 @@ def rows(data: bytes) -> list[list[str]]:
 
 
 def expected_rows(payloads: list[Payload]) -> list[list[str]]:
-    cells = [[str(id), payload.name, payload.address or ""] for id, payload in enumerate(payloads, 1)]
-    return [["id", "name", "address"], *cells]
+    expected = [shown_with(id, payload) for id, payload in enumerate(payloads, 1)]
+    return [list(shown(0, "")), *([str(value or "") for value in store.values()] for store in expected)]
 
 
 @pytest.mark.parametrize(
@@ -469,7 +472,7 @@ def test_an_export_can_be_imported_again_and_is_the_same(tmp_path: Path, payload
     assert command("export", two).stdout == done.stdout
 
 
-GOOD = "id,name,address\n1,The last good one,\n"
+GOOD = an_export((1, "The last good one"))
 
 
 def test_an_export_replaces_a_file_only_by_a_whole_one(tmp_path: Path) -> None:
@@ -477,13 +480,13 @@ def test_an_export_replaces_a_file_only_by_a_whole_one(tmp_path: Path) -> None:
     fill_with(database, [Payload("Store", "x" * 1000)] * 3000)
     with mounted(tmp_path / "disk", "size=1m") as disk:
         file = disk / "stores.csv"
-        file.write_text(GOOD)
+        file.write_bytes(GOOD)
         [line] = refused(command("export", database, str(file)))
         assert line == f"storekeeper: {file} cannot be written: No space left on device"
         assert [one.name for one in disk.iterdir()] == ["stores.csv"]
-        assert file.read_text() == GOOD
+        assert file.read_bytes() == GOOD
     file = tmp_path / "stores.csv"
-    file.write_text(GOOD)
+    file.write_bytes(GOOD)
     assert command("export", database, str(file)).returncode == 0
     assert len(rows(file.read_bytes())) == 3001
 
@@ -492,10 +495,10 @@ def test_an_export_replaces_a_file_only_by_a_whole_one(tmp_path: Path) -> None:
     ("there", "overwritten"),
     [
         (b"", True),
-        (b"id,name,address\n", True),
-        (BOM + b"id,name,address\r\n1,A,\r\n", True),
-        (b"name,address\nA,\n", False),
-        (b"id,name,address,phone\n", False),
+        (an_export().replace(b"\r\n", b"\n"), True),
+        (BOM + an_export((1, "A")), True),
+        (an_export().removeprefix(b"id,"), False),
+        (an_export().replace(b"\r\n", b",more\r\n"), False),
         (b"my notes", False),
     ],
 )
@@ -513,7 +516,7 @@ def test_an_export_overwrites_only_an_export_unless_it_is_asked_for(
         assert file.read_bytes() == there
         done = command("export", database, "--force", str(file))
     assert done.returncode == 0
-    assert file.read_bytes() == b"id,name,address\r\n1,A,\r\n"
+    assert file.read_bytes() == an_export((1, "A"))
 
 
 @pytest.mark.parametrize(
@@ -536,7 +539,7 @@ def test_an_export_to_a_reader_that_has_enough_ends_quietly(tmp_path: Path) -> N
         with os.fdopen(writing, "wb") as output:
             process = start("export", "--database", database.url, stdout=output, stderr=said)
         with os.fdopen(reading, "rb", buffering=0) as reader:
-            assert reader.read(17) == b"id,name,address\r\n"
+            assert reader.read(len(an_export())) == an_export()
         assert process.wait(30) == 0
         said.seek(0)
         assert said.read() == b""
@@ -593,7 +596,7 @@ def test_a_command_is_interrupted_in_silence_while_its_event_loop_begins_or_ends
     database = Sqlite(tmp_path)
     fill_with(database, [Payload("There before")])
     file = tmp_path / "stores.csv"
-    file.write_text("id,name,address\n")
+    file.write_bytes(an_export())
     interrupted = getattr(asyncio.events, moment)
 
     def interrupting(*args: object) -> object:
@@ -649,19 +652,19 @@ def test_what_is_done_is_no_failure_because_nobody_can_be_told(tmp_path: Path) -
         for args in (["import", str(tmp_path / "stores.csv")], ["export", str(tmp_path / "all.csv")]):
             assert start(args[0], "--database", database.url, args[1], stderr=full).wait(30) == 0
     assert content(database) == [("A", None)]
-    assert (tmp_path / "all.csv").read_text() == "id,name,address\n1,A,\n"
+    assert (tmp_path / "all.csv").read_bytes() == an_export((1, "A"))
 
 
 def test_an_export_keeps_the_rights_of_a_file_and_follows_a_link_to_it(tmp_path: Path) -> None:
     database = Sqlite(tmp_path)
     fill_with(database, [Payload("A")])
     file, link = tmp_path / "stores.csv", tmp_path / "latest.csv"
-    file.write_text(GOOD)
+    file.write_bytes(GOOD)
     file.chmod(0o600)
     link.symlink_to(file)
     assert command("export", database, str(link)).returncode == 0
     assert link.is_symlink()
-    assert file.read_bytes() == b"id,name,address\r\n1,A,\r\n"
+    assert file.read_bytes() == an_export((1, "A"))
     assert file.stat().st_mode & 0o777 == 0o600
 
 

@@ -30,11 +30,11 @@ from tests.harness.databases import Sqlite, handle
 from tests.harness.machine import mounted
 from tests.harness.process import COMMAND, TIMEOUT, refused, serving
 from tests.harness.process import run as run_process
-from tests.harness.stores import ChangeRow
+from tests.harness.stores import ChangeRow, an_export
 from tests.harness.system_calls import SYNCS, injected
 
 LONG = "x" * 3000
-GOOD = "id,name,address\n1,The last good one,\n"
+GOOD = an_export((1, "The last good one"))
 finish = TargetSnapshot.finish
 
 
@@ -285,12 +285,12 @@ def test_a_killed_copy_leaves_nothing_under_its_name(tmp_path: Path, source: Sql
 @pytest.mark.usefixtures("strace")
 def test_a_killed_export_leaves_the_last_good_file(tmp_path: Path, source: Sqlite) -> None:
     file = tmp_path / "all.csv"
-    file.write_text(GOOD)
+    file.write_bytes(GOOD)
     with slowed("export", "--database", source.url, str(file), calls="write") as process:
         until(lambda: any(path.stat().st_size for path in tmp_path.glob(".all.csv.*")))
         process.send_signal(signal.SIGKILL)
         process.wait(TIMEOUT)
-    assert file.read_text() == GOOD
+    assert file.read_bytes() == GOOD
     left, _ = names(tmp_path)
     assert left.startswith(".all.csv.unfinished-")
 
@@ -304,7 +304,7 @@ def test_an_export_is_never_more_readable_than_the_file_that_it_replaces(
 ) -> None:
     file = tmp_path / "all.csv"
     if mode is not None:
-        file.write_text(GOOD)
+        file.write_bytes(GOOD)
         file.chmod(mode)
     seen: set[int] = set()
     mask = os.umask(0o022)
@@ -340,7 +340,7 @@ def _watching(folder: Path, seen: set[int], but: Path) -> Iterator[None]:
 
 def test_an_export_keeps_the_owner_of_the_file_that_it_replaces(tmp_path: Path, source: Sqlite) -> None:
     file = tmp_path / "all.csv"
-    file.write_text(GOOD)
+    file.write_bytes(GOOD)
     if os.geteuid():
         pytest.skip("only root gives files away")
     os.chown(file, 65534, 65534)

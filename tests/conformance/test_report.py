@@ -82,7 +82,8 @@ def test_read_only_adds_nothing_and_names_what_it_left_out(capsys: Output) -> No
 
 def test_a_list_over_1_mib_of_a_service_that_announces_its_tags_is_read() -> None:
     service = Announcing()
-    service.stores = [{"id": id, "name": f"Store {id}", "address": "x" * 100} for id in range(1, 8_001)]
+    long = {**service.stores[0], "address": "x" * 100}
+    service.stores = [{**long, "id": id, "name": f"Store {id}"} for id in range(1, 8_001)]
     with served(service) as url:
         seen = {result.rule.name: result.state for result in conformance.examine(url, read_only=True).results}
     assert seen["if-none-match-gets-304"] == "passed"

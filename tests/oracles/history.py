@@ -55,7 +55,7 @@ KEPT = 5
 """Every so many-th store is never replaced by anything else: so that nothing but the tag is at stake elsewhere."""
 
 
-class Item(msgspec.Struct, forbid_unknown_fields=True):
+class Item(msgspec.Struct):
     """A store as it is answered."""
 
     id: int
