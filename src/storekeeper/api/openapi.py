@@ -19,7 +19,7 @@ from storekeeper.stores import EXAMPLES, Payload, Store
 Json = dict[str, Any]
 
 ANY_REQUEST = {
-    400: "It is not valid HTTP/1.1, or has not one valid `Host`.",
+    400: "It is not valid HTTP/1.1, or its `Host` is missing, repeated or not valid.",
     408: "It was not complete within 10 seconds of its first byte.",
     413: f"Its body is over {MAX_BODY_BYTES:,} bytes.",
     414: f"Its target is over {MAX_TARGET_BYTES:,} bytes.",
@@ -35,7 +35,7 @@ ANY_REQUEST = {
 _DESCRIPTION = "\n".join(
     (
         "Every error has the body `ErrorBody`. A 4xx means that nothing was changed.",
-        "HEAD goes with every GET, OPTIONS names the methods of a path; another method is 405, another path 404.",
+        "Every path with GET takes HEAD too, OPTIONS names the methods of a path; another method is 405, another path 404.",
         "",
         "**Errors that any request can get.** They are listed here alone; at each operation they are `default`.",
         "",
@@ -89,7 +89,7 @@ def document() -> Json:
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         # Relative to the document, so that it holds below a proxy's prefix too.
-        "servers": [{"url": "."}],
+        "servers": [{"url": ".", "description": "This service"}],
         "tags": [{"name": "stores"}, {"name": "operations"}],
         "paths": _contract() | _operations(),
         "components": {
