@@ -35,7 +35,7 @@ ANY_REQUEST = {
 _DESCRIPTION = "\n".join(
     (
         "Every error has the body `ErrorBody`. A 4xx means that nothing was changed.",
-        "Every path with GET takes HEAD too, OPTIONS names the methods of a path; another method is 405, another path 404.",
+        "A path with GET takes HEAD too, OPTIONS names a path's methods; another method is 405, another path 404.",
         "",
         "**Errors that any request can get.** They are listed here alone; at each operation they are `default`.",
         "",
