@@ -8,6 +8,9 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+LOOK_INTERVAL = 1.0
+"""Seconds between two looks at a thread: a wake-up of the loop that is lost costs no more, and not the result."""
+
 
 class NoThread(RuntimeError):
     """The system makes no more threads now."""
@@ -20,31 +23,33 @@ async def run_in_thread(work: Callable[[threading.Event], T]) -> T:
     nothing. If it cannot, because it is blocked, the process ends without it, and the database rolls back.
     """
     loop = asyncio.get_running_loop()
-    done: asyncio.Future[T] = loop.create_future()
+    woken: asyncio.Future[None] = loop.create_future()
     stop = threading.Event()
+    results: list[T] = []
+    errors: list[BaseException] = []
 
-    def settle(result: T | None, error: BaseException | None) -> None:
-        if done.done():
-            return
-        if error is not None:
-            done.set_exception(error)
-        else:
-            done.set_result(result)  # type: ignore[arg-type]  # None only beside an error, or if T allows it
+    def wake() -> None:
+        if not woken.done():
+            woken.set_result(None)
 
     def run() -> None:
-        result, error = None, None
         try:
-            result = work(stop)
+            results.append(work(stop))
         except BaseException as raised:  # noqa: BLE001 - the caller raises it
-            error = raised
+            errors.append(raised)
         with suppress(RuntimeError):  # the loop is closed, and nothing waits
-            loop.call_soon_threadsafe(settle, result, error)
+            loop.call_soon_threadsafe(wake)
 
+    thread = threading.Thread(target=run, name="storekeeper-work", daemon=True)
     try:
-        threading.Thread(target=run, name="storekeeper-work", daemon=True).start()
+        thread.start()
     except RuntimeError as error:
         raise NoThread(str(error)) from None
     try:
-        return await done
+        while thread.is_alive() and not (results or errors):
+            await asyncio.wait((woken,), timeout=LOOK_INTERVAL)
     finally:
         stop.set()
+    if errors:
+        raise errors[0]
+    return results[0]
