@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.harness.counting import Counting, forget_unfinished, import_all
+from tests.harness.counting import Counting, forget_unfinished, import_all, let_threads_set_traces
 from tests.harness.databases import KINDS, Database, postgres
 from tests.harness.forked import stop_interpreter
 from tests.harness.machine import need
@@ -22,6 +22,7 @@ from tests.harness.process import Running, home, serving
 from tests.harness.quick import is_quick, no_process
 
 pytest.register_assert_rewrite("tests.harness.wire")
+let_threads_set_traces()
 
 # No test is timed, and all runs of one commit do the same.
 settings.register_profile("suite", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])

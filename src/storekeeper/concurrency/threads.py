@@ -52,4 +52,6 @@ async def run_in_thread(work: Callable[[threading.Event], T]) -> T:
         stop.set()
     if errors:
         raise errors[0]
+    if not results:
+        raise NoThread("The thread ended before it began")
     return results[0]
