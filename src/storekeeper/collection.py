@@ -169,6 +169,14 @@ class Collection(Protocol):
         """
         ...
 
+    def changed_since(self, state: State) -> tuple[State, Sequence[int] | None]:
+        """Return the present state, and the ids of the stores that changed since an earlier one.
+
+        None instead of ids, if these are many or the epoch is another. Only for those who have a change token. Raises
+        Unavailable.
+        """
+        ...
+
     async def check(self) -> None:
         """Return if the collection can be read; raise Unavailable if not. For readiness probes."""
         ...

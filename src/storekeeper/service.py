@@ -123,7 +123,7 @@ class Service:
         gate = Gate(resource, Origins(settings.cors_origin), hosts, mode, tokens)
         limits.connections.maximum = capacity()
         application = Application(resource, gate, collection, ready_needs_writes=settings.ready_needs_writes)
-        cache, plain = ResponseCache(collection.change_token), PlainReader(gate.plan)
+        cache, plain = ResponseCache(collection), PlainReader(gate.plan)
         self.runtime = Runtime(resource, gate, cache, plain, limits, application)
         return collection
 

@@ -1,6 +1,7 @@
 """Cached responses beside another process that writes, one loop iteration after another."""
 
 import asyncio
+import random
 import socket
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,9 @@ import pytest
 import uvloop
 
 from storekeeper.api.fastlane import FastLane
+from storekeeper.commands import Replace
 from storekeeper.http.limits import capacity
-from storekeeper.sqlite import SqliteCollection
+from storekeeper.sqlite import SqliteCollection, epoch
 from storekeeper.sqlite.migrations import CHANGES
 from storekeeper.stores import Payload
 from storekeeper.tables import CHANGES as COLUMNS
@@ -97,6 +99,64 @@ def test_a_request_that_waited_for_its_turn_vouches_for_no_other(tmp_path: Path)
             reader.data_received(ONE)
             await settled(reader)
             assert b'"second"' in line.sent
+
+    asyncio.run(scene())
+
+
+def test_a_store_that_nobody_changed_stays_cached(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with inside(tmp_path) as here:
+            await filled(here, tmp_path)
+            cache = here.service.runtime.cache
+            rename(tmp_path, "second")
+            assert cache.get(b"/api/stores/2") is not None
+            assert cache.get(b"/api/stores/1") is None
+            assert cache.get(b"/api/stores") is None
+
+    asyncio.run(scene())
+
+
+def test_a_response_with_the_tag_of_another_epoch_is_not_used(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with inside(tmp_path) as here:
+            await filled(here, tmp_path)
+            renewed = epoch(tmp_path / "stores.db", renew=True)
+            for data in (OTHER, LIST):
+                assert renewed.encode() in await ask(here, data)
+
+    asyncio.run(scene())
+
+
+TARGETS = b"/1 /01 /1?x /2 /3 /%31".split()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_is_written_a_response_is_what_the_database_says(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+
+    async def scene() -> None:
+        async with inside(tmp_path) as here:
+            await filled(here, tmp_path, 3)
+            other = SqliteCollection(tmp_path / "stores.db", pytest.fail)
+            kept = 0
+            for number in range(300):
+                match chance.randrange(20):
+                    case 0:
+                        epoch(tmp_path / "stores.db", renew=True)
+                    case 1:
+                        await other.load([Payload("More")] * 300)
+                    case 2 | 3 | 4 | 5:
+                        for _ in range(chance.randrange(1, 3)):
+                            await other.write(Replace(chance.randrange(1, 5), Payload(f"Name {number}")))
+                path = b"/api/stores" + chance.choice(TARGETS)
+                kept += here.service.runtime.cache.get(path) is not None
+                found = await ask(here, b"GET %b HTTP/1.1\r\nHost: a\r\n\r\n" % path)
+                store = other.get(3 if path.endswith(b"3") else 2 if path.endswith(b"2") else 1)
+                assert store is not None
+                assert f'"name":"{store.name}"'.encode() in found
+                assert f'etag: "{store.version}.{store.epoch}"'.encode() in found.lower()
+            await other.close()
+            assert kept > 50, "the cache was of use"
 
     asyncio.run(scene())
 

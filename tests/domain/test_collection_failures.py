@@ -32,7 +32,7 @@ from tests.harness.stores import shown
 from tests.harness.system_calls import injecting
 
 METHODS = sorted(name for name, value in vars(Collection).items() if inspect.isfunction(value) and name[0] != "_")
-READS = ["get", "get_at", "list", "state", "tokens", "mark_used", "change_token", "check"]
+READS = ["get", "get_at", "list", "state", "changed_since", "tokens", "mark_used", "change_token", "check"]
 WRITES = ["write", "load", "check_writes"]
 ALONE = ["close", "load", "write"]
 TOGETHER = [",".join(method for method in METHODS if method not in ALONE), *ALONE]
@@ -147,9 +147,9 @@ EXPECTED: dict[Fault, dict[str, str]] = {
     read_only: dict.fromkeys(WRITES, f"none: {READ_ONLY}"),
     limited: dict.fromkeys(WRITES, f"unknown: {LOST}"),
     unsynced: dict.fromkeys(WRITES, f"unknown: {LOST}"),
-    unreadable: dict.fromkeys(["get", "get_at", "list", "state", "tokens", "mark_used", "check"], f"none: {LOST}")
+    unreadable: dict.fromkeys([read for read in READS if read != "change_token"], f"none: {LOST}")
     | dict.fromkeys(WRITES, f"unknown: {LOST}"),
-    corrupted: dict.fromkeys(["get", "get_at", "list", "state", "tokens", "mark_used", "check"], f"none: {DAMAGED}")
+    corrupted: dict.fromkeys([read for read in READS if read != "change_token"], f"none: {DAMAGED}")
     | dict.fromkeys(WRITES, f"unknown: {DAMAGED}"),
 }
 for fault, reason in (

@@ -18,7 +18,7 @@ from typing import Any
 import uvloop
 
 from storekeeper import write_state
-from storekeeper.collection import Collection, Moment
+from storekeeper.collection import Collection, Moment, State
 from storekeeper.errors import StorekeeperError, Unavailable
 from storekeeper.sqlite import SqliteCollection, prepare
 from storekeeper.stores import Payload
@@ -29,6 +29,10 @@ LOAD = 3000
 
 async def _change_token(collection: Collection) -> Any:
     return collection.change_token()
+
+
+async def _changed_since(collection: Collection) -> Any:
+    return collection.changed_since(State(0, 0, ""))
 
 
 async def _get_at(collection: Collection) -> Any:
@@ -63,6 +67,7 @@ QUESTIONS: dict[str, Callable[[Collection], Awaitable[Any]]] = {
     "tokens": _tokens,
     "mark_used": lambda collection: collection.mark_used([1], 1),
     "change_token": _change_token,
+    "changed_since": _changed_since,
     "check": lambda collection: collection.check(),
     "check_writes": _check_writes,
     "close": lambda collection: collection.close(),

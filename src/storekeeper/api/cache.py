@@ -1,57 +1,71 @@
-"""The response cache: the finished bytes of GETs, while nothing has changed. Imports `http` and the domain.
+"""The response cache: the finished bytes of GETs, while nothing has changed them. Imports `http` and the domain.
 
 A cached response is never stale, by any process's write. The proof:
 
 1. Let W be a write that was acknowledged before a client sent request R. By the collection's promise,
    `change_token()` differs from then on from every token before W's commit.
 2. `get` asks for the token each time, so after R was read, and thus after W's commit. If it differs from the token
-   that the cache has, all responses are dropped.
-3. A response that is put was read from the database after the cache took its token. A read is put at once, with no
-   `get` in between. A streamed list is put when its last part was sent, but only if the cache still has the token of
-   its beginning.
-4. So a response that `get` returns was read after a token that is still the current one when R is there: by 1, W's
-   commit was before that token. So the response has W.
+   that the cache has, the cache takes it, and then reads the collection's state, which has all commits before that
+   token: W is one of them. It drops the stores that changed since the state that it had, and if there was any change,
+   everything that is not one store.
+3. A response that is put was read from the database after the cache took its token and its state. A read is put at
+   once, with no `get` in between. A streamed list is put when its last part was sent, but only if the cache still has
+   the token of its beginning.
+4. So what the cache has is as of a state that it had, and, by 2, nothing in it has changed up to the state that it
+   has. That one was read after a token that is still the current one when R is there: by 1, W's commit was before
+   that token. So the response has W.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
+from storekeeper.api.routes import STORE
+from storekeeper.collection import Collection, State
 from storekeeper.errors import StorekeeperError
 from storekeeper.http.generations import Generations
 from storekeeper.http.response import LAST_CHUNK, Response, encode_chunk, encode_fields, encode_rest, framed_headers
 
-MAX_CACHED_BYTES = 24 * 2**20
-"""Bytes of all cached responses."""
+MAX_STORES_BYTES = 4 * 2**20
+"""Bytes of all cached responses with one store, which outlive changes of others."""
+
+MAX_CACHED_BYTES = 20 * 2**20
+"""Bytes of all other cached responses."""
 
 MAX_RESPONSE_BYTES = 8 * 2**20
 """Bytes of one cached response: a list of 100,000 stores fits."""
 
 
 class ResponseCache:
-    """The cached responses of one process, by cache key: the bytes that follow the start of the response's head.
+    """The cached responses of one process, by cache key: the bytes that follow the start of the response's head."""
 
-    `change_token` is the collection's.
-    """
+    __slots__ = (
+        *("_change_token", "_changed_since", "_others", "_recording", "_state", "_stores", "_token"),
+        *("_young_others", "_young_stores"),
+    )
 
-    __slots__ = ("_change_token", "_recording", "_responses", "_token", "_young")
-
-    def __init__(self, change_token: Callable[[], bytes | None]) -> None:
-        self._change_token = change_token
-        self._responses: Generations[bytes] = Generations(MAX_CACHED_BYTES, _size)
-        self._young = self._responses.young
+    def __init__(self, collection: Collection) -> None:
+        self._change_token = collection.change_token
+        self._changed_since = collection.changed_since
+        self._stores: Generations[bytes] = Generations(MAX_STORES_BYTES, _size)
+        self._others: Generations[bytes] = Generations(MAX_CACHED_BYTES, _size)
+        self._young_stores, self._young_others = self._stores.young, self._others.young
         self._token: bytes | None = None
+        self._state = State(0, 0, "")
         self._recording = False
 
     def __len__(self) -> int:
-        return len(self._responses)
+        return len(self._stores) + len(self._others)
 
     def get(self, key: bytes) -> bytes | None:
-        """Return the response of a key, if it is cached and the collection has not changed since."""
-        response = self._young.get(key) or self._responses.get(key)
-        return response if response is not None and self._is_current() else None
+        """Return the response of a key, if it is cached and has not changed since."""
+        response = self._young_stores.get(key) or self._young_others.get(key) or self._find(key)
+        return response if response is None or self._is_current() else self._find(key)
+
+    def _find(self, key: bytes) -> bytes | None:
+        return self._stores.get(key) or self._others.get(key)
 
     def admits(self, key: bytes) -> bool:
         """Tell whether the response that is read next shall be put: somebody asked for it before."""
-        if not self._responses.admits(key):
+        if not self._others.admits(key):
             return False
         if self._token is None:
             self._is_current()  # takes the token
@@ -60,7 +74,9 @@ class ResponseCache:
     def put(self, key: bytes, response: bytes) -> None:
         """Cache a response that was read after the latest `get` or `admits`."""
         if self._token is not None and len(response) <= MAX_RESPONSE_BYTES:
-            self._responses.put(key, response)
+            id = key[len(STORE) :]
+            one = key.startswith(STORE) and id.isdigit() and not id.startswith(b"0")
+            (self._stores if one else self._others).put(key, response)
 
     def record(self, key: bytes, response: Response) -> AsyncIterator[bytes]:
         """Return the parts of a streamed 200 that began after the latest `admits`; cache it when all were sent."""
@@ -93,19 +109,34 @@ class ResponseCache:
 
     def drop(self) -> None:
         """Forget all responses."""
-        self._responses.clear()
+        self._stores.clear()
+        self._others.clear()
 
     def _is_current(self) -> bool:
-        """Tell whether the cache's token is still the collection's; if not, drop everything and take the new one."""
+        """Tell whether the cache's token is still the collection's; if not, take the new one."""
         try:
             token = self._change_token()
-        except StorekeeperError:
-            token = None  # the request itself meets the error, and responds with it
-        if token == self._token and token is not None:
-            return True
-        self.drop()
-        self._token = token
+            if token == self._token and token is not None:
+                return True
+            self._catch_up(token)
+        except StorekeeperError:  # the request itself meets the error, and responds with it
+            self._catch_up(None)
         return False
+
+    def _catch_up(self, token: bytes | None) -> None:
+        """Take a token, and drop what has changed since the former one."""
+        self._token = None
+        if token is None:
+            self.drop()
+            return
+        self._state, changed = self._changed_since(self._state)
+        if changed is None:
+            self.drop()
+        elif changed:
+            self._others.clear()
+            for id in changed:
+                self._stores.forget(b"%b%d" % (STORE, id))
+        self._token = token
 
 
 def _size(key: bytes, response: bytes) -> int:

@@ -61,6 +61,12 @@ class Generations(Generic[V]):
             self._young_bytes = self._size(key, value)
         self.young[key] = value
 
+    def forget(self, key: bytes) -> None:
+        """Forget the value of a key, if there is one."""
+        self._old.pop(key, None)
+        if (value := self.young.pop(key, None)) is not None:
+            self._young_bytes -= self._size(key, value)
+
     def clear(self) -> None:
         """Forget all values."""
         self.young.clear()

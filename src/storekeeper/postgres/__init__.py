@@ -117,6 +117,10 @@ class PostgresCollection:
     def change_token(self) -> None:
         """Return None: asking would cost a round trip, which is what a read costs."""
 
+    def changed_since(self, state: State) -> tuple[State, None]:
+        """Return no ids: there is no change token."""
+        return state, None
+
     async def check(self) -> None:
         """Return if the database can be read; raise Unavailable if not."""
         await self._pool.execute((b"state", ()), deadline=self._deadline())

@@ -130,6 +130,13 @@ class SqliteCollection:
             raise Unavailable(CLOSED)
         return self._change_token()
 
+    def changed_since(self, state: State) -> tuple[State, Sequence[int] | None]:
+        """Return the present state, and the stores that changed since an earlier one, None if these are many."""
+        try:
+            return self._reader.changed_since(state)
+        except apsw.Error as error:
+            raise self._translated(error) from error
+
     def _end_transaction(self) -> None:
         self._reader.transaction.end()
         self._timer = self._loop.call_later(MAX_TRANSACTION_AGE, self._end_transaction)

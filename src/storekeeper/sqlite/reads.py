@@ -42,6 +42,9 @@ MAX_CACHED_BYTES = 8 * 2**20
 MAX_CHANGES = 10_000
 """Changes after which finding the pages that they touched costs more than encoding all pages again."""
 
+MAX_TOLD = 256
+"""Changes up to which `changed_since` tells the stores."""
+
 MAX_STEPS = 20_000
 """Changes that a walk back to a version passes before it lets other requests run: about 10 ms."""
 
@@ -50,6 +53,8 @@ MAX_ID = 2**63 - 1
 
 _GET = f"SELECT {FIELDS}, version FROM stores WHERE id = ?"
 _FIRST_GET = f"SELECT {FIELDS}, version, epoch FROM collection LEFT JOIN stores ON id = ?"
+_CHANGED_IDS = f"SELECT store_id FROM {CHANGES} WHERE seq > ? ORDER BY seq LIMIT {MAX_TOLD}"
+_CHANGED_SINCE = f"SELECT (SELECT json_group_array(store_id) FROM ({_CHANGED_IDS})), now.* FROM ({STATE}) AS now"
 _TOUCHED = f"SELECT DISTINCT (store_id - 1) / {PAGE_SIZE} FROM {CHANGES} WHERE seq > ? AND seq <= ?"
 
 # The database encodes the stores, 4 times as fast as Python would encode rows. The cast returns bytes, not str.
@@ -132,6 +137,18 @@ class Reader:
         count, version, transaction.epoch, _ = transaction.begin(token, STATE)
         transaction.state = State(count, version, transaction.epoch)
         return transaction.state
+
+    def changed_since(self, state: State) -> tuple[State, Sequence[int] | None]:
+        """Return the present state, and the stores that changed since an earlier one, None if these are many."""
+        token, transaction = self._token(), self.transaction
+        if token == transaction.current:
+            found = self._execute(_CHANGED_SINCE, (state.version,)).get
+        else:
+            found = transaction.begin(token, _CHANGED_SINCE, (state.version,))
+        ids, count, version, transaction.epoch, _ = found
+        now = transaction.state = State(count, version, transaction.epoch)
+        few = now.epoch == state.epoch and 0 <= version - state.version <= MAX_TOLD
+        return now, numbers(ids.encode()) if few else None
 
     def tokens(self) -> Sequence[Token]:
         """Return all tokens; they are read again when somebody has committed."""
