@@ -121,6 +121,7 @@ def assert_finds(fault: str, recorder: Recorder, service: Running, database: str
     [
         ("keeps_responses_for_ever", "1 worker", "stale"),
         ("sees_own_writes_only", "2 workers", "stale"),
+        ("tells_no_changed_stores", "1 worker", "stale"),
         ("acknowledges_before_commit", "1 worker", "stale"),
         pytest.param("acknowledges_before_commit", "4 workers", "stale", marks=pytest.mark.thorough),
         pytest.param("acknowledges_before_commit", "ASGI", "stale", marks=pytest.mark.thorough),
