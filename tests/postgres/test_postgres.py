@@ -349,7 +349,7 @@ def test_tls_is_used_and_verified_as_the_url_says(tmp_path: Path) -> None:
 @pytest.mark.parametrize("attributes", ["any", "standby", "prefer-standby", "read-only"])
 def test_a_url_that_allows_a_standby_is_refused(attributes: str) -> None:
     with pytest.raises(CannotStart, match="may be behind"):
-        schema.parameters(f"postgresql://host/stores?target_session_attrs={attributes}")
+        session.parameters(f"postgresql://host/stores?target_session_attrs={attributes}")
 
 
 # The schema.
@@ -524,7 +524,7 @@ def test_a_database_in_another_encoding_is_refused() -> None:
 def test_what_was_not_restored_whole_is_refused_in_one_line(
     database: Postgres, tmp_path: Path, spoil: str, message: str
 ) -> None:
-    schema.prepare(schema.parameters(database.url))
+    schema.prepare(database.url)
     postgres().sql(spoil, database.url.rpartition("/")[2])
     file = tmp_path / "stores.csv"
     file.write_text("name,address\nA,\n")
@@ -641,7 +641,7 @@ def test_commits_are_made_durable_where_the_server_would_not(database: Postgres,
     name = database.url.rpartition("/")[2]
     postgres().sql(f"ALTER DATABASE {name} SET synchronous_commit = '{configured}'")
 
-    with schema.connect(schema.parameters(database.url)) as connection:
+    with session.connected(database.url) as connection:
         assert connection.execute("SHOW synchronous_commit").fetchone() == (ours,)
     with psycopg.connect(database.url, autocommit=True) as connection:
         assert connection.execute("SHOW synchronous_commit").fetchone() == (configured,)

@@ -160,7 +160,7 @@ def test_a_connection_that_has_grown_old_is_replaced(database: Postgres, monkeyp
 
 def test_tables_of_another_encoding_or_program_are_never_touched_twice(database: Postgres) -> None:
     """A database that is ready needs no right to create anything, and no lock."""
-    postgres_schema.prepare(postgres_schema.parameters(database.url))
+    postgres_schema.prepare(database.url)
     with psycopg.connect(database.url) as connection:
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (postgres_schema.MIGRATION_LOCK,))
-        postgres_schema.prepare(postgres_schema.parameters(database.url))
+        postgres_schema.prepare(database.url)

@@ -19,7 +19,7 @@ from storekeeper.stores import Payload, Store
 from storekeeper.tokens import Token
 from storekeeper.write_state import WriteState
 
-describe = schema.describe
+describe, exists, prepare = session.describe, schema.exists, schema.prepare
 
 __all__ = ["PostgresCollection", "describe", "epoch", "exists", "prepare", "snapshot", "tokens"]
 
@@ -36,21 +36,6 @@ KEYS_INTERVAL = 60.0
 _STATEMENTS = reads.STATEMENTS | past.STATEMENTS | writes.STATEMENTS | tokens.STATEMENTS
 
 
-def prepare(url: str, *, upgrade: bool = True) -> None:
-    """Create or upgrade the database; raises CannotStart, also if it may not be upgraded, and Unavailable."""
-    schema.prepare(schema.parameters(url), upgrade=upgrade)
-
-
-def exists(url: str) -> bool:
-    """Tell whether the database has a collection; raises CannotStart, Unavailable."""
-    conninfo = schema.parameters(url)
-    with schema.connect(conninfo) as connection:
-        try:
-            return schema.version(connection) > 0
-        except psycopg.Error as error:
-            raise Unavailable(schema.one_line(error, conninfo)) from None
-
-
 class PostgresCollection:
     """A Collection in the database of a URL. Needs a running event loop.
 
@@ -59,7 +44,8 @@ class PostgresCollection:
     """
 
     def __init__(self, url: str, fail: Callable[[str], None]) -> None:
-        self._conninfo = schema.parameters(url)
+        self._url = url
+        self._conninfo = session.parameters(url)
         self._schema = ""
         self._closed = False
         self._pool = Pool(self._connect, POOL_SIZE, fail)
@@ -97,7 +83,7 @@ class PostgresCollection:
         if self._closed:
             raise Unavailable(CLOSED)
         await self._prepare()
-        return await run_in_thread(lambda stop: load(self._conninfo, payloads, stop, only_if_empty=only_if_empty))
+        return await run_in_thread(lambda stop: load(self._url, payloads, stop, only_if_empty=only_if_empty))
 
     def tokens(self) -> asyncio.Future[Sequence[Token]]:
         """Return all tokens."""
@@ -171,11 +157,11 @@ class PostgresCollection:
                 connection.drop("it could not be prepared")
                 raise
         except (psycopg.Error, ConnectionLost, StatementError) as error:
-            raise schema.session_error(error, self._conninfo) from None
+            raise session.translated(error, self._url) from None
         return connection
 
     async def _prepare(self) -> str:
         """Return the schema of the collection; look for it once, because a later one that hides it is not ours."""
         if not self._schema:
-            self._schema = await run_in_thread(lambda _stop: schema.prepare(self._conninfo))
+            self._schema = await run_in_thread(lambda _stop: schema.prepare(self._url))
         return self._schema

@@ -1,19 +1,15 @@
-"""Bulk creates into the shared collection, on a connection of their own. Imports psycopg and the domain."""
+"""Bulk creates into the shared collection, on a connection of their own. Imports the domain."""
 
 import threading
 import time
-from collections.abc import Iterable, Sequence
-from typing import LiteralString
+from collections.abc import Iterable
 
-import psycopg
 from msgspec.structs import astuple
-from psycopg.errors import Diagnostic
 
-from storekeeper.errors import CannotStart, Outcome, Unavailable
-from storekeeper.postgres import schema
 from storekeeper.postgres.columns import FIELDS, LOCK, TYPES
 from storekeeper.postgres.pool import single_row
-from storekeeper.postgres.schema import Connection
+from storekeeper.postgres.schema import COLLECTION
+from storekeeper.postgres.session import Connection, connected, write
 from storekeeper.stores import Payload
 from storekeeper.tables import CHANGES, CONTENT, STORES
 
@@ -22,65 +18,30 @@ from storekeeper.tables import CHANGES, CONTENT, STORES
 _COLUMNS = ", ".join(f"{name} {TYPES[kind]}" for name, kind in CONTENT.items())
 _STAGE = f"CREATE TEMPORARY TABLE staged (place bigint, {_COLUMNS}) ON COMMIT DROP"
 LOCK_TIMEOUT = "SET LOCAL lock_timeout = '60s'"
-_EMPTY = f"SELECT count = 0 FROM {schema.COLLECTION}"
+_EMPTY = f"SELECT count = 0 FROM {COLLECTION}"
 _STORES = f"""INSERT INTO stores ({", ".join(STORES)})
   SELECT place + %s, {FIELDS}, place + %s FROM pg_temp.staged ORDER BY place"""
 _CHANGES = f"""INSERT INTO changes ({", ".join(CHANGES)})
   SELECT place + %s, place + %s, {FIELDS}, %s, 0, place + %s, 0 FROM pg_temp.staged ORDER BY place"""
-_COUNT = f"UPDATE {schema.COLLECTION} SET count = count + %s, version = version + %s, at = %s WHERE one = 1"
+_COUNT = f"UPDATE {COLLECTION} SET count = count + %s, version = version + %s, at = %s WHERE one = 1"
 
 
-def load(conninfo: str, payloads: Iterable[Payload], stop: threading.Event, *, only_if_empty: bool) -> range:
+def load(url: str, payloads: Iterable[Payload], stop: threading.Event, *, only_if_empty: bool) -> range:
     """Create all of `payloads`, or none if reading them raises; return their ids. Raises Unavailable, CannotStart.
 
     Once `stop` is set, nothing is created: the source may have been cut off by the same interrupt.
     """
-    with schema.connect(conninfo) as connection:
-        try:
-            # Checked without the lock, which another writer may hold for long.
-            if only_if_empty and connection.execute(_EMPTY).fetchone() != (True,):
-                return range(0)
-            connection.execute(_STAGE)
-            staged = _stage(connection, payloads)
-            loaded = _move(connection, staged, only_if_empty=only_if_empty)
-            if stop.is_set():
-                connection.rollback()
-                return range(0)
-        except psycopg.errors.InsufficientPrivilege as error:
-            raise CannotStart(
-                f"--database: {schema.one_line(error, conninfo)}: the user has to own the tables, and to create many"
-                " stores at once needs TEMPORARY on the database"
-            ) from None
-        except psycopg.Error as error:
-            raise Unavailable(schema.one_line(error, conninfo)) from None
-        commit(connection)
+    with connected(url, needs="to create many stores at once needs TEMPORARY on the database") as connection:
+        # Checked without the lock, which another writer may hold for long.
+        if only_if_empty and connection.execute(_EMPTY).fetchone() != (True,):
+            return range(0)
+        connection.execute(_STAGE)
+        staged = _stage(connection, payloads)
+        loaded = _move(connection, staged, only_if_empty=only_if_empty)
+        if stop.is_set():
+            connection.rollback()
+            return range(0)
         return loaded
-
-
-def commit(connection: Connection) -> None:
-    """Commit; raise Unavailable, with outcome unknown, if it is not certain that everything is committed."""
-    warnings: list[str] = []
-
-    def take(notice: Diagnostic) -> None:
-        # Read it now: libpq frees it afterwards.
-        if notice.severity_nonlocalized == "WARNING":
-            warnings.append(notice.message_primary or "")
-
-    connection.add_notice_handler(take)
-    try:
-        connection.commit()
-    except psycopg.Error:
-        raise Unavailable("The connection was lost during COMMIT", Outcome.UNKNOWN) from None
-    if warnings:
-        raise Unavailable("The standby does not respond", Outcome.UNKNOWN)
-
-
-def write(
-    connection: Connection, rows: int, statement: LiteralString, parameters: Sequence[int | str | None] = ()
-) -> None:
-    """Execute a statement that has to write so many rows; raise Unavailable if it wrote fewer or more."""
-    if connection.execute(statement, parameters).rowcount != rows:
-        raise Unavailable("The database kept rows out, by a trigger or a rule")
 
 
 def _stage(connection: Connection, payloads: Iterable[Payload]) -> int:

@@ -1,18 +1,9 @@
-"""The database: its URL, its connections, its tables and migrations. Imports psycopg and the domain."""
-
-import os
-from collections.abc import Mapping
-from typing import Any
-from urllib.parse import quote
+"""The tables of the database, and the migrations that make them. Imports psycopg and the domain."""
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.pq import Conninfo
 
-from storekeeper.errors import CannotStart, StorekeeperError, Unavailable
-from storekeeper.postgres import session
-
-Connection = psycopg.Connection[tuple[Any, ...]]
+from storekeeper.errors import CannotStart
+from storekeeper.postgres.session import Connection, collection_schema, connected
 
 NEW_EPOCH = """(SELECT string_agg(substr('abcdefghijklmnopqrstuvwxyz234567', 1 + floor(random() * 32)::integer, 1),
       '') FROM generate_series(1, 8))"""
@@ -119,123 +110,46 @@ _FOREIGN = f"""SELECT relname FROM pg_catalog.pg_class WHERE relnamespace = (
 _COMPLETE = {"stores": 1, "changes": 1, "collection": 1, "keys": 3, "tokens": 4}
 """Tables and views that have to be there, and since which migration."""
 
-_SCHEMAS = """SELECT nspname
-  FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace AS space ON space.oid = relnamespace
-  WHERE relname = 'storekeeper' AND relkind IN ('r', 'p', 'v', 'm', 'f')
-  AND nspname = ANY (pg_catalog.current_schemas(false)) ORDER BY nspname"""
-"""Selects every schema of the search path that has a collection."""
-
 MIGRATION_LOCK = 0x53544F52
 """The advisory lock of all migrations: without it, migrations at the same time can fail. On an engine without
 advisory locks, start the first instance alone."""
 
 _LOCK_TIMEOUT = "SET LOCAL lock_timeout = '4s'"
 
-_DEFAULTS = {
-    "application_name": "storekeeper",
-    "connect_timeout": "3",
-    # A host that vanished silently is noticed within about 10 s, even on an idle connection.
-    "keepalives_idle": "5",
-    "keepalives_interval": "2",
-    "keepalives_count": "3",
-    "tcp_user_timeout": "5000",
-    # For reads too: a standby may be behind, and a read must see every write that was acknowledged before.
-    # `primary` and not `read-write`: while a full disk keeps the server from writing, reads continue.
-    "target_session_attrs": "primary",
-}
-_PRIMARY = ("read-write", "primary")
+
+def exists(url: str) -> bool:
+    """Tell whether the database has a collection; raises CannotStart, Unavailable."""
+    with connected(url) as connection:
+        return version(connection) > 0
 
 
-def parameters(url: str) -> str:
-    """Return libpq's connection string for a URL; raise CannotStart. Messages never show a password."""
-    try:
-        given = {name: str(value) for name, value in conninfo_to_dict(url).items() if value is not None}
-    except (psycopg.Error, UnicodeError):
-        raise CannotStart(
-            "--database is no valid PostgreSQL URL: postgresql://user:password@host:port/database, with special"
-            " characters of user and password percent-encoded"
-        ) from None
-    if "@" in given.get("host", ""):
-        raise CannotStart("--database: an @ within user or password has to be written as %40")
-    if given.get("target_session_attrs", "primary") not in _PRIMARY:
-        raise CannotStart(
-            "--database: target_session_attrs can only be read-write or primary: a standby may be behind"
-        )
-    return make_conninfo(**(_DEFAULTS | _from_environment() | given | {"client_encoding": "utf8"}))
-
-
-def describe(url: str) -> str:
-    """Return the URL of the database as libpq understands it, without a password; raise CannotStart."""
-    defaults = {option.keyword.decode(): option.val.decode() for option in Conninfo.get_defaults() if option.val}
-    given = defaults | {name: str(value) for name, value in conninfo_to_dict(parameters(url)).items()}
-    if service := given.get("service"):
-        return f"postgresql:///?service={quote(service)}"  # its file has the rest
-    user = given.get("user", "")
-    hosts = (given.get("host") or given.get("hostaddr", "")).split(",")
-    ports = given.get("port", "").split(",")
-    places = [
-        quote(host, safe=":[]") + f":{port}" * (port not in ("", "5432"))
-        for host, port in zip(hosts, ports * (len(hosts) if len(ports) == 1 else 1), strict=False)
-    ]
-    return f"postgresql://{quote(user)}@{','.join(places)}/{quote(given.get('dbname') or user)}"
-
-
-def connect(conninfo: str) -> Connection:
-    """Open a blocking connection, for a thread, whose statements may take long; raises Unavailable, CannotStart."""
-    try:
-        connection = psycopg.connect(conninfo, autocommit=True)
-        try:
-            connection.execute("; ".join(session.setup_statements(session.BULK)).encode())
-            connection.execute(session.set_search_path(_collection_schema(connection)).encode())
-            connection.autocommit = False
-        except BaseException:
-            connection.close()
-            raise
-    except psycopg.Error as error:
-        raise session_error(error, conninfo) from None
-    return connection
-
-
-def session_error(error: Exception, conninfo: str) -> StorekeeperError:
-    """Return the error for a session that cannot be used."""
-    if getattr(error, "sqlstate", "") == session.SHARED_SESSION:
-        return CannotStart("--database: a pooler gives each session to many clients: use session pooling")
-    return Unavailable(one_line(error, conninfo))
-
-
-def prepare(conninfo: str, *, upgrade: bool = True) -> str:
+def prepare(url: str, *, upgrade: bool = True) -> str:
     """Create or upgrade the database; return the schema that contains the collection.
 
     Several instances may do this at once. Raises CannotStart, also if it is older and may not be upgraded. Raises
     Unavailable, also if another lock or another instance's migration takes longer than a few seconds.
     """
-    with connect(conninfo) as connection:
-        try:
-            connection.execute(_LOCK_TIMEOUT)
-            done = version(connection)
-            if done == len(MIGRATIONS):
-                return _collection_schema(connection)
-            if done and not upgrade:
-                raise CannotStart(
-                    "--database was written by an older Storekeeper: upgrade it first, by starting"
-                    " `storekeeper serve` with it once"
-                )
-            if connection.execute("SHOW server_encoding").fetchone() != ("UTF8",):
-                raise CannotStart("--database: its encoding has to be UTF8: CREATE DATABASE ... ENCODING 'UTF8'")
-            connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
+    with connected(url, needs="for the first start needs CREATE on the schema") as connection:
+        connection.execute(_LOCK_TIMEOUT)
+        done = version(connection)
+        if done and done < len(MIGRATIONS) and not upgrade:
+            raise CannotStart(
+                "--database was written by an older Storekeeper: upgrade it first, by starting"
+                " `storekeeper serve` with it once"
+            )
+        if done < len(MIGRATIONS):
             _migrate(connection)
-            return _collection_schema(connection)
-        except (psycopg.errors.DuplicateTable, psycopg.errors.DuplicateObject) as error:
-            raise CannotStart(
-                f"--database has tables of another program ({one_line(error, conninfo)}): name another database"
-            ) from None
-        except psycopg.errors.InsufficientPrivilege as error:
-            raise CannotStart(
-                f"--database: {one_line(error, conninfo)}: the user has to own the tables, and for the first start"
-                " needs CREATE on the schema"
-            ) from None
-        except psycopg.Error as error:
-            raise Unavailable(one_line(error, conninfo)) from None
+        return collection_schema(connection)
+
+
+def _migrate(connection: Connection) -> None:
+    if connection.execute("SHOW server_encoding").fetchone() != ("UTF8",):
+        raise CannotStart("--database: its encoding has to be UTF8: CREATE DATABASE ... ENCODING 'UTF8'")
+    connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
+    # Asked again: while this waited for the lock, another instance may have migrated.
+    for migration in MIGRATIONS[version(connection) :]:
+        connection.execute(migration)
+    connection.execute("UPDATE storekeeper SET schema = %s", (len(MIGRATIONS),))
 
 
 def version(connection: Connection) -> int:
@@ -272,43 +186,3 @@ def _check_tables(connection: Connection, tables: set[str], number: int) -> None
         )
     if connection.execute("SELECT count(*) FROM collection").fetchone() != (1,):
         raise CannotStart("--database is not complete, the table collection does not have its one row: restore it")
-
-
-def one_line(error: Exception, conninfo: str) -> str:
-    """Return an error of libpq as one line, without any password."""
-    text = " ".join(str(error).split())
-    secrets: Mapping[str, Any] = conninfo_to_dict(conninfo)
-    for name in ("password", "sslpassword"):
-        if secret := secrets.get(name) or os.environ.get("PGPASSWORD", ""):
-            text = text.replace(str(secret), "***")
-    return text
-
-
-def _collection_schema(connection: Connection) -> str:
-    """Return the schema that contains the collection, or that is to contain a new one."""
-    found = [name for (name,) in connection.execute(_SCHEMAS)]
-    if len(found) > 1:
-        raise CannotStart(
-            f"--database has two collections, in the schemas {' and '.join(found)}: name one, as by"
-            " ALTER ROLE ... SET search_path, or with ?options=-csearch_path%3D... in the URL"
-        )
-    if not found:
-        found = [name for (name,) in connection.execute("SELECT pg_catalog.current_schema()") if name]
-    if not found:
-        raise CannotStart("--database: the search_path names no schema that is there and that this user may use")
-    return str(found[0])
-
-
-def _migrate(connection: Connection) -> None:
-    done = version(connection)
-    for migration in MIGRATIONS[done:]:
-        connection.execute(migration)
-    if done < len(MIGRATIONS):
-        connection.execute("UPDATE storekeeper SET schema = %s", (len(MIGRATIONS),))
-    connection.commit()
-
-
-def _from_environment() -> dict[str, str]:
-    # libpq's environment variables override our defaults, as they override its own.
-    timeout = os.environ.get("PGCONNECT_TIMEOUT")
-    return {"connect_timeout": timeout} if timeout else {}

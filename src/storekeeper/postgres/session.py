@@ -1,10 +1,23 @@
-"""The settings of a session on which a promise or a result rests, pinned for the session. Imports psycopg's sql.
+"""A session: the URL of its database, its connection, its settings. Imports psycopg and the domain.
 
 ALTER ROLE, ALTER DATABASE and ALTER SYSTEM, a URL's `options` and PGOPTIONS all give a session its settings, and a
 reload changes them while it runs. What the session itself sets overrides all of them.
 """
 
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, LiteralString
+from urllib.parse import quote
+
+import psycopg
 from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import Conninfo
+
+from storekeeper.errors import CannotStart, Outcome, StorekeeperError, Unavailable
+
+Connection = psycopg.Connection[tuple[Any, ...]]
 
 PINNED = {
     # An acknowledged write is on the disk, and on the disk of the synchronous standby if there is one.
@@ -37,31 +50,156 @@ SERVING = PINNED | {
 BULK = PINNED | {"statement_timeout": "0", "lock_timeout": "0", "idle_in_transaction_session_timeout": "0"}
 """For bulk creates and copies, which may take long, as their source may be slow."""
 
-SHARED_SESSION = "22P02"
-"""The SQLSTATE with which `_CLAIM_SESSION` fails in a session that another client has used too."""
+SHARED_SESSION = "22007"
+"""The SQLSTATE with which `_CLAIM_SESSION` fails in a session that another client has used too. Nothing else here
+makes dates."""
 
 # A pooler that passes a session from client to client would run the statements of one with the settings of another.
 # A new or reset session has no such mark: a client that does not fail here has the session to itself.
 _CLAIM_SESSION = """SELECT pg_catalog.set_config('storekeeper.session', CASE coalesce(
   pg_catalog.current_setting('storekeeper.session', true), '') WHEN '' THEN 'taken'
-  ELSE (pg_catalog.current_setting('storekeeper.session') || ' already')::integer::text END, false)"""
+  ELSE (pg_catalog.current_setting('storekeeper.session') || ' already')::date::text END, false)"""
+
+_SCHEMAS = """SELECT nspname
+  FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace AS space ON space.oid = relnamespace
+  WHERE relname = 'storekeeper' AND relkind IN ('r', 'p', 'v', 'm', 'f')
+  AND nspname = ANY (pg_catalog.current_schemas(false)) ORDER BY nspname"""
+"""Selects every schema of the search path that has a collection."""
+
+_DEFAULTS = {
+    "application_name": "storekeeper",
+    # A host that vanished silently is noticed within about 10 s, even on an idle connection.
+    "keepalives_idle": "5",
+    "keepalives_interval": "2",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "5000",
+    # For reads too: a standby may be behind, and a read must see every write that was acknowledged before.
+    # `primary` and not `read-write`: while a full disk keeps the server from writing, reads continue.
+    "target_session_attrs": "primary",
+}
+
+
+def parameters(url: str) -> str:
+    """Return libpq's connection string for a URL; raise CannotStart. Messages never show a password."""
+    try:
+        given = {name: str(value) for name, value in conninfo_to_dict(url).items() if value is not None}
+    except (psycopg.Error, UnicodeError):
+        raise CannotStart(
+            "--database is no valid PostgreSQL URL: postgresql://user:password@host:port/database, with special"
+            " characters of user and password percent-encoded"
+        ) from None
+    if "@" in given.get("host", ""):
+        raise CannotStart("--database: an @ within user or password has to be written as %40")
+    if given.get("target_session_attrs", "primary") not in ("read-write", "primary"):
+        raise CannotStart(
+            "--database: target_session_attrs can only be read-write or primary: a standby may be behind"
+        )
+    timeout = {"connect_timeout": os.environ.get("PGCONNECT_TIMEOUT") or "3"}
+    return make_conninfo(**(_DEFAULTS | timeout | given | {"client_encoding": "utf8"}))
+
+
+def describe(url: str) -> str:
+    """Return the URL of the database as libpq understands it, without a password; raise CannotStart."""
+    defaults = {option.keyword.decode(): option.val.decode() for option in Conninfo.get_defaults() if option.val}
+    given = defaults | {name: str(value) for name, value in conninfo_to_dict(parameters(url)).items()}
+    if service := given.get("service"):
+        return f"postgresql:///?service={quote(service)}"  # its file has the rest
+    user = given.get("user", "")
+    hosts = (given.get("host") or given.get("hostaddr", "")).split(",")
+    ports = given.get("port", "").split(",")
+    places = [
+        quote(host, safe=":[]") + f":{port}" * (port not in ("", "5432"))
+        for host, port in zip(hosts, ports * (len(hosts) if len(ports) == 1 else 1), strict=False)
+    ]
+    return f"postgresql://{quote(user)}@{','.join(places)}/{quote(given.get('dbname') or user)}"
 
 
 def setup_statements(settings: dict[str, str], schema: str | None = None) -> tuple[str, ...]:
     """Return the statements that pin settings for the session, and the schema in which it looks names up."""
+    wanted = ", ".join(f"('{name}', '{value}')" for name, value in settings.items())
+    # `remote_apply` waits for more than `on`, so it stays.
+    pin = f"""SELECT pg_catalog.set_config(name, CASE setting WHEN 'remote_apply' THEN setting ELSE value END, false)
+      FROM (VALUES {wanted}) AS wanted (name, value) JOIN pg_catalog.pg_settings USING (name)"""
     # Never deferrable: that may wait for other transactions.
     begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
-    return (begin, _CLAIM_SESSION, _pin(settings), *([set_search_path(schema)] if schema else []), "COMMIT")
+    return (begin, _CLAIM_SESSION, pin, *([_set_search_path(schema)] if schema else []), "COMMIT")
 
 
-def set_search_path(schema: str) -> str:
-    """Return the statement that restricts the lookup of names to one schema."""
+def _set_search_path(schema: str) -> str:
     # `pg_temp` comes last, so that no temporary table hides one of ours.
     return f"SET search_path = {sql.Identifier(schema).as_string()}, pg_temp"
 
 
-def _pin(settings: dict[str, str]) -> str:
-    wanted = ", ".join(f"('{name}', '{value}')" for name, value in settings.items())
-    # `remote_apply` waits for more than `on`, so it stays.
-    return f"""SELECT pg_catalog.set_config(name, CASE setting WHEN 'remote_apply' THEN setting ELSE value END, false)
-      FROM (VALUES {wanted}) AS wanted (name, value) JOIN pg_catalog.pg_settings USING (name)"""
+@contextmanager
+def connected(url: str, *, needs: str = "") -> Iterator[Connection]:
+    """Open a connection for a thread, whose statements may take long; commit at the end. Blocks.
+
+    Raises what `translated` returns, and Unavailable, with outcome unknown, if the COMMIT may not last.
+    """
+    conninfo = parameters(url)
+    try:
+        with psycopg.connect(conninfo, autocommit=True) as connection:
+            connection.execute("; ".join(setup_statements(BULK)).encode())
+            connection.execute(_set_search_path(collection_schema(connection)).encode())
+            connection.autocommit = False
+            yield connection
+            _commit(connection)
+    except psycopg.Error as error:
+        raise translated(error, url, needs) from None
+
+
+def translated(error: Exception, url: str, needs: str = "") -> StorekeeperError:
+    """Return Unavailable or CannotStart for an error of libpq; `needs` is the right that the user may lack."""
+    text = _one_line(error, url)
+    if getattr(error, "sqlstate", "") == SHARED_SESSION:
+        return CannotStart("--database: a pooler gives each session to many clients: use session pooling")
+    if isinstance(error, psycopg.errors.DuplicateTable | psycopg.errors.DuplicateObject):
+        return CannotStart(f"--database has tables of another program ({text}): name another database")
+    if needs and isinstance(error, psycopg.errors.InsufficientPrivilege):
+        return CannotStart(f"--database: {text}: the user has to own the tables, and {needs}")
+    return Unavailable(text)
+
+
+def collection_schema(connection: Connection) -> str:
+    """Return the schema that contains the collection, or that is to contain a new one; raise CannotStart."""
+    found = [name for (name,) in connection.execute(_SCHEMAS)]
+    if len(found) > 1:
+        raise CannotStart(
+            f"--database has two collections, in the schemas {' and '.join(found)}: name one, as by"
+            " ALTER ROLE ... SET search_path, or with ?options=-csearch_path%3D... in the URL"
+        )
+    if not found:
+        found = [name for (name,) in connection.execute("SELECT pg_catalog.current_schema()") if name]
+    if not found:
+        raise CannotStart("--database: the search_path names no schema that is there and that this user may use")
+    return str(found[0])
+
+
+def write(
+    connection: Connection, rows: int, statement: LiteralString, parameters: Sequence[int | str | None] = ()
+) -> None:
+    """Execute a statement that has to write so many rows; raise Unavailable if it wrote fewer or more."""
+    if connection.execute(statement, parameters).rowcount != rows:
+        raise Unavailable("The database kept rows out, by a trigger or a rule")
+
+
+def _commit(connection: Connection) -> None:
+    severities: list[str | None] = []
+    # Each is read at once: libpq frees its notice afterwards.
+    connection.add_notice_handler(lambda notice: severities.append(notice.severity_nonlocalized))
+    try:
+        connection.commit()
+    except psycopg.Error:
+        raise Unavailable("The connection was lost during COMMIT", Outcome.UNKNOWN) from None
+    if "WARNING" in severities:
+        raise Unavailable("The standby does not respond", Outcome.UNKNOWN)
+
+
+def _one_line(error: Exception, url: str) -> str:
+    """Return an error of libpq as one line, without any password."""
+    text = " ".join(str(error).split())
+    given = conninfo_to_dict(url)
+    for secret in (given.get("password"), given.get("sslpassword"), os.environ.get("PGPASSWORD")):
+        if secret:
+            text = text.replace(str(secret), "***")
+    return text

@@ -5,28 +5,27 @@ from contextlib import contextmanager
 
 import psycopg
 
-from storekeeper.errors import Unavailable
-from storekeeper.postgres import schema
 from storekeeper.postgres.columns import LOCK, TYPES
-from storekeeper.postgres.load import LOCK_TIMEOUT, commit, write
+from storekeeper.postgres.load import LOCK_TIMEOUT
 from storekeeper.postgres.pool import single_row
-from storekeeper.postgres.schema import Connection
+from storekeeper.postgres.schema import COLLECTION, NEW_EPOCH
+from storekeeper.postgres.session import Connection, connected, translated, write
 from storekeeper.tables import TABLES
 from storekeeper.transfer import Row, Snapshot
 
 _SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 _COUNTS = "SELECT (SELECT count(*) FROM stores), (SELECT count(*) FROM changes)"
-_UPDATE = f"""UPDATE {schema.COLLECTION} SET count = (SELECT count(*) FROM stores),
+_UPDATE = f"""UPDATE {COLLECTION} SET count = (SELECT count(*) FROM stores),
   version = (SELECT count(*) FROM changes), at = (SELECT coalesce(max(at), 0) FROM changes) WHERE one = 1"""
-_EPOCH = f"SELECT epoch FROM {schema.COLLECTION}"
-_SET_EPOCH = f"UPDATE {schema.COLLECTION} SET epoch = coalesce(%s, {schema.NEW_EPOCH}) WHERE one = 1"
+_EPOCH = f"SELECT epoch FROM {COLLECTION}"
+_SET_EPOCH = f"UPDATE {COLLECTION} SET epoch = coalesce(%s, {NEW_EPOCH}) WHERE one = 1"
 
 
 class PostgresSnapshot:
     """A Snapshot in a transaction of `connection`. COPY transfers the rows, in both directions."""
 
-    def __init__(self, conninfo: str, connection: Connection) -> None:
-        self._conninfo = conninfo
+    def __init__(self, url: str, connection: Connection) -> None:
+        self._url = url
         self._connection = connection
 
     def count(self) -> tuple[int, int]:
@@ -43,7 +42,7 @@ class PostgresSnapshot:
                 copy.set_types([TYPES[kind] for kind in columns.values()])
                 yield from copy.rows()
         except psycopg.Error as error:  # translate here, or the handler of the target would blame the target
-            raise Unavailable(schema.one_line(error, self._conninfo)) from None
+            raise translated(error, self._url) from None
 
     def fill(self, table: str, rows: Iterable[Row]) -> None:
         """Add rows to an empty table."""
@@ -64,28 +63,18 @@ class PostgresSnapshot:
 @contextmanager
 def snapshot(url: str, *, fill: bool) -> Iterator[Snapshot]:
     """Open a prepared database, to read it or, with `fill`, to fill it. Raises Unavailable."""
-    conninfo = schema.parameters(url)
-    with schema.connect(conninfo) as connection:
-        try:
-            connection.execute(LOCK if fill else _SNAPSHOT)
-            yield PostgresSnapshot(conninfo, connection)
-            if fill:
-                write(connection, 1, _UPDATE)
-        except psycopg.Error as error:
-            raise Unavailable(schema.one_line(error, conninfo)) from None
-        commit(connection)
+    with connected(url) as connection:
+        connection.execute(LOCK if fill else _SNAPSHOT)
+        yield PostgresSnapshot(url, connection)
+        if fill:
+            write(connection, 1, _UPDATE)
 
 
 def epoch(url: str, renew: bool) -> str:
     """Return the epoch of a prepared database; if it is to be renewed, the new one. Raises Unavailable."""
-    conninfo = schema.parameters(url)
-    with schema.connect(conninfo) as connection:
-        try:
-            if renew:
-                connection.execute(LOCK_TIMEOUT)
-                write(connection, 1, _SET_EPOCH, (None,))
-            found = PostgresSnapshot(conninfo, connection).epoch()
-        except psycopg.Error as error:
-            raise Unavailable(schema.one_line(error, conninfo)) from None
-        commit(connection)
-        return found
+    with connected(url) as connection:
+        found = PostgresSnapshot(url, connection)
+        if renew:
+            connection.execute(LOCK_TIMEOUT)
+            found.finish(None)
+        return found.epoch()

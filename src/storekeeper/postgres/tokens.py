@@ -1,14 +1,10 @@
 """Tokens in the shared collection, also beside running services. Imports psycopg and the domain."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import psycopg
 
-from storekeeper.errors import Unavailable
-from storekeeper.postgres import schema
-from storekeeper.postgres.load import commit
-from storekeeper.postgres.schema import Connection
+from storekeeper.postgres.session import connected
 from storekeeper.tables import TOKENS
 from storekeeper.tokens import USED_INTERVAL, NameTaken, NoSuchToken, Token
 
@@ -27,7 +23,7 @@ STATEMENTS = {
 
 def read(url: str) -> list[Token]:
     """Return all tokens of a prepared database. Raises Unavailable, CannotStart."""
-    with _connected(url) as connection:
+    with connected(url) as connection:
         return [Token(*row) for row in connection.execute(_SELECT.encode()).fetchall()]
 
 
@@ -36,7 +32,7 @@ def add(url: str, token: Token, show: Callable[[], None]) -> None:
 
     Raises NameTaken, Unavailable, CannotStart.
     """
-    with _connected(url) as connection:
+    with connected(url) as connection:
         connection.execute("LOCK TABLE tokens IN SHARE ROW EXCLUSIVE MODE")
         try:
             connection.execute(_ADD.encode(), (token.name, token.scope, token.hash, token.created, token.expires))
@@ -47,17 +43,6 @@ def add(url: str, token: Token, show: Callable[[], None]) -> None:
 
 def revoke(url: str, name: str, now: int) -> None:
     """Revoke a token. Raises NoSuchToken, Unavailable, CannotStart."""
-    with _connected(url) as connection:
+    with connected(url) as connection:
         if not connection.execute(_REVOKE.encode(), (now, name)).rowcount:
             raise NoSuchToken(name)
-
-
-@contextmanager
-def _connected(url: str) -> Iterator[Connection]:
-    conninfo = schema.parameters(url)
-    with schema.connect(conninfo) as connection:
-        try:
-            yield connection
-        except psycopg.Error as error:
-            raise Unavailable(schema.one_line(error, conninfo)) from None
-        commit(connection)
