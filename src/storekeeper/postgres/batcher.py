@@ -2,12 +2,12 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from storekeeper.concurrency.queue_limit import QueueLimit
-from storekeeper.errors import StorekeeperError, Unavailable
+from storekeeper.errors import Unavailable
 from storekeeper.postgres.pool import CLOSED, NO_RESPONSE, RESPONSE_TIMEOUT
 
 K = TypeVar("K")
@@ -27,10 +27,11 @@ MAX_GATHER_DELAY = 0.001
 
 
 @dataclass(slots=True, eq=False)
-class Queued(Generic[K, R]):
-    """One request: its key, since when it waits (on the loop's clock), and the future of its result."""
+class _Queued(Generic[K, R]):
+    """One request: its key, the bytes that it takes, since when it waits (on the loop's clock), its result."""
 
     key: K
+    size: int
     since: float
     future: asyncio.Future[R]
 
@@ -44,28 +45,23 @@ class Queued(Generic[K, R]):
             self.future.set_result(result)
 
 
-Batch = list[Queued[K, R]]
-
-
 class Batcher(Generic[K, R]):
-    """Gathers requests and lets `serve` settle them, at most `max_batch` at a time, in `workers` batches at once.
+    """Gathers requests and has `serve` carry them out, at most `max_batch` at a time, in `workers` batches at once.
 
-    While all workers are busy the next batch grows. `serve` gets a batch and its deadline; if it raises, the error
-    settles the requests of the batch that have no result yet. With `gather`, a worker waits up to 1 ms so that
-    clients with a new response join the next batch; otherwise they split into two alternating groups. `refused` gets
-    the reason if a batch could not be served.
+    While all workers are busy the next batch grows. `serve` gets the keys of a batch and its deadline; it returns a
+    result or an error for each, or raises the error of all. With `gather`, a worker waits up to 1 ms so that clients
+    with a new response join the next batch; otherwise they split into two alternating groups.
     """
 
     def __init__(
         self,
-        serve: Callable[[Batch[K, R], float], Awaitable[None]],
+        serve: Callable[[Sequence[K], float], Awaitable[Sequence[R | Exception]]],
         *,
         workers: int = 1,
         max_batch: int = 500,
         size: Callable[[K], int] = lambda _: 0,
         max_batch_bytes: int = 1,
         gather: bool = False,
-        refused: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._serve = serve
         self._free = workers
@@ -73,9 +69,8 @@ class Batcher(Generic[K, R]):
         self._size = size
         self._max_batch_bytes = max_batch_bytes
         self._gather = gather
-        self._refused = refused
         self._loop = asyncio.get_running_loop()
-        self._queue: deque[Queued[K, R]] = deque()
+        self._queue: deque[_Queued[K, R]] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._queued_bytes = 0
         self._limit = QueueLimit(MAX_QUEUED, max_batch, workers)
@@ -91,7 +86,7 @@ class Batcher(Generic[K, R]):
         self._queued_bytes += size
         if not self._queue and self._free:
             self._loop.call_soon(self._start_workers)
-        self._queue.append(Queued(key, self._loop.time(), future))
+        self._queue.append(_Queued(key, size, self._loop.time(), future))
         return future
 
     async def close(self) -> None:
@@ -108,41 +103,36 @@ class Batcher(Generic[K, R]):
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _work(self, batch: Batch[K, R]) -> None:
-        try:
-            while batch:
-                began = self._loop.time()
-                await self._settle(batch)
-                self._limit.record(self._loop.time() - began)
-                if self._gather and len(batch) > 1:
-                    await asyncio.sleep(min((self._loop.time() - began) / 8, MAX_GATHER_DELAY))
-                batch = self._take()
-        finally:
-            self._free += 1
+    async def _work(self, batch: list[_Queued[K, R]]) -> None:
+        while batch:
+            began = self._loop.time()
+            await self._settle(batch)
+            self._limit.record(self._loop.time() - began)
+            if self._gather and len(batch) > 1:
+                await asyncio.sleep(min((self._loop.time() - began) / 8, MAX_GATHER_DELAY))
+            batch = self._take()
+        self._free += 1
 
-    async def _settle(self, batch: Batch[K, R]) -> None:
+    async def _settle(self, batch: list[_Queued[K, R]]) -> None:
         try:
-            await self._serve(batch, batch[0].since + RESPONSE_TIMEOUT)
-        except StorekeeperError as error:
-            self._refused(str(error))
-            for request in batch:
-                request.settle(error)
-        except Exception as error:  # noqa: BLE001 - a bug: no request may wait for ever because of it
+            results = await self._serve([request.key for request in batch], batch[0].since + RESPONSE_TIMEOUT)
+            for request, result in zip(batch, results, strict=True):
+                request.settle(result)
+        except Exception as error:  # noqa: BLE001 - also for a bug: no request may wait for ever because of it
             for request in batch:
                 request.settle(error)
 
-    def _take(self) -> Batch[K, R]:
-        batch: Batch[K, R] = []
+    def _take(self) -> list[_Queued[K, R]]:
+        batch: list[_Queued[K, R]] = []
         size = 0
         oldest = self._loop.time() - QUEUE_TIMEOUT
         while self._queue and len(batch) < self._max_batch and size < self._max_batch_bytes:
             request = self._queue.popleft()
-            request_size = self._size(request.key)
-            self._queued_bytes -= request_size
+            self._queued_bytes -= request.size
             if request.since < oldest:
                 request.settle(Unavailable(NO_RESPONSE))
             elif not request.future.done():
                 # Cancelled requests are left out: an empty batch says that nothing waits, and ends the worker.
                 batch.append(request)
-                size += request_size
+                size += request.size
         return batch

@@ -81,6 +81,11 @@ class PipelineConnection:
         # Also while no statement is under way, so that the end of the server is noticed.
         self._loop.add_reader(self._socket, self._readable)
 
+    @property
+    def idle(self) -> bool:
+        """Whether it is in no transaction."""
+        return not self.lost and self._pg.transaction_status == pq.TransactionStatus.IDLE
+
     async def prepare(self, setup: Sequence[str], statements: Mapping[bytes, str], deadline: float) -> None:
         """Set the session up, and let the server prepare statements by name."""
 

@@ -172,8 +172,8 @@ class Pool:
 
 
 async def roll_back(connection: PipelineConnection, deadline: float) -> None:
-    """End the transaction of a connection, or the connection."""
-    if connection.lost:
+    """End the transaction of a connection, if it is in one, or the connection."""
+    if connection.lost or connection.idle:
         return
     try:
         await connection.execute((b"rollback", ()), deadline=deadline)

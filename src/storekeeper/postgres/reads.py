@@ -13,7 +13,7 @@ from typing import Any
 
 from storekeeper.collection import Listing, Query, State
 from storekeeper.postgres import columns
-from storekeeper.postgres.batcher import Batch, Batcher
+from storekeeper.postgres.batcher import Batcher
 from storekeeper.postgres.pipeline import Statement
 from storekeeper.postgres.pipeline import array as parameter
 from storekeeper.postgres.pool import RESPONSE_TIMEOUT, Pool, single_row
@@ -45,7 +45,6 @@ STATEMENTS = {
     b"state": f"SELECT count, version, epoch FROM {COLLECTION}",
     b"first": f"""WITH page AS ({_PAGE} stores WHERE id BETWEEN $1::bigint AND $2::bigint)
       SELECT {_JSON}, count, version, epoch FROM {COLLECTION}""",
-    b"range": f"WITH page AS ({_PAGE} stores WHERE id BETWEEN $1::bigint AND $2::bigint) SELECT {_JSON}",
     b"picked": f"WITH page AS ({_PAGE} stores WHERE id = ANY($1::bigint[])) SELECT {_JSON}",
     # The last id of the page, and whether there are later ones.
     b"named": f"""SELECT pick.place, found.*, version, epoch
@@ -136,62 +135,48 @@ class Reader:
         """Finish the reads under way; take no more."""
         await asyncio.gather(self._by_id.close(), self._states.close(), self._lists.close())
 
-    async def _get(self, batch: Batch[int, Store | None], deadline: float) -> None:
-        ids = parameter({request.key for request in batch if request.key <= MAX_ID})
-        rows = await self._rows((b"get", (ids,)), deadline)
+    async def _get(self, ids: Sequence[int], deadline: float) -> list[Store | None]:
+        rows = await self._rows((b"get", (parameter({id for id in ids if id <= MAX_ID}),)), deadline)
         if rows and rows[0][-1] is None:
             single_row([])  # there is no epoch, because the row of `collection` is missing
         found = {row[0]: Store(*row) for row in rows}
-        for request in batch:
-            request.settle(found.get(request.key))
+        return [found.get(id) for id in ids]
 
-    async def _read_state(self, batch: Batch[None, State], deadline: float) -> None:
-        state = State(*single_row(await self._rows((b"state", ()), deadline)))
-        for request in batch:
-            request.settle(state)
+    async def _read_state(self, asked: Sequence[None], deadline: float) -> list[State]:
+        return [State(*single_row(await self._rows((b"state", ()), deadline)))] * len(asked)
 
-    async def _list(self, batch: Batch[Query, Listing], deadline: float) -> None:
-        queries = {request.key for request in batch}
-        found = await self._all([query for query in queries if query.name is None], deadline)
-        found |= await self._named([query for query in queries if query.name is not None], deadline)
-        for request in batch:
-            # If the row of `collection` is missing, no query finds anything.
-            (listed,) = single_row([(found[request.key],)] if request.key in found else [])
-            request.settle(listed.listing(self._page))
-
-    async def _all(self, queries: Sequence[Query], deadline: float) -> dict[Query, Found]:
-        found: dict[Query, Found] = {}
-        statements = [(b"first", (after + 1, after + size)) for after, size in map(_first_page, queries)]
-        results = await self._pool.execute(*statements, deadline=deadline) if queries else []
-        for query, result in zip(queries, results, strict=True):
+    async def _list(self, queries: Sequence[Query], deadline: float) -> list[Listing]:
+        whole = [query for query in set(queries) if query.name is None]
+        named = [query for query in set(queries) if query.name is not None]
+        pages = [(after + 1, after + most) for _, after, most in map(_first_page, whole)]
+        statements: list[Statement] = [(b"first", page) for page in pages]
+        if named:
+            sent = [(place, *_first_page(query)) for place, query in enumerate(named)]
+            statements.append((b"named", columns.as_arrays(sent)))
+        results = await self._pool.execute(*statements, deadline=deadline)
+        found = {}
+        for query, result in zip(whole, results, strict=False):
             first, end, _, count, version, epoch = single_row(result.rows())
             ids, last = all_ids(query, count)
             found[query] = Found(first or b"", ids, end or 0, version, epoch, last, count)
-        return found
+        if named:
+            rows = results[-1].rows()
+            if not rows:
+                single_row([])  # no query finds anything, because the row of `collection` is missing
+            for place, *row in rows:
+                found[named[place]] = await self._named(named[place], row, deadline)
+        return [found[query].listing(self._page) for query in queries]
 
-    async def _named(self, queries: Sequence[Query], deadline: float) -> dict[Query, Found]:
-        found = {}
-        # No name contains U+0000, and libpq accepts it in no parameter.
-        if impossible := [query for query in queries if "\0" in (query.name or "")]:
-            _, version, epoch = single_row(await self._rows((b"state", ()), deadline))
-            found.update({query: Found(b"", (), 0, version, epoch) for query in impossible})
-        sent = [(n, query.name, *_first_page(query)) for n, query in enumerate(queries) if query not in found]
-        rows = await self._rows((b"named", columns.as_arrays(sent)), deadline) if sent else []
-        for place, first, end, _, till, more, version, epoch in rows:
-            query = queries[place]
-            if end == till and (not more or query.limit is not None):
-                found[query] = Found(first or b"", (), 0, version, epoch, end if more else None)
-            else:
-                found[query] = await self._long(query, deadline)
-        return found
-
-    async def _long(self, query: Query, deadline: float) -> Found:
-        """Return the beginning of a list with a name that is longer than a page."""
-        after, limit = min(query.after, MAX_ID), query.limit or MAX_ID - 1
-        rows = await self._rows((b"ids", (query.name or "", after, limit + 1)), deadline)
-        version, epoch, found = single_row(rows)
+    async def _named(self, query: Query, row: Sequence[Any], deadline: float) -> Found:
+        first, end, _, till, more, version, epoch = row
+        if end == till and (not more or query.limit is not None):
+            return Found(first or b"", (), 0, version, epoch, end if more else None)
+        # It is longer than a page.
+        name, after, _ = _first_page(query)
+        limit = query.limit or MAX_ID - 1
+        version, epoch, found = single_row(await self._rows((b"ids", (name, after, limit + 1)), deadline))
         ids = array("q", found[:limit])
-        if not ids:
+        if not ids:  # others have renamed all of them since
             return Found(b"", ids, 0, version, epoch)
         first, end = await self._read(ids[:PAGE_SIZE], version, deadline)
         return Found(first, ids, end, version, epoch, ids[-1] if len(found) > limit else None)
@@ -203,10 +188,10 @@ class Reader:
 
     async def _read(self, ids: Sequence[int], version: int, deadline: float) -> tuple[bytes, int]:
         if isinstance(ids, range):
-            statement: Statement = (b"range", (ids[0], ids[-1]))
+            statement: Statement = (b"first", (ids[0], ids[-1]))
         else:
             statement = (b"picked", (parameter(ids),))
-        ((page, end, newest),) = await self._rows(statement, deadline)
+        page, end, newest, *_ = single_row(await self._rows(statement, deadline))
         if newest > version:
             ((page, end, _),) = await self._rows(as_of(ids, version), deadline)
         return page, end
@@ -216,6 +201,8 @@ class Reader:
         return result.rows()
 
 
-def _first_page(query: Query) -> tuple[int, int]:
-    """Return after which id the first page of a list begins, and how many stores are in it at most."""
-    return min(query.after, MAX_ID - PAGE_SIZE), min(query.limit or PAGE_SIZE, PAGE_SIZE)
+def _first_page(query: Query) -> tuple[str, int, int]:
+    """Return the name that a query asks for, after which id its first page begins, and the most stores in that."""
+    name = query.name or ""
+    # libpq accepts no U+0000; no store's name has one, and none is empty.
+    return "" if "\0" in name else name, min(query.after, MAX_ID - PAGE_SIZE), query.limit or PAGE_SIZE

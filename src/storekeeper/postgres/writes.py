@@ -7,17 +7,16 @@ COMMIT.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import cast
 
 from storekeeper import commands
-from storekeeper.commands import Command, Create, Result
+from storekeeper.commands import Command, Create
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.events import Event, emit
 from storekeeper.postgres import columns, keys
-from storekeeper.postgres.batcher import Batch, Batcher
-from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, Statement, StatementError
+from storekeeper.postgres.batcher import Batcher
+from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, Result, Statement, StatementError
 from storekeeper.postgres.pool import NO_RESPONSE, RESPONSE_TIMEOUT, Pool, roll_back, single_row, to_unavailable
 from storekeeper.postgres.reads import MAX_ID
 from storekeeper.postgres.schema import COLLECTION
@@ -44,28 +43,24 @@ STATEMENTS = {
 }
 """The statements that a connection has to prepare for writes."""
 
-Writes = Batch[Command, Result]
-
 
 class Writer:
-    """Carries out writes; its futures raise Unavailable, PreconditionFailed, KeyReused, or what an invalid one is."""
+    """Carries out writes; its futures raise Unavailable, PreconditionFailed, KeyReused, or what an invalid one is.
+
+    `refused` gets the reason if the database refuses writes.
+    """
 
     def __init__(self, pool: Pool, refused: Callable[[str], None]) -> None:
         self._pool = pool
+        self._refused = refused
         self._memory = keys.Memory()
         self._batcher = Batcher(
-            self._commit,
-            max_batch=1000,
-            size=commands.size,
-            max_batch_bytes=_MAX_BATCH_BYTES,
-            gather=True,
-            refused=refused,
+            self._commit, max_batch=1000, size=commands.size, max_batch_bytes=_MAX_BATCH_BYTES, gather=True
         )
 
     def submit(self, command: Command) -> asyncio.Future[Store | None]:
         """Queue a command; its result is the store, None if there is no such store, or the error."""
-        # What is both a result and an error settles the future as an error.
-        return cast("asyncio.Future[Store | None]", self._batcher.add(command))
+        return self._batcher.add(command)
 
     async def probe(self, size: int) -> None:
         """Carry out a create of so many bytes, undo it and commit; raise Unavailable if any of that is refused.
@@ -80,28 +75,34 @@ class Writer:
         """Finish every write that was submitted."""
         await self._batcher.close()
 
-    async def _commit(self, batch: Writes, deadline: float) -> None:
+    async def _commit(self, batch: Sequence[Command], deadline: float) -> Sequence[commands.Result | Exception]:
         try:
-            results = await self._transact([request.key for request in batch], deadline)
+            return await self._transact(batch, deadline)
+        except Unavailable as error:
+            self._refused(str(error))
+            return [error] * len(batch)
         except _InvalidWrite as invalid:
             if len(batch) == 1:
-                batch[0].settle(invalid.error)
-                return
-            # One write is invalid. Each gets a transaction of its own, so that only that one fails.
-            for request in batch:
-                await self._commit([request], deadline)
-        else:
-            for request, result in zip(batch, results, strict=True):
-                request.settle(result)
+                return [invalid.error]
+        # Each gets a transaction of its own, so that only the invalid one fails.
+        return [result for command in batch for result in await self._commit([command], deadline)]
 
-    async def _transact(self, batch: Sequence[Command], deadline: float, *, keep: bool = True) -> list[Result]:
+    async def _transact(
+        self, batch: Sequence[Command], deadline: float, *, keep: bool = True
+    ) -> list[commands.Result]:
         connection = await self._pool.acquire(deadline)
+        transaction = _Transaction(connection, deadline, keep=keep)
         try:
-            return await _transaction(connection, batch, deadline, self._memory, keep=keep)
-        except BaseException:
-            await roll_back(connection, deadline)
-            raise
+            present, replicated = await transaction.begin(batch)
+            now = time.time_ns() // 1_000_000
+            applied = commands.apply(batch, present, now)
+            # What is acknowledged because it is here already may have been committed while the standby was away. A
+            # COMMIT waits for the standby although nothing is written: having locked a row, it is in the log.
+            if applied.writes or (replicated and any(isinstance(result, Store) for result in applied.results)):
+                await transaction.commit(applied, self._memory, now)
+            return applied.results
         finally:
+            await roll_back(connection, deadline)
             self._pool.release(connection)
 
 
@@ -113,102 +114,74 @@ class _InvalidWrite(Exception):
         super().__init__(str(error))
 
 
-def _statements(batch: commands.Batch, memory: keys.Memory, now: int) -> Iterator[Statement]:
-    if batch.created:
-        yield b"create", columns.as_arrays(batch.created)
-    if batch.replaced:
-        yield b"replace", columns.as_arrays(batch.replaced)
-    if batch.changes:
-        yield b"change", columns.as_arrays(batch.changes)
-        yield b"count", (batch.count, batch.version, batch.at)
-    if batch.keys:
-        yield from memory.remember(batch.keys, now)
+class _Transaction:
+    """The transaction of a batch. With `keep` false it is a probe: it undoes what it writes, and logs nothing."""
 
+    def __init__(self, connection: PipelineConnection, deadline: float, *, keep: bool) -> None:
+        self._connection = connection
+        self._deadline = deadline
+        self._keep = keep
+        connection.warning = ""
 
-def _rows(batch: commands.Batch) -> int:
-    """Return how many rows a batch writes, besides those that it deletes."""
-    changes = len(batch.changes)
-    return len(batch.created) + len(batch.replaced) + changes + bool(changes) + len(batch.keys)
+    async def begin(self, batch: Sequence[Command]) -> tuple[commands.Present, bool]:
+        """Take the lock; return what the batch touches, and whether its COMMIT waits for a standby."""
+        touched = [row for row in commands.touched(batch) if row[1] <= MAX_ID]
+        stores: list[Statement] = [(b"touched", columns.as_arrays(touched))] if touched else []
+        look_up = keys.look_up(batch)
+        _, lock, *found = await self._execute((b"begin", ()), (b"lock", ()), *stores, *look_up)
+        count, version, at, epoch, replicated = single_row(lock.rows())
+        rows = found[0].rows() if stores else []
+        versions, equal = {id: version for _, id, version, _ in rows}, {place for place, _, _, equal in rows if equal}
+        remembered = keys.remembered(found[-1], epoch) if look_up else {}
+        return commands.Present(count, version, at, epoch, versions, equal, remembered), replicated
 
+    async def commit(self, batch: commands.Batch, memory: keys.Memory, now: int) -> None:
+        """Write what the batch writes, and commit."""
+        rows = {b"create": batch.created, b"replace": batch.replaced, b"change": batch.changes}
+        statements: list[Statement] = [(name, columns.as_arrays(those)) for name, those in rows.items() if those]
+        if batch.changes:
+            statements.append((b"count", (batch.count, batch.version, batch.at)))
+        if batch.keys:
+            statements += memory.remember(batch.keys, now)
+        if not self._keep:
+            statements = [(b"probe", ()), *statements, (b"undo", ())]
+        *written, commit = await self._execute(*statements, (b"commit", ()))
+        if commit.command != b"COMMIT":
+            raise Unavailable("The database rolled the write back")
+        if self._connection.warning:
+            # The wait for a synchronous standby was cancelled: the writes are committed here, but perhaps nowhere
+            # else. The server calls that a success; it is none, because a failover would lose them.
+            raise Unavailable("The standby does not respond", Outcome.UNKNOWN)
+        affected = {name: result.affected for (name, _), result in zip(statements, written, strict=True)}
+        if (forgotten := affected.pop(b"forget", None)) is not None:
+            memory.forgot(forgotten)
+        expected = sum(map(len, rows.values())) + len(batch.keys) + bool(batch.changes)
+        self._check_rows(sum(affected.values()), expected)
 
-async def _transaction(
-    connection: PipelineConnection, batch: Sequence[Command], deadline: float, memory: keys.Memory, *, keep: bool
-) -> list[Result]:
-    connection.warning = ""
-    present, replicated = await _begin(connection, batch, deadline, keep)
-    now = time.time_ns() // 1_000_000
-    applied = commands.apply(batch, present, now)
-    # What is acknowledged because it is here already may have been committed while the standby was away. A COMMIT
-    # waits for the standby although nothing is written: having locked a row, it is in the log.
-    if not applied.writes and not (replicated and any(isinstance(result, Store) for result in applied.results)):
-        await roll_back(connection, deadline)
-        return applied.results
-    statements = list(_statements(applied, memory, now))
-    if not keep:
-        statements = [(b"probe", ()), *statements, (b"undo", ())]
-    affected = await _finish(connection, statements, deadline, keep)
-    if (forgotten := affected.pop(b"forget", None)) is not None:
-        memory.forgot(forgotten)
-    written, expected = sum(affected.values()), _rows(applied)
-    if written != expected:
-        reason = f"{written} of {expected} rows were written: a trigger or a rule kept out the others"
-        if keep:
+    def _check_rows(self, written: int, expected: int) -> None:
+        if written == expected:
+            return
+        if self._keep:
+            reason = f"{written} of {expected} rows were written: a trigger or a rule kept out the others"
             emit(Event.DATABASE_REFUSED, sqlstate="00000", reason=reason)
         raise Unavailable("The database did not write everything", Outcome.UNKNOWN)
-    return applied.results
 
-
-async def _begin(
-    connection: PipelineConnection, requested: Sequence[Command], deadline: float, log: bool
-) -> tuple[commands.Present, bool]:
-    """Take the lock; return what the batch touches, and whether its COMMIT waits for a standby."""
-    touched = [row for row in commands.touched(requested) if row[1] <= MAX_ID]
-    stores: list[Statement] = [(b"touched", columns.as_arrays(touched))] if touched else []
-    look_up = keys.look_up(requested)
-    try:
-        _, lock, *found = await connection.execute(
-            (b"begin", ()), (b"lock", ()), *stores, *look_up, deadline=deadline
-        )
-    except ConnectionLost:
-        raise Unavailable(NO_RESPONSE) from None
-    except ValueError as error:
-        raise _InvalidWrite(error) from None
-    except StatementError as error:
-        raise to_unavailable(error, log=log) from None
-    count, version, at, epoch, replicated = single_row(lock.rows())
-    rows = found[0].rows() if stores else []
-    versions, equal = {id: version for _, id, version, _ in rows}, {place for place, _, _, equal in rows if equal}
-    remembered = keys.remembered(found[-1], epoch) if look_up else {}
-    return commands.Present(count, version, at, epoch, versions, equal, remembered), replicated
-
-
-async def _finish(
-    connection: PipelineConnection, statements: list[Statement], deadline: float, log: bool
-) -> dict[bytes, int]:
-    """Write and commit; return how many rows by statement.
-
-    From here on, the outcome depends on what was sent and confirmed.
-    """
-    try:
-        *written, commit = await connection.execute(*statements, (b"commit", ()), deadline=deadline)
-    except ConnectionLost as error:
-        raise Unavailable(NO_RESPONSE, Outcome.UNKNOWN if error.sent else Outcome.NONE) from None
-    except ValueError as error:
-        raise _InvalidWrite(error) from None
-    except StatementError as error:
-        if error.index < len(statements) and error.sqlstate.startswith(_INVALID_DATA):
+    async def _execute(self, *statements: Statement) -> list[Result]:
+        try:
+            return await self._connection.execute(*statements, deadline=self._deadline)
+        except ConnectionLost as error:
+            sent = error.sent and statements[-1][0] == b"commit"
+            raise Unavailable(NO_RESPONSE, Outcome.UNKNOWN if sent else Outcome.NONE) from None
+        except ValueError as error:
             raise _InvalidWrite(error) from None
-        refusal = to_unavailable(error, log=log)
-        if error.index == len(statements) and not error.sqlstate.startswith(_ROLLED_BACK):
-            refusal.outcome = Outcome.UNKNOWN
-        raise refusal from None
-    if commit.command != b"COMMIT":
-        raise Unavailable("The database rolled the write back")
-    if connection.warning:
-        # The wait for a synchronous standby was cancelled: the writes are committed here, but perhaps nowhere else.
-        # The server calls that a success; it is none, because a failover would lose them.
-        raise Unavailable("The standby does not respond", Outcome.UNKNOWN)
-    return {name: result.affected for (name, _), result in zip(statements, written, strict=True)}
+        except StatementError as error:
+            committing = statements[error.index][0] == b"commit"
+            if not committing and error.sqlstate.startswith(_INVALID_DATA):
+                raise _InvalidWrite(error) from None
+            refusal = to_unavailable(error, log=self._keep)
+            if committing and not error.sqlstate.startswith(_ROLLED_BACK):
+                refusal.outcome = Outcome.UNKNOWN
+            raise refusal from None
 
 
 _INVALID_DATA = ("22", "23")
