@@ -8,7 +8,7 @@ import pytest
 
 from storekeeper import events
 from storekeeper.errors import Outcome, Unavailable
-from storekeeper.postgres import POOL_SIZE, PostgresCollection, pool
+from storekeeper.postgres import PostgresCollection, pool
 from storekeeper.postgres import schema as postgres_schema
 from storekeeper.stores import Payload, Store
 from tests.harness.collection import create, get, listing, replace, run, stores
@@ -129,7 +129,7 @@ def test_what_waits_too_long_is_refused(database: Postgres) -> None:
             assert isinstance(collection, PostgresCollection)
             await create(collection, Payload("First"))
             loop = asyncio.get_running_loop()
-            busy = [await collection._pool.acquire(loop.time() + 5) for _ in range(POOL_SIZE)]
+            busy = [await collection._pool.acquire(loop.time() + 5) for _ in range(pool.POOL_SIZE)]
             for question in (lambda: get(collection, 1), lambda: create(collection, Payload("Second"))):
                 with pytest.raises(Unavailable) as caught:
                     await asyncio.wait_for(question(), 5)

@@ -6,11 +6,13 @@ from contextlib import suppress
 
 import psycopg
 
+from storekeeper import commands
 from storekeeper.collection import Listing, Moment, Query, State
 from storekeeper.commands import Command
 from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.errors import Unavailable
 from storekeeper.postgres import keys, past, reads, schema, session, tokens, writes
+from storekeeper.postgres.batcher import Batcher
 from storekeeper.postgres.load import load
 from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, StatementError, array
 from storekeeper.postgres.pool import CLOSED, RESPONSE_TIMEOUT, Pool
@@ -22,10 +24,6 @@ from storekeeper.write_state import WriteState
 describe, exists, prepare = session.describe, schema.exists, schema.prepare
 
 __all__ = ["PostgresCollection", "describe", "epoch", "exists", "prepare", "snapshot", "tokens"]
-
-POOL_SIZE = 9
-"""Connections that one process opens at most: two for reads by id, two for reads of the past, one each for the
-collection's numbers, lists, pages of lists, tokens, and writes."""
 
 PROBE_SIZE = 1000
 """Bytes that a probe writes while writes are refused. Else it writes none: they stay in the table until a vacuum."""
@@ -48,17 +46,27 @@ class PostgresCollection:
         self._conninfo = session.parameters(url)
         self._schema = ""
         self._closed = False
-        self._pool = Pool(self._connect, POOL_SIZE, fail)
-        self._reader = reads.Reader(self._pool)
-        self._past = past.PastReader(self._pool)
+        self._pool = Pool(self._connect, fail)
         self._state = WriteState(self._begin_probe)
+        reader = reads.Reader(self._pool)
+        self._by_id = Batcher(reader.get, workers=2)
+        self._states = Batcher(reader.state)
+        self._lists = Batcher(reader.list_stores, max_batch=50)
+        self._past = past.PastReader(self._pool)
         self._writer = writes.Writer(self._pool, self._state.refused)
+        self._writes = Batcher(
+            self._writer.commit,
+            max_batch=1000,
+            size=commands.size,
+            max_batch_bytes=writes.MAX_BATCH_BYTES,
+            gather=True,
+        )
         self._probing: asyncio.Task[None] | None = None
         self._forgetting = asyncio.create_task(self._forget_keys())
 
     def get(self, id: int) -> asyncio.Future[Store | None]:
         """Return the store of that id, or None."""
-        return self._reader.get(id)
+        return self._by_id.add(id)
 
     def get_at(self, id: int, at: Moment) -> asyncio.Future[Store | None]:
         """Return the store of that id as it was at that moment, or None."""
@@ -68,15 +76,15 @@ class PostgresCollection:
         """Return the stores that the query asks for."""
         if query.at is not None:
             return asyncio.ensure_future(self._past.list_stores(query))
-        return self._reader.list_stores(query)
+        return self._lists.add(query)
 
     def state(self) -> asyncio.Future[State]:
         """Return the numbers of the collection."""
-        return self._reader.state()
+        return self._states.add(None)
 
     def write(self, command: Command) -> asyncio.Future[Store | None]:
         """Queue a command; its result is the store, None if there is no such store, or the error."""
-        return self._writer.submit(command)
+        return self._writes.add(command)
 
     async def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False) -> range:
         """Create all of `payloads` or none; return their ids."""
@@ -90,15 +98,12 @@ class PostgresCollection:
         return asyncio.ensure_future(self._read_tokens())
 
     async def _read_tokens(self) -> Sequence[Token]:
-        (result,) = await self._pool.execute((b"tokens", ()), deadline=self._deadline())
+        (result,) = await self._pool.execute((b"tokens", ()))
         return [Token(*row) for row in result.rows()]
 
     async def mark_used(self, numbers: Iterable[int], now: int) -> None:
         """Note that tokens are used."""
-        await self._pool.execute((b"used", (array(numbers), now)), deadline=self._deadline())
-
-    def _deadline(self) -> float:
-        return asyncio.get_running_loop().time() + RESPONSE_TIMEOUT
+        await self._pool.execute((b"used", (array(numbers), now)))
 
     def change_token(self) -> None:
         """Return None: asking would cost a round trip, which is what a read costs."""
@@ -109,7 +114,7 @@ class PostgresCollection:
 
     async def check(self) -> None:
         """Return if the database can be read; raise Unavailable if not."""
-        await self._pool.execute((b"state", ()), deadline=self._deadline())
+        await self._pool.execute((b"state", ()))
 
     async def check_writes(self) -> None:
         """Return if writes are not refused; raise Unavailable with the reason if they are."""
@@ -136,11 +141,11 @@ class PostgresCollection:
                     pass
 
     async def close(self) -> None:
-        """Finish the writes under way, then close every connection."""
+        """Finish the reads and writes under way, then close every connection."""
         self._closed = True
         self._state.close()
         self._forgetting.cancel()
-        await asyncio.gather(self._writer.close(), self._reader.close())
+        await asyncio.gather(*(each.close() for each in (self._by_id, self._states, self._lists, self._writes)))
         await self._pool.close()
         if self._probing is not None:
             await asyncio.wait([self._probing])
@@ -150,12 +155,7 @@ class PostgresCollection:
         setup = session.setup_statements(session.SERVING, await self._prepare())
         try:
             connection = PipelineConnection(await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True))
-            try:
-                deadline = asyncio.get_running_loop().time() + RESPONSE_TIMEOUT
-                await connection.prepare(setup, _STATEMENTS, deadline)
-            except BaseException:
-                connection.drop("it could not be prepared")
-                raise
+            await connection.prepare(setup, _STATEMENTS, asyncio.get_running_loop().time() + RESPONSE_TIMEOUT)
         except (psycopg.Error, ConnectionLost, StatementError) as error:
             raise session.translated(error, self._url) from None
         return connection

@@ -37,57 +37,54 @@ class StatementError(Exception):
 
 
 class Result:
-    """The result of one statement."""
+    """The result of one statement; `pg` is libpq's."""
 
-    def __init__(self, result: PGresult, connection: psycopg.AsyncConnection[Any]) -> None:
-        self._result = result
+    def __init__(self, pg: PGresult, connection: psycopg.AsyncConnection[Any]) -> None:
+        self.pg = pg
         self._connection = connection
-
-    @property
-    def command(self) -> bytes:
-        """The command tag that the server returned."""
-        return self._result.command_status or b""
 
     @property
     def affected(self) -> int:
         """How many rows the statement wrote."""
-        return self._result.command_tuples or 0
+        return self.pg.command_tuples or 0
 
     def rows(self) -> list[tuple[Any, ...]]:
         """Return the rows."""
         transformer = Transformer(self._connection)
-        transformer.set_pgresult(self._result)
-        return transformer.load_rows(0, self._result.ntuples, tuple)
+        transformer.set_pgresult(self.pg)
+        return transformer.load_rows(0, self.pg.ntuples, tuple)
 
 
 class PipelineConnection:
-    """An open connection, for one round trip at a time; `lost` is why it was closed, or empty."""
+    """An open connection, for one round trip at a time. `lost` is why it was closed, or empty.
+
+    `warning` is the latest one of the server; `since` is when it was opened, on the loop's clock.
+    """
 
     def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
-        self.connection = connection
         self.lost = ""
         self.warning = ""
-        """The latest warning from the server."""
+        self.on_lost: Callable[[PipelineConnection], None] = lambda _: None
         self._loop = asyncio.get_running_loop()
         self.since = self._loop.time()
-        self.on_lost: Callable[[PipelineConnection], None] = lambda _: None
+        self._connection = connection
         self._pg = connection.pgconn
         self._socket = self._pg.socket
         self._pg.nonblocking = 1
         self._pg.notice_handler = self._notice
         self._pg.enter_pipeline_mode()
         self._results: list[PGresult] = []
-        self._pending: asyncio.Future[None] | None = None
+        self._pending: asyncio.Future[None] = self._loop.create_future()
         # Also while no statement is under way, so that the end of the server is noticed.
         self._loop.add_reader(self._socket, self._readable)
 
     @property
     def idle(self) -> bool:
         """Whether it is in no transaction."""
-        return not self.lost and self._pg.transaction_status == pq.TransactionStatus.IDLE
+        return self._pg.transaction_status == pq.TransactionStatus.IDLE
 
     async def prepare(self, setup: Sequence[str], statements: Mapping[bytes, str], deadline: float) -> None:
-        """Set the session up, and let the server prepare statements by name."""
+        """Set the session up, and let the server prepare statements by name; raise as `execute` does."""
 
         def send() -> None:
             for text in setup:
@@ -95,23 +92,24 @@ class PipelineConnection:
             for name, text in statements.items():
                 self._pg.send_prepare(name, text.encode())
 
-        await self._exchange(send, deadline)
+        try:
+            await self._exchange(send, deadline)
+        except StatementError:
+            self.drop("it could not be prepared")
+            raise
 
     async def execute(self, *statements: Statement, deadline: float) -> list[Result]:
         """Carry out statements in one round trip; raise ConnectionLost, or StatementError for the first that fails.
 
         `deadline` is on the loop's clock. Raises ValueError, and sends nothing, for a text with U+0000.
         """
-        if self.lost:
-            raise ConnectionLost(self.lost, sent=False)
         encoded = [(name, [_text(parameter) for parameter in parameters]) for name, parameters in statements]
 
         def send() -> None:
             for name, parameters in encoded:
                 self._pg.send_query_prepared(name, parameters, None, pq.Format.BINARY)
 
-        results = await self._exchange(send, deadline)
-        return [Result(result, self.connection) for result in results]
+        return [Result(result, self._connection) for result in await self._exchange(send, deadline)]
 
     def drop(self, reason: str) -> None:
         """Close the connection; statements under way are lost."""
@@ -121,41 +119,43 @@ class PipelineConnection:
         self._loop.remove_reader(self._socket)
         self._loop.remove_writer(self._socket)
         self._pg.finish()
-        if self._pending is not None and not self._pending.done():
+        if not self._pending.done():
             self._pending.set_exception(ConnectionLost(reason, sent=True))
         self.on_lost(self)
 
     async def _exchange(self, send: Callable[[], None], deadline: float) -> list[PGresult]:
+        if self.lost:
+            raise ConnectionLost(self.lost, sent=False)
         self._results = []
         self._pending = self._loop.create_future()
         timer = self._loop.call_at(deadline, self.drop, "The database does not respond")
         try:
-            send()
-            self._pg.pipeline_sync()
-            self._flush()
+            self._send(send)
             await self._pending
-        except psycopg.Error as error:
-            self.drop(str(error))
-            # libpq may have sent some of it before.
-            raise ConnectionLost(self.lost, sent=True) from None
         except asyncio.CancelledError:
             self.drop("cancelled")
             raise
         finally:
             timer.cancel()
-            self._pending = None
         for index, result in enumerate(self._results):
             if result.status not in _OK:
                 raise StatementError(index, result)
         return self._results
 
-    def _flush(self) -> None:
-        if self._pg.flush():
-            self._loop.add_writer(self._socket, self._writable)
-
-    def _writable(self) -> None:
+    def _send(self, send: Callable[[], None]) -> None:
         try:
-            if not self._pg.flush():
+            send()
+            self._pg.pipeline_sync()
+        except psycopg.Error as error:
+            self.drop(str(error))  # libpq may have sent some of it before
+        else:
+            self._flush()
+
+    def _flush(self) -> None:
+        try:
+            if self._pg.flush():
+                self._loop.add_writer(self._socket, self._flush)
+            else:
                 self._loop.remove_writer(self._socket)
         except psycopg.Error as error:
             self.drop(str(error))
@@ -180,7 +180,7 @@ class PipelineConnection:
     def _take(self, result: PGresult) -> None:
         if result.status != pq.ExecStatus.PIPELINE_SYNC:
             self._results.append(result)
-        elif self._pending is not None and not self._pending.done():
+        elif not self._pending.done():
             self._pending.set_result(None)
 
     def _notice(self, notice: PGresult) -> None:

@@ -10,6 +10,10 @@ from storekeeper.errors import LOCKED, CannotStart, Unavailable
 from storekeeper.events import Event, emit
 from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, Result, Statement, StatementError
 
+POOL_SIZE = 9
+"""Connections that one process opens at most: two for reads by id, two for reads of the past, one each for the
+collection's numbers, lists, pages of lists, tokens, and writes."""
+
 RESPONSE_TIMEOUT = 4.5
 """Seconds after which a request gets its response in any case (decision 30: at most 5 s)."""
 
@@ -31,13 +35,10 @@ CLOSED = "The service is shutting down"
 
 
 class Pool:
-    """At most `size` connections. `connect` opens one; `fail` is called with the reason if it never can."""
+    """The connections. `connect` opens one; `fail` is called with the reason if it never can."""
 
-    def __init__(
-        self, connect: Callable[[], Awaitable[PipelineConnection]], size: int, fail: Callable[[str], None]
-    ) -> None:
+    def __init__(self, connect: Callable[[], Awaitable[PipelineConnection]], fail: Callable[[str], None]) -> None:
         self._connect = connect
-        self._size = size
         self._fail = fail
         self._loop = asyncio.get_running_loop()
         self._connections: set[PipelineConnection] = set()
@@ -48,8 +49,9 @@ class Pool:
         self._closed = False
         self._connect_more()
 
-    async def execute(self, *statements: Statement, deadline: float) -> list[Result]:
+    async def execute(self, *statements: Statement, deadline: float | None = None) -> list[Result]:
         """Execute statements that change nothing, once more if the connection is lost. Raises Unavailable."""
+        deadline = deadline or self._loop.time() + RESPONSE_TIMEOUT
         for _ in range(2):
             connection = await self.acquire(deadline)
             try:
@@ -72,28 +74,27 @@ class Pool:
         self._waiting.append(waiter)
         self._connect_more()
         try:
-            async with asyncio.timeout_at(deadline):
-                return await waiter
-        except BaseException as error:
-            if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
+            await asyncio.wait((waiter,), timeout=deadline - self._loop.time())
+            if not waiter.done():
+                raise Unavailable(NO_RESPONSE)
+        except BaseException:
+            if not waiter.done():
+                self._waiting.remove(waiter)
+            elif not waiter.exception():
                 self.release(waiter.result())
-            if isinstance(error, TimeoutError):
-                raise Unavailable(NO_RESPONSE) from None
             raise
+        return waiter.result()
 
     def release(self, connection: PipelineConnection) -> None:
-        """Take a connection back."""
+        """Take a connection back, for whoever has been waiting for longest."""
         if connection.lost:
             return
         if self._closed or self._loop.time() - connection.since > MAX_CONNECTION_AGE:
             connection.drop(CLOSED if self._closed else EXPIRED)
-            return
-        while self._waiting:
-            waiter = self._waiting.popleft()
-            if not waiter.done():
-                waiter.set_result(connection)
-                return
-        self._idle.append(connection)
+        elif self._waiting:
+            self._waiting.popleft().set_result(connection)
+        else:
+            self._idle.append(connection)
 
     async def close(self) -> None:
         """Close every connection."""
@@ -113,7 +114,7 @@ class Pool:
     async def _keep_connecting(self) -> None:
         """Open connections while requests wait for them, at least one; retry until that is done."""
         try:
-            while not self._connections or (self._wanted() and len(self._connections) < self._size):
+            while not self._connections or (self._waiting and len(self._connections) < POOL_SIZE):
                 connection = await self._retry_connecting()
                 if connection is None:
                     return
@@ -123,9 +124,6 @@ class Pool:
                     self.release(connection)
         finally:
             self._connecting = None
-
-    def _wanted(self) -> bool:
-        return any(not waiter.done() for waiter in self._waiting)
 
     async def _retry_connecting(self) -> PipelineConnection | None:
         pause, since, logged = MIN_RETRY_PAUSE, self._loop.time(), -LOG_INTERVAL
@@ -154,9 +152,7 @@ class Pool:
     def _refuse(self, reason: str) -> None:
         self._refusal = reason
         while self._waiting:
-            waiter = self._waiting.popleft()
-            if not waiter.done():
-                waiter.set_exception(Unavailable(reason))
+            self._waiting.popleft().set_exception(Unavailable(reason))
 
     def _on_lost(self, connection: PipelineConnection) -> None:
         self._connections.discard(connection)

@@ -13,10 +13,9 @@ from typing import Any
 
 from storekeeper.collection import Listing, Query, State
 from storekeeper.postgres import columns
-from storekeeper.postgres.batcher import Batcher
 from storekeeper.postgres.pipeline import Statement
 from storekeeper.postgres.pipeline import array as parameter
-from storekeeper.postgres.pool import RESPONSE_TIMEOUT, Pool, single_row
+from storekeeper.postgres.pool import Pool, single_row
 from storekeeper.postgres.schema import COLLECTION
 from storekeeper.stores import Store
 
@@ -109,43 +108,26 @@ def as_of(ids: Sequence[int], version: int) -> Statement:
 
 
 class Reader:
-    """Carries out reads; its futures raise Unavailable."""
+    """Carries out batches of reads; raises Unavailable."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._loop = asyncio.get_running_loop()
-        self._by_id = Batcher(self._get, workers=2)
-        self._states = Batcher(self._read_state)
-        self._lists = Batcher(self._list, max_batch=50)
         self._paging = asyncio.Semaphore(1)
 
-    def get(self, id: int) -> asyncio.Future[Store | None]:
-        """Return the store of that id, or None."""
-        return self._by_id.add(id)
-
-    def state(self) -> asyncio.Future[State]:
-        """Return the numbers of the collection."""
-        return self._states.add(None)
-
-    def list_stores(self, query: Query) -> asyncio.Future[Listing]:
-        """Return the stores that the query asks for, of the present."""
-        return self._lists.add(query)
-
-    async def close(self) -> None:
-        """Finish the reads under way; take no more."""
-        await asyncio.gather(self._by_id.close(), self._states.close(), self._lists.close())
-
-    async def _get(self, ids: Sequence[int], deadline: float) -> list[Store | None]:
+    async def get(self, ids: Sequence[int], deadline: float) -> list[Store | None]:
+        """Return for each id its store, or None."""
         rows = await self._rows((b"get", (parameter({id for id in ids if id <= MAX_ID}),)), deadline)
         if rows and rows[0][-1] is None:
             single_row([])  # there is no epoch, because the row of `collection` is missing
         found = {row[0]: Store(*row) for row in rows}
         return [found.get(id) for id in ids]
 
-    async def _read_state(self, asked: Sequence[None], deadline: float) -> list[State]:
+    async def state(self, asked: Sequence[None], deadline: float) -> list[State]:
+        """Return the numbers of the collection, once for each that asked."""
         return [State(*single_row(await self._rows((b"state", ()), deadline)))] * len(asked)
 
-    async def _list(self, queries: Sequence[Query], deadline: float) -> list[Listing]:
+    async def list_stores(self, queries: Sequence[Query], deadline: float) -> list[Listing]:
+        """Return for each query the stores that it asks for, of the present."""
         whole = [query for query in set(queries) if query.name is None]
         named = [query for query in set(queries) if query.name is not None]
         pages = [(after + 1, after + most) for _, after, most in map(_first_page, whole)]
@@ -184,9 +166,9 @@ class Reader:
     async def _page(self, ids: Sequence[int], version: int) -> tuple[bytes, int]:
         # One page at a time, so that long lists leave connections for all other requests.
         async with self._paging:
-            return await self._read(ids, version, self._loop.time() + RESPONSE_TIMEOUT)
+            return await self._read(ids, version)
 
-    async def _read(self, ids: Sequence[int], version: int, deadline: float) -> tuple[bytes, int]:
+    async def _read(self, ids: Sequence[int], version: int, deadline: float | None = None) -> tuple[bytes, int]:
         if isinstance(ids, range):
             statement: Statement = (b"first", (ids[0], ids[-1]))
         else:
@@ -196,7 +178,7 @@ class Reader:
             ((page, end, _),) = await self._rows(as_of(ids, version), deadline)
         return page, end
 
-    async def _rows(self, statement: Statement, deadline: float) -> list[tuple[Any, ...]]:
+    async def _rows(self, statement: Statement, deadline: float | None = None) -> list[tuple[Any, ...]]:
         (result,) = await self._pool.execute(statement, deadline=deadline)
         return result.rows()
 

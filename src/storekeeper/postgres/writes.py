@@ -15,14 +15,14 @@ from storekeeper.commands import Command, Create
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.events import Event, emit
 from storekeeper.postgres import columns, keys
-from storekeeper.postgres.batcher import Batcher
 from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, Result, Statement, StatementError
 from storekeeper.postgres.pool import NO_RESPONSE, RESPONSE_TIMEOUT, Pool, roll_back, single_row, to_unavailable
 from storekeeper.postgres.reads import MAX_ID
 from storekeeper.postgres.schema import COLLECTION
 from storekeeper.stores import Payload, Store
 
-_MAX_BATCH_BYTES = 4 * 2**20
+MAX_BATCH_BYTES = 4 * 2**20
+"""Bytes of the writes of one batch, which ends with the one that exceeds them."""
 
 STATEMENTS = {
     b"begin": "BEGIN ISOLATION LEVEL READ COMMITTED",
@@ -45,37 +45,24 @@ STATEMENTS = {
 
 
 class Writer:
-    """Carries out writes; its futures raise Unavailable, PreconditionFailed, KeyReused, or what an invalid one is.
-
-    `refused` gets the reason if the database refuses writes.
-    """
+    """Carries out batches of writes. `refused` gets the reason if the database refuses one."""
 
     def __init__(self, pool: Pool, refused: Callable[[str], None]) -> None:
         self._pool = pool
         self._refused = refused
         self._memory = keys.Memory()
-        self._batcher = Batcher(
-            self._commit, max_batch=1000, size=commands.size, max_batch_bytes=_MAX_BATCH_BYTES, gather=True
-        )
-
-    def submit(self, command: Command) -> asyncio.Future[Store | None]:
-        """Queue a command; its result is the store, None if there is no such store, or the error."""
-        return self._batcher.add(command)
 
     async def probe(self, size: int) -> None:
         """Carry out a create of so many bytes, undo it and commit; raise Unavailable if any of that is refused.
 
         The create needs space on the disk, the commit needs the standby: having locked a row, it is written too.
         """
+        probe = Create(Payload("Probe", "x" * size))
         with suppress(_InvalidWrite):
-            probe = Create(Payload("Probe", "x" * size))
             await self._transact([probe], asyncio.get_running_loop().time() + RESPONSE_TIMEOUT, keep=False)
 
-    async def close(self) -> None:
-        """Finish every write that was submitted."""
-        await self._batcher.close()
-
-    async def _commit(self, batch: Sequence[Command], deadline: float) -> Sequence[commands.Result | Exception]:
+    async def commit(self, batch: Sequence[Command], deadline: float) -> Sequence[commands.Result | Exception]:
+        """Return what each command led to: what `commands.apply` says, Unavailable, or why it is invalid."""
         try:
             return await self._transact(batch, deadline)
         except Unavailable as error:
@@ -83,9 +70,9 @@ class Writer:
             return [error] * len(batch)
         except _InvalidWrite as invalid:
             if len(batch) == 1:
-                return [invalid.error]
+                return invalid.args
         # Each gets a transaction of its own, so that only the invalid one fails.
-        return [result for command in batch for result in await self._commit([command], deadline)]
+        return [result for command in batch for result in await self.commit([command], deadline)]
 
     async def _transact(
         self, batch: Sequence[Command], deadline: float, *, keep: bool = True
@@ -107,11 +94,7 @@ class Writer:
 
 
 class _InvalidWrite(Exception):
-    """A write of the batch is invalid; nothing was written."""
-
-    def __init__(self, error: Exception) -> None:
-        self.error = error
-        super().__init__(str(error))
+    """A write of the batch is invalid, as the error in `args` says; nothing was written."""
 
 
 class _Transaction:
@@ -146,7 +129,7 @@ class _Transaction:
         if not self._keep:
             statements = [(b"probe", ()), *statements, (b"undo", ())]
         *written, commit = await self._execute(*statements, (b"commit", ()))
-        if commit.command != b"COMMIT":
+        if commit.pg.command_status != b"COMMIT":
             raise Unavailable("The database rolled the write back")
         if self._connection.warning:
             # The wait for a synchronous standby was cancelled: the writes are committed here, but perhaps nowhere
