@@ -152,7 +152,7 @@ class PostgresCollection:
 
     async def _connect(self) -> PipelineConnection:
         """Open a connection and prepare its session; raises Unavailable, CannotStart."""
-        setup = session.setup_statements(session.SERVING, await self._prepare())
+        setup = (*session.setup_statements(session.SERVING), session.set_search_path(await self._prepare()))
         try:
             connection = PipelineConnection(await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True))
             await connection.prepare(setup, _STATEMENTS, asyncio.get_running_loop().time() + RESPONSE_TIMEOUT)

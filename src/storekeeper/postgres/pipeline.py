@@ -166,22 +166,19 @@ class PipelineConnection:
             after_none = False
             while not self._pg.is_busy():
                 result = self._pg.get_result()
-                if result is None and after_none:
-                    break
+                if result is None:
+                    if after_none:
+                        break
+                elif result.status != pq.ExecStatus.PIPELINE_SYNC:
+                    self._results.append(result)
+                elif not self._pending.done():
+                    self._pending.set_result(None)
                 # libpq returns one None between the results of two statements.
                 after_none = result is None
-                if result is not None:
-                    self._take(result)
         except psycopg.Error as error:
             self.drop(str(error))
         if not self.lost and self._pg.status == pq.ConnStatus.BAD:
             self.drop(self._pg.get_error_message())
-
-    def _take(self, result: PGresult) -> None:
-        if result.status != pq.ExecStatus.PIPELINE_SYNC:
-            self._results.append(result)
-        elif not self._pending.done():
-            self._pending.set_result(None)
 
     def _notice(self, notice: PGresult) -> None:
         if notice.error_field(pq.DiagnosticField.SEVERITY_NONLOCALIZED) == b"WARNING":

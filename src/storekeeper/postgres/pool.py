@@ -45,6 +45,7 @@ class Pool:
         self._idle: list[PipelineConnection] = []
         self._waiting: deque[asyncio.Future[PipelineConnection]] = deque()
         self._refusal = ""
+        self._outage_began = self._logged = 0.0
         self._connecting: asyncio.Task[None] | None = None
         self._closed = False
         self._connect_more()
@@ -113,41 +114,43 @@ class Pool:
 
     async def _keep_connecting(self) -> None:
         """Open connections while requests wait for them, at least one; retry until that is done."""
+        pause = MIN_RETRY_PAUSE
         try:
             while not self._connections or (self._waiting and len(self._connections) < POOL_SIZE):
-                connection = await self._retry_connecting()
-                if connection is None:
+                began = self._loop.time()
+                try:
+                    self._add(await self._connect())
+                    pause = MIN_RETRY_PAUSE
+                except CannotStart as error:
+                    self._refuse(UNREACHABLE)
+                    self._fail(str(error))
                     return
-                if not connection.lost:
-                    self._connections.add(connection)
-                    connection.on_lost = self._on_lost
-                    self.release(connection)
+                except Unavailable as error:
+                    if self._connections:  # these suffice, although the server accepts no more
+                        return
+                    self._record_outage(str(error), began)
+                    await asyncio.sleep(pause)
+                    pause = min(2 * pause, MAX_RETRY_PAUSE)
         finally:
             self._connecting = None
 
-    async def _retry_connecting(self) -> PipelineConnection | None:
-        pause, since, logged = MIN_RETRY_PAUSE, self._loop.time(), -LOG_INTERVAL
-        while True:
-            try:
-                connection = await self._connect()
-            except CannotStart as error:
-                self._refuse(UNREACHABLE)
-                self._fail(str(error))
-                return None
-            except Unavailable as error:
-                if self._connections:  # these suffice, although the server accepts no more
-                    return None
-                self._refuse(UNREACHABLE)
-                if self._loop.time() - logged > LOG_INTERVAL:
-                    logged = self._loop.time()
-                    emit(Event.DATABASE_UNREACHABLE, reason=str(error))
-            else:
-                if self._refusal:
-                    self._refusal = ""
-                    emit(Event.DATABASE_REACHABLE, seconds=round(self._loop.time() - since, 1))
-                return connection
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, MAX_RETRY_PAUSE)
+    def _add(self, connection: PipelineConnection) -> None:
+        if self._refusal:
+            self._refusal = ""
+            emit(Event.DATABASE_REACHABLE, seconds=round(self._loop.time() - self._outage_began, 1))
+        if not connection.lost:
+            self._connections.add(connection)
+            connection.on_lost = self._on_lost
+            self.release(connection)
+
+    def _record_outage(self, reason: str, began: float) -> None:
+        now = self._loop.time()
+        if not self._refusal:
+            self._outage_began, self._logged = began, -LOG_INTERVAL
+        self._refuse(UNREACHABLE)
+        if now - self._logged > LOG_INTERVAL:
+            self._logged = now
+            emit(Event.DATABASE_UNREACHABLE, reason=reason)
 
     def _refuse(self, reason: str) -> None:
         self._refusal = reason

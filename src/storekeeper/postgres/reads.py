@@ -84,22 +84,20 @@ class Found:
 
     def listing(self, page: Page) -> Listing:
         """Return the listing whose other pages `page` returns."""
-        start = bisect_right(self.ids, self.end)
-        rest = self._rest(page, start) if start < len(self.ids) else None
+        rest = self._rest(page) if self.ids and self.ids[-1] > self.end else None
         return Listing(self.version, self.epoch, self.first, rest, self.last, self.total)
 
-    async def _rest(self, page: Page, start: int) -> AsyncIterator[bytes]:
-        while start < len(self.ids):
+    async def _rest(self, page: Page) -> AsyncIterator[bytes]:
+        end = self.end
+        while (start := bisect_right(self.ids, end)) < len(self.ids):
             part, end = await page(self.ids[start : start + PAGE_SIZE], self.version)
             yield b"," + part
-            start = bisect_right(self.ids, end)
 
 
 def all_ids(query: Query, count: int) -> tuple[range, int | None]:
     """Return the ids of a query without a name, if there are `count` stores, and `Listing.last`."""
-    if query.limit is None or query.after + query.limit >= count:
-        return range(query.after + 1, count + 1), None
-    return range(query.after + 1, query.after + query.limit + 1), query.after + query.limit
+    end = count if query.limit is None else min(count, query.after + query.limit)
+    return range(query.after + 1, end + 1), end if query.after < end < count else None
 
 
 def as_of(ids: Sequence[int], version: int) -> Statement:
@@ -130,8 +128,9 @@ class Reader:
         """Return for each query the stores that it asks for, of the present."""
         whole = [query for query in set(queries) if query.name is None]
         named = [query for query in set(queries) if query.name is not None]
-        pages = [(after + 1, after + most) for _, after, most in map(_first_page, whole)]
-        statements: list[Statement] = [(b"first", page) for page in pages]
+        statements: list[Statement] = [
+            (b"first", (after + 1, after + most)) for _, after, most in map(_first_page, whole)
+        ]
         if named:
             sent = [(place, *_first_page(query)) for place, query in enumerate(named)]
             statements.append((b"named", columns.as_arrays(sent)))

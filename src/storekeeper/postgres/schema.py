@@ -159,9 +159,7 @@ def version(connection: Connection) -> int:
         return 0
     try:
         ((number,),) = connection.execute("SELECT schema::integer FROM storekeeper").fetchall()
-    except psycopg.errors.InsufficientPrivilege:
-        raise
-    except (ValueError, psycopg.ProgrammingError, psycopg.DataError):
+    except (ValueError, psycopg.errors.UndefinedColumn, psycopg.errors.CannotCoerce, psycopg.DataError):
         raise CannotStart(
             "--database has a table storekeeper that is not as we made it: restore it, or name another database"
         ) from None

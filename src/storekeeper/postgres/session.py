@@ -114,18 +114,19 @@ def describe(url: str) -> str:
     return f"postgresql://{quote(user)}@{','.join(places)}/{quote(given.get('dbname') or user)}"
 
 
-def setup_statements(settings: dict[str, str], schema: str | None = None) -> tuple[str, ...]:
-    """Return the statements that pin settings for the session, and the schema in which it looks names up."""
+def setup_statements(settings: dict[str, str]) -> tuple[str, ...]:
+    """Return the statements that claim a session and pin settings for it."""
     wanted = ", ".join(f"('{name}', '{value}')" for name, value in settings.items())
     # `remote_apply` waits for more than `on`, so it stays.
     pin = f"""SELECT pg_catalog.set_config(name, CASE setting WHEN 'remote_apply' THEN setting ELSE value END, false)
       FROM (VALUES {wanted}) AS wanted (name, value) JOIN pg_catalog.pg_settings USING (name)"""
     # Never deferrable: that may wait for other transactions.
     begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
-    return (begin, _CLAIM_SESSION, pin, *([_set_search_path(schema)] if schema else []), "COMMIT")
+    return begin, _CLAIM_SESSION, pin, "COMMIT"
 
 
-def _set_search_path(schema: str) -> str:
+def set_search_path(schema: str) -> str:
+    """Return the statement after which a session looks names up in that schema alone."""
     # `pg_temp` comes last, so that no temporary table hides one of ours.
     return f"SET search_path = {sql.Identifier(schema).as_string()}, pg_temp"
 
@@ -140,7 +141,7 @@ def connected(url: str, *, needs: str = "") -> Iterator[Connection]:
     try:
         with psycopg.connect(conninfo, autocommit=True) as connection:
             connection.execute("; ".join(setup_statements(BULK)).encode())
-            connection.execute(_set_search_path(collection_schema(connection)).encode())
+            connection.execute(set_search_path(collection_schema(connection)).encode())
             connection.autocommit = False
             yield connection
             _commit(connection)

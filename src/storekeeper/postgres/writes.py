@@ -7,8 +7,9 @@ COMMIT.
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 
 from storekeeper import commands
 from storekeeper.commands import Command, Create
@@ -42,6 +43,9 @@ STATEMENTS = {
     **keys.STATEMENTS,
 }
 """The statements that a connection has to prepare for writes."""
+
+Execute = Callable[..., Awaitable[list[Result]]]
+"""`_execute` on the connection of a transaction."""
 
 
 class Writer:
@@ -77,94 +81,91 @@ class Writer:
     async def _transact(
         self, batch: Sequence[Command], deadline: float, *, keep: bool = True
     ) -> list[commands.Result]:
+        """Carry out a batch as one transaction; unless it is to keep what it writes, undo that, and log nothing."""
         connection = await self._pool.acquire(deadline)
-        transaction = _Transaction(connection, deadline, keep=keep)
+        execute = partial(_execute, connection, deadline, keep)
         try:
-            present, replicated = await transaction.begin(batch)
+            present, replicated = await _begin(execute, batch)
             now = time.time_ns() // 1_000_000
             applied = commands.apply(batch, present, now)
             # What is acknowledged because it is here already may have been committed while the standby was away. A
             # COMMIT waits for the standby although nothing is written: having locked a row, it is in the log.
             if applied.writes or (replicated and any(isinstance(result, Store) for result in applied.results)):
-                await transaction.commit(applied, self._memory, now)
+                await self._finish(execute, applied, now, keep)
             return applied.results
         finally:
             await roll_back(connection, deadline)
             self._pool.release(connection)
+
+    async def _finish(self, execute: Execute, batch: commands.Batch, now: int, keep: bool) -> None:
+        rows = {b"create": batch.created, b"replace": batch.replaced, b"change": batch.changes}
+        statements: list[Statement] = [(name, columns.as_arrays(those)) for name, those in rows.items() if those]
+        if batch.changes:
+            statements.append((b"count", (batch.count, batch.version, batch.at)))
+        if batch.keys:
+            statements += self._memory.remember(batch.keys, now)
+        if not keep:
+            statements = [(b"probe", ()), *statements, (b"undo", ())]
+        results = await execute(*statements, (b"commit", ()))
+        affected = {name: result.affected for (name, _), result in zip(statements, results, strict=False)}
+        if (forgotten := affected.pop(b"forget", None)) is not None:
+            self._memory.forgot(forgotten)
+        written, expected = (
+            sum(affected.values()),
+            sum(map(len, rows.values())) + len(batch.keys) + bool(batch.changes),
+        )
+        if written != expected:
+            if keep:
+                reason = f"{written} of {expected} rows were written: a trigger or a rule kept out the others"
+                emit(Event.DATABASE_REFUSED, sqlstate="00000", reason=reason)
+            raise Unavailable("The database did not write everything", Outcome.UNKNOWN)
 
 
 class _InvalidWrite(Exception):
     """A write of the batch is invalid, as the error in `args` says; nothing was written."""
 
 
-class _Transaction:
-    """The transaction of a batch. With `keep` false it is a probe: it undoes what it writes, and logs nothing."""
+async def _begin(execute: Execute, batch: Sequence[Command]) -> tuple[commands.Present, bool]:
+    """Take the lock; return what the batch touches, and whether its COMMIT waits for a standby."""
+    touched = [row for row in commands.touched(batch) if row[1] <= MAX_ID]
+    stores: list[Statement] = [(b"touched", columns.as_arrays(touched))] if touched else []
+    look_up = keys.look_up(batch)
+    _, lock, *found = await execute((b"begin", ()), (b"lock", ()), *stores, *look_up)
+    count, version, at, epoch, replicated = single_row(lock.rows())
+    rows = found[0].rows() if stores else []
+    versions, equal = {id: version for _, id, version, _ in rows}, {place for place, _, _, equal in rows if equal}
+    remembered = keys.remembered(found[-1], epoch) if look_up else {}
+    return commands.Present(count, version, at, epoch, versions, equal, remembered), replicated
 
-    def __init__(self, connection: PipelineConnection, deadline: float, *, keep: bool) -> None:
-        self._connection = connection
-        self._deadline = deadline
-        self._keep = keep
-        connection.warning = ""
 
-    async def begin(self, batch: Sequence[Command]) -> tuple[commands.Present, bool]:
-        """Take the lock; return what the batch touches, and whether its COMMIT waits for a standby."""
-        touched = [row for row in commands.touched(batch) if row[1] <= MAX_ID]
-        stores: list[Statement] = [(b"touched", columns.as_arrays(touched))] if touched else []
-        look_up = keys.look_up(batch)
-        _, lock, *found = await self._execute((b"begin", ()), (b"lock", ()), *stores, *look_up)
-        count, version, at, epoch, replicated = single_row(lock.rows())
-        rows = found[0].rows() if stores else []
-        versions, equal = {id: version for _, id, version, _ in rows}, {place for place, _, _, equal in rows if equal}
-        remembered = keys.remembered(found[-1], epoch) if look_up else {}
-        return commands.Present(count, version, at, epoch, versions, equal, remembered), replicated
-
-    async def commit(self, batch: commands.Batch, memory: keys.Memory, now: int) -> None:
-        """Write what the batch writes, and commit."""
-        rows = {b"create": batch.created, b"replace": batch.replaced, b"change": batch.changes}
-        statements: list[Statement] = [(name, columns.as_arrays(those)) for name, those in rows.items() if those]
-        if batch.changes:
-            statements.append((b"count", (batch.count, batch.version, batch.at)))
-        if batch.keys:
-            statements += memory.remember(batch.keys, now)
-        if not self._keep:
-            statements = [(b"probe", ()), *statements, (b"undo", ())]
-        *written, commit = await self._execute(*statements, (b"commit", ()))
-        if commit.pg.command_status != b"COMMIT":
-            raise Unavailable("The database rolled the write back")
-        if self._connection.warning:
-            # The wait for a synchronous standby was cancelled: the writes are committed here, but perhaps nowhere
-            # else. The server calls that a success; it is none, because a failover would lose them.
-            raise Unavailable("The standby does not respond", Outcome.UNKNOWN)
-        affected = {name: result.affected for (name, _), result in zip(statements, written, strict=True)}
-        if (forgotten := affected.pop(b"forget", None)) is not None:
-            memory.forgot(forgotten)
-        expected = sum(map(len, rows.values())) + len(batch.keys) + bool(batch.changes)
-        self._check_rows(sum(affected.values()), expected)
-
-    def _check_rows(self, written: int, expected: int) -> None:
-        if written == expected:
-            return
-        if self._keep:
-            reason = f"{written} of {expected} rows were written: a trigger or a rule kept out the others"
-            emit(Event.DATABASE_REFUSED, sqlstate="00000", reason=reason)
-        raise Unavailable("The database did not write everything", Outcome.UNKNOWN)
-
-    async def _execute(self, *statements: Statement) -> list[Result]:
-        try:
-            return await self._connection.execute(*statements, deadline=self._deadline)
-        except ConnectionLost as error:
-            sent = error.sent and statements[-1][0] == b"commit"
-            raise Unavailable(NO_RESPONSE, Outcome.UNKNOWN if sent else Outcome.NONE) from None
-        except ValueError as error:
+async def _execute(
+    connection: PipelineConnection, deadline: float, log: bool, *statements: Statement
+) -> list[Result]:
+    """Carry out a round trip of a transaction; raise _InvalidWrite or Unavailable, with what became of its COMMIT."""
+    last = len(statements) - 1
+    commits = statements[last][0] == b"commit"
+    connection.warning = ""
+    try:
+        results = await connection.execute(*statements, deadline=deadline)
+    except ConnectionLost as error:
+        raise Unavailable(NO_RESPONSE, Outcome.UNKNOWN if commits and error.sent else Outcome.NONE) from None
+    except ValueError as error:
+        raise _InvalidWrite(error) from None
+    except StatementError as error:
+        refused = commits and error.index == last
+        if not refused and error.sqlstate.startswith(_INVALID_DATA):
             raise _InvalidWrite(error) from None
-        except StatementError as error:
-            committing = statements[error.index][0] == b"commit"
-            if not committing and error.sqlstate.startswith(_INVALID_DATA):
-                raise _InvalidWrite(error) from None
-            refusal = to_unavailable(error, log=self._keep)
-            if committing and not error.sqlstate.startswith(_ROLLED_BACK):
-                refusal.outcome = Outcome.UNKNOWN
-            raise refusal from None
+        unavailable = to_unavailable(error, log=log)
+        if refused and not error.sqlstate.startswith(_ROLLED_BACK):
+            unavailable.outcome = Outcome.UNKNOWN
+        raise unavailable from None
+    if commits and results[last].pg.command_status != b"COMMIT":
+        raise Unavailable("The database rolled the write back")
+    if commits and connection.warning:
+        # The wait for a synchronous standby was cancelled: the writes are committed here, but perhaps nowhere else.
+        # The server calls that a success; it is none, because a failover would lose them.
+        raise Unavailable("The standby does not respond", Outcome.UNKNOWN)
+    return results
 
 
 _INVALID_DATA = ("22", "23")
