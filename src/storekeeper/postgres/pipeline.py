@@ -6,6 +6,7 @@ were sent, completed or lost, and that decides the outcome that a client is told
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import psycopg
@@ -36,12 +37,12 @@ class StatementError(Exception):
         super().__init__(result.get_error_message())
 
 
+@dataclass(slots=True, eq=False)
 class Result:
     """The result of one statement; `pg` is libpq's."""
 
-    def __init__(self, pg: PGresult, connection: psycopg.AsyncConnection[Any]) -> None:
-        self.pg = pg
-        self._connection = connection
+    pg: PGresult
+    connection: psycopg.AsyncConnection[Any]
 
     @property
     def affected(self) -> int:
@@ -50,7 +51,7 @@ class Result:
 
     def rows(self) -> list[tuple[Any, ...]]:
         """Return the rows."""
-        transformer = Transformer(self._connection)
+        transformer = Transformer(self.connection)
         transformer.set_pgresult(self.pg)
         return transformer.load_rows(0, self.pg.ntuples, tuple)
 
@@ -130,7 +131,12 @@ class PipelineConnection:
         self._pending = self._loop.create_future()
         timer = self._loop.call_at(deadline, self.drop, "The database does not respond")
         try:
-            self._send(send)
+            send()
+            self._pg.pipeline_sync()
+            self._flush()
+        except psycopg.Error as error:
+            self.drop(str(error))  # libpq may have sent some of it before
+        try:
             await self._pending
         except asyncio.CancelledError:
             self.drop("cancelled")
@@ -141,15 +147,6 @@ class PipelineConnection:
             if result.status not in _OK:
                 raise StatementError(index, result)
         return self._results
-
-    def _send(self, send: Callable[[], None]) -> None:
-        try:
-            send()
-            self._pg.pipeline_sync()
-        except psycopg.Error as error:
-            self.drop(str(error))  # libpq may have sent some of it before
-        else:
-            self._flush()
 
     def _flush(self) -> None:
         try:

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from storekeeper.collection import Listing, Query, State
-from storekeeper.postgres import columns
+from storekeeper.postgres.columns import FIELDS, as_arrays
 from storekeeper.postgres.pipeline import Statement
 from storekeeper.postgres.pipeline import array as parameter
 from storekeeper.postgres.pool import Pool, single_row
 from storekeeper.postgres.schema import COLLECTION
 from storekeeper.stores import Store
+from storekeeper.tables import STORES
 
 PAGE_SIZE = 1000
 """Stores in one page of a list."""
@@ -36,11 +37,11 @@ _PAGE = f"SELECT *, sum({_SIZE}) OVER (ORDER BY id) - {_SIZE} AS before FROM"
 # test compares them).
 _JSON = f"""
   (SELECT convert_to(string_agg(row_to_json(store)::text, ',' ORDER BY store.id), 'UTF8')
-    FROM (SELECT id, {columns.FIELDS} FROM page WHERE before < {PAGE_BYTES}) AS store),
+    FROM (SELECT id, {FIELDS} FROM page WHERE before < {PAGE_BYTES}) AS store),
   (SELECT max(id) FROM page WHERE before < {PAGE_BYTES}), (SELECT max(version) FROM page)"""
 
 STATEMENTS = {
-    b"get": columns.SELECT,
+    b"get": f"SELECT {', '.join(STORES)}, (SELECT epoch FROM {COLLECTION}) FROM stores WHERE id = ANY($1::int8[])",
     b"state": f"SELECT count, version, epoch FROM {COLLECTION}",
     b"first": f"""WITH page AS ({_PAGE} stores WHERE id BETWEEN $1::bigint AND $2::bigint)
       SELECT {_JSON}, count, version, epoch FROM {COLLECTION}""",
@@ -60,7 +61,7 @@ STATEMENTS = {
     # The slow way, for a page that changed after the version: each store as its last change up to there left it.
     b"as of": f"""WITH page AS ({_PAGE} (
         SELECT pick.id, was.* FROM unnest($1::bigint[]) AS pick (id), LATERAL (
-          SELECT {columns.FIELDS}, seq AS version FROM changes
+          SELECT {FIELDS}, seq AS version FROM changes
           WHERE store_id = pick.id AND seq <= $2::bigint ORDER BY seq DESC LIMIT 1) AS was) AS past)
       SELECT {_JSON}""",
 }
@@ -133,7 +134,7 @@ class Reader:
         ]
         if named:
             sent = [(place, *_first_page(query)) for place, query in enumerate(named)]
-            statements.append((b"named", columns.as_arrays(sent)))
+            statements.append((b"named", as_arrays(sent)))
         results = await self._pool.execute(*statements, deadline=deadline)
         found = {}
         for query, result in zip(whole, results, strict=False):

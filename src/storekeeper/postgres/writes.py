@@ -15,26 +15,38 @@ from storekeeper import commands
 from storekeeper.commands import Command, Create
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.events import Event, emit
-from storekeeper.postgres import columns, keys
+from storekeeper.postgres import keys
+from storekeeper.postgres.columns import LOCK, as_arrays, as_table
 from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, Result, Statement, StatementError
 from storekeeper.postgres.pool import NO_RESPONSE, RESPONSE_TIMEOUT, Pool, roll_back, single_row, to_unavailable
 from storekeeper.postgres.reads import MAX_ID
 from storekeeper.postgres.schema import COLLECTION
 from storekeeper.stores import Payload, Store
+from storekeeper.tables import CHANGES, CONTENT, STORES
 
 MAX_BATCH_BYTES = 4 * 2**20
 """Bytes of the writes of one batch, which ends with the one that exceeds them."""
+
+_STORE = {"id": "store_id", "version": "seq"} | {name: name for name in CONTENT}
+"""The columns of `stores`, and the column of a change that goes into each."""
+
+_NEW = as_table(CHANGES)
+_SET = ", ".join(f"{name} = new.{_STORE[name]}" for name in STORES if name != "id")
+# The database compares: the address of a store does not come here. Null equals null.
+_EQUAL = " AND ".join(f"stores.{name} IS NOT DISTINCT FROM new.{name}" for name in CONTENT)
 
 STATEMENTS = {
     b"begin": "BEGIN ISOLATION LEVEL READ COMMITTED",
     # The lock and the numbers may be one statement because they are one row: a transaction that waited for the lock
     # gets the row as the previous one left it, not as the statement's snapshot has it.
-    b"lock": columns.LOCK,
+    b"lock": LOCK,
     # Behind the lock, in the same round trip: each statement sees all that was committed before it.
-    b"touched": columns.TOUCHED,
-    b"create": columns.INSERT,
-    b"replace": columns.UPDATE,
-    b"change": columns.ADD_CHANGES,
+    b"touched": f"""SELECT place, id, version, {_EQUAL}
+      FROM {as_table({"place": int, "id": int, **CONTENT})} JOIN stores USING (id)""",
+    b"create": f"""INSERT INTO stores ({", ".join(STORES)})
+      SELECT {", ".join(_STORE[name] for name in STORES)} FROM {_NEW}""",
+    b"replace": f"UPDATE stores SET {_SET} FROM {_NEW} WHERE stores.id = new.store_id",
+    b"change": f"INSERT INTO changes ({', '.join(CHANGES)}) SELECT * FROM {_NEW}",
     b"count": f"UPDATE {COLLECTION} SET count = $1::int8, version = $2::int8, at = $3::int8 WHERE one = 1",
     b"commit": "COMMIT",
     b"rollback": "ROLLBACK",
@@ -99,7 +111,7 @@ class Writer:
 
     async def _finish(self, execute: Execute, batch: commands.Batch, now: int, keep: bool) -> None:
         rows = {b"create": batch.created, b"replace": batch.replaced, b"change": batch.changes}
-        statements: list[Statement] = [(name, columns.as_arrays(those)) for name, those in rows.items() if those]
+        statements: list[Statement] = [(name, as_arrays(those)) for name, those in rows.items() if those]
         if batch.changes:
             statements.append((b"count", (batch.count, batch.version, batch.at)))
         if batch.keys:
@@ -128,7 +140,7 @@ class _InvalidWrite(Exception):
 async def _begin(execute: Execute, batch: Sequence[Command]) -> tuple[commands.Present, bool]:
     """Take the lock; return what the batch touches, and whether its COMMIT waits for a standby."""
     touched = [row for row in commands.touched(batch) if row[1] <= MAX_ID]
-    stores: list[Statement] = [(b"touched", columns.as_arrays(touched))] if touched else []
+    stores: list[Statement] = [(b"touched", as_arrays(touched))] if touched else []
     look_up = keys.look_up(batch)
     _, lock, *found = await execute((b"begin", ()), (b"lock", ()), *stores, *look_up)
     count, version, at, epoch, replicated = single_row(lock.rows())
