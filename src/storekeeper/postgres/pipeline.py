@@ -104,7 +104,9 @@ class PipelineConnection:
 
         `deadline` is on the loop's clock. Raises ValueError, and sends nothing, for a text with U+0000.
         """
-        encoded = [(name, [_text(parameter) for parameter in parameters]) for name, parameters in statements]
+        encoded = [(name, [str(parameter).encode() for parameter in parameters]) for name, parameters in statements]
+        if any(b"\0" in text for _, texts in encoded for text in texts):
+            raise ValueError("U+0000 ends a text for libpq")
 
         def send() -> None:
             for name, parameters in encoded:
@@ -180,13 +182,6 @@ class PipelineConnection:
     def _notice(self, notice: PGresult) -> None:
         if notice.error_field(pq.DiagnosticField.SEVERITY_NONLOCALIZED) == b"WARNING":
             self.warning = notice.get_error_message()
-
-
-def _text(parameter: str | int) -> bytes:
-    encoded = str(parameter).encode()
-    if b"\0" in encoded:
-        raise ValueError("U+0000 ends a text for libpq")
-    return encoded
 
 
 def array(values: Iterable[str | int | None]) -> str:

@@ -3,7 +3,6 @@
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from typing import Any
 
 from storekeeper.errors import LOCKED, CannotStart, Unavailable
@@ -105,8 +104,7 @@ class Pool:
             connection.drop(CLOSED)
         if self._connecting is not None:
             self._connecting.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._connecting
+            await asyncio.wait((self._connecting,))
 
     def _connect_more(self) -> None:
         if self._connecting is None and not self._closed:

@@ -7,6 +7,7 @@ reload changes them while it runs. What the session itself sets overrides all of
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import cycle
 from typing import Any, LiteralString
 from urllib.parse import quote
 
@@ -106,10 +107,9 @@ def describe(url: str) -> str:
         return f"postgresql:///?service={quote(service)}"  # its file has the rest
     user = given.get("user", "")
     hosts = (given.get("host") or given.get("hostaddr", "")).split(",")
-    ports = given.get("port", "").split(",")
+    ports = given.get("port", "").split(",")  # one of each host, or one of all
     places = [
-        quote(host, safe=":[]") + f":{port}" * (port not in ("", "5432"))
-        for host, port in zip(hosts, ports * (len(hosts) if len(ports) == 1 else 1), strict=False)
+        quote(host, safe=":[]") + f":{port}" * (port not in ("", "5432")) for host, port in zip(hosts, cycle(ports))
     ]
     return f"postgresql://{quote(user)}@{','.join(places)}/{quote(given.get('dbname') or user)}"
 
@@ -120,9 +120,8 @@ def setup_statements(settings: dict[str, str]) -> tuple[str, ...]:
     # `remote_apply` waits for more than `on`, so it stays.
     pin = f"""SELECT pg_catalog.set_config(name, CASE setting WHEN 'remote_apply' THEN setting ELSE value END, false)
       FROM (VALUES {wanted}) AS wanted (name, value) JOIN pg_catalog.pg_settings USING (name)"""
-    # Never deferrable: that may wait for other transactions.
-    begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
-    return begin, _CLAIM_SESSION, pin, "COMMIT"
+    # READ COMMITTED is never deferrable: that may wait for other transactions.
+    return "BEGIN ISOLATION LEVEL READ COMMITTED", _CLAIM_SESSION, pin, "COMMIT"
 
 
 def set_search_path(schema: str) -> str:
@@ -163,14 +162,14 @@ def translated(error: Exception, url: str, needs: str = "") -> StorekeeperError:
 
 def collection_schema(connection: Connection) -> str:
     """Return the schema that contains the collection, or that is to contain a new one; raise CannotStart."""
-    found = [name for (name,) in connection.execute(_SCHEMAS)]
+    found = [name for (name,) in connection.execute(_SCHEMAS)] or [
+        name for (name,) in connection.execute("SELECT pg_catalog.current_schema()") if name
+    ]
     if len(found) > 1:
         raise CannotStart(
             f"--database has two collections, in the schemas {' and '.join(found)}: name one, as by"
             " ALTER ROLE ... SET search_path, or with ?options=-csearch_path%3D... in the URL"
         )
-    if not found:
-        found = [name for (name,) in connection.execute("SELECT pg_catalog.current_schema()") if name]
     if not found:
         raise CannotStart("--database: the search_path names no schema that is there and that this user may use")
     return str(found[0])

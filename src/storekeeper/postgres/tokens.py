@@ -28,10 +28,7 @@ def read(url: str) -> list[Token]:
 
 
 def add(url: str, token: Token, show: Callable[[], None]) -> None:
-    """Add a token, whose number the database chooses, unless `show` raises.
-
-    Raises NameTaken, Unavailable, CannotStart.
-    """
+    """Add a token, whose number the database chooses, unless `show` raises. Raises NameTaken, and as `read` does."""
     with connected(url) as connection:
         connection.execute("LOCK TABLE tokens IN SHARE ROW EXCLUSIVE MODE")
         try:

@@ -1,8 +1,7 @@
 """Writes of the shared collection: a batch of them is one transaction, under one lock. Imports the domain.
 
-One row of the database is the lock of all writers on all machines, and contains the numbers that it guards. A batch
-takes two round trips: the lock with the numbers and what the batch touches, then everything that is written, with its
-COMMIT.
+One row is the lock of all writers on all machines, and contains the numbers that it guards. A batch takes two round
+trips: the lock with the numbers and what the batch touches, then all that is written, with its COMMIT.
 """
 
 import asyncio
