@@ -1,4 +1,3 @@
-import asyncio
 import csv
 import fcntl
 import io
@@ -15,11 +14,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
+from typing import Any
 
+import apsw
 import pytest
 
 import storekeeper
 from storekeeper import cli, csvfile
+from storekeeper.sqlite import schema
 from storekeeper.stores import Payload
 from tests.harness.client import until
 from tests.harness.collection import run as run_async
@@ -589,21 +591,27 @@ def test_an_import_that_waits_for_its_source_can_be_interrupted(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("name", ["import", "export"])
-@pytest.mark.parametrize("moment", ["new_event_loop", "set_event_loop"])
-def test_a_command_is_interrupted_in_silence_while_its_event_loop_begins_or_ends(
+@pytest.mark.parametrize("moment", ["execute", "close"])
+def test_a_command_is_interrupted_in_silence_while_it_uses_its_database(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str, name: str
 ) -> None:
     database = Sqlite(tmp_path)
     fill_with(database, [Payload("There before")])
     file = tmp_path / "stores.csv"
     file.write_bytes(an_export())
-    interrupted = getattr(asyncio.events, moment)
+    connect = schema.connect
 
-    def interrupting(*args: object) -> object:
-        signal.raise_signal(signal.SIGINT)
-        return interrupted(*args)
+    class Interrupting(apsw.Connection):
+        def __getattribute__(self, attribute: str) -> Any:
+            if attribute == moment:
+                signal.raise_signal(signal.SIGINT)
+            return super().__getattribute__(attribute)
 
-    monkeypatch.setattr(asyncio.events, moment, interrupting)
+    def connect_to_be_interrupted(path: Path, *, reader: bool = False) -> apsw.Connection:
+        connect(path, reader=reader).close()
+        return Interrupting(str(path))
+
+    monkeypatch.setattr(schema, "connect", connect_to_be_interrupted)
     done = command(name, database, str(file))
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
     monkeypatch.undo()

@@ -1,14 +1,11 @@
 """The commands that move stores: import, export, copy. Each imports what it needs when it runs."""
 
-import asyncio
 import os
-import signal
 import sys
 import typing
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import typer
@@ -16,15 +13,12 @@ import typer
 from storekeeper import atomicfile
 from storekeeper.cli.options import with_settings
 from storekeeper.cli.terminal import UsageError, print_line, progress
-from storekeeper.collection import Collection
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.settings import Settings
 from storekeeper.stores import Payload
 
 if typing.TYPE_CHECKING:
     from storekeeper import csvfile
-
-T = typing.TypeVar("T")
 
 STANDARD_STREAM = Path("-")
 """Standard input or output."""
@@ -52,10 +46,9 @@ def import_(
 
     database = _Database(settings.database)
     try:
-        # Never closed: after Ctrl-C a thread may still read from it, and closing would wait for that thread.
-        opened = csvfile.open_to_read(sys.stdin.fileno() if file == STANDARD_STREAM else file)
-        source = csvfile.Import(opened, report)
-        ids = _with_collection(database, lambda collection: _load(collection, source, add=add))
+        with csvfile.open_to_read(sys.stdin.fileno() if file == STANDARD_STREAM else file) as opened:
+            source = csvfile.Import(opened, report)
+            ids = _load(database, source, add=add)
     except csvfile.BadFile as error:
         raise UsageError(f"{file}: {error}; nothing was imported into {database}") from None
     except csvfile.BadRows as error:
@@ -79,20 +72,20 @@ def import_(
     )
 
 
-async def _load(collection: Collection, source: "csvfile.Import", *, add: bool) -> range:
+def _load(database: "_Database", source: "csvfile.Import", *, add: bool) -> range:
+    from storekeeper import databases
+
+    database.made = not databases.exists(database.url)
+    databases.prepare(database.url, upgrade=False)
     may_be_export = source.has_ids and not add
-    refuse_ids = may_be_export and await _has_stores(collection)
+    refuse_ids = may_be_export and not databases.is_empty(database.url)
     only_if_empty = may_be_export and not refuse_ids
     with progress("Importing") as show:
-        ids = await collection.load(source.payloads(show, refuse_ids=refuse_ids), only_if_empty=only_if_empty)
-    if only_if_empty and not ids and await _has_stores(collection):
+        payloads = source.payloads(show, refuse_ids=refuse_ids)
+        ids = databases.load(database.url, payloads, only_if_empty=only_if_empty)
+    if only_if_empty and not ids and not databases.is_empty(database.url):
         raise UsageError("the database has just got its first stores from elsewhere; nothing was imported")
     return ids
-
-
-async def _has_stores(collection: Collection) -> bool:
-    first = collection.get(1)
-    return (await first if isinstance(first, asyncio.Future) else first) is not None
 
 
 @with_settings("database")
@@ -108,11 +101,6 @@ def export(
     """
     from storekeeper import csvfile, databases
 
-    async def save() -> int:
-        async with databases.open_listing(settings.database) as listing:
-            with _interrupting_at_once(), progress("Exporting") as show, _output(file) as opened:
-                return await csvfile.write(opened, listing, show)
-
     if databases.is_database_file(settings.database, Path("/dev/stdout") if file == STANDARD_STREAM else file):
         raise UsageError(f"{file} is the database itself, or its log: name another file")
     try:
@@ -120,7 +108,8 @@ def export(
             raise UsageError(
                 f"{file} is there, and not as an export: name another file, or overwrite it with --force"
             )
-        count = _run(save)
+        with databases.snapshot(settings.database) as stores, progress("Exporting") as show, _output(file) as opened:
+            count = csvfile.write(opened, stores.rows("stores"), show)
     except BrokenPipeError:
         return  # the reader of the output has closed it
     except OSError as error:
@@ -171,39 +160,6 @@ class _Database:
         return f"the new database {self._name}" if self.made else self._name
 
 
-def _with_collection(database: _Database, action: Callable[[Collection], Awaitable[T]]) -> T:
-    from storekeeper import databases
-
-    database.made = not databases.exists(database.url)
-    databases.prepare(database.url, upgrade=False)
-
-    async def run() -> T:
-        collection = databases.open_collection(database.url, lambda _: None)
-        try:
-            return await action(collection)
-        finally:
-            await collection.close()
-
-    return _run(run)
-
-
-def _run(main: Callable[[], Awaitable[T]]) -> T:
-    """Run a coroutine as `asyncio.run` does. A Ctrl-C meanwhile reaches a loop that is whole, or comes after it."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-
-    async def interruptible() -> T:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        try:
-            return await main()
-        finally:
-            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-
-    try:
-        return asyncio.run(interruptible())
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 def _stores(count: int) -> str:
     return f"{count} store{'s' * (count != 1)}"
 
@@ -218,45 +174,16 @@ def _as_ids(ids: range) -> str:
 @contextmanager
 def _output(file: Path) -> Iterator[typing.IO[str]]:
     """Open the output for writing. A file gets its name, and its old permissions, only when it is complete."""
-    if file == STANDARD_STREAM:
-        stream = open(sys.stdout.fileno(), "w", encoding="utf-8", newline="", closefd=False)  # noqa: SIM115 - stays open
-        with stream, _leaving_at_once(stream):
+    if file != STANDARD_STREAM and (file.is_file() or not file.exists()):
+        with atomicfile.replacing(file) as opened:
+            yield opened
+        return
+    # Standard output stays open; what else there is, is a pipe, or /dev/stdout.
+    own = file != STANDARD_STREAM
+    with open(file if own else sys.stdout.fileno(), "w", encoding="utf-8", newline="", closefd=own) as stream:
+        try:
             yield stream
-        return
-    if file.exists() and not file.is_file():  # a pipe, or /dev/stdout
-        with file.open("w", encoding="utf-8", newline="") as pipe, _leaving_at_once(pipe):
-            yield pipe
-        return
-    with atomicfile.replacing(file) as opened:
-        yield opened
-
-
-@contextmanager
-def _interrupting_at_once() -> Iterator[None]:
-    """Have Ctrl-C raise KeyboardInterrupt where a coroutine runs: it may wait for the reader of a pipe.
-
-    asyncio would cancel the coroutine, which takes effect only when it waits for the loop.
-    """
-    cancel = signal.getsignal(signal.SIGINT)
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        if asyncio.current_task() is not None:
-            raise KeyboardInterrupt
-        if callable(cancel):
-            cancel(number, frame)
-
-    signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, cancel)
-
-
-@contextmanager
-def _leaving_at_once(stream: typing.IO[str]) -> Iterator[None]:
-    """After an exception, throw away what is not written yet: nobody may be reading, and closing would wait."""
-    try:
-        yield
-    except BaseException:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-        raise
+        except BaseException:
+            # Throw away what is not written yet: nobody may be reading, and closing would wait.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            raise

@@ -1,6 +1,7 @@
 """The shared collection: one PostgreSQL database, any number of machines. Imports psycopg and the domain."""
 
 import asyncio
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
@@ -20,8 +21,10 @@ from storekeeper.tokens import Token
 from storekeeper.write_state import WriteState
 
 describe = schema.describe
+read_tokens, add_token, revoke_token = tokens.read, tokens.add, tokens.revoke
 
-__all__ = ["PostgresCollection", "describe", "epoch", "exists", "prepare", "snapshot", "tokens"]
+__all__ = ["PostgresCollection", "describe", "epoch", "exists", "open_collection", "prepare", "snapshot"]
+__all__ += ["add_token", "load_all", "read_tokens", "revoke_token"]
 
 POOL_SIZE = 9
 """Connections that one process opens at most: two for reads by id, two for reads of the past, one each for the
@@ -49,6 +52,11 @@ def exists(url: str) -> bool:
             return schema.version(connection) > 0
         except psycopg.Error as error:
             raise Unavailable(schema.one_line(error, conninfo)) from None
+
+
+def load_all(url: str, payloads: Iterable[Payload], *, only_if_empty: bool) -> range:
+    """Create all of `payloads` in a prepared database, or none; return their ids. Raises Unavailable, CannotStart."""
+    return load(schema.parameters(url), payloads, threading.Event(), only_if_empty=only_if_empty)
 
 
 class PostgresCollection:
@@ -175,3 +183,6 @@ class PostgresCollection:
         if not self._schema:
             self._schema = await run_in_thread(lambda _stop: schema.prepare(self._conninfo))
         return self._schema
+
+
+open_collection = PostgresCollection

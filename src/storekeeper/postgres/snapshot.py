@@ -63,8 +63,9 @@ class PostgresSnapshot:
 
 @contextmanager
 def snapshot(url: str, *, fill: bool) -> Iterator[Snapshot]:
-    """Open a prepared database, to read it or, with `fill`, to fill it. Raises Unavailable."""
+    """Open the database, to read it or, with `fill`, to fill it. Raises Unavailable, CannotStart."""
     conninfo = schema.parameters(url)
+    schema.prepare(conninfo, upgrade=False)
     with schema.connect(conninfo) as connection:
         try:
             connection.execute(LOCK if fill else _SNAPSHOT)
@@ -77,8 +78,9 @@ def snapshot(url: str, *, fill: bool) -> Iterator[Snapshot]:
 
 
 def epoch(url: str, renew: bool) -> str:
-    """Return the epoch of a prepared database; if it is to be renewed, the new one. Raises Unavailable."""
+    """Return the epoch; if it is to be renewed, the new one. Raises Unavailable, CannotStart."""
     conninfo = schema.parameters(url)
+    schema.prepare(conninfo, upgrade=False)
     with schema.connect(conninfo) as connection:
         try:
             if renew:
