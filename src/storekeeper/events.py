@@ -4,7 +4,7 @@ import atexit
 import os
 import sys
 from collections import Counter
-from enum import StrEnum
+from enum import Enum
 from functools import cache
 from time import monotonic
 from typing import Any
@@ -18,45 +18,28 @@ FLUSH_TIMEOUT = 0.5
 """Seconds that the end of a process waits for its log."""
 
 
-class Event(StrEnum):
-    """Every event that the service logs; the value is its text in the log."""
+class Event(Enum):
+    """Every event that the service logs: its level, and its text in the log."""
 
-    STARTED = "started"
-    STOPPED = "stopped"
-    OPEN_TO_ALL = "open to everybody who can reach this address"
-    TOO_MANY_CONNECTIONS = "connection limit reached, closing idle connections"
-    SLOW_READERS = "send budget used up, closing the connections that have been reading for longest"
-    WRONG_TOKENS = "requests with wrong tokens were refused"
-    DATABASE_FAILED = "database failed, ending this process"
-    DATABASE_DAMAGED = "database is damaged, taking no more writes: restore it from a backup"
-    DATABASE_UNREACHABLE = "database cannot be reached, trying again and again"
-    DATABASE_REACHABLE = "database can be reached again"
-    DATABASE_REFUSED = "database refused a statement"
-    WRITES_REFUSED = "writes are refused"
-    WRITES_ACCEPTED = "writes work again"
-    WORKER_LOST = "worker lost, starting another"
-    WORKER_CANNOT_START = "worker cannot start"
-    BUG = "bug"
-    SERVER = "server"
-    DROPPED = "log lines dropped, nobody read them"
+    STARTED = "info", "started"
+    STOPPED = "info", "stopped"
+    OPEN_TO_ALL = "warning", "open to everybody who can reach this address"
+    TOO_MANY_CONNECTIONS = "warning", "connection limit reached, closing idle connections"
+    SLOW_READERS = "warning", "send budget used up, closing the connections that have been reading for longest"
+    WRONG_TOKENS = "warning", "requests with wrong tokens were refused"
+    DATABASE_FAILED = "critical", "database failed, ending this process"
+    DATABASE_DAMAGED = "critical", "database is damaged, taking no more writes: restore it from a backup"
+    DATABASE_UNREACHABLE = "error", "database cannot be reached, trying again and again"
+    DATABASE_REACHABLE = "info", "database can be reached again"
+    DATABASE_REFUSED = "error", "database refused a statement"
+    WRITES_REFUSED = "error", "writes are refused"
+    WRITES_ACCEPTED = "info", "writes work again"
+    WORKER_LOST = "warning", "worker lost, starting another"
+    WORKER_CANNOT_START = "critical", "worker cannot start"
+    BUG = "error", "bug"
+    SERVER = "warning", "server"
+    DROPPED = "warning", "log lines dropped, nobody read them"
 
-
-_LEVELS = {
-    Event.OPEN_TO_ALL: "warning",
-    Event.TOO_MANY_CONNECTIONS: "warning",
-    Event.SLOW_READERS: "warning",
-    Event.WORKER_LOST: "warning",
-    Event.WRONG_TOKENS: "warning",
-    Event.DATABASE_FAILED: "critical",
-    Event.DATABASE_DAMAGED: "critical",
-    Event.DATABASE_UNREACHABLE: "error",
-    Event.DATABASE_REFUSED: "error",
-    Event.WRITES_REFUSED: "error",
-    Event.WORKER_CANNOT_START: "critical",
-    Event.BUG: "error",
-    Event.SERVER: "warning",
-    Event.DROPPED: "warning",
-}
 
 suppressed: Counter[Event] = Counter()
 _due: dict[Event, float] = {}
@@ -74,8 +57,7 @@ def emit(event: Event, **fields: Any) -> None:
         return
     if count := suppressed.pop(event, 0):
         fields["suppressed"] = count
-    error = fields.pop("error", None)
-    if error is not None:
+    if error := fields.pop("error", None):
         fields["exc_info"] = error
     _write(_line(event, fields))
 
@@ -114,12 +96,12 @@ def _write(line: bytes) -> None:
 
 
 def _line(event: Event, fields: dict[str, Any]) -> bytes:
-    level = _LEVELS.get(event, "info")
+    level, text = event.value
     try:
-        text: str = getattr(_logger(), level)(event.value, **fields)
+        line: str = getattr(_logger(), level)(text, **fields)
     except (OSError, ImportError, MemoryError):  # no file can be opened to import structlog
-        text = " ".join([f'level={level} event="{event}"', *(f"{name}={value!r}" for name, value in fields.items())])
-    return f"{text}\n".encode(errors="backslashreplace")
+        line = " ".join([f'level={level} event="{text}"', *(f"{name}={value!r}" for name, value in fields.items())])
+    return f"{line}\n".encode(errors="backslashreplace")
 
 
 @cache
