@@ -34,8 +34,13 @@ class Log:
                 self._dropped += 1
                 return
             self._append(line)
-            if self._thread is None and not self._start():
-                self._write_at_once()
+            if self._thread is None:
+                thread = threading.Thread(target=self._run, name="storekeeper-log", daemon=True)
+                try:
+                    thread.start()
+                    self._thread = thread
+                except RuntimeError:  # no thread can be started; the next line tries again
+                    self._write_at_once()
 
     def flush(self, timeout: float) -> bool:
         """Wait until all lines are written, at most `timeout` seconds; tell whether they are."""
@@ -55,15 +60,6 @@ class Log:
             line, self._dropped = self._format_dropped(self._dropped), 0
             self._append(line)
         self._changed.notify_all()
-
-    def _start(self) -> bool:
-        thread = threading.Thread(target=self._run, name="storekeeper-log", daemon=True)
-        try:
-            thread.start()
-        except RuntimeError:  # no thread can be started; the next line tries again
-            return False
-        self._thread = thread
-        return True
 
     def _run(self) -> None:
         while True:

@@ -35,10 +35,9 @@ from storekeeper.http.connection import Connection
 from storekeeper.http.delivery import bound_unsent
 from storekeeper.http.limits import Limits, capacity
 from storekeeper.http.plain import PlainReader
-from storekeeper.process import CANNOT_START, Heartbeat
 from storekeeper.settings import Settings, check_auth, from_environment, is_loopback
 from storekeeper.stores import EXAMPLES
-from storekeeper.supervisor import Supervisor, ignore_signals, tell_stop
+from storekeeper.supervisor import CANNOT_START, Heartbeat, Supervisor, ignore_signals, tell_stop
 
 SWITCH_INTERVAL = 0.0005
 """Seconds for which the event loop waits at most for the interpreter's lock, while another thread runs Python."""

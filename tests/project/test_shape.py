@@ -49,9 +49,8 @@ MAY_IMPORT = {
     "api": DOMAIN | {"http"},
     "conformance": set[str](),
     "databases": {*DOMAIN, "sqlite", "postgres", "transfer"},
-    "process": set[str](),
-    "supervisor": {"process"},
-    "service": {*DOMAIN, *EVERYWHERE, "databases", "api", "http", "supervisor", "process"},
+    "supervisor": set[str](),
+    "service": {*DOMAIN, *EVERYWHERE, "databases", "api", "http", "supervisor"},
     "cli": {*DOMAIN, *EVERYWHERE, "databases", "service", "csvfile", "conformance", "api", "atomicfile"},
     "__main__": {"cli"},
 }
