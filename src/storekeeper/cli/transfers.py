@@ -39,51 +39,47 @@ def import_(
 
     A running service may go on. A file with ids, as an export has, is refused if there are stores.
     """
-    from storekeeper import csvfile
+    from storekeeper import csvfile, databases
 
-    def report(line: int, message: str) -> None:
-        print_line(f"{file}:{line}: {message}")
-
-    database = _Database(settings.database)
+    into = databases.describe(settings.database)
     try:
         with csvfile.open_to_read(sys.stdin.fileno() if file == STANDARD_STREAM else file) as opened:
-            source = csvfile.Import(opened, report)
-            ids = _load(database, source, add=add)
+            source = csvfile.Import(opened, lambda line, message: print_line(f"{file}:{line}: {message}"))
+            if made := not databases.exists(settings.database):
+                into = f"the new database {into}"
+            databases.prepare(settings.database, upgrade=False)
+            ids = _load(settings.database, source, add=add)
     except csvfile.BadFile as error:
-        raise UsageError(f"{file}: {error}; nothing was imported into {database}") from None
+        raise UsageError(f"{file}: {error}; nothing was imported into {into}") from None
     except csvfile.BadRows as error:
-        raise UsageError(
-            f"{file}: {error}; nothing was imported into {database}: mend them and import again"
-        ) from None
+        raise UsageError(f"{file}: {error}; nothing was imported into {into}: mend them and import again") from None
     except csvfile.HasIds as error:
         raise UsageError(
-            f"{file}: {error}, as in an export: its rows would be added to {database} again, as new stores that"
+            f"{file}: {error}, as in an export: its rows would be added to {into} again, as new stores that"
             " nobody can delete; nothing was imported, --add does that"
         ) from None
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}") from None
     except Unavailable as error:
         done = "nothing was imported" if error.outcome is Outcome.NONE else "it is not known whether it was imported"
-        raise UsageError(f"{database}: {error}; {done}") from None
+        raise UsageError(f"{into}: {error}; {done}") from None
     print_line(
-        f"{_stores(len(ids))} imported{_as_ids(ids)} into {database}"
+        f"{_stores(len(ids))} imported{_as_ids(ids)} into {into}"
         + "; the ids in the file were others" * source.renumbered(ids)
-        + "; a service has to be given the same --database" * database.made
+        + "; a service has to be given the same --database" * made
     )
 
 
-def _load(database: "_Database", source: "csvfile.Import", *, add: bool) -> range:
+def _load(database: str, source: "csvfile.Import", *, add: bool) -> range:
     from storekeeper import databases
 
-    database.made = not databases.exists(database.url)
-    databases.prepare(database.url, upgrade=False)
     may_be_export = source.has_ids and not add
-    refuse_ids = may_be_export and not databases.is_empty(database.url)
+    refuse_ids = may_be_export and not databases.is_empty(database)
     only_if_empty = may_be_export and not refuse_ids
     with progress("Importing") as show:
         payloads = source.payloads(show, refuse_ids=refuse_ids)
-        ids = databases.load(database.url, payloads, only_if_empty=only_if_empty)
-    if only_if_empty and not ids and not databases.is_empty(database.url):
+        ids = databases.load(database, payloads, only_if_empty=only_if_empty)
+    if only_if_empty and not ids and not databases.is_empty(database):
         raise UsageError("the database has just got its first stores from elsewhere; nothing was imported")
     return ids
 
@@ -138,26 +134,13 @@ def copy(
     with databases.naming("source", source):
         origin = databases.describe(source)
     with databases.naming("target", target):
-        database = _Database(target)
-        database.made = not databases.exists(target)
+        into = databases.describe(target)
+        if not databases.exists(target):
+            into = f"the new database {into}"
     with progress("Copying", "rows") as show:
         stores, changes, epoch = databases.copy(source, target, show, move=move)
     told = f"it keeps the epoch {epoch}: write no more to the source" if move else f"its new epoch is {epoch}"
-    print_line(f"{_stores(stores)} and {changes} changes copied from {origin} into {database}, and verified; {told}")
-
-
-class _Database:
-    """A database that a command writes to, and whether the command made it; as text, for the command's lines."""
-
-    def __init__(self, url: str) -> None:
-        from storekeeper import databases
-
-        self.url = url
-        self.made = False
-        self._name = databases.describe(url)
-
-    def __str__(self) -> str:
-        return f"the new database {self._name}" if self.made else self._name
+    print_line(f"{_stores(stores)} and {changes} changes copied from {origin} into {into}, and verified; {told}")
 
 
 def _stores(count: int) -> str:
