@@ -112,7 +112,7 @@ def snapshot(database: str, *, fill: bool = False) -> AbstractContextManager[Sna
 
     Raises CannotStart, Unavailable.
     """
-    engine, place = _located(database) if fill else _existing(database)
+    engine, place = _prepared(database) if fill else _existing(database)
     return engine.snapshot(place, fill=fill)
 
 
@@ -204,11 +204,17 @@ def _located(database: str) -> tuple[_Engine, Path | str]:
     return postgres, database
 
 
-def _existing(database: str) -> tuple[_Engine, Path | str]:
+def _prepared(database: str) -> tuple[_Engine, Path | str]:
     engine, place = _located(database)
-    if not engine.exists(place):
+    if engine is not sqlite:  # which looks by itself, where a file may be written
+        engine.prepare(place, upgrade=False)
+    return engine, place
+
+
+def _existing(database: str) -> tuple[_Engine, Path | str]:
+    if not exists(database):
         raise CannotStart(
             f"--database: there is no such database, {describe(database)}: name the one of your service, here or in"
             " STOREKEEPER_DATABASE"
         )
-    return engine, place
+    return _prepared(database)

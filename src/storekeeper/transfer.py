@@ -28,26 +28,21 @@ class Snapshot(Protocol):
 
     def count(self) -> tuple[int, int]:
         """Return how many stores and how many changes there are."""
-        ...
 
     def rows(self, table: str) -> Iterator[Row]:
         """Return a table's rows by its key, a few at a time from the database."""
-        ...
 
     def fill(self, table: str, rows: Iterable[Row]) -> None:
         """Add rows to a table that has none."""
-        ...
 
     def epoch(self) -> str:
         """Return the collection's epoch."""
-        ...
 
     def finish(self, epoch: str | None) -> None:
         """Set the epoch, None for a new one, and write all that was added to where it will stay.
 
         From then on, everything is read from there.
         """
-        ...
 
 
 class Copied(NamedTuple):

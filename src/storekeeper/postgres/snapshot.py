@@ -63,9 +63,8 @@ class PostgresSnapshot:
 
 @contextmanager
 def snapshot(url: str, *, fill: bool) -> Iterator[Snapshot]:
-    """Open the database, to read it or, with `fill`, to fill it. Raises Unavailable, CannotStart."""
+    """Open a prepared database, to read it or, with `fill`, to fill it. Raises Unavailable."""
     conninfo = schema.parameters(url)
-    schema.prepare(conninfo, upgrade=False)
     with schema.connect(conninfo) as connection:
         try:
             connection.execute(LOCK if fill else _SNAPSHOT)
@@ -78,9 +77,8 @@ def snapshot(url: str, *, fill: bool) -> Iterator[Snapshot]:
 
 
 def epoch(url: str, renew: bool) -> str:
-    """Return the epoch; if it is to be renewed, the new one. Raises Unavailable, CannotStart."""
+    """Return the epoch of a prepared database; if it is to be renewed, the new one. Raises Unavailable."""
     conninfo = schema.parameters(url)
-    schema.prepare(conninfo, upgrade=False)
     with schema.connect(conninfo) as connection:
         try:
             if renew:

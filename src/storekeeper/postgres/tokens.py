@@ -26,7 +26,7 @@ STATEMENTS = {
 
 
 def read(url: str) -> list[Token]:
-    """Return all tokens of a database. Raises Unavailable, CannotStart."""
+    """Return all tokens of a prepared database. Raises Unavailable, CannotStart."""
     with _connected(url) as connection:
         return [Token(*row) for row in connection.execute(_SELECT.encode()).fetchall()]
 
@@ -55,7 +55,6 @@ def revoke(url: str, name: str, now: int) -> None:
 @contextmanager
 def _connected(url: str) -> Iterator[Connection]:
     conninfo = schema.parameters(url)
-    schema.prepare(conninfo, upgrade=False)
     with schema.connect(conninfo) as connection:
         try:
             yield connection
