@@ -15,10 +15,10 @@ from storekeeper.settings import Settings, make, refuse_unknown, variable
 def _parameter(field: msgspec.structs.FieldInfo) -> inspect.Parameter:
     """Return Typer's parameter for a setting."""
     kind: Any
-    kind, meta = typing.get_args(field.type)
+    kind, *_, text = typing.get_args(field.type)
     if typing.get_origin(kind) is tuple:
         kind = list[str]
-    annotation = Annotated[kind, typer.Option(envvar=variable(field.name), help=meta.description)]
+    annotation = Annotated[kind, typer.Option(envvar=variable(field.name), help=text)]
     return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=annotation)
 
 
