@@ -1,8 +1,8 @@
 """Copies a collection from one database to another, verified, all or nothing. Imports the domain."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import AbstractContextManager, closing, nullcontext
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -11,6 +11,7 @@ from storekeeper.errors import StorekeeperError
 from storekeeper.tables import TABLES
 
 Row = tuple[Any, ...]
+Rows = Generator[Row, None, None]
 
 _PROGRESS_INTERVAL = 10_000
 
@@ -29,8 +30,8 @@ class Snapshot(Protocol):
     def count(self) -> tuple[int, int]:
         """Return how many stores and how many changes there are."""
 
-    def rows(self, table: str) -> Iterator[Row]:
-        """Return a table's rows by its key, a few at a time from the database."""
+    def rows(self, table: str) -> Rows:
+        """Return a table's rows by its key, a few at a time from the database, which sends until this is closed."""
 
     def fill(self, table: str, rows: Iterable[Row]) -> None:
         """Add rows to a table that has none."""
@@ -75,13 +76,14 @@ def copy(
     if list(target.rows("tokens")):
         raise TargetNotEmpty("the target has tokens already, and gets those of the source: name an empty database")
 
-    def source_rows(table: str) -> Iterator[Row]:
+    def source_rows(table: str) -> Rows:
         with reading():  # the target reads them, and is not to blame
             yield from source.rows(table)
 
     checksums = _Checksums(lambda done: progress(done, max(done, 2 * sum(count))))  # the keys are not counted
     for table in TABLES:
-        target.fill(table, checksums.through(table, source_rows(table)))
+        with closing(source_rows(table)) as rows:
+            target.fill(table, checksums.through(table, rows))
     target.finish(epoch if move else None)
     for table in TABLES:
         sent = checksums.of[table]

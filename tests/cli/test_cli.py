@@ -10,7 +10,7 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -27,7 +27,7 @@ from tests.harness.client import until
 from tests.harness.collection import run as run_async
 from tests.harness.collection import stores
 from tests.harness.command import Done, run
-from tests.harness.databases import Sqlite, handle
+from tests.harness.databases import Database, Sqlite, handle
 from tests.harness.linux import memory
 from tests.harness.machine import fill_disk, mounted
 from tests.harness.process import COMMAND, refused, serving, start
@@ -60,7 +60,7 @@ def command(name: str, database: Sqlite, *args: str, stdin: bytes = b"") -> Done
     return run(name, "--database", database.url, *args, stdin=stdin)
 
 
-def fill_with(database: Sqlite, payloads: list[Payload]) -> None:
+def fill_with(database: Database, payloads: list[Payload]) -> None:
     async def main() -> None:
         async with handle(database) as collection:
             await collection.load(payloads)
@@ -636,20 +636,24 @@ main()
 
 
 @pytest.mark.parametrize("target", ["-", "pipe"])
-def test_an_export_that_waits_for_its_reader_can_be_interrupted(tmp_path: Path, target: str) -> None:
-    database = Sqlite(tmp_path)
-    fill_with(database, [Payload(f"Store {number}", "x" * 1000) for number in range(200)])
+def test_an_export_that_waits_for_its_reader_can_be_interrupted(
+    tmp_path: Path, new_database: Callable[[], Database], target: str
+) -> None:
+    database = new_database()
+    fill_with(database, [Payload(f"Store {number}", "x" * 1000) for number in range(500)])
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     file = str(tmp_path / target) if target != "-" else target
-    with pipe.open("wb") as writer:
-        process = start("export", "--database", database.url, file, stdout=writer)
+    with pipe.open("wb") as writer, TemporaryFile() as said:
+        process = start("export", "--database", database.url, file, stdout=writer, stderr=said)
         waiting = None
         while waiting != (waiting := fcntl.ioctl(reader, termios.FIONREAD, bytes(4))) or not any(waiting):
             time.sleep(0.1)  # it is still writing
         process.send_signal(signal.SIGINT)
         assert process.wait(10) == 130
+        said.seek(0)
+        assert said.read() == b""
     os.close(reader)
 
 

@@ -186,7 +186,7 @@ class Falsified:
         self.finish = whole.finish
         self.epoch = whole.epoch
 
-    def rows(self, table: str) -> Iterator[transfer.Row]:
+    def rows(self, table: str) -> transfer.Rows:
         """Return them, falsified."""
         for row in self._snapshot.rows(table):
             if (falsified := self._falsify(table, row)) is not None:

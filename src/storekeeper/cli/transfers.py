@@ -4,7 +4,7 @@ import os
 import sys
 import typing
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -104,8 +104,13 @@ def export(
             raise UsageError(
                 f"{file} is there, and not as an export: name another file, or overwrite it with --force"
             )
-        with databases.snapshot(settings.database) as stores, progress("Exporting") as show, _output(file) as opened:
-            count = csvfile.write(opened, stores.rows("stores"), show)
+        with (
+            databases.snapshot(settings.database) as snapshot,
+            closing(snapshot.rows("stores")) as rows,
+            progress("Exporting") as show,
+            _output(file) as opened,
+        ):
+            count = csvfile.write(opened, rows, show)
     except BrokenPipeError:
         return  # the reader of the output has closed it
     except OSError as error:

@@ -12,7 +12,7 @@ from storekeeper.errors import CannotStart, Outcome, Unavailable
 from storekeeper.sqlite import errors, schema
 from storekeeper.sqlite.migrations import CHANGES, NEW_EPOCH
 from storekeeper.tables import TABLES
-from storekeeper.transfer import Row, Snapshot, VerificationFailed
+from storekeeper.transfer import Row, Rows, Snapshot, VerificationFailed
 
 _NAMES = {table: table for table in TABLES} | {"changes": CHANGES}
 
@@ -37,7 +37,7 @@ class SqliteSnapshot:
             )
         return stores, changes
 
-    def rows(self, table: str) -> Iterator[Row]:
+    def rows(self, table: str) -> Rows:
         """Return a table's rows by its key."""
         columns = list(TABLES[table])
         with self._naming_the_file():
