@@ -1,6 +1,8 @@
 """The closed list of what may be logged, and how often. Imports `log`; structlog only at the first line."""
 
+import asyncio
 import atexit
+import logging
 import os
 import sys
 from collections import Counter
@@ -133,14 +135,12 @@ def _logger() -> Any:
 
 def bridge_log() -> None:
     """Send the warnings and errors of uvicorn, asyncio and other libraries to the log of the service."""
-    import asyncio  # noqa: PLC0415 - commands that serve nothing need neither
-    import logging  # noqa: PLC0415
-
-    class Bridge(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            error = record.exc_info[1] if record.exc_info else None
-            if not isinstance(error, asyncio.CancelledError):  # a second signal cancels what the first one ends
-                emit(Event.SERVER, message=record.getMessage(), error=error)
-
-    logging.getLogger().handlers = [Bridge()]
+    logging.getLogger().handlers = [_Bridge()]
     logging.getLogger().setLevel(logging.WARNING)
+
+
+class _Bridge(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if not isinstance(error, asyncio.CancelledError):  # a second signal cancels what the first one ends
+            emit(Event.SERVER, message=record.getMessage(), error=error)

@@ -151,11 +151,10 @@ async def _add_examples(collection: Collection) -> None:
         except Unavailable:
             # The start goes on meanwhile, without the examples.
             await asyncio.sleep(1)
+            continue
         except CannotStart as error:
             emit(Event.DATABASE_REFUSED, reason=str(error))
-            return
-        else:
-            return
+        return
 
 
 def application() -> Service:
@@ -182,12 +181,6 @@ def serve(settings: Settings) -> int:
     check_auth(settings)
     settings = _prepared(settings)
     listener = _listen(settings.host, settings.port)
-    # All are the same socket: libuv accepts one connection from each in a loop iteration, and with only one of them
-    # new clients of a service at its connection limit would wait for seconds. Several workers share clients more
-    # evenly if each has only one.
-    listeners = [listener]
-    if settings.workers == 1:
-        listeners += [listener.dup() for _ in range(_ACCEPTS_PER_ITERATION - 1)]
     address = _address(settings.host, listener)
     service = Service(settings, create=False)
     config = uvicorn.Config(
@@ -206,13 +199,17 @@ def serve(settings: Settings) -> int:
     )
     announce = functools.partial(_announce, settings, address)
     if settings.workers == 1:
+        # All are the same socket: libuv accepts one connection from each in a loop iteration, and with only one of
+        # them new clients of a service at its connection limit would wait for seconds. Several workers share clients
+        # more evenly if each has only one.
+        listeners = [listener, *(listener.dup() for _ in range(_ACCEPTS_PER_ITERATION - 1))]
         server = _Server(config, announce)
         try:
             status = _run(server, listeners)
         finally:
             tell_stop(server.stop_signal, server.stopping)
     else:
-        work = functools.partial(_run_worker, config, listeners)
+        work = functools.partial(_run_worker, config, listener)
         status = Supervisor(settings.workers, work, listener, announce).run()
     if status and settings.auth is None:
         _prepared(settings)
@@ -261,14 +258,14 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def _run_worker(config: uvicorn.Config, listeners: list[socket.socket], heartbeat: Heartbeat) -> None:
+def _run_worker(config: uvicorn.Config, listener: socket.socket, heartbeat: Heartbeat) -> None:
     """Run the server in a worker process."""
     try:
         heartbeat.start()
     except RuntimeError as error:  # no thread can be made
         emit(Event.WORKER_CANNOT_START, reason=str(error))
         sys.exit(1)
-    sys.exit(_run(_Server(config, heartbeat.ready, heartbeat.closed), listeners, CANNOT_START))
+    sys.exit(_run(_Server(config, heartbeat.ready, heartbeat.closed), [listener], CANNOT_START))
 
 
 def _run(server: uvicorn.Server, listeners: list[socket.socket], status_if_refused: int = 1) -> int:
