@@ -116,7 +116,9 @@ def snapshot(database: str, *, fill: bool = False) -> AbstractContextManager[Sna
     return engine.snapshot(place, fill=fill)
 
 
-def copy(source: str, target: str, progress: Callable[[int, int], None], *, move: bool = False) -> transfer.Copied:
+def copy(
+    source: str, target: str, progress: Callable[[int, int], None], *, move: bool = False
+) -> tuple[int, int, str]:
     """Copy a collection from one URL to another, as `transfer.copy` does. Raises CannotStart too.
 
     Every message names the database that it is about, and which of the two it is.

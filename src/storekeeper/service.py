@@ -181,7 +181,8 @@ def serve(settings: Settings) -> int:
     check_auth(settings)
     settings = _prepared(settings)
     listener = _listen(settings.host, settings.port)
-    address = _address(settings.host, listener)
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    address = f"http://{host}:{listener.getsockname()[1]}"
     service = Service(settings, create=False)
     config = uvicorn.Config(
         service,
@@ -318,11 +319,6 @@ def _listen(host: str, port: int) -> socket.socket:
             f"cannot listen on {host} port {port} ({reason}): choose another --host or --port"
         ) from None
     return listener
-
-
-def _address(host: str, listener: socket.socket) -> str:
-    port = listener.getsockname()[1]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def _announce(settings: Settings, address: str) -> None:

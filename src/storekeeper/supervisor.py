@@ -14,7 +14,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
-from types import FrameType
 
 from storekeeper.events import Event, emit, flush
 
@@ -148,7 +147,8 @@ class Supervisor:
             os.set_blocking(end, False)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         for number in (*STOP_SIGNALS, signal.SIGHUP):
-            signal.signal(number, self._on_signal)
+            # The signal also writes into the pipe, which wakes the loop.
+            signal.signal(number, lambda number, _frame: self._signals.add(number))
         try:
             while not self._is_over():
                 self._step()
@@ -166,9 +166,6 @@ class Supervisor:
             # Nothing ends a process that waits for a broken disk, and Python would wait for it.
             os._exit(self._status)
         return self._status
-
-    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
-        self._signals.add(number)  # the signal also writes into the pipe, which wakes the loop
 
     def _is_over(self) -> bool:
         if self._stopping is None:

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, closing, nullcontext
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -46,14 +46,6 @@ class Snapshot(Protocol):
         """
 
 
-class Copied(NamedTuple):
-    """How many stores and changes were copied, and the target's epoch."""
-
-    stores: int
-    changes: int
-    epoch: str
-
-
 def copy(
     source: Snapshot,
     target: Snapshot,
@@ -61,11 +53,12 @@ def copy(
     *,
     move: bool = False,
     reading: Callable[[], AbstractContextManager[None]] = nullcontext,
-) -> Copied:
-    """Copy everything; enter `reading` for the source. `progress` is called now and then: rows done, rows in all.
+) -> tuple[int, int, str]:
+    """Copy everything; return how many stores and changes there are, and the target's epoch.
 
     The target gets an epoch of its own, since both may be written from now on and would give the same versions to
-    different changes. With `move` it keeps the source's, which must not be written any more.
+    different changes. With `move` it keeps the source's, which must not be written any more. `reading` is entered
+    for the source; `progress` is called now and then: rows done, rows in all.
 
     Raises TargetNotEmpty, VerificationFailed, Unavailable.
     """
@@ -97,7 +90,7 @@ def copy(
         raise VerificationFailed("the numbers of stores and changes differ; nothing was kept of them")
     if ((arrived_epoch := target.epoch()) == epoch) is not move:
         raise VerificationFailed("the target has not got its epoch; nothing was kept of it")
-    return Copied(*count, arrived_epoch)
+    return *count, arrived_epoch
 
 
 class _Checksums:
