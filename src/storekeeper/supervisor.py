@@ -17,31 +17,27 @@ from multiprocessing.connection import Connection, wait
 
 from storekeeper.events import Event, emit, flush
 
+HEARTBEAT_INTERVAL = 1.0
+HEARTBEAT_TIMEOUT = 5.0
+START_TIMEOUT = 30.0
+"""Seconds between two heartbeats of a worker; without one, after which it is replaced; until its first one."""
+
 STOP_TIMEOUT = 9.0
 """Seconds after which a worker that was told to stop is killed."""
 
 CLOSE_TIMEOUT = 1.0
 """Seconds in which the workers have to close their listeners, before the socket is shut down for all of them."""
 
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-_WATCH_INTERVAL = 0.5
-_KILL_TIMEOUT = 0.5
 MIN_RETRY_PAUSE = 0.5
 MAX_RETRY_PAUSE = 8.0
 """Seconds between two attempts to replace a worker: the first pause, and the longest, as each is twice the last."""
 
-HEARTBEAT_INTERVAL = 1.0
-"""Seconds between two heartbeats of a worker."""
-
-HEARTBEAT_TIMEOUT = 5.0
-"""Seconds without a heartbeat after which a worker is replaced."""
-
-START_TIMEOUT = 30.0
-"""Seconds that a worker may take until its first heartbeat."""
-
 CANNOT_START = 3
 """Exit status of a worker that cannot start before an operator has changed something."""
 
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_WATCH_INTERVAL = 0.5
+_KILL_TIMEOUT = 0.5
 _ALIVE, _READY, _CLOSED = b"a", b"r", b"c"
 _spawn = multiprocessing.get_context("spawn")
 

@@ -159,14 +159,13 @@ def check(
 
 def _read_token(file: Path | None) -> str:
     """Return the token to send, "" for none; an option with its text would stand in the shell's history."""
+    where = f"--token {file}" if file else TOKEN_VARIABLE
     try:
-        text = os.environ.get(TOKEN_VARIABLE, "") if file is None else file.read_text()
+        token = (file.read_text() if file else os.environ.get(TOKEN_VARIABLE, "")).strip()
     except (OSError, UnicodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not text"
-        raise UsageError(f"--token {file}: cannot be read ({reason}): name a file that has the token") from None
-    token = text.strip()
+        raise UsageError(f"{where}: cannot be read ({reason}): name a file that has the token") from None
     if (file and not token) or not re.fullmatch(r"[!-~]*", token):
-        where = f"--token {file}" if file else TOKEN_VARIABLE
         raise UsageError(f"{where}: has no token: expected a token alone, without `Authorization: Bearer`")
     return token
 
