@@ -692,6 +692,17 @@ def test_an_import_to_a_full_disk_is_refused_whole(tmp_path: Path) -> None:
         assert content(database) == [("There before", None)]
 
 
+def test_an_import_into_a_damaged_database_is_refused_in_one_line(tmp_path: Path) -> None:
+    database = Sqlite(tmp_path)
+    fill_with(database, [Payload("There before", "x" * 100)] * 2500)
+    with database.path.open("r+b") as file:
+        file.seek(20 * 4096)
+        file.write(b"\xff" * (database.path.stat().st_size - file.tell()))
+    [line] = refused(command("import", database, "-", stdin=b"name,address\nA,\n"))
+    reason = "The database is damaged: database disk image is malformed"
+    assert line == f"storekeeper: {database.path}: {reason}; it is not known whether it was imported"
+
+
 def test_an_import_whose_temporary_folder_is_full_is_refused_and_names_it(tmp_path: Path) -> None:
     (tmp_path / "stores.csv").write_text("name,address\n" + f"Imported,{'x' * 1000}\n" * 4000)
     database = Sqlite(tmp_path)
