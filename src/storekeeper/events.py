@@ -61,26 +61,22 @@ def emit(event: Event, **fields: Any) -> None:
         fields["suppressed"] = count
     if error := fields.pop("error", None):
         fields["exc_info"] = error
-    _write(_line(event, fields))
+    write_line(_line(event, fields))
 
 
 def write_line(line: str) -> None:
-    """Write a line that is no event."""
-    _write(f"{line}\n".encode(errors="backslashreplace"))
-
-
-def log_suppressed() -> None:
-    """Log for each event how many lines were suppressed, because no further line may come that says so."""
-    for event, count in list(suppressed.items()):
-        _write(_line(event, {"suppressed": count}))
-    suppressed.clear()
-
-
-def flush(timeout: float = FLUSH_TIMEOUT) -> None:
-    """Wait until all logged lines are written, at most `timeout` seconds."""
-    log_suppressed()
+    """Write a line, of an event or not."""
     if log := _log():
-        log.flush(timeout)
+        log.write(_encoded(line))
+
+
+def flush() -> None:
+    """Wait until all logged lines are written, at most FLUSH_TIMEOUT seconds."""
+    for event, count in list(suppressed.items()):  # no further line may come that says so
+        write_line(_line(event, {"suppressed": count}))
+    suppressed.clear()
+    if log := _log():
+        log.flush(FLUSH_TIMEOUT)
 
 
 def _allowed(event: Event) -> bool:
@@ -92,17 +88,15 @@ def _allowed(event: Event) -> bool:
     return True
 
 
-def _write(line: bytes) -> None:
-    if log := _log():
-        log.write(line)
-
-
-def _line(event: Event, fields: dict[str, Any]) -> bytes:
+def _line(event: Event, fields: dict[str, Any]) -> str:
     level, text = event.value
     try:
-        line: str = getattr(_logger(), level)(text, **fields)
+        return str(getattr(_logger(), level)(text, **fields))
     except (OSError, ImportError, MemoryError):  # no file can be opened to import structlog
-        line = " ".join([f'level={level} event="{text}"', *(f"{name}={value!r}" for name, value in fields.items())])
+        return " ".join([f'level={level} event="{text}"', *(f"{name}={value!r}" for name, value in fields.items())])
+
+
+def _encoded(line: str) -> bytes:
     return f"{line}\n".encode(errors="backslashreplace")
 
 
@@ -114,7 +108,7 @@ def _log() -> Log | None:
         return None
     os.register_at_fork(after_in_child=_log.cache_clear)
     atexit.register(flush)
-    return Log(file, lambda count: _line(Event.DROPPED, {"lines": count}))
+    return Log(file, lambda count: _encoded(_line(Event.DROPPED, {"lines": count})))
 
 
 @cache

@@ -35,7 +35,7 @@ from storekeeper.http.connection import Connection
 from storekeeper.http.delivery import bound_unsent
 from storekeeper.http.limits import Limits, capacity
 from storekeeper.http.plain import PlainReader
-from storekeeper.settings import Settings, check_auth, from_environment, is_loopback
+from storekeeper.settings import Settings, from_environment, is_loopback
 from storekeeper.stores import EXAMPLES
 from storekeeper.supervisor import CANNOT_START, Heartbeat, Supervisor, ignore_signals, tell_stop
 
@@ -178,7 +178,6 @@ def application() -> Service:
 def serve(settings: Settings) -> int:
     """Run the service until it is told to stop; return the exit status. Raises CannotStart."""
     _check_open_files_limit(settings.workers)
-    check_auth(settings)
     settings = _prepared(settings)
     listener = _listen(settings.host, settings.port)
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
@@ -219,6 +218,11 @@ def serve(settings: Settings) -> int:
 
 def _prepared(settings: Settings) -> Settings:
     """Prepare the database; return the settings with a mode if that is decided now. Raises CannotStart."""
+    if settings.auth is None and not is_loopback(settings.host):
+        raise CannotStart(
+            f"--host {settings.host} can be reached from elsewhere: say who needs a token, with --auth all, --auth"
+            " writes or --auth open (nobody)"
+        )
     with suppress(Unavailable):  # the database may become reachable later
         prepare(settings.database)
         if settings.auth is None:

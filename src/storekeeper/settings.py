@@ -105,15 +105,6 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def check_auth(settings: Settings) -> None:
-    """Raise CannotStart if nobody said who needs a token, and others than this machine reach the service."""
-    if settings.auth is None and not is_loopback(settings.host):
-        raise CannotStart(
-            f"--host {settings.host} can be reached from elsewhere: say who needs a token, with --auth all, --auth"
-            " writes or --auth open (nobody)"
-        )
-
-
 def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
     """Return the settings from the environment. Raises CannotStart."""
     environ = without_service_links(environ)
