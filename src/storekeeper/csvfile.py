@@ -5,14 +5,10 @@ An empty cell is the same as no value: both are read and written as none.
 
 import codecs
 import csv
-from collections.abc import AsyncIterator, Callable, Iterator
-from operator import itemgetter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO
 
-import msgspec
-
-from storekeeper.collection import Listing
 from storekeeper.errors import InvalidInput, StorekeeperError, Violation
 from storekeeper.stores import Payload, check_payload
 
@@ -20,7 +16,7 @@ _FIELDS = Payload.__struct_fields__
 COLUMNS = ("id", *_FIELDS)
 """The columns of an export. An import needs all but the first; ids are assigned by the collection."""
 
-_CELLS = itemgetter(*COLUMNS)
+_PROGRESS_INTERVAL = 10_000
 _MAX_CELL_LENGTH = 2**20
 _MAX_LINE_LENGTH = 4 * 2**20
 """Characters of a line: more than any that can be imported has, quotes and all."""
@@ -38,12 +34,7 @@ class HasIds(StorekeeperError):
 
 
 class BadRows(StorekeeperError):
-    """Some rows break the rules; `count` of `rows`. Each was reported when it was read."""
-
-    def __init__(self, count: int, rows: int) -> None:
-        self.count = count
-        self.rows = rows
-        super().__init__(f"{count} of {rows} rows are bad")
+    """Some rows break the rules. Each was reported when it was read."""
 
 
 class Import:
@@ -62,11 +53,7 @@ class Import:
             self._columns = _columns(next(self._reader, []))
         except csv.Error as error:
             raise BadFile(f"line 1: {error}") from None
-
-    @property
-    def has_ids(self) -> bool:
-        """Whether there is a column of ids, as in an export."""
-        return self._columns.id is not None
+        self.has_ids = "id" in self._columns
 
     def payloads(self, progress: Callable[[int], None], *, refuse_ids: bool) -> Iterator[Payload]:
         """Return the payloads. Raises BadFile, and with `refuse_ids` HasIds at the first row that has an id.
@@ -80,26 +67,30 @@ class Import:
             for row in self._reader:
                 if row:
                     rows += 1
-                    if id := self._columns.id_of(row):
-                        self._meet(id, rows, line, refuse=refuse_ids)
+                    cells = dict(zip(self._columns, row, strict=False))
+                    if id := cells.pop("id", ""):
+                        if refuse_ids:
+                            raise HasIds(f"line {line} has the id {id[:_MAX_SHOWN_LENGTH]}")
+                        self._ids_met = True
+                        self._ids_are_row_numbers &= id == str(rows)
                     try:
-                        yield _payload(row, self._columns)
+                        yield self._payload(row, cells)
                     except InvalidInput as error:
                         bad += 1
                         self._report(line, str(error))
-                    if rows % 10_000 == 0:
+                    if rows % _PROGRESS_INTERVAL == 0:
                         progress(rows)
                 line = self._reader.line_num + 1
         except csv.Error as error:
             raise BadFile(f"line {line}: {error}") from None
         if bad:
-            raise BadRows(bad, rows)
+            raise BadRows(f"{bad} of {rows} rows are bad")
 
-    def _meet(self, id: str, row: int, line: int, *, refuse: bool) -> None:
-        if refuse:
-            raise HasIds(f"line {line} has the id {id[:_MAX_SHOWN_LENGTH]}")
-        self._ids_met = True
-        self._ids_are_row_numbers &= id == str(row)
+    def _payload(self, row: list[str], cells: dict[str, str]) -> Payload:
+        if len(row) != len(self._columns):
+            wrong = f"{len(row)} cells instead of {len(self._columns)}"
+            raise InvalidInput("payload", [Violation(None, wrong)])
+        return check_payload({name: cell for name, cell in cells.items() if cell})
 
     def renumbered(self, ids: range) -> bool:
         """Tell whether `ids`, which the rows got, are others than those in the file."""
@@ -120,52 +111,25 @@ def _lines(file: IO[str]) -> Iterator[str]:
         yield line
 
 
-class _Columns(NamedTuple):
-    """Where the cells of a row stand, and how many there are."""
-
-    fields: list[tuple[str, int]]
-    id: int | None
-    width: int
-
-    def id_of(self, row: list[str]) -> str:
-        return row[self.id] if self.id is not None and self.id < len(row) else ""
-
-
-def _columns(header: list[str]) -> _Columns:
+def _columns(header: list[str]) -> list[str]:
     names = [cell.strip().lower() for cell in header]
     if sorted(names) not in (sorted(_FIELDS), sorted(COLUMNS)):
         shown = ",".join(header) or "empty"
         cut = "…" if len(shown) > _MAX_SHOWN_LENGTH else ""
         raise BadFile(f"line 1 has to be the header {','.join(_FIELDS)}; it is {shown[:_MAX_SHOWN_LENGTH]}{cut}")
-    id = names.index("id") if "id" in names else None
-    return _Columns([(name, names.index(name)) for name in _FIELDS], id, len(names))
+    return names
 
 
-def _payload(row: list[str], columns: _Columns) -> Payload:
-    if len(row) != columns.width:
-        raise InvalidInput("payload", [Violation(None, f"{len(row)} cells instead of {columns.width}")])
-    return check_payload({name: row[place] for name, place in columns.fields if row[place]})
-
-
-async def write(file: IO[str], listing: Listing, progress: Callable[[int], None]) -> int:
-    """Write a listing, opened with `newline=""`; return how many stores it has."""
+def write(file: IO[str], rows: Iterable[Sequence[object]], progress: Callable[[int], None]) -> int:
+    """Write rows of `tables.STORES` to a file, opened with `newline=""`; return how many there are."""
     writer = csv.writer(file, lineterminator="\r\n")
     writer.writerow(COLUMNS)
-    decode = msgspec.json.Decoder(list[dict[str, int | str | None]]).decode
     count = 0
-    async for part in _parts(listing):
-        rows = decode(b"[%b]" % part)
-        writer.writerows(map(_CELLS, rows))
-        count += len(rows)
-        progress(count)
+    for count, row in enumerate(rows, 1):
+        writer.writerow(row[: len(COLUMNS)])
+        if count % _PROGRESS_INTERVAL == 0:
+            progress(count)
     return count
-
-
-async def _parts(listing: Listing) -> AsyncIterator[bytes]:
-    yield listing.first
-    if listing.rest is not None:
-        async for part in listing.rest:
-            yield part.removeprefix(b",")
 
 
 def may_be_replaced(file: Path) -> bool:

@@ -1,22 +1,36 @@
 """Which database a URL names: opens, prepares, copies collections. Imports every database, and the domain."""
 
-import asyncio
 import functools
-import importlib
 import os
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from types import ModuleType
-from typing import Any, cast
+from typing import Any, Protocol
 from urllib.parse import unquote
 
 from storekeeper import sqlite, transfer
-from storekeeper.collection import Collection, Listing, Query
+from storekeeper.collection import Collection
 from storekeeper.errors import CannotStart, StorekeeperError
+from storekeeper.stores import Payload
 from storekeeper.tokens import Token
+from storekeeper.transfer import Snapshot
 
 DATABASES = "sqlite:///relative.db, sqlite:////absolute.db or postgresql://..."
+
+
+class _Engine(Protocol):
+    """What the package of a kind of database offers, each on a place: for SQLite a path, for PostgreSQL the URL."""
+
+    def open_collection(self, place: Any, fail: Callable[[str], None], /) -> Collection: ...
+    def prepare(self, place: Any, /, *, upgrade: bool = True) -> object: ...
+    def exists(self, place: Any, /) -> bool: ...
+    def describe(self, place: Any, /) -> str: ...
+    def epoch(self, place: Any, /, *, renew: bool) -> str: ...
+    def read_tokens(self, place: Any, /) -> list[Token]: ...
+    def add_token(self, place: Any, token: Token, show: Callable[[], None], /) -> None: ...
+    def revoke_token(self, place: Any, name: str, now: int, /) -> None: ...
+    def load_all(self, place: Any, payloads: Iterable[Payload], /, *, only_if_empty: bool) -> range: ...
+    def snapshot(self, place: Any, /, *, fill: bool) -> AbstractContextManager[Snapshot]: ...
 
 
 def open_collection(database: str, fail: Callable[[str], None], *, create: bool = True) -> Collection:
@@ -25,14 +39,12 @@ def open_collection(database: str, fail: Callable[[str], None], *, create: bool 
     A missing file is created, unless `create` is false: then it existed when this service started. `fail` is called
     once, with the reason, when the database cannot be trusted any more.
     """
-    if _is_postgres(database):
-        collection: Collection = _postgres().PostgresCollection(database, fail)
-        return collection
-    path = sqlite_path(database)
-    if not create and not path.exists():
-        raise CannotStart(f"{path} is gone: restore it from a backup")
-    sqlite.prepare(path)
-    return sqlite.SqliteCollection(path, fail)
+    engine, place = _located(database)
+    if isinstance(place, Path):
+        if not create and not place.exists():
+            raise CannotStart(f"{place} is gone: restore it from a backup")
+        engine.prepare(place)
+    return engine.open_collection(place, fail)
 
 
 def prepare(database: str, *, upgrade: bool = True) -> None:
@@ -40,52 +52,32 @@ def prepare(database: str, *, upgrade: bool = True) -> None:
 
     Only the service upgrades a database; a command refuses an older one, which a service may be using.
     """
-    if _is_postgres(database):
-        _postgres().prepare(database, upgrade=upgrade)
-    else:
-        sqlite.prepare(sqlite_path(database), upgrade=upgrade)
+    engine, place = _located(database)
+    engine.prepare(place, upgrade=upgrade)
 
 
 def exists(database: str) -> bool:
     """Tell whether there is a collection at a URL; create nothing. Raises CannotStart, Unavailable."""
-    if _is_postgres(database):
-        found: bool = _postgres().exists(database)
-        return found
-    return sqlite_path(database).exists()
+    engine, place = _located(database)
+    return engine.exists(place)
 
 
 def describe(database: str) -> str:
-    """Return what people call the database of a URL: its absolute path, or its URL without a password.
-
-    Raises CannotStart.
-    """
-    if _is_postgres(database):
-        described: str = _postgres().describe(database)
-        return described
-    return str(sqlite_path(database))
+    """Return the absolute path of a URL's file, or the URL without a password. Raises CannotStart."""
+    engine, place = _located(database)
+    return engine.describe(place)
 
 
 def epoch(database: str, *, renew: bool) -> str:
-    """Return the epoch of a URL's collection, a new one if it is to be renewed; a service may be running.
-
-    Raises CannotStart, Unavailable.
-    """
-    _refuse_missing(database)
-    if _is_postgres(database):
-        prepare(database, upgrade=False)
-        shared: str = _postgres().epoch(database, renew=renew)
-        return shared
-    return sqlite.epoch(sqlite_path(database), renew=renew)
+    """Return the epoch of a URL's collection, a new one if it is to be renewed. Raises CannotStart, Unavailable."""
+    engine, place = _existing(database)
+    return engine.epoch(place, renew=renew)
 
 
 def read_tokens(database: str) -> list[Token]:
-    """Return the tokens of a URL's collection; a service may be running. Raises CannotStart, Unavailable."""
-    _refuse_missing(database)
-    if _is_postgres(database):
-        prepare(database, upgrade=False)
-        found: list[Token] = _postgres().tokens.read(database)
-        return found
-    return sqlite.tokens.read_file(sqlite_path(database))
+    """Return the tokens of a URL's collection. Raises CannotStart, Unavailable."""
+    engine, place = _existing(database)
+    return engine.read_tokens(place)
 
 
 def add_token(database: str, token: Token, show: Callable[[], None]) -> None:
@@ -93,36 +85,53 @@ def add_token(database: str, token: Token, show: Callable[[], None]) -> None:
 
     `show` is called before the commit, with the lock of the writers: if it raises, nothing is added.
     """
-    _refuse_missing(database)
-    if _is_postgres(database):
-        prepare(database, upgrade=False)
-        _postgres().tokens.add(database, token, show)
-    else:
-        sqlite.tokens.add(sqlite_path(database), token, show)
+    engine, place = _existing(database)
+    engine.add_token(place, token, show)
 
 
 def revoke_token(database: str, name: str, now: int) -> None:
     """Revoke the token of that name. Raises CannotStart, NoSuchToken, Unavailable."""
-    _refuse_missing(database)
-    if _is_postgres(database):
-        prepare(database, upgrade=False)
-        _postgres().tokens.revoke(database, name, now)
-    else:
-        sqlite.tokens.revoke(sqlite_path(database), name, now)
+    engine, place = _existing(database)
+    engine.revoke_token(place, name, now)
 
 
-def copy(source: str, target: str, progress: Callable[[int, int], None], *, move: bool = False) -> transfer.Copied:
+def is_empty(database: str) -> bool:
+    """Tell whether the collection of a URL has no store. Raises CannotStart, Unavailable."""
+    with snapshot(database) as rows:
+        return rows.count()[0] == 0
+
+
+def load(database: str, payloads: Iterable[Payload], *, only_if_empty: bool) -> range:
+    """Create all of `payloads` in a prepared database, or none; return their ids. Raises CannotStart, Unavailable."""
+    engine, place = _located(database)
+    return engine.load_all(place, payloads, only_if_empty=only_if_empty)
+
+
+def snapshot(database: str, *, fill: bool = False) -> AbstractContextManager[Snapshot]:
+    """Open all rows of a URL's collection, even where nothing can be written; with `fill`, those of an empty one.
+
+    Raises CannotStart, Unavailable.
+    """
+    engine, place = _prepared(database) if fill else _existing(database)
+    return engine.snapshot(place, fill=fill)
+
+
+def copy(
+    source: str, target: str, progress: Callable[[int, int], None], *, move: bool = False
+) -> tuple[int, int, str]:
     """Copy a collection from one URL to another, as `transfer.copy` does. Raises CannotStart too.
 
     Every message names the database that it is about, and which of the two it is.
     """
-    with naming("source", source):
+    reading = functools.partial(naming, "source", source)
+    with reading():
         if not exists(source):
             raise CannotStart("there is no such database, or it is empty")
     with naming("target", target):
         if not _is_postgres(target) and is_database_file(source, sqlite_path(target)):
             raise CannotStart("it is the source itself, or its log: name another file")
-    return transfer.copy(lambda: _named_source(source), lambda: _named_target(target), progress, move=move)
+    with reading(), snapshot(source) as rows, naming("target", target), snapshot(target, fill=True) as filled:
+        return transfer.copy(rows, filled, progress, move=move, reading=reading)
 
 
 @contextmanager
@@ -147,66 +156,6 @@ def _named(role: str, database: str, message: str) -> str:
     return f"{role} {message}" if message.startswith(name) else f"{role} {name}: {message}"
 
 
-@contextmanager
-def _named_source(database: str) -> Iterator[transfer.Snapshot]:
-    with naming("source", database), _snapshot(database, fill=False)() as snapshot:
-        yield cast("transfer.Snapshot", _NamedRows(snapshot, database))
-
-
-class _NamedRows:
-    """A source that names itself when it cannot be read: the error passes through the target first."""
-
-    def __init__(self, snapshot: transfer.Snapshot, database: str) -> None:
-        self._snapshot = snapshot
-        self._database = database
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._snapshot, name)
-
-    def count(self) -> tuple[int, int]:
-        with naming("source", self._database):
-            return self._snapshot.count()
-
-    def epoch(self) -> str:
-        with naming("source", self._database):
-            return self._snapshot.epoch()
-
-    def rows(self, table: str) -> Iterator[transfer.Row]:
-        with naming("source", self._database):
-            yield from self._snapshot.rows(table)
-
-
-@contextmanager
-def _named_target(database: str) -> Iterator[transfer.Snapshot]:
-    with naming("target", database), _snapshot(database, fill=True)() as snapshot:
-        yield snapshot
-
-
-@asynccontextmanager
-async def open_listing(database: str) -> AsyncIterator[Listing]:
-    """Open a listing of all stores of a URL, even where nothing can be written. Raises CannotStart, Unavailable."""
-    _refuse_missing(database)
-    if not _is_postgres(database):
-        with sqlite.open_listing(sqlite_path(database)) as listing:
-            yield listing
-        return
-    prepare(database, upgrade=False)
-    collection = open_collection(database, lambda _: None)
-    try:
-        found = collection.list(Query())
-        yield await found if isinstance(found, asyncio.Future) else found
-    finally:
-        await collection.close()
-
-
-def _refuse_missing(database: str) -> None:
-    if not exists(database):
-        raise CannotStart(
-            f"--database: there is no such database, {describe(database)}: name the one of your service, here or in"
-            " STOREKEEPER_DATABASE"
-        )
-
-
 def is_database_file(database: str, file: Path) -> bool:
     """Tell whether a file, under any name, is the file of a database or its log."""
     if _is_postgres(database):
@@ -220,13 +169,6 @@ def _is_same_file(one: Path, other: Path) -> bool:
         return one.samefile(other)
     except OSError:  # one of them does not exist
         return False
-
-
-def _snapshot(database: str, *, fill: bool) -> transfer.Opening:
-    if _is_postgres(database):
-        prepare(database, upgrade=False)
-        return functools.partial(_postgres().snapshot, database, fill=fill)
-    return functools.partial(sqlite.snapshot, sqlite_path(database), fill=fill)
 
 
 def sqlite_path(database: str) -> Path:
@@ -253,9 +195,28 @@ def _is_postgres(database: str) -> bool:
     return database.startswith(("postgresql://", "postgres://"))
 
 
-def _postgres() -> ModuleType:
-    # Imported only if it is needed: the driver is an extra, and takes a while to load.
+def _located(database: str) -> tuple[_Engine, Path | str]:
+    if not _is_postgres(database):
+        return sqlite, sqlite_path(database)
     try:
-        return importlib.import_module("storekeeper.postgres")
+        # Imported only if it is needed: the driver is an extra, and takes a while to load.
+        from storekeeper import postgres  # noqa: PLC0415
     except ImportError as error:
         raise CannotStart(f"--database: PostgreSQL needs a driver ({error}): install storekeeper[postgres]") from None
+    return postgres, database
+
+
+def _prepared(database: str) -> tuple[_Engine, Path | str]:
+    engine, place = _located(database)
+    if engine is not sqlite:  # which looks by itself, where a file may be written
+        engine.prepare(place, upgrade=False)
+    return engine, place
+
+
+def _existing(database: str) -> tuple[_Engine, Path | str]:
+    if not exists(database):
+        raise CannotStart(
+            f"--database: there is no such database, {describe(database)}: name the one of your service, here or in"
+            " STOREKEEPER_DATABASE"
+        )
+    return _prepared(database)

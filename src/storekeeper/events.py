@@ -1,10 +1,12 @@
 """The closed list of what may be logged, and how often. Imports `log`; structlog only at the first line."""
 
+import asyncio
 import atexit
+import logging
 import os
 import sys
 from collections import Counter
-from enum import StrEnum
+from enum import Enum
 from functools import cache
 from time import monotonic
 from typing import Any
@@ -18,45 +20,28 @@ FLUSH_TIMEOUT = 0.5
 """Seconds that the end of a process waits for its log."""
 
 
-class Event(StrEnum):
-    """Every event that the service logs; the value is its text in the log."""
+class Event(Enum):
+    """Every event that the service logs: its level, and its text in the log."""
 
-    STARTED = "started"
-    STOPPED = "stopped"
-    OPEN_TO_ALL = "open to everybody who can reach this address"
-    TOO_MANY_CONNECTIONS = "connection limit reached, closing idle connections"
-    SLOW_READERS = "send budget used up, closing the connections that have been reading for longest"
-    WRONG_TOKENS = "requests with wrong tokens were refused"
-    DATABASE_FAILED = "database failed, ending this process"
-    DATABASE_DAMAGED = "database is damaged, taking no more writes: restore it from a backup"
-    DATABASE_UNREACHABLE = "database cannot be reached, trying again and again"
-    DATABASE_REACHABLE = "database can be reached again"
-    DATABASE_REFUSED = "database refused a statement"
-    WRITES_REFUSED = "writes are refused"
-    WRITES_ACCEPTED = "writes work again"
-    WORKER_LOST = "worker lost, starting another"
-    WORKER_CANNOT_START = "worker cannot start"
-    BUG = "bug"
-    SERVER = "server"
-    DROPPED = "log lines dropped, nobody read them"
+    STARTED = "info", "started"
+    STOPPED = "info", "stopped"
+    OPEN_TO_ALL = "warning", "open to everybody who can reach this address"
+    TOO_MANY_CONNECTIONS = "warning", "connection limit reached, closing idle connections"
+    SLOW_READERS = "warning", "send budget used up, closing the connections that have been reading for longest"
+    WRONG_TOKENS = "warning", "requests with wrong tokens were refused"
+    DATABASE_FAILED = "critical", "database failed, ending this process"
+    DATABASE_DAMAGED = "critical", "database is damaged, taking no more writes: restore it from a backup"
+    DATABASE_UNREACHABLE = "error", "database cannot be reached, trying again and again"
+    DATABASE_REACHABLE = "info", "database can be reached again"
+    DATABASE_REFUSED = "error", "database refused a statement"
+    WRITES_REFUSED = "error", "writes are refused"
+    WRITES_ACCEPTED = "info", "writes work again"
+    WORKER_LOST = "warning", "worker lost, starting another"
+    WORKER_CANNOT_START = "critical", "worker cannot start"
+    BUG = "error", "bug"
+    SERVER = "warning", "server"
+    DROPPED = "warning", "log lines dropped, nobody read them"
 
-
-_LEVELS = {
-    Event.OPEN_TO_ALL: "warning",
-    Event.TOO_MANY_CONNECTIONS: "warning",
-    Event.SLOW_READERS: "warning",
-    Event.WORKER_LOST: "warning",
-    Event.WRONG_TOKENS: "warning",
-    Event.DATABASE_FAILED: "critical",
-    Event.DATABASE_DAMAGED: "critical",
-    Event.DATABASE_UNREACHABLE: "error",
-    Event.DATABASE_REFUSED: "error",
-    Event.WRITES_REFUSED: "error",
-    Event.WORKER_CANNOT_START: "critical",
-    Event.BUG: "error",
-    Event.SERVER: "warning",
-    Event.DROPPED: "warning",
-}
 
 suppressed: Counter[Event] = Counter()
 _due: dict[Event, float] = {}
@@ -74,29 +59,24 @@ def emit(event: Event, **fields: Any) -> None:
         return
     if count := suppressed.pop(event, 0):
         fields["suppressed"] = count
-    error = fields.pop("error", None)
-    if error is not None:
+    if error := fields.pop("error", None):
         fields["exc_info"] = error
-    _write(_line(event, fields))
+    write_line(_line(event, fields))
 
 
 def write_line(line: str) -> None:
-    """Write a line that is no event."""
-    _write(f"{line}\n".encode(errors="backslashreplace"))
-
-
-def log_suppressed() -> None:
-    """Log for each event how many lines were suppressed, because no further line may come that says so."""
-    for event, count in list(suppressed.items()):
-        _write(_line(event, {"suppressed": count}))
-    suppressed.clear()
-
-
-def flush(timeout: float = FLUSH_TIMEOUT) -> None:
-    """Wait until all logged lines are written, at most `timeout` seconds."""
-    log_suppressed()
+    """Write a line, of an event or not."""
     if log := _log():
-        log.flush(timeout)
+        log.write(_encoded(line))
+
+
+def flush() -> None:
+    """Wait until all logged lines are written, at most FLUSH_TIMEOUT seconds."""
+    for event, count in list(suppressed.items()):  # no further line may come that says so
+        write_line(_line(event, {"suppressed": count}))
+    suppressed.clear()
+    if log := _log():
+        log.flush(FLUSH_TIMEOUT)
 
 
 def _allowed(event: Event) -> bool:
@@ -108,18 +88,16 @@ def _allowed(event: Event) -> bool:
     return True
 
 
-def _write(line: bytes) -> None:
-    if log := _log():
-        log.write(line)
-
-
-def _line(event: Event, fields: dict[str, Any]) -> bytes:
-    level = _LEVELS.get(event, "info")
+def _line(event: Event, fields: dict[str, Any]) -> str:
+    level, text = event.value
     try:
-        text: str = getattr(_logger(), level)(event.value, **fields)
+        return str(getattr(_logger(), level)(text, **fields))
     except (OSError, ImportError, MemoryError):  # no file can be opened to import structlog
-        text = " ".join([f'level={level} event="{event}"', *(f"{name}={value!r}" for name, value in fields.items())])
-    return f"{text}\n".encode(errors="backslashreplace")
+        return " ".join([f'level={level} event="{text}"', *(f"{name}={value!r}" for name, value in fields.items())])
+
+
+def _encoded(line: str) -> bytes:
+    return f"{line}\n".encode(errors="backslashreplace")
 
 
 @cache
@@ -130,7 +108,7 @@ def _log() -> Log | None:
         return None
     os.register_at_fork(after_in_child=_log.cache_clear)
     atexit.register(flush)
-    return Log(file, lambda count: _line(Event.DROPPED, {"lines": count}))
+    return Log(file, lambda count: _encoded(_line(Event.DROPPED, {"lines": count})))
 
 
 @cache
@@ -151,14 +129,12 @@ def _logger() -> Any:
 
 def bridge_log() -> None:
     """Send the warnings and errors of uvicorn, asyncio and other libraries to the log of the service."""
-    import asyncio  # noqa: PLC0415 - commands that serve nothing need neither
-    import logging  # noqa: PLC0415
-
-    class Bridge(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            error = record.exc_info[1] if record.exc_info else None
-            if not isinstance(error, asyncio.CancelledError):  # a second signal cancels what the first one ends
-                emit(Event.SERVER, message=record.getMessage(), error=error)
-
-    logging.getLogger().handlers = [Bridge()]
+    logging.getLogger().handlers = [_Bridge()]
     logging.getLogger().setLevel(logging.WARNING)
+
+
+class _Bridge(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if not isinstance(error, asyncio.CancelledError):  # a second signal cancels what the first one ends
+            emit(Event.SERVER, message=record.getMessage(), error=error)

@@ -5,7 +5,6 @@ import select
 import threading
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 
 MAX_QUEUED_LINES = 1000
 MAX_QUEUED_BYTES = 256 * 1024
@@ -34,8 +33,13 @@ class Log:
                 self._dropped += 1
                 return
             self._append(line)
-            if self._thread is None and not self._start():
-                self._write_at_once()
+            if self._thread is None:
+                thread = threading.Thread(target=self._run, name="storekeeper-log", daemon=True)
+                try:
+                    thread.start()
+                    self._thread = thread
+                except RuntimeError:  # no thread can be started; the next line tries again
+                    self._write_at_once()
 
     def flush(self, timeout: float) -> bool:
         """Wait until all lines are written, at most `timeout` seconds; tell whether they are."""
@@ -49,50 +53,36 @@ class Log:
         self._size += len(line)
         self._changed.notify_all()
 
-    def _remove(self) -> None:
-        self._size -= len(self.waiting.popleft())
-        if not self.waiting and self._dropped:
-            line, self._dropped = self._format_dropped(self._dropped), 0
-            self._append(line)
-        self._changed.notify_all()
-
-    def _start(self) -> bool:
-        thread = threading.Thread(target=self._run, name="storekeeper-log", daemon=True)
-        try:
-            thread.start()
-        except RuntimeError:  # no thread can be started; the next line tries again
-            return False
-        self._thread = thread
-        return True
-
     def _run(self) -> None:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self.waiting)
-                line = self.waiting[0]  # it stays until it is written, so that `flush` waits for it
-            with suppress(OSError):  # the reader is gone, or the disk is full
-                self._write(line)
-            with self._changed:
-                self._remove()
-
-    def _write(self, line: bytes) -> None:
-        while line:
-            try:
-                line = line[os.write(self._file, line) :]
-            except BlockingIOError:  # another program with the same pipe has made it non-blocking
-                self._wait_until_writable(None)
+            self._write_some(None)
 
     def _write_at_once(self) -> None:
-        with suppress(OSError):
-            while self.waiting and self._wait_until_writable(0):
-                line = self.waiting[0]
-                written = os.write(self._file, line[:_PIPE_BUF])
-                self._size -= written
-                self.waiting[0] = line[written:]
-                if not self.waiting[0]:
-                    self._remove()
+        while self.waiting and self._write_some(0):
+            pass
 
-    def _wait_until_writable(self, timeout: int | None) -> bool:
+    def _write_some(self, timeout: int | None) -> bool:
+        """Write of the first line what a pipe takes without blocking; tell whether it does within milliseconds."""
         poll = select.poll()
         poll.register(self._file, select.POLLOUT)
-        return bool(poll.poll(timeout))
+        if not poll.poll(timeout):
+            return False
+        line = self.waiting[0]  # it stays until it is written, so that `flush` waits for it
+        try:
+            written = os.write(self._file, line[:_PIPE_BUF])
+        except BlockingIOError:  # another program has made the pipe non-blocking, and filled it just now
+            written = 0
+        except OSError:  # the reader is gone, or the disk is full
+            written = len(line)
+        with self._changed:
+            self._size -= written
+            self.waiting[0] = line[written:]
+            if not self.waiting[0]:
+                self.waiting.popleft()
+                if not self.waiting and self._dropped:
+                    dropped, self._dropped = self._dropped, 0
+                    self._append(self._format_dropped(dropped))
+            self._changed.notify_all()
+        return True

@@ -35,10 +35,9 @@ from storekeeper.http.connection import Connection
 from storekeeper.http.delivery import bound_unsent
 from storekeeper.http.limits import Limits, capacity
 from storekeeper.http.plain import PlainReader
-from storekeeper.process import CANNOT_START, Heartbeat
-from storekeeper.settings import Settings, check_auth, from_environment, is_loopback
+from storekeeper.settings import Settings, from_environment, is_loopback
 from storekeeper.stores import EXAMPLES
-from storekeeper.supervisor import Supervisor, ignore_signals, tell_stop
+from storekeeper.supervisor import CANNOT_START, Heartbeat, Supervisor, ignore_signals, tell_stop
 
 SWITCH_INTERVAL = 0.0005
 """Seconds for which the event loop waits at most for the interpreter's lock, while another thread runs Python."""
@@ -152,11 +151,10 @@ async def _add_examples(collection: Collection) -> None:
         except Unavailable:
             # The start goes on meanwhile, without the examples.
             await asyncio.sleep(1)
+            continue
         except CannotStart as error:
             emit(Event.DATABASE_REFUSED, reason=str(error))
-            return
-        else:
-            return
+        return
 
 
 def application() -> Service:
@@ -180,16 +178,10 @@ def application() -> Service:
 def serve(settings: Settings) -> int:
     """Run the service until it is told to stop; return the exit status. Raises CannotStart."""
     _check_open_files_limit(settings.workers)
-    check_auth(settings)
     settings = _prepared(settings)
     listener = _listen(settings.host, settings.port)
-    # All are the same socket: libuv accepts one connection from each in a loop iteration, and with only one of them
-    # new clients of a service at its connection limit would wait for seconds. Several workers share clients more
-    # evenly if each has only one.
-    listeners = [listener]
-    if settings.workers == 1:
-        listeners += [listener.dup() for _ in range(_ACCEPTS_PER_ITERATION - 1)]
-    address = _address(settings.host, listener)
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    address = f"http://{host}:{listener.getsockname()[1]}"
     service = Service(settings, create=False)
     config = uvicorn.Config(
         service,
@@ -207,13 +199,17 @@ def serve(settings: Settings) -> int:
     )
     announce = functools.partial(_announce, settings, address)
     if settings.workers == 1:
+        # All are the same socket: libuv accepts one connection from each in a loop iteration, and with only one of
+        # them new clients of a service at its connection limit would wait for seconds. Several workers share clients
+        # more evenly if each has only one.
+        listeners = [listener, *(listener.dup() for _ in range(_ACCEPTS_PER_ITERATION - 1))]
         server = _Server(config, announce)
         try:
             status = _run(server, listeners)
         finally:
             tell_stop(server.stop_signal, server.stopping)
     else:
-        work = functools.partial(_run_worker, config, listeners)
+        work = functools.partial(_run_worker, config, listener)
         status = Supervisor(settings.workers, work, listener, announce).run()
     if status and settings.auth is None:
         _prepared(settings)
@@ -222,6 +218,11 @@ def serve(settings: Settings) -> int:
 
 def _prepared(settings: Settings) -> Settings:
     """Prepare the database; return the settings with a mode if that is decided now. Raises CannotStart."""
+    if settings.auth is None and not is_loopback(settings.host):
+        raise CannotStart(
+            f"--host {settings.host} can be reached from elsewhere: say who needs a token, with --auth all, --auth"
+            " writes or --auth open (nobody)"
+        )
     with suppress(Unavailable):  # the database may become reachable later
         prepare(settings.database)
         if settings.auth is None:
@@ -262,14 +263,14 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def _run_worker(config: uvicorn.Config, listeners: list[socket.socket], heartbeat: Heartbeat) -> None:
+def _run_worker(config: uvicorn.Config, listener: socket.socket, heartbeat: Heartbeat) -> None:
     """Run the server in a worker process."""
     try:
         heartbeat.start()
     except RuntimeError as error:  # no thread can be made
         emit(Event.WORKER_CANNOT_START, reason=str(error))
         sys.exit(1)
-    sys.exit(_run(_Server(config, heartbeat.ready, heartbeat.closed), listeners, CANNOT_START))
+    sys.exit(_run(_Server(config, heartbeat.ready, heartbeat.closed), [listener], CANNOT_START))
 
 
 def _run(server: uvicorn.Server, listeners: list[socket.socket], status_if_refused: int = 1) -> int:
@@ -322,11 +323,6 @@ def _listen(host: str, port: int) -> socket.socket:
             f"cannot listen on {host} port {port} ({reason}): choose another --host or --port"
         ) from None
     return listener
-
-
-def _address(host: str, listener: socket.socket) -> str:
-    port = listener.getsockname()[1]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def _announce(settings: Settings, address: str) -> None:

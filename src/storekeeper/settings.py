@@ -23,54 +23,43 @@ _DEFAULT_PORT = re.compile(r"http://.*:80|https://.*:443")
 _SERVICE_LINK = re.compile(
     r"STOREKEEPER_(\w+_)?(SERVICE_(HOST|PORT)\w*=.*|PORT_\d+_\w+=.*|PORT=[a-z]+://.*)", re.DOTALL
 )
-_YES = {"yes": "true", "on": "true", "y": "true", "t": "true"}
-_NO = {"no": "false", "off": "false", "n": "false", "f": "false"}
+_BOOLEANS = dict.fromkeys(("yes", "on", "y", "t"), "true") | dict.fromkeys(("no", "off", "n", "f"), "false")
 """What the command line accepts as a boolean besides true, false, 1 and 0."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All that an operator may set. `--error-detail` is also `STOREKEEPER_ERROR_DETAIL`, and so on.
+    """All that an operator may set, each with its help. `--error-detail` is also `STOREKEEPER_ERROR_DETAIL`.
 
     An option that takes several values is given several times; its variable has them with blanks between.
     """
 
-    host: Annotated[str, Meta(description="Address to listen on.")] = "127.0.0.1"
-    port: Annotated[int, Meta(ge=0, le=65535, description="Port to listen on; 0 picks a free one.")] = 8080
+    host: Annotated[str, "Address to listen on."] = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65535), "Port to listen on; 0 picks a free one."] = 8080
     database: Annotated[
-        str,
-        Meta(description="Where the stores are: sqlite:///relative.db, sqlite:////absolute.db or postgresql://..."),
+        str, "Where the stores are: sqlite:///relative.db, sqlite:////absolute.db or postgresql://..."
     ] = "sqlite:///storekeeper.db"
-    workers: Annotated[
-        int, Meta(ge=1, le=64, description="Processes that serve; all of them share the database.")
-    ] = 1
+    workers: Annotated[int, Meta(ge=1, le=64), "Processes that serve; all of them share the database."] = 1
     error_detail: Annotated[
-        Literal["detailed", "generic"],
-        Meta(description="Whether a 400 names the fields and rules that were violated."),
+        Literal["detailed", "generic"], "Whether a 400 names the fields and rules that were violated."
     ] = "detailed"
-    missing_store: Annotated[Literal["404", "500"], Meta(description="Status for an id that no store has.")] = "404"
+    missing_store: Annotated[Literal["404", "500"], "Status for an id that no store has."] = "404"
     unknown_keys: Annotated[
-        Literal["ignore", "reject"],
-        Meta(description="What happens to payload keys that are no field of a store."),
+        Literal["ignore", "reject"], "What happens to payload keys that are no field of a store."
     ] = "ignore"
-    examples: Annotated[bool, Meta(description="Put 3 example stores into an empty database.")] = True
-    fast_lane: Annotated[
-        bool, Meta(description="Serve the API's routes without going through ASGI: same responses, faster.")
-    ] = True
+    examples: Annotated[bool, "Put 3 example stores into an empty database."] = True
+    fast_lane: Annotated[bool, "Serve the API's routes without going through ASGI: same responses, faster."] = True
     auth: Annotated[
         Literal["open", "writes", "all"] | None,
-        Meta(
-            description="Who needs a token: nobody, who writes, or everybody. Not given: nobody, on loopback alone."
-        ),
+        "Who needs a token: nobody, who writes, or everybody. Not given: nobody, on loopback alone.",
     ] = None
     cors_origin: Annotated[
-        tuple[str, ...],
-        Meta(description="Another site's origin whose pages may read and write, such as https://shop.example."),
+        tuple[str, ...], "Another site's origin whose pages may read and write, such as https://shop.example."
     ] = ()
     allowed_host: Annotated[
-        tuple[str, ...], Meta(description="A name, besides localhost, by which pages may reach the loopback address.")
+        tuple[str, ...], "A name, besides localhost, by which pages may reach the loopback address."
     ] = ()
     ready_needs_writes: Annotated[
-        bool, Meta(description="Respond to /health/ready with 503 while writes are refused, not only reads.")
+        bool, "Respond to /health/ready with 503 while writes are refused, not only reads."
     ] = False
 
 
@@ -116,15 +105,6 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def check_auth(settings: Settings) -> None:
-    """Raise CannotStart if nobody said who needs a token, and others than this machine reach the service."""
-    if settings.auth is None and not is_loopback(settings.host):
-        raise CannotStart(
-            f"--host {settings.host} can be reached from elsewhere: say who needs a token, with --auth all, --auth"
-            " writes or --auth open (nobody)"
-        )
-
-
 def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
     """Return the settings from the environment. Raises CannotStart."""
     environ = without_service_links(environ)
@@ -136,7 +116,7 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
 
 def _parsed(kind: Any, value: str) -> Any:
     if kind is bool:
-        return (_YES | _NO).get(value.lower(), value.lower())
+        return _BOOLEANS.get(value.lower(), value.lower())
     return value.split() if get_origin(kind) is tuple else value
 
 

@@ -1,20 +1,26 @@
-"""Keeps worker processes running: starts, watches, replaces and stops them. Imports `process` and events.
+"""Keeps worker processes running: starts, watches, replaces and stops them. Imports events.
 
 One loop checks everything, and never blocks for longer than a moment, so that a stop works at any time.
 """
 
+import multiprocessing
 import os
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from multiprocessing.connection import wait
-from types import FrameType
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection, wait
 
 from storekeeper.events import Event, emit, flush
-from storekeeper.process import CANNOT_START, HEARTBEAT_TIMEOUT, Heartbeat, Worker
+
+HEARTBEAT_INTERVAL = 1.0
+HEARTBEAT_TIMEOUT = 5.0
+START_TIMEOUT = 30.0
+"""Seconds between two heartbeats of a worker; without one, after which it is replaced; until its first one."""
 
 STOP_TIMEOUT = 9.0
 """Seconds after which a worker that was told to stop is killed."""
@@ -22,12 +28,93 @@ STOP_TIMEOUT = 9.0
 CLOSE_TIMEOUT = 1.0
 """Seconds in which the workers have to close their listeners, before the socket is shut down for all of them."""
 
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-_WATCH_INTERVAL = 0.5
-_KILL_TIMEOUT = 0.5
 MIN_RETRY_PAUSE = 0.5
 MAX_RETRY_PAUSE = 8.0
 """Seconds between two attempts to replace a worker: the first pause, and the longest, as each is twice the last."""
+
+CANNOT_START = 3
+"""Exit status of a worker that cannot start before an operator has changed something."""
+
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_WATCH_INTERVAL = 0.5
+_KILL_TIMEOUT = 0.5
+_ALIVE, _READY, _CLOSED = b"a", b"r", b"c"
+_spawn = multiprocessing.get_context("spawn")
+
+
+class Heartbeat:
+    """The worker's end of the pipe to its supervisor. It never blocks, not even without a supervisor."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe = pipe
+
+    def start(self) -> None:
+        """Start to send heartbeats, on a thread: a long statement on the event loop does not stop them."""
+        os.set_blocking(self._pipe.fileno(), False)
+        threading.Thread(target=self._beat, name="storekeeper-beat", daemon=True).start()
+
+    def ready(self) -> None:
+        """Report that this worker serves."""
+        self._send(_READY)
+
+    def closed(self) -> None:
+        """Report that this worker accepts no more connections."""
+        self._send(_CLOSED)
+
+    def _beat(self) -> None:
+        while True:
+            self._send(_ALIVE)
+            time.sleep(HEARTBEAT_INTERVAL)
+
+    def _send(self, message: bytes) -> None:
+        with suppress(OSError):
+            os.write(self._pipe.fileno(), message)
+
+
+class Worker:
+    """A worker process: what it reported so far, and until when it has to end."""
+
+    def __init__(self, work: Callable[[Heartbeat], None]) -> None:
+        """Start the process. Raises OSError if none can be started now."""
+        self.ready = self.closed = self.outdated = False
+        self.stop_deadline: float | None = None
+        self._deadline = time.monotonic() + START_TIMEOUT
+        self.pipe, other = multiprocessing.Pipe(duplex=False)
+        os.set_blocking(self.pipe.fileno(), False)
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+        try:
+            self.process = _spawn.Process(target=work, args=(Heartbeat(other),))
+            resource_tracker.ensure_running()  # its first start would unblock the signals
+            # A terminal sends these to all processes; it is the supervisor that stops this one.
+            signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGHUP))
+            self.process.start()
+        except BaseException:
+            self.pipe.close()
+            raise
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            other.close()
+
+    def read_reports(self, *, was_paused: bool) -> None:
+        """Read what it reported; if the supervisor itself was paused, it has more time for the next heartbeat."""
+        with suppress(OSError):
+            received = os.read(self.pipe.fileno(), 65536)
+            self.ready |= _READY in received
+            self.closed |= _CLOSED in received
+            if received:
+                self._deadline = time.monotonic() + HEARTBEAT_TIMEOUT
+        if was_paused:
+            self._deadline = max(self._deadline, time.monotonic() + HEARTBEAT_TIMEOUT)
+
+    def stop(self) -> None:
+        """Tell it to stop; the supervisor kills it when its time is over."""
+        if self.stop_deadline is None:
+            self.stop_deadline = time.monotonic() + STOP_TIMEOUT
+            self.process.terminate()
+
+    def is_overdue(self) -> bool:
+        """Tell whether it has to be killed."""
+        return time.monotonic() > min(self._deadline, self.stop_deadline or self._deadline)
 
 
 class Supervisor:
@@ -56,7 +143,8 @@ class Supervisor:
             os.set_blocking(end, False)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         for number in (*STOP_SIGNALS, signal.SIGHUP):
-            signal.signal(number, self._on_signal)
+            # The signal also writes into the pipe, which wakes the loop.
+            signal.signal(number, lambda number, _frame: self._signals.add(number))
         try:
             while not self._is_over():
                 self._step()
@@ -69,14 +157,11 @@ class Supervisor:
             for worker in self._workers:
                 worker.process.kill()
             tell_stop(self._stop_signal, self._stopping)
-        if any(worker.status is None for worker in self._workers):
+        if any(worker.process.exitcode is None for worker in self._workers):
             flush()
             # Nothing ends a process that waits for a broken disk, and Python would wait for it.
             os._exit(self._status)
         return self._status
-
-    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
-        self._signals.add(number)  # the signal also writes into the pipe, which wakes the loop
 
     def _is_over(self) -> bool:
         if self._stopping is None:
@@ -106,33 +191,29 @@ class Supervisor:
     def _watch(self) -> None:
         was_paused, self._last_watch = time.monotonic() - self._last_watch > HEARTBEAT_TIMEOUT / 2, time.monotonic()
         for worker in list(self._workers):
-            worker.read_reports()
-            if was_paused:
-                worker.extend_deadline()
-            if worker.status is not None:
-                self._on_exit(worker)
+            worker.read_reports(was_paused=was_paused)
+            if worker.process.exitcode is not None:
+                self._workers.remove(worker)
+                if worker.stop_deadline is None:
+                    self._on_loss(worker, worker.process.exitcode)
+                worker.pipe.close()
+                worker.process.close()
             elif worker.is_overdue():
                 worker.process.kill()
         if self._announce and sum(worker.ready for worker in self._workers) >= self._count:
             self._announce()
             self._announce = None
 
-    def _on_exit(self, worker: Worker) -> None:
-        self._workers.remove(worker)
-        if worker.stop_deadline is None:
-            self._on_loss(worker)
-        worker.release()
-
-    def _on_loss(self, worker: Worker) -> None:
+    def _on_loss(self, worker: Worker, status: int) -> None:
         serving = [other for other in self._workers if other.stop_deadline is None]
-        if worker.status == CANNOT_START and len(serving) >= self._count:
+        if status == CANNOT_START and len(serving) >= self._count:
             # Only a SIGHUP asked for it. None of those that serve is given up for one that cannot.
             emit(Event.WORKER_CANNOT_START, reason="no worker is replaced at SIGHUP, those before it continue")
             for other in serving:
                 other.outdated = False
             return
-        emit(Event.WORKER_LOST, pid=worker.process.pid, status=worker.status)
-        if worker.status == CANNOT_START:
+        emit(Event.WORKER_LOST, pid=worker.process.pid, status=status)
+        if status == CANNOT_START:
             self._status = 1
             self._stop()
         elif not worker.ready:
@@ -145,7 +226,7 @@ class Supervisor:
             if len(serving) >= self._count:
                 self._retry_pause = 0.0
             if outdated and len(serving) > self._count:
-                outdated[0].stop(STOP_TIMEOUT)
+                outdated[0].stop()
         for _ in range(len(serving), self._count + bool(outdated)):
             if time.monotonic() >= self._next_start:
                 self._start()
@@ -168,7 +249,7 @@ class Supervisor:
         if self._stopping is None:
             self._stopping = time.monotonic()
         for worker in self._workers:
-            worker.stop(STOP_TIMEOUT)
+            worker.stop()
 
     def _refuse_clients(self, since: float) -> None:
         # Not before the workers have closed their listeners: they would see an error of the socket.

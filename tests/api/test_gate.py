@@ -206,7 +206,7 @@ def test_a_key_belongs_to_its_token_and_each_change_has_its_number(adapter: str,
                     assert (await answer(service, adapter, create)).json["id"] == number
 
     run(scenario())
-    with databases._snapshot(url, fill=False)() as snapshot:
+    with databases.snapshot(url) as snapshot:
         assert [row[-1] for row in snapshot.rows("changes")] == [1, 2]
 
 

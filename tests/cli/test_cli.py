@@ -1,4 +1,3 @@
-import asyncio
 import csv
 import fcntl
 import io
@@ -11,21 +10,24 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
+from typing import Any
 
+import apsw
 import pytest
 
 import storekeeper
 from storekeeper import cli, csvfile
+from storekeeper.sqlite import schema
 from storekeeper.stores import Payload
 from tests.harness.client import until
 from tests.harness.collection import run as run_async
 from tests.harness.collection import stores
 from tests.harness.command import Done, run
-from tests.harness.databases import Sqlite, handle
+from tests.harness.databases import Database, Sqlite, handle
 from tests.harness.linux import memory
 from tests.harness.machine import fill_disk, mounted
 from tests.harness.process import COMMAND, refused, serving, start
@@ -58,7 +60,7 @@ def command(name: str, database: Sqlite, *args: str, stdin: bytes = b"") -> Done
     return run(name, "--database", database.url, *args, stdin=stdin)
 
 
-def fill_with(database: Sqlite, payloads: list[Payload]) -> None:
+def fill_with(database: Database, payloads: list[Payload]) -> None:
     async def main() -> None:
         async with handle(database) as collection:
             await collection.load(payloads)
@@ -589,21 +591,27 @@ def test_an_import_that_waits_for_its_source_can_be_interrupted(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("name", ["import", "export"])
-@pytest.mark.parametrize("moment", ["new_event_loop", "set_event_loop"])
-def test_a_command_is_interrupted_in_silence_while_its_event_loop_begins_or_ends(
+@pytest.mark.parametrize("moment", ["execute", "close"])
+def test_a_command_is_interrupted_in_silence_while_it_uses_its_database(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str, name: str
 ) -> None:
     database = Sqlite(tmp_path)
     fill_with(database, [Payload("There before")])
     file = tmp_path / "stores.csv"
     file.write_bytes(an_export())
-    interrupted = getattr(asyncio.events, moment)
+    connect = schema.connect
 
-    def interrupting(*args: object) -> object:
-        signal.raise_signal(signal.SIGINT)
-        return interrupted(*args)
+    class Interrupting(apsw.Connection):
+        def __getattribute__(self, attribute: str) -> Any:
+            if attribute == moment:
+                signal.raise_signal(signal.SIGINT)
+            return super().__getattribute__(attribute)
 
-    monkeypatch.setattr(asyncio.events, moment, interrupting)
+    def connect_to_be_interrupted(path: Path, *, reader: bool = False) -> apsw.Connection:
+        connect(path, reader=reader).close()
+        return Interrupting(str(path))
+
+    monkeypatch.setattr(schema, "connect", connect_to_be_interrupted)
     done = command(name, database, str(file))
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
     monkeypatch.undo()
@@ -628,20 +636,24 @@ main()
 
 
 @pytest.mark.parametrize("target", ["-", "pipe"])
-def test_an_export_that_waits_for_its_reader_can_be_interrupted(tmp_path: Path, target: str) -> None:
-    database = Sqlite(tmp_path)
-    fill_with(database, [Payload(f"Store {number}", "x" * 1000) for number in range(200)])
+def test_an_export_that_waits_for_its_reader_can_be_interrupted(
+    tmp_path: Path, new_database: Callable[[], Database], target: str
+) -> None:
+    database = new_database()
+    fill_with(database, [Payload(f"Store {number}", "x" * 1000) for number in range(500)])
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     file = str(tmp_path / target) if target != "-" else target
-    with pipe.open("wb") as writer:
-        process = start("export", "--database", database.url, file, stdout=writer)
+    with pipe.open("wb") as writer, TemporaryFile() as said:
+        process = start("export", "--database", database.url, file, stdout=writer, stderr=said)
         waiting = None
         while waiting != (waiting := fcntl.ioctl(reader, termios.FIONREAD, bytes(4))) or not any(waiting):
             time.sleep(0.1)  # it is still writing
         process.send_signal(signal.SIGINT)
         assert process.wait(10) == 130
+        said.seek(0)
+        assert said.read() == b""
     os.close(reader)
 
 
@@ -678,6 +690,17 @@ def test_an_import_to_a_full_disk_is_refused_whole(tmp_path: Path) -> None:
         [line] = refused(command("import", database, str(tmp_path / "stores.csv")))
         assert line == f"storekeeper: {database.path}: The disk is full; nothing was imported"
         assert content(database) == [("There before", None)]
+
+
+def test_an_import_into_a_damaged_database_is_refused_in_one_line(tmp_path: Path) -> None:
+    database = Sqlite(tmp_path)
+    fill_with(database, [Payload("There before", "x" * 100)] * 2500)
+    with database.path.open("r+b") as file:
+        file.seek(20 * 4096)
+        file.write(b"\xff" * (database.path.stat().st_size - file.tell()))
+    [line] = refused(command("import", database, "-", stdin=b"name,address\nA,\n"))
+    reason = "The database is damaged: database disk image is malformed"
+    assert line == f"storekeeper: {database.path}: {reason}; it is not known whether it was imported"
 
 
 def test_an_import_whose_temporary_folder_is_full_is_refused_and_names_it(tmp_path: Path) -> None:

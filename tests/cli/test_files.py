@@ -409,13 +409,10 @@ def both(url: str, folder: Path) -> tuple[list[ChangeRow], int]:
 
 
 def exported(url: str) -> str:
-    async def main() -> str:
-        async with databases.open_listing(url) as listing:
-            file = io.StringIO()
-            await csvfile.write(file, listing, lambda _: None)
-            return file.getvalue()
-
-    return run_async(main())
+    with databases.snapshot(url) as snapshot:
+        file = io.StringIO()
+        csvfile.write(file, snapshot.rows("stores"), lambda _: None)
+        return file.getvalue()
 
 
 @pytest.mark.parametrize("log", ["none", "empty", "journal mode"])
@@ -505,18 +502,17 @@ def test_a_copy_of_what_is_written_meanwhile_where_nobody_can_lock_it_is_refused
     seen = os.access
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "access", lambda path, mode: seen(path, mode) and Path(path) != database.path)
-        reading = databases._snapshot(database.url, fill=False)
 
-        @contextmanager
-        def disturbed() -> Iterator[transfer.Snapshot]:
-            with reading() as whole:
+        def copy_disturbed() -> None:
+            with databases.snapshot(database.url) as whole:
                 whole.count()
                 patch.undo()
                 filled(database.path.parent, 3)
-                yield whole
+                with databases.snapshot(f"sqlite:///{open_folder}/copy.db", fill=True) as to:
+                    transfer.copy(whole, to, nothing)
 
         with pytest.raises(StorekeeperError, match="was written meanwhile: try again"):
-            transfer.copy(disturbed, databases._snapshot(f"sqlite:///{open_folder}/copy.db", fill=True), nothing)
+            copy_disturbed()
     assert names(open_folder) == ["closed"]
 
 

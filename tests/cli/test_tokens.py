@@ -181,7 +181,7 @@ def test_a_use_is_noted_once_an_hour_and_each_change_has_its_token(database: Dat
                 assert [token.used for token in tokens] == [used, None]
 
     run(main())
-    with databases._snapshot(database.url, fill=False)() as snapshot:
+    with databases.snapshot(database.url) as snapshot:
         assert [row[-1] for row in snapshot.rows("changes")] == [2, 1, 0, 0]
 
 

@@ -4,7 +4,7 @@ import asyncio
 import re
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -186,11 +186,24 @@ class Falsified:
         self.finish = whole.finish
         self.epoch = whole.epoch
 
-    def rows(self, table: str) -> Iterator[transfer.Row]:
+    def rows(self, table: str) -> transfer.Rows:
         """Return them, falsified."""
         for row in self._snapshot.rows(table):
             if (falsified := self._falsify(table, row)) is not None:
                 yield falsified
+
+
+class Forgetful(Falsified):
+    """A collection that gets another epoch than it is told."""
+
+    def __init__(self, whole: transfer.Snapshot, other: str) -> None:
+        super().__init__(whole, lambda _table, row: row)
+
+        def finish(epoch: str | None) -> None:
+            assert epoch != other
+            whole.finish(other)
+
+        self.finish = finish
 
 
 def _one_letter(table: str, row: transfer.Row) -> transfer.Row:
@@ -214,16 +227,12 @@ def test_a_copy_that_is_not_the_same_is_not_kept(
     fill(source, 20)
     if kind == "an empty file":
         databases.prepare(target.url)
-    to = databases._snapshot(target.url, fill=True)
-
-    @contextmanager
-    def falsified() -> Iterator[transfer.Snapshot]:
-        with to() as whole:
-            yield Falsified(whole, falsify)
-
-    opening: Callable[[], AbstractContextManager[transfer.Snapshot]] = falsified
-    with pytest.raises(transfer.VerificationFailed):
-        transfer.copy(databases._snapshot(source.url, fill=False), opening, lambda *_: None)
+    with (
+        pytest.raises(transfer.VerificationFailed),
+        databases.snapshot(source.url) as whole,
+        databases.snapshot(target.url, fill=True) as to,
+    ):
+        transfer.copy(whole, Falsified(to, falsify), lambda *_: None)
     if kind == "sqlite":
         assert not databases.exists(target.url)
     else:
@@ -237,15 +246,11 @@ def test_a_copy_is_of_one_moment(make: Make, kind: str) -> None:
     source, target = make(kind), make("sqlite")
     fill(source, 20)
     before = source.changes()
-
-    @contextmanager
-    def disturbed() -> Iterator[transfer.Snapshot]:
-        with databases._snapshot(source.url, fill=False)() as whole:
-            whole.count()
-            fill(source, 3)
-            yield whole
-
-    transfer.copy(disturbed, databases._snapshot(target.url, fill=True), lambda *_: None)
+    with databases.snapshot(source.url) as whole:
+        whole.count()
+        fill(source, 3)
+        with databases.snapshot(target.url, fill=True) as to:
+            transfer.copy(whole, to, lambda *_: None)
     assert target.changes() == before
     assert len(source.changes()) > len(before)
 
@@ -256,17 +261,12 @@ def test_a_copy_that_has_not_got_its_epoch_is_not_kept(make: Make, kind: str, *,
     source, target = make("sqlite"), make(kind)
     fill(source, 20)
     epoch = state_of(source).epoch
-    to = databases._snapshot(target.url, fill=True)
-
-    @contextmanager
-    def forgetful() -> Iterator[transfer.Snapshot]:
-        with to() as whole, pytest.MonkeyPatch.context() as patch:
-            finish = whole.finish
-            patch.setattr(whole, "finish", lambda _: finish("falsifie" if move else epoch))
-            yield whole
-
-    with pytest.raises(transfer.VerificationFailed, match="has not got its epoch"):
-        transfer.copy(databases._snapshot(source.url, fill=False), forgetful, lambda *_: None, move=move)
+    with (
+        pytest.raises(transfer.VerificationFailed, match="has not got its epoch"),
+        databases.snapshot(source.url) as whole,
+        databases.snapshot(target.url, fill=True) as to,
+    ):
+        transfer.copy(whole, Forgetful(to, "falsifie" if move else epoch), lambda *_: None, move=move)
     assert not databases.exists(target.url) or target.changes() == []
 
 
@@ -274,15 +274,12 @@ def test_a_file_into_which_nothing_was_moved_has_not_the_epoch_of_the_source(mak
     source, target = make("sqlite"), make("sqlite")
     fill(source, 20)
     databases.prepare(target.url)
-    to = databases._snapshot(target.url, fill=True)
-
-    @contextmanager
-    def falsified() -> Iterator[transfer.Snapshot]:
-        with to() as whole:
-            yield Falsified(whole, _one_store)
-
-    with pytest.raises(transfer.VerificationFailed):
-        transfer.copy(databases._snapshot(source.url, fill=False), falsified, lambda *_: None, move=True)
+    with (
+        pytest.raises(transfer.VerificationFailed),
+        databases.snapshot(source.url) as whole,
+        databases.snapshot(target.url, fill=True) as to,
+    ):
+        transfer.copy(whole, Falsified(to, _one_store), lambda *_: None, move=True)
     assert state_of(target)[:2] == (0, 0)
     assert state_of(target).epoch != state_of(source).epoch
 

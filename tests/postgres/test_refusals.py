@@ -97,8 +97,8 @@ def test_what_is_wrong_with_the_data_of_one_write_costs_its_neighbours_nothing(
 
 def test_what_nobody_expects_is_in_the_log_and_a_503(database: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
     """As when somebody drops the tables of a running service; it heals when they are back."""
-    log: list[bytes] = []
-    monkeypatch.setattr(events, "_write", log.append)
+    log: list[str] = []
+    monkeypatch.setattr(events, "write_line", log.append)
     monkeypatch.setattr(events, "_due", {})  # other tests have logged it just now
 
     async def main() -> None:
@@ -118,7 +118,7 @@ def test_what_nobody_expects_is_in_the_log_and_a_503(database: Postgres, monkeyp
             assert (await create(collection, Payload("Second"))).id == 2
 
     run(main())
-    assert b"database refused a statement" in b"".join(log)
+    assert "database refused a statement" in "".join(log)
 
 
 def test_what_waits_too_long_is_refused(database: Postgres) -> None:

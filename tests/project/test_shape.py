@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import storekeeper
-from storekeeper.events import _LEVELS, Event
+from storekeeper.events import Event
 from storekeeper.settings import Settings, option, variable
 from tests import ROOT
 
@@ -49,9 +49,8 @@ MAY_IMPORT = {
     "api": DOMAIN | {"http"},
     "conformance": set[str](),
     "databases": {*DOMAIN, "sqlite", "postgres", "transfer"},
-    "process": set[str](),
-    "supervisor": {"process"},
-    "service": {*DOMAIN, *EVERYWHERE, "databases", "api", "http", "supervisor", "process"},
+    "supervisor": set[str](),
+    "service": {*DOMAIN, *EVERYWHERE, "databases", "api", "http", "supervisor"},
     "cli": {*DOMAIN, *EVERYWHERE, "databases", "service", "csvfile", "conformance", "api", "atomicfile"},
     "__main__": {"cli"},
 }
@@ -203,4 +202,4 @@ def test_the_version_is_the_newest_of_the_changelog() -> None:
 def test_the_manual_has_every_event_with_its_level_and_no_other() -> None:
     page = (ROOT / "docs" / "operating.md").read_text()
     described = re.findall(r"^\| `([^`]+)` \| (critical|error|warning|info) \|", page, re.MULTILINE)
-    assert sorted(described) == sorted((event.value, _LEVELS.get(event, "info")) for event in Event)
+    assert sorted(described) == sorted((text, level) for level, text in (event.value for event in Event))

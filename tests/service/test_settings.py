@@ -1,5 +1,6 @@
 from collections.abc import Mapping
 from pathlib import Path
+from typing import get_args
 
 import msgspec
 import pytest
@@ -137,11 +138,10 @@ def test_another_server_is_told_of_a_wrong_setting_in_one_line(
 
 def test_every_setting_is_an_option_a_variable_and_described() -> None:
     text = " ".join(run("serve", "--help", env={"COLUMNS": "400", "TERM": "dumb"}).stdout.decode().split())
-    schema = msgspec.json.schema(Settings)["$defs"]["Settings"]["properties"]
-    for name in NAMES:
-        assert f"{option(name)} " in text
-        assert variable(name) in text
-        assert " ".join(schema[name]["description"].split()) in text
+    for field in msgspec.structs.fields(Settings):
+        assert f"{option(field.name)} " in text
+        assert variable(field.name) in text
+        assert get_args(field.type)[-1] in text
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typer.exceptions import TyperException
 from storekeeper import __version__
 from storekeeper.cli import tokens, transfers
 from storekeeper.cli.options import with_settings
-from storekeeper.cli.terminal import UsageError, ask, can_ask, open_standard_streams, print_line
+from storekeeper.cli.terminal import UsageError, ask, open_standard_streams, print_line
 from storekeeper.errors import CannotStartYet, StorekeeperError
 from storekeeper.settings import Settings, without_service_links
 
@@ -145,8 +145,6 @@ def check(
 
     if not MIN_TIMEOUT <= timeout <= MAX_TIMEOUT:  # the parser accepts nan
         raise UsageError(f"--timeout: from {MIN_TIMEOUT} to {MAX_TIMEOUT} seconds, not {timeout}")
-    examples = [{"id": id} | asdict(one) for id, one in enumerate(EXAMPLES, 1)]
-    may_add = None if yes else lambda most: _ask_to_add(url, most)
     return conformance.run(
         url,
         read_only=read_only,
@@ -154,31 +152,31 @@ def check(
         junit=junit,
         timeout=timeout,
         token=_read_token(token),
-        ask=may_add,
-        examples=examples,
+        ask=None if yes else lambda most: _ask_to_add(url, most),
+        examples=[{"id": id} | asdict(one) for id, one in enumerate(EXAMPLES, 1)],
     )
 
 
 def _read_token(file: Path | None) -> str:
     """Return the token to send, "" for none; an option with its text would stand in the shell's history."""
+    where = f"--token {file}" if file else TOKEN_VARIABLE
     try:
-        text = os.environ.get(TOKEN_VARIABLE, "") if file is None else file.read_text()
+        token = (file.read_text() if file else os.environ.get(TOKEN_VARIABLE, "")).strip()
     except (OSError, UnicodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not text"
-        raise UsageError(f"--token {file}: cannot be read ({reason}): name a file that has the token") from None
-    token = text.strip()
+        raise UsageError(f"{where}: cannot be read ({reason}): name a file that has the token") from None
     if (file and not token) or not re.fullmatch(r"[!-~]*", token):
-        where = f"--token {file}" if file else TOKEN_VARIABLE
         raise UsageError(f"{where}: has no token: expected a token alone, without `Authorization: Bearer`")
     return token
 
 
 def _ask_to_add(url: str, most: int) -> None:
-    if not can_ask():
+    may_add = ask(f"This adds up to {most} stores to {url} that nobody can delete. Go on?")
+    if may_add is None:
         raise UsageError(
             f"to check {url} adds up to {most} stores that nobody can delete: say --yes if it may, or --read-only"
         )
-    if not ask(f"This adds up to {most} stores to {url} that nobody can delete. Go on?"):
+    if not may_add:
         raise UsageError("nothing was added; --read-only checks without adding")
 
 

@@ -19,13 +19,10 @@ def print_line(message: str) -> None:
         print(printable, file=sys.stderr)
 
 
-def can_ask() -> bool:
-    """Tell whether somebody can read a question and respond to it."""
-    return sys.stdin.isatty() and sys.stderr.isatty()
-
-
-def ask(question: str) -> bool:
-    """Ask on stderr, and tell whether the response on standard input is yes; the end of the input is no."""
+def ask(question: str) -> bool | None:
+    """Ask on stderr, and tell whether the response on standard input is yes; None if nobody can respond."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return None
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
@@ -51,13 +48,8 @@ def progress(title: str, unit: str = "stores") -> Iterator[Callable[..., None]]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn(f"{{task.completed:,}} {unit}"),
-        TimeElapsedColumn(),
-    )
+    done = TextColumn(f"{{task.completed:,}} {unit}")
+    columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), done, TimeElapsedColumn()
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(title, total=None)
         yield lambda count, total=None: bar.update(task, completed=count, total=total)

@@ -11,7 +11,6 @@ from storekeeper.cli.options import with_settings
 from storekeeper.cli.terminal import UsageError, print_line
 from storekeeper.errors import InvalidInput, StorekeeperError
 from storekeeper.settings import Settings
-from storekeeper.tokens import Token
 
 REVOKE_DELAY = 2.0
 """Seconds after its commit until `revoke` returns: what every process knows of tokens is younger by then."""
@@ -46,7 +45,19 @@ def add(
         token = tokens.Token(0, tokens.check_name(name), scope, tokens.hashed(text.encode()), now, until)
     except InvalidInput as error:
         raise UsageError(f"{'--expires' if error.source == 'expires' else 'NAME'}: {error}") from None
-    _add(settings.database, token, text)
+    shown: list[str] = []
+
+    def show() -> None:
+        _print(text)
+        shown.append(text)
+
+    try:
+        databases.add_token(settings.database, token, show)
+    except StorekeeperError as error:
+        if not shown:
+            raise
+        doubt = f"the token that was printed is good only if `storekeeper token list` has {token.name}"
+        raise UsageError(f"{error}; {doubt}") from None
     expiring = f" until {_day(until)}" if until else ""
     print_line(
         f"{name} may {scope}{expiring} in {databases.describe(settings.database)}, once its service runs with --auth"
@@ -54,27 +65,8 @@ def add(
     )
 
 
-def _add(database: str, token: Token, text: str) -> None:
-    """Print a token and add it: if it cannot be printed, its name is not used up."""
-    from storekeeper import databases
-
-    printed = False
-
-    def show() -> None:
-        nonlocal printed
-        _print(text)
-        printed = True
-
-    try:
-        databases.add_token(database, token, show)
-    except StorekeeperError as error:
-        if not printed:
-            raise
-        doubt = f"the token that was printed is good only if `storekeeper token list` has {token.name}"
-        raise UsageError(f"{error}; {doubt}") from None
-
-
 def _print(text: str) -> None:
+    """Print a token before it is added, so that its name is not used up if it cannot be printed."""
     try:
         # Not by sys.stdout, which would keep what it cannot write, and fail once more at the end of the process.
         with open(sys.stdout.fileno(), "w", closefd=False) as out:

@@ -1,14 +1,11 @@
 """The commands that move stores: import, export, copy. Each imports what it needs when it runs."""
 
-import asyncio
 import os
-import signal
 import sys
 import typing
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import typer
@@ -16,15 +13,12 @@ import typer
 from storekeeper import atomicfile
 from storekeeper.cli.options import with_settings
 from storekeeper.cli.terminal import UsageError, print_line, progress
-from storekeeper.collection import Collection
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.settings import Settings
 from storekeeper.stores import Payload
 
 if typing.TYPE_CHECKING:
     from storekeeper import csvfile
-
-T = typing.TypeVar("T")
 
 STANDARD_STREAM = Path("-")
 """Standard input or output."""
@@ -45,54 +39,49 @@ def import_(
 
     A running service may go on. A file with ids, as an export has, is refused if there are stores.
     """
-    from storekeeper import csvfile
+    from storekeeper import csvfile, databases
 
-    def report(line: int, message: str) -> None:
-        print_line(f"{file}:{line}: {message}")
-
-    database = _Database(settings.database)
+    into = databases.describe(settings.database)
     try:
-        # Never closed: after Ctrl-C a thread may still read from it, and closing would wait for that thread.
-        opened = csvfile.open_to_read(sys.stdin.fileno() if file == STANDARD_STREAM else file)
-        source = csvfile.Import(opened, report)
-        ids = _with_collection(database, lambda collection: _load(collection, source, add=add))
+        with csvfile.open_to_read(sys.stdin.fileno() if file == STANDARD_STREAM else file) as opened:
+            source = csvfile.Import(opened, lambda line, message: print_line(f"{file}:{line}: {message}"))
+            if made := not databases.exists(settings.database):
+                into = f"the new database {into}"
+            databases.prepare(settings.database, upgrade=False)
+            ids = _load(settings.database, source, add=add)
     except csvfile.BadFile as error:
-        raise UsageError(f"{file}: {error}; nothing was imported into {database}") from None
+        raise UsageError(f"{file}: {error}; nothing was imported into {into}") from None
     except csvfile.BadRows as error:
-        raise UsageError(
-            f"{file}: {error}; nothing was imported into {database}: mend them and import again"
-        ) from None
+        raise UsageError(f"{file}: {error}; nothing was imported into {into}: mend them and import again") from None
     except csvfile.HasIds as error:
         raise UsageError(
-            f"{file}: {error}, as in an export: its rows would be added to {database} again, as new stores that"
+            f"{file}: {error}, as in an export: its rows would be added to {into} again, as new stores that"
             " nobody can delete; nothing was imported, --add does that"
         ) from None
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}") from None
     except Unavailable as error:
         done = "nothing was imported" if error.outcome is Outcome.NONE else "it is not known whether it was imported"
-        raise UsageError(f"{database}: {error}; {done}") from None
+        raise UsageError(f"{into}: {error}; {done}") from None
     print_line(
-        f"{_stores(len(ids))} imported{_as_ids(ids)} into {database}"
+        f"{_stores(len(ids))} imported{_as_ids(ids)} into {into}"
         + "; the ids in the file were others" * source.renumbered(ids)
-        + "; a service has to be given the same --database" * database.made
+        + "; a service has to be given the same --database" * made
     )
 
 
-async def _load(collection: Collection, source: "csvfile.Import", *, add: bool) -> range:
+def _load(database: str, source: "csvfile.Import", *, add: bool) -> range:
+    from storekeeper import databases
+
     may_be_export = source.has_ids and not add
-    refuse_ids = may_be_export and await _has_stores(collection)
+    refuse_ids = may_be_export and not databases.is_empty(database)
     only_if_empty = may_be_export and not refuse_ids
     with progress("Importing") as show:
-        ids = await collection.load(source.payloads(show, refuse_ids=refuse_ids), only_if_empty=only_if_empty)
-    if only_if_empty and not ids and await _has_stores(collection):
+        payloads = source.payloads(show, refuse_ids=refuse_ids)
+        ids = databases.load(database, payloads, only_if_empty=only_if_empty)
+    if only_if_empty and not ids and not databases.is_empty(database):
         raise UsageError("the database has just got its first stores from elsewhere; nothing was imported")
     return ids
-
-
-async def _has_stores(collection: Collection) -> bool:
-    first = collection.get(1)
-    return (await first if isinstance(first, asyncio.Future) else first) is not None
 
 
 @with_settings("database")
@@ -108,11 +97,6 @@ def export(
     """
     from storekeeper import csvfile, databases
 
-    async def save() -> int:
-        async with databases.open_listing(settings.database) as listing:
-            with _interrupting_at_once(), progress("Exporting") as show, _output(file) as opened:
-                return await csvfile.write(opened, listing, show)
-
     if databases.is_database_file(settings.database, Path("/dev/stdout") if file == STANDARD_STREAM else file):
         raise UsageError(f"{file} is the database itself, or its log: name another file")
     try:
@@ -120,7 +104,13 @@ def export(
             raise UsageError(
                 f"{file} is there, and not as an export: name another file, or overwrite it with --force"
             )
-        count = _run(save)
+        with (
+            databases.snapshot(settings.database) as snapshot,
+            closing(snapshot.rows("stores")) as rows,
+            progress("Exporting") as show,
+            _output(file) as opened,
+        ):
+            count = csvfile.write(opened, rows, show)
     except BrokenPipeError:
         return  # the reader of the output has closed it
     except OSError as error:
@@ -149,59 +139,13 @@ def copy(
     with databases.naming("source", source):
         origin = databases.describe(source)
     with databases.naming("target", target):
-        database = _Database(target)
-        database.made = not databases.exists(target)
+        into = databases.describe(target)
+        if not databases.exists(target):
+            into = f"the new database {into}"
     with progress("Copying", "rows") as show:
         stores, changes, epoch = databases.copy(source, target, show, move=move)
     told = f"it keeps the epoch {epoch}: write no more to the source" if move else f"its new epoch is {epoch}"
-    print_line(f"{_stores(stores)} and {changes} changes copied from {origin} into {database}, and verified; {told}")
-
-
-class _Database:
-    """A database that a command writes to, and whether the command made it; as text, for the command's lines."""
-
-    def __init__(self, url: str) -> None:
-        from storekeeper import databases
-
-        self.url = url
-        self.made = False
-        self._name = databases.describe(url)
-
-    def __str__(self) -> str:
-        return f"the new database {self._name}" if self.made else self._name
-
-
-def _with_collection(database: _Database, action: Callable[[Collection], Awaitable[T]]) -> T:
-    from storekeeper import databases
-
-    database.made = not databases.exists(database.url)
-    databases.prepare(database.url, upgrade=False)
-
-    async def run() -> T:
-        collection = databases.open_collection(database.url, lambda _: None)
-        try:
-            return await action(collection)
-        finally:
-            await collection.close()
-
-    return _run(run)
-
-
-def _run(main: Callable[[], Awaitable[T]]) -> T:
-    """Run a coroutine as `asyncio.run` does. A Ctrl-C meanwhile reaches a loop that is whole, or comes after it."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-
-    async def interruptible() -> T:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        try:
-            return await main()
-        finally:
-            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-
-    try:
-        return asyncio.run(interruptible())
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    print_line(f"{_stores(stores)} and {changes} changes copied from {origin} into {into}, and verified; {told}")
 
 
 def _stores(count: int) -> str:
@@ -218,45 +162,16 @@ def _as_ids(ids: range) -> str:
 @contextmanager
 def _output(file: Path) -> Iterator[typing.IO[str]]:
     """Open the output for writing. A file gets its name, and its old permissions, only when it is complete."""
-    if file == STANDARD_STREAM:
-        stream = open(sys.stdout.fileno(), "w", encoding="utf-8", newline="", closefd=False)  # noqa: SIM115 - stays open
-        with stream, _leaving_at_once(stream):
+    if file != STANDARD_STREAM and (file.is_file() or not file.exists()):
+        with atomicfile.replacing(file) as opened:
+            yield opened
+        return
+    # Standard output stays open; what else there is, is a pipe, or /dev/stdout.
+    own = file != STANDARD_STREAM
+    with open(file if own else sys.stdout.fileno(), "w", encoding="utf-8", newline="", closefd=own) as stream:
+        try:
             yield stream
-        return
-    if file.exists() and not file.is_file():  # a pipe, or /dev/stdout
-        with file.open("w", encoding="utf-8", newline="") as pipe, _leaving_at_once(pipe):
-            yield pipe
-        return
-    with atomicfile.replacing(file) as opened:
-        yield opened
-
-
-@contextmanager
-def _interrupting_at_once() -> Iterator[None]:
-    """Have Ctrl-C raise KeyboardInterrupt where a coroutine runs: it may wait for the reader of a pipe.
-
-    asyncio would cancel the coroutine, which takes effect only when it waits for the loop.
-    """
-    cancel = signal.getsignal(signal.SIGINT)
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        if asyncio.current_task() is not None:
-            raise KeyboardInterrupt
-        if callable(cancel):
-            cancel(number, frame)
-
-    signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, cancel)
-
-
-@contextmanager
-def _leaving_at_once(stream: typing.IO[str]) -> Iterator[None]:
-    """After an exception, throw away what is not written yet: nobody may be reading, and closing would wait."""
-    try:
-        yield
-    except BaseException:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-        raise
+        except BaseException:
+            # Throw away what is not written yet: nobody may be reading, and closing would wait.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            raise

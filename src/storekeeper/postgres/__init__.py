@@ -1,6 +1,7 @@
 """The shared collection: one PostgreSQL database, any number of machines. Imports psycopg and the domain."""
 
 import asyncio
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
@@ -22,8 +23,10 @@ from storekeeper.tokens import Token
 from storekeeper.write_state import WriteState
 
 describe, exists, prepare = session.describe, schema.exists, schema.prepare
+read_tokens, add_token, revoke_token = tokens.read, tokens.add, tokens.revoke
 
-__all__ = ["PostgresCollection", "describe", "epoch", "exists", "prepare", "snapshot", "tokens"]
+__all__ = ["PostgresCollection", "describe", "epoch", "exists", "open_collection", "prepare", "snapshot"]
+__all__ += ["add_token", "load_all", "read_tokens", "revoke_token"]
 
 PROBE_SIZE = 1000
 """Bytes that a probe writes while writes are refused. Else it writes none: they stay in the table until a vacuum."""
@@ -32,6 +35,11 @@ KEYS_INTERVAL = 60.0
 """Seconds between two looks for keys that are too old, as there may be no write that deletes them."""
 
 _STATEMENTS = reads.STATEMENTS | past.STATEMENTS | writes.STATEMENTS | tokens.STATEMENTS
+
+
+def load_all(url: str, payloads: Iterable[Payload], *, only_if_empty: bool) -> range:
+    """Create all of `payloads` in a prepared database, or none; return their ids. Raises Unavailable, CannotStart."""
+    return load(url, payloads, threading.Event(), only_if_empty=only_if_empty)
 
 
 class PostgresCollection:
@@ -165,3 +173,6 @@ class PostgresCollection:
         if not self._schema:
             self._schema = await run_in_thread(lambda _stop: schema.prepare(self._url))
         return self._schema
+
+
+open_collection = PostgresCollection

@@ -11,7 +11,7 @@ from storekeeper.postgres.pool import single_row
 from storekeeper.postgres.schema import COLLECTION, NEW_EPOCH
 from storekeeper.postgres.session import Connection, connected, translated, write
 from storekeeper.tables import TABLES
-from storekeeper.transfer import Row, Snapshot
+from storekeeper.transfer import Row, Rows, Snapshot
 
 _SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 _COUNTS = "SELECT (SELECT count(*) FROM stores), (SELECT count(*) FROM changes)"
@@ -33,7 +33,7 @@ class PostgresSnapshot:
         ((stores, changes),) = self._connection.execute(_COUNTS).fetchall()
         return stores, changes
 
-    def rows(self, table: str) -> Iterator[Row]:
+    def rows(self, table: str) -> Rows:
         """Return a table's rows by its key."""
         columns, key = TABLES[table], next(iter(TABLES[table]))
         query = f"COPY (SELECT {', '.join(columns)} FROM {table} ORDER BY {key}) TO STDOUT (FORMAT binary)"

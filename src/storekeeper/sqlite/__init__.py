@@ -1,8 +1,9 @@
 """The embedded collection: one SQLite file, any number of processes. Imports apsw and the domain."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import apsw
@@ -19,15 +20,30 @@ from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.sqlite.load import load
 from storekeeper.sqlite.past import PastReader
 from storekeeper.sqlite.reads import Reader
-from storekeeper.sqlite.snapshot import epoch, open_listing, snapshot
+from storekeeper.sqlite.snapshot import epoch, snapshot
 from storekeeper.sqlite.write_queue import CLOSED, WriteQueue
 from storekeeper.stores import Payload, Store
 from storekeeper.tokens import Token
 
 prepare = schema.prepare
 files = schema.files
+exists = Path.exists
+describe = str
+read_tokens, add_token, revoke_token = tokens.read_file, tokens.add, tokens.revoke
 
-__all__ = ["SqliteCollection", "epoch", "files", "open_listing", "prepare", "snapshot", "tokens"]
+__all__ = ["SqliteCollection", "describe", "epoch", "exists", "files", "open_collection", "prepare", "snapshot"]
+__all__ += ["add_token", "load_all", "read_tokens", "revoke_token"]
+
+
+def load_all(path: Path, payloads: Iterable[Payload], *, only_if_empty: bool) -> range:
+    """Create all of `payloads` in a prepared file, or none; return their ids. Raises Unavailable."""
+    with closing(schema.connect(path, reader=True)) as connection:
+        try:
+            return load(path, payloads, threading.Event(), only_if_empty=only_if_empty)
+        except apsw.Error as error:
+            if errors.is_fatal(error):
+                raise Unavailable(errors.failure(error, connection).reason, Outcome.UNKNOWN) from None
+            raise errors.temporary(error, Outcome.UNKNOWN) or error from None
 
 
 MAX_TRANSACTION_AGE = 0.25
@@ -187,3 +203,6 @@ class SqliteCollection:
             emit(Event.DATABASE_DAMAGED, reason=failure.reason)
         else:
             self._fail(failure.reason)
+
+
+open_collection = SqliteCollection

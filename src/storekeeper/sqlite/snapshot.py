@@ -8,13 +8,11 @@ from pathlib import Path
 import apsw
 
 from storekeeper import atomicfile
-from storekeeper.collection import Listing, Query
 from storekeeper.errors import CannotStart, Outcome, Unavailable
 from storekeeper.sqlite import errors, schema
 from storekeeper.sqlite.migrations import CHANGES, NEW_EPOCH
-from storekeeper.sqlite.reads import Reader
 from storekeeper.tables import TABLES
-from storekeeper.transfer import Row, Snapshot, VerificationFailed
+from storekeeper.transfer import Row, Rows, Snapshot, VerificationFailed
 
 _NAMES = {table: table for table in TABLES} | {"changes": CHANGES}
 
@@ -39,7 +37,7 @@ class SqliteSnapshot:
             )
         return stores, changes
 
-    def rows(self, table: str) -> Iterator[Row]:
+    def rows(self, table: str) -> Rows:
         """Return a table's rows by its key."""
         columns = list(TABLES[table])
         with self._naming_the_file():
@@ -143,14 +141,6 @@ def _open_for_epoch(path: Path, *, renew: bool) -> apsw.Connection:
         return schema.open_source(path)
     schema.prepare(path, upgrade=False)
     return schema.connect(path)
-
-
-@contextmanager
-def open_listing(path: Path) -> Iterator[Listing]:
-    """Open a file and list all its stores. Raises CannotStart, Unavailable."""
-    with _open_source(path) as (connection, check):
-        yield Reader(connection).list(Query())
-        check()
 
 
 @contextmanager
