@@ -32,8 +32,7 @@ from storekeeper.databases import describe, open_collection, prepare, read_token
 from storekeeper.errors import CannotStart, CannotStartYet, Unavailable
 from storekeeper.events import Event, bridge_log, emit, flush, write_line
 from storekeeper.http.connection import Connection
-from storekeeper.http.delivery import bound_unsent
-from storekeeper.http.limits import Limits, capacity
+from storekeeper.http.limits import Limits, bound_unsent, capacity
 from storekeeper.http.plain import PlainReader
 from storekeeper.process import CANNOT_START, Heartbeat
 from storekeeper.settings import Settings, check_auth, from_environment, is_loopback

@@ -348,7 +348,7 @@ def test_requests_that_wait_are_bounded_over_all_connections(
     """One read may hold ten thousand of them. The excess is refused behind what waits; then others have the room."""
 
     async def scenario() -> None:
-        monkeypatch.setattr("storekeeper.http.budgets.MAX_RECEIVED_BYTES", 2**20)
+        monkeypatch.setattr("storekeeper.http.limits.MAX_RECEIVED_BYTES", 2**20)
         async with inside(tmp_path) as service:
             budget = service.service.runtime.limits.received
             many = request("GET", "/test") * 1000
@@ -404,7 +404,7 @@ def test_large_heads_that_are_not_whole_are_bounded_over_all_connections(
     adapter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr("storekeeper.http.budgets.MAX_RECEIVED_BYTES", 2**20)
+        monkeypatch.setattr("storekeeper.http.limits.MAX_RECEIVED_BYTES", 2**20)
         async with inside(tmp_path) as service:
             budget = service.service.runtime.limits.received
             lines = []
