@@ -21,11 +21,10 @@ import uvicorn
 from storekeeper import __version__
 from storekeeper.api.asgi import Application
 from storekeeper.api.cache import ResponseCache
-from storekeeper.api.fastlane import FastLane
+from storekeeper.api.fastlane import FastLane, Runtime
 from storekeeper.api.gate import Gate
 from storekeeper.api.origins import Hosts, Origins
 from storekeeper.api.resource import Resource, Rules
-from storekeeper.api.runtime import Runtime
 from storekeeper.api.token_table import TokenTable, Undecided, known, refuse_silence
 from storekeeper.collection import Collection
 from storekeeper.databases import describe, open_collection, prepare, read_tokens

@@ -5,14 +5,19 @@ needs no task, no ASGI scope and no `receive` or `send`; and of a plain request 
 are looked at.
 """
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from storekeeper.api.cache import ResponseCache
+from storekeeper.api.gate import Gate
 from storekeeper.api.plan import Plan
-from storekeeper.api.runtime import Runtime
+from storekeeper.api.resource import Resource
 from storekeeper.events import Event, emit
 from storekeeper.http.connection import Connection
 from storekeeper.http.exchange import Exchange
+from storekeeper.http.limits import Limits
+from storekeeper.http.plain import PlainReader
 from storekeeper.http.reader import Phase
 from storekeeper.http.request import Request
 from storekeeper.http.response import Deferred, Response, encode, encode_content, encode_start, internal_error
@@ -21,6 +26,19 @@ MAX_COPIED_BYTES = 16 * 1024
 """Bytes of a cached response up to which one copy of it is cheaper than a second write."""
 
 _IDLE = Phase.IDLE
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """The objects that all connections of one process share, joined in one when the collection is open."""
+
+    resource: Resource
+    gate: Gate
+    cache: ResponseCache
+    plain: PlainReader
+    limits: Limits
+    application: Any
+    """The ASGI application, which responds to the requests that the fast lane does not serve."""
 
 
 class FastLane(Connection):

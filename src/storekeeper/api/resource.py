@@ -13,13 +13,18 @@ from typing import Literal, NoReturn, TypeVar
 
 import msgspec
 
-from storekeeper.api.conditions import parse_tags
+from storekeeper.api.conditions import (
+    UNCONDITIONAL,
+    Conditions,
+    check_method_and_type,
+    parse_key,
+    parse_tags,
+    read_conditions,
+)
 from storekeeper.api.errors import not_found, to_response
-from storekeeper.api.idempotency import parse_key
 from storekeeper.api.plan import Plan, Run, constant
 from storekeeper.api.query import has_moment, next_page, parse_list_query, parse_store_query
 from storekeeper.api.routes import STORE, STORES, Route, match_route, parse_id
-from storekeeper.api.write_head import UNCONDITIONAL, Conditions, check_method_and_type, read_conditions
 from storekeeper.collection import Collection, Listing, Pending, Query, State
 from storekeeper.commands import Create, Replace, Tags, matches, tag
 from storekeeper.errors import InvalidInput, StorekeeperError, Unavailable
@@ -165,7 +170,7 @@ class Resource:
 
     def _create(self, conditions: Conditions, body: bytes, by: int) -> Deferred:
         payload = self._payload(body)
-        key = None if conditions.key is None else conditions.hashed_key("stores", None, payload, by)
+        key = conditions.hashed_key("stores", None, payload, by)
         command = Create(payload, conditions.if_match, key, by)
         return self._deferred(self._collection.write(command), self._created)
 
@@ -174,7 +179,7 @@ class Resource:
         id = parse_id(id_text)
         if id is None and conditions.key is None:
             return self._missing(id_text)
-        key = None if conditions.key is None else conditions.hashed_key("store", id, payload, by)
+        key = conditions.hashed_key("store", id, payload, by)
         # No store has the id 0; but whether the key is good for this request comes before that (decision 31).
         command = Replace(id or 0, payload, conditions.if_match, conditions.if_none_match, key, by)
         return self._deferred(self._collection.write(command), partial(self._written, id_text))
