@@ -25,7 +25,7 @@ from storekeeper.api.fastlane import FastLane, Runtime
 from storekeeper.api.gate import Gate
 from storekeeper.api.origins import Hosts, Origins
 from storekeeper.api.resource import Resource, Rules
-from storekeeper.api.token_table import TokenTable, Undecided, known, refuse_silence
+from storekeeper.api.token_table import TokenTable, known, refuse_silence
 from storekeeper.collection import Collection
 from storekeeper.databases import describe, open_collection, prepare, read_tokens
 from storekeeper.errors import CannotStart, CannotStartYet, Unavailable
@@ -125,7 +125,7 @@ class Service:
         self.runtime = Runtime(resource, gate, cache, plain, limits, application)
         return collection
 
-    async def _keep_fresh(self, tokens: TokenTable | Undecided) -> None:
+    async def _keep_fresh(self, tokens: TokenTable) -> None:
         try:
             await tokens.keep_fresh()
         except CannotStart:  # it should not run; `serve` says why

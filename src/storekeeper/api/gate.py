@@ -5,11 +5,12 @@ the time and on the tokens that there are is decided for each request anew, by t
 """
 
 from functools import lru_cache
-from typing import Literal, Protocol
+from typing import Literal
 
 from storekeeper.api.origins import PAGE_FIELDS, Hosts, Origins
 from storekeeper.api.plan import Claim, Plan, Scope, refused
-from storekeeper.api.token_table import TokenTable, Undecided, needed
+from storekeeper.api.resource import Resource
+from storekeeper.api.token_table import TokenTable, Undecided, challenge
 from storekeeper.http.request import Request
 from storekeeper.http.response import Fields, Headers, Response, encode_fields, error_response
 from storekeeper.tokens import hashed, is_well_formed
@@ -17,17 +18,8 @@ from storekeeper.tokens import hashed, is_well_formed
 Mode = Literal["open", "writes", "all"]
 """Which requests need a token: none, those that write, or all but those of routes without a scope."""
 
-
 MAX_CREDENTIALS_BYTES = 256
 """Bytes of an Authorization field that are looked at: what is longer is no token."""
-
-
-class Planner(Protocol):
-    """What plans the requests that the gate admits: the resource."""
-
-    def plan(self, method: str, target: bytes, headers: Fields) -> Plan | None:
-        """Return what a request's head asks for, or None if the target is none of its routes."""
-        ...
 
 
 class Gate:
@@ -35,13 +27,13 @@ class Gate:
 
     def __init__(
         self,
-        planner: Planner,
+        resource: Resource,
         origins: Origins,
         hosts: Hosts | None,
         mode: Mode = "open",
-        tokens: TokenTable | Undecided | None = None,
+        tokens: TokenTable | None = None,
     ) -> None:
-        self._plan = planner.plan
+        self._plan = resource.plan
         self._origins = origins
         self._hosts = hosts
         self._tokens = tokens
@@ -51,11 +43,14 @@ class Gate:
 
     def plan(self, method: str, target: bytes, headers: Fields) -> Plan | None:
         """Return the plan of a request, which may be a refusal; None if the application has to respond to it."""
-        plan = self._plan(method, target, headers)
+        plan, fields = self._plan(method, target, headers), self._vary
         for name, _ in headers:
             if name in PAGE_FIELDS:
-                return self._decide(plan, method, headers)
-        return plan if plan is None or not self._changes_plans else self._complete(plan, headers, self._vary)
+                fields = encode_fields(self._origins.fields(headers))
+                if refusal := self._refuse_page(method, headers):
+                    return refused(refusal, fields)
+                break
+        return plan if plan is None or not self._changes_plans else self._complete(plan, headers, fields)
 
     def fields(self, headers: Fields) -> Headers:
         """Return the fields that every response to a request with these fields has."""
@@ -79,17 +74,13 @@ class Gate:
         admitted = self.admit(plan.claim)
         return admitted if isinstance(admitted, Response) else None
 
-    def _decide(self, plan: Plan | None, method: str, headers: Fields) -> Plan | None:
-        """Return the plan of a request that a page may have sent."""
-        fields = encode_fields(self._origins.fields(headers))
-        refusal = (
+    def _refuse_page(self, method: str, headers: Fields) -> Response | None:
+        """Return the response to a request that a page may have sent, if it may go no further."""
+        return (
             (self._hosts.refuse(headers) if self._hosts else None)
             or self._origins.preflight(method, headers)
             or self._origins.refuse(method, headers)
         )
-        if refusal is not None:
-            return refused(refusal, fields)
-        return plan if plan is None or not self._changes_plans else self._complete(plan, headers, fields)
 
     def _complete(self, plan: Plan, headers: Fields, fields: bytes) -> Plan:
         """Return the plan with its response's fields and what it claims, or the refusal of what it does not claim."""
@@ -109,7 +100,9 @@ class Gate:
         claimed = _claimed(credentials[0][: MAX_CREDENTIALS_BYTES + 1]) if credentials else None
         if claimed is not None:
             return Claim(claimed, scope)
-        return needed(scope) if scope in self._needs_token else None
+        if scope not in self._needs_token:
+            return None
+        return challenge(401, "Writing needs a token" if scope == "write" else "Reading needs a token")
 
 
 @lru_cache(maxsize=1024)

@@ -33,9 +33,6 @@ class Origins:
     def __init__(self, named: Iterable[str] = ()) -> None:
         self._named = frozenset(origin.encode() for origin in named)
 
-    def __bool__(self) -> bool:
-        return bool(self._named)
-
     def fields(self, headers: Fields) -> Headers:
         """Return the fields that the response to a request has for the page that asks."""
         if not self._named:
