@@ -90,12 +90,7 @@ class FastLane(Connection):
             self._respond(request, plan, key if self.cache.admits(key) else None, by)
 
     def _respond(self, request: Request, plan: Plan, cache_key: bytes | None, by: int) -> None:
-        response: Response | Deferred
-        try:
-            response = self.resource.respond(plan, request.body, by)
-        except Exception as error:  # noqa: BLE001 - a bug in one response must not end the connection's others
-            emit(Event.BUG, error=error)
-            response = internal_error()
+        response = self.resource.respond(plan, request.body, by)
         if type(response) is Response:
             self._send(request, response, cache_key)
         else:
@@ -113,7 +108,7 @@ class FastLane(Connection):
             exchange.fields = plan.fields
             if cache_key is not None and response.status == 200:
                 response.stream = self.cache.record(cache_key, response)
-            self.spawn(exchange.stream(response))
+            self.spawn(exchange.complete(exchange.stream(response, response.stream)))
             return
         close = not request.keep_alive or ((self.draining or self.half_closed) and self.is_last(request))
         head_only = request.method == "HEAD"
@@ -145,11 +140,7 @@ class FastLane(Connection):
             # Retrieved, because asyncio would report an exception that nobody retrieves.
             deferred.future.exception()
             return
-        try:
-            response = deferred.response()
-        except Exception as error:  # noqa: BLE001 - as in `_respond`
-            emit(Event.BUG, error=error)
-            response = internal_error()
+        response = deferred.response()
         self.end_exchange(exchange)
         self._send(exchange.request, response, None, exchange.began)
         if self.exchange is None:

@@ -89,10 +89,13 @@ class Resource:
         return self._plan_write(route, id_text, checked)
 
     def respond(self, plan: Plan, body: bytes, by: int = 0) -> Response | Deferred:
-        """Return the response to a planned request with this complete body, from a client with that token."""
+        """Return the response to a planned request with this complete body, from a client with that token.
+
+        No error leaves it: a bug in one response must not end the connection's others.
+        """
         try:
             return plan.run(body, by)
-        except StorekeeperError as error:
+        except Exception as error:  # noqa: BLE001 - as above
             return self._fail(error)
 
     def _plan_read(
@@ -153,7 +156,7 @@ class Resource:
             # A filter or a page changes with the collection only, so its numbers are enough to know.
             state = self._collection.state()
             if isinstance(state, Future):
-                return self._deferred(ensure_future(self._list_later(query, wanted, tags, state)), _unchanged)
+                return self._deferred(ensure_future(self._list_later(query, wanted, tags, state)), lambda done: done)
             if response := _not_modified(tags, tag(state.version, state.epoch)):
                 return response
         listing = self._collection.list(wanted)
@@ -188,7 +191,7 @@ class Resource:
         def response() -> Response:
             try:
                 return render(pending.result())
-            except StorekeeperError as error:
+            except Exception as error:  # noqa: BLE001 - as in `respond`
                 return self._fail(error)
 
         return Deferred(pending, response)
@@ -221,7 +224,7 @@ class Resource:
             return internal_error()
         return error_response(404, f"Store {id_text.decode(errors='replace')} not found")
 
-    def _fail(self, error: StorekeeperError) -> Response:
+    def _fail(self, error: Exception) -> Response:
         if isinstance(error, _InvalidJson):
             return error_response(400, "Invalid request payload JSON format")
         return to_response(error, generic=self._generic)
@@ -229,10 +232,6 @@ class Resource:
 
 class _InvalidJson(StorekeeperError):
     """The body is not JSON text in UTF-8."""
-
-
-def _unchanged(response: Response) -> Response:
-    return response
 
 
 def _with_tags(read: Callable[[Tags | None, bytes, int], Response | Deferred], value: bytes) -> Run | None:

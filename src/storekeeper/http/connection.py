@@ -134,7 +134,8 @@ class Connection(HttpToolsProtocol):
 
     def begin(self, request: Request) -> None:
         """Respond to a request; all earlier requests have their responses."""
-        self.spawn(self.begin_exchange(request).run(self.app))
+        exchange = self.begin_exchange(request)
+        self.spawn(exchange.complete(exchange.run(self.app)))
 
     def begin_exchange(self, request: Request) -> Exchange:
         """Begin the exchange of a request, which is charged until its response is complete."""

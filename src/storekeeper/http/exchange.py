@@ -132,16 +132,7 @@ class Exchange:
         self.ended = self.gone = True
         self.connection.transport.abort()
 
-    async def stream(self, response: Response) -> None:
-        """Send a response part by part, no faster than the client reads."""
-        assert response.stream is not None
-        await self._complete(self._stream(response, response.stream))
-
-    async def run(self, app: Any) -> None:
-        """Respond through an ASGI application."""
-        await self._complete(app(self._scope(), self._receive, self._send))
-
-    async def _complete(self, responding: Awaitable[None]) -> None:
+    async def complete(self, responding: Awaitable[None]) -> None:
         """Wait until the response is complete; break off what is not, since half a list must not look like a list."""
         try:
             await responding
@@ -159,7 +150,8 @@ class Exchange:
         self.part(response.body)
         self.end()
 
-    async def _stream(self, response: Response, parts: AsyncIterator[bytes]) -> None:
+    async def stream(self, response: Response, parts: AsyncIterator[bytes]) -> None:
+        """Send a response part by part, no faster than the client reads."""
         self.start(response.status, framed_headers(response))
         if self.request.method != "HEAD":
             async for part in parts:
@@ -172,6 +164,10 @@ class Exchange:
             self.end()
 
     # ASGI.
+
+    async def run(self, app: Any) -> None:
+        """Respond through an ASGI application."""
+        await app(self._scope(), self._receive, self._send)
 
     def _scope(self) -> dict[str, Any]:
         connection, request = self.connection, self.request

@@ -20,7 +20,7 @@ import httptools
 
 from storekeeper.events import Event, emit
 from storekeeper.http import request as request_head
-from storekeeper.http.request import MAX_HEAD_BYTES, Request
+from storekeeper.http.request import MAX_HEAD_BYTES, SMALL_BODY_BYTES, Request
 from storekeeper.http.response import MAX_BODY_BYTES, Fields, Response, internal_error, too_large
 
 MAX_FRAMED_BYTES = 8 * MAX_BODY_BYTES
@@ -250,14 +250,19 @@ class RequestReader:
             version,
             keep_alive=version == "1.1" and self._parser.should_keep_alive(),
         )
-        refusal = request_head.check(request)
-        if refusal is None and request_head.may_be_large(request):
+        if refusal := request_head.check(request):
+            self.refuse(refusal)
+            return
+        fields = dict(reversed(self._headers))  # of those with one name the first
+        length, expect = int(fields.get(b"content-length", 0)), fields.get(b"expect", b"")
+        # A large body may follow, or one that the client holds back.
+        if length > SMALL_BODY_BYTES or b"expect" in fields or b"transfer-encoding" in fields:
             refusal = self._check(request)
         if refusal is not None:
             self.refuse(refusal)
             return
-        self._expected = request_head.content_length(request)
-        self.expects_continue = request_head.expects_continue(request)
+        self._expected = length
+        self.expects_continue = expect.lower() == b"100-continue" and version == "1.1"  # RFC 9110, section 10.1.1
 
     def on_body(self, body: bytes) -> None:
         """Append a piece of the body."""
