@@ -136,7 +136,7 @@ class FastLane(Connection):
         self.sent(200, size, began)
 
     def _send_deferred(self, exchange: Exchange, deferred: Deferred, _future: object) -> None:
-        if exchange.gone:
+        if exchange.over:
             # Retrieved, because asyncio would report an exception that nobody retrieves.
             deferred.future.exception()
             return
