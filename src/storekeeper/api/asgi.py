@@ -73,11 +73,10 @@ class Application:
         if len(body) > MAX_BODY_BYTES:
             return too_large()
         response = self._resource.respond(plan, body, by)
-        if type(response) is Deferred:
+        if isinstance(response, Deferred):
             with suppress(Exception):  # `response()` turns it into a response
                 await response.future
             return response.response()
-        assert type(response) is Response
         return response
 
 

@@ -26,8 +26,6 @@ NO_CONTENT: Headers = ((b"cache-control", b"no-cache"),)
 MAX_BODY_BYTES = 2**20
 """Bytes of a request's body (decision 15)."""
 
-INTERNAL_ERROR = "An internal server error occurred"
-
 _PHRASES = {status.value: status.phrase for status in HTTPStatus} | {
     # RFC 9110 renamed them; Python did so only in 3.13 (decision 21).
     413: "Content Too Large",
@@ -108,7 +106,7 @@ def error_response(
 
 def internal_error() -> Response:
     """Return the response to a bug, without details (the contract's 500)."""
-    return error_response(500, INTERNAL_ERROR)
+    return error_response(500, "An internal server error occurred")
 
 
 def too_large() -> Response:
