@@ -68,14 +68,12 @@ class RequestReader:
         self.began = clock()
         """When the current or latest request began, by `clock`."""
         self._line = b""
-        """What has arrived of the current line."""
+        """What has arrived of the current line; nothing while small chunks are parsed, several at once."""
         self._field = b""
         """The latest whole line of a field, until the parser tells of it."""
         self._is_head = False
         self._expected = 0
         """Bytes of a body or chunk that follow."""
-        self._in_run = False
-        """Whether small chunks are being parsed, several at once."""
         self._forget()
 
     @property
@@ -183,9 +181,7 @@ class RequestReader:
 
     def _take_small_chunks(self, chunks: bytes) -> None:
         self._framed_bytes += len(chunks)
-        self._in_run = True
         self._parser.feed_data(chunks)
-        self._in_run = False
         if self.phase is Phase.BODY and self._framed_bytes > MAX_FRAMED_BYTES:
             self.refuse(too_large())
 
@@ -282,7 +278,7 @@ class RequestReader:
 
     def on_chunk_header(self) -> None:
         """Expect the data of a chunk, or trailers; called at the end of the line with its size."""
-        if self._in_run:
+        if not self._line:
             return
         self._expected = int(self._line.partition(b";")[0], 16)
         self._is_last_chunk = not self._expected
@@ -290,7 +286,7 @@ class RequestReader:
 
     def on_chunk_complete(self) -> None:
         """Take the line end behind the data of a chunk as no extra."""
-        if not self._in_run:
+        if self._line:
             self._extra_bytes -= len(b"\r\n")
 
     def on_message_complete(self) -> None:
