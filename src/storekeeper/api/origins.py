@@ -38,9 +38,8 @@ class Origins:
         if not self._named:
             return ()
         origin = field(headers, b"origin")
-        if origin not in self._named:
+        if origin is None or origin not in self._named:
             return _VARY
-        assert origin is not None
         return ((b"access-control-allow-origin", origin), (b"access-control-expose-headers", _EXPOSED), *_VARY)
 
     def preflight(self, method: str, headers: Fields) -> Response | None:

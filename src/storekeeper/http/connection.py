@@ -208,10 +208,7 @@ class Connection(HttpToolsProtocol):
             self.reader.refuse(unavailable("Too many requests are waiting"), request)
             return
         self.waiting.append(request)
-        if self.flow.read_paused:
-            return  # else the sum below would take quadratic time in the number of requests
-        bodies = sum(len(waiting.body) for waiting in self.waiting if isinstance(waiting, Request))
-        if len(self.waiting) >= MAX_PIPELINED or bodies >= MAX_BODY_BYTES:
+        if len(self.waiting) >= MAX_PIPELINED or self._lease >= MAX_BODY_BYTES:
             self.flow.pause_reading()
 
     def _continue(self) -> None:
