@@ -23,7 +23,7 @@ from storekeeper.api.asgi import Application
 from storekeeper.api.cache import ResponseCache
 from storekeeper.api.fastlane import FastLane, Runtime
 from storekeeper.api.gate import Gate
-from storekeeper.api.origins import Hosts, Origins
+from storekeeper.api.origins import Pages
 from storekeeper.api.resource import Resource, Rules
 from storekeeper.api.token_table import TokenTable, known, refuse_silence
 from storekeeper.collection import Collection
@@ -117,8 +117,8 @@ class Service:
             self._tasks.append(asyncio.create_task(self._keep_fresh(tokens)))
         mode = settings.auth or "open"
         # What nobody can read without a token, no rebound page can.
-        hosts = Hosts(settings.allowed_host) if is_loopback(settings.host) and mode != "all" else None
-        gate = Gate(resource, Origins(settings.cors_origin), hosts, mode, tokens)
+        hosts = settings.allowed_host if is_loopback(settings.host) and mode != "all" else None
+        gate = Gate(resource, Pages(settings.cors_origin, hosts), mode, tokens)
         limits.connections.maximum = capacity()
         application = Application(resource, gate, collection, ready_needs_writes=settings.ready_needs_writes)
         cache, plain = ResponseCache(collection.change_token), PlainReader(gate.plan)

@@ -7,7 +7,7 @@ the time and on the tokens that there are is decided for each request anew, by t
 from functools import lru_cache
 from typing import Literal
 
-from storekeeper.api.origins import PAGE_FIELDS, Hosts, Origins
+from storekeeper.api.origins import Pages
 from storekeeper.api.plan import Claim, Plan, Scope, refused
 from storekeeper.api.resource import Resource
 from storekeeper.api.token_table import TokenTable, Undecided, challenge
@@ -23,38 +23,31 @@ MAX_CREDENTIALS_BYTES = 256
 
 
 class Gate:
-    """Admits requests by the settings. `hosts` None: the service goes by any name. `tokens` None: none count."""
+    """Admits requests by the settings. `tokens` None: none count."""
 
     def __init__(
-        self,
-        resource: Resource,
-        origins: Origins,
-        hosts: Hosts | None,
-        mode: Mode = "open",
-        tokens: TokenTable | None = None,
+        self, resource: Resource, pages: Pages, mode: Mode = "open", tokens: TokenTable | None = None
     ) -> None:
         self._plan = resource.plan
-        self._origins = origins
-        self._hosts = hosts
+        self._pages = pages
         self._tokens = tokens
         self._needs_token: frozenset[Scope | None] = _NEEDS_TOKEN[mode]
-        self._vary = encode_fields(origins.fields(()))
-        self._changes_plans = bool(self._vary) or tokens is not None
+        self._changes_plans = bool(pages.fields(())) or tokens is not None
 
     def plan(self, method: str, target: bytes, headers: Fields) -> Plan | None:
         """Return the plan of a request, which may be a refusal; None if the application has to respond to it."""
-        plan, fields = self._plan(method, target, headers), self._vary
-        for name, _ in headers:
-            if name in PAGE_FIELDS:
-                fields = encode_fields(self._origins.fields(headers))
-                if refusal := self._refuse_page(method, headers):
-                    return refused(refusal, fields)
-                break
-        return plan if plan is None or not self._changes_plans else self._complete(plan, headers, fields)
+        plan, response = self._plan(method, target, headers), self._pages.respond(method, headers)
+        if response is None and (plan is None or not self._changes_plans):
+            return plan
+        fields = encode_fields(self._pages.fields(headers))
+        if response is not None:
+            return refused(response, fields)
+        assert plan is not None
+        return self._complete(plan, headers, fields)
 
     def fields(self, headers: Fields) -> Headers:
         """Return the fields that every response to a request with these fields has."""
-        return self._origins.fields(headers)
+        return self._pages.fields(headers)
 
     def admit(self, claim: Claim) -> int | Response:
         """Return the number of the token that a plan claims, or the refusal."""
@@ -73,14 +66,6 @@ class Gate:
             return plan.refusal if plan is not None else None
         admitted = self.admit(plan.claim)
         return admitted if isinstance(admitted, Response) else None
-
-    def _refuse_page(self, method: str, headers: Fields) -> Response | None:
-        """Return the response to a request that a page may have sent, if it may go no further."""
-        return (
-            (self._hosts.refuse(headers) if self._hosts else None)
-            or self._origins.preflight(method, headers)
-            or self._origins.refuse(method, headers)
-        )
 
     def _complete(self, plan: Plan, headers: Fields, fields: bytes) -> Plan:
         """Return the plan with its response's fields and what it claims, or the refusal of what it does not claim."""
