@@ -21,19 +21,17 @@ import uvicorn
 from storekeeper import __version__
 from storekeeper.api.asgi import Application
 from storekeeper.api.cache import ResponseCache
-from storekeeper.api.fastlane import FastLane
+from storekeeper.api.fastlane import FastLane, Runtime
 from storekeeper.api.gate import Gate
-from storekeeper.api.origins import Hosts, Origins
+from storekeeper.api.origins import Pages
 from storekeeper.api.resource import Resource, Rules
-from storekeeper.api.runtime import Runtime
-from storekeeper.api.token_table import TokenTable, Undecided, known, refuse_silence
+from storekeeper.api.token_table import TokenTable, known, refuse_silence
 from storekeeper.collection import Collection
 from storekeeper.databases import describe, open_collection, prepare, read_tokens
 from storekeeper.errors import CannotStart, CannotStartYet, Unavailable
 from storekeeper.events import Event, bridge_log, emit, flush, write_line
 from storekeeper.http.connection import Connection
-from storekeeper.http.delivery import bound_unsent
-from storekeeper.http.limits import Limits, capacity
+from storekeeper.http.limits import Limits, bound_unsent, capacity
 from storekeeper.http.plain import PlainReader
 from storekeeper.settings import Settings, from_environment, is_loopback
 from storekeeper.stores import EXAMPLES
@@ -118,15 +116,15 @@ class Service:
             self._tasks.append(asyncio.create_task(self._keep_fresh(tokens)))
         mode = settings.auth or "open"
         # What nobody can read without a token, no rebound page can.
-        hosts = Hosts(settings.allowed_host) if is_loopback(settings.host) and mode != "all" else None
-        gate = Gate(resource, Origins(settings.cors_origin), hosts, mode, tokens)
+        hosts = settings.allowed_host if is_loopback(settings.host) and mode != "all" else None
+        gate = Gate(resource, Pages(settings.cors_origin, hosts), mode, tokens)
         limits.connections.maximum = capacity()
         application = Application(resource, gate, collection, ready_needs_writes=settings.ready_needs_writes)
         cache, plain = ResponseCache(collection), PlainReader(gate.plan)
         self.runtime = Runtime(resource, gate, cache, plain, limits, application)
         return collection
 
-    async def _keep_fresh(self, tokens: TokenTable | Undecided) -> None:
+    async def _keep_fresh(self, tokens: TokenTable) -> None:
         try:
             await tokens.keep_fresh()
         except CannotStart:  # it should not run; `serve` says why

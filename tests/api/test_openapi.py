@@ -6,27 +6,32 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 
-from storekeeper.api import docs, examples, operations
-from storekeeper.api.openapi import document
+from storekeeper import __version__
+from storekeeper.api import docs, operations
+from storekeeper.api.query import MAX_LIMIT
 from storekeeper.api.routes import ALLOWED
 from storekeeper.http import deadlines
+from storekeeper.http.request import MAX_FIELDS, MAX_HEAD_BYTES, MAX_TARGET_BYTES
+from storekeeper.http.response import MAX_BODY_BYTES, ErrorBody
 from storekeeper.sqlite import write_queue
+from storekeeper.stores import MAX_NAME_LENGTH, Payload, Store
 from tests.harness.cases import case
 from tests.harness.client import locked
 from tests.harness.command import run
 from tests.harness.in_process import inside, settled
 from tests.harness.process import Response, Running
 from tests.harness.schemathesis import SCHEMATHESIS
-from tests.harness.wire import create, exchange, request
+from tests.harness.wire import HOST, create, exchange, request
 
 FRAMING = {"connection", "content-length", "content-type", "transfer-encoding"}
 """What HTTP itself puts around every response, which OpenAPI leaves out."""
 
-DOCUMENT = document()
+DOCUMENT = json.loads(docs.encoded_document())
 
 REFUSALS = {"304", "400", "401", "403", "404", "410", "412", "415", "422"}
 
@@ -69,7 +74,8 @@ def test_the_command_and_the_route_give_the_same_document(service: Running) -> N
     served = service.request("GET", "/openapi.json")
     assert served.status == 200
     assert run("openapi").stdout == served.body + b"\n"
-    assert served.json == json.loads(json.dumps(DOCUMENT))
+    assert served.json == DOCUMENT
+    assert DOCUMENT["info"]["version"] == __version__
 
 
 @pytest.mark.parametrize(("method", "path"), operations_of(DOCUMENT["paths"]))
@@ -136,16 +142,54 @@ def documented_examples() -> dict[tuple[str, str], Any]:
     }
 
 
+def post(body: bytes, *fields: str) -> bytes:
+    return request("POST", "/api/stores", body, "Connection: close", *fields)
+
+
+def get(target: str, *fields: str) -> bytes:
+    return request("GET", target, None, "Connection: close", *fields)
+
+
+CHANGED = 'If-Match: "1.a2b3c4d5"'
+"""A tag of an epoch that no collection is likely to have."""
+
 REQUESTS = {
-    "InvalidPayload": examples.PAYLOAD | examples.CONDITIONS,
-    "InvalidQuery": examples.QUERY,
-    "NotFound": examples.MISSING,
-    "Gone": examples.GONE,
-    "PreconditionFailed": examples.CHANGED,
-    "KeyReused": examples.REUSED,
-    "UnsupportedMediaType": examples.MEDIA_TYPE,
-    "AnyError": examples.HTTP,
+    "InvalidPayload": {
+        "name is missing": post(b'{"address":"20 Quay Road, Portsmouth"}'),
+        "name is too long": post(b'{"name":"%b"}' % (b"a" * (MAX_NAME_LENGTH + 1))),
+        "address is null": post(b'{"name":"Harbour","address":null}'),
+        "both are wrong": post(b'{"name":7,"address":null}'),
+        "not JSON": post(b"name=Harbour"),
+        "no object": post(b'["Harbour"]'),
+        "If-Match has no quotes": post(b'{"name":"Harbour"}', "If-Match: 1"),
+        "Idempotency-Key has a blank": post(b'{"name":"Harbour"}', "Idempotency-Key: a b"),
+    },
+    "InvalidQuery": {
+        "name is given twice": get("/api/stores?name=Harbour&name=Airport"),
+        "limit and after are wrong": get("/api/stores?limit=0&after=x"),
+        "at is no moment": get("/api/stores/1?at=yesterday"),
+    },
+    "NotFound": {"no store has that id": get("/api/stores/99")},
+    "Gone": {"a moment of another epoch": get("/api/stores?at=1.a2b3c4d5")},
+    "PreconditionFailed": {
+        "the store has changed": request("PUT", "/api/stores/1", b'{"name":"Harbour"}', "Connection: close", CHANGED),
+        "the list has changed": post(b'{"name":"Harbour"}', CHANGED),
+    },
+    "KeyReused": {"the key was sent with another request": post(b'{"name":"Harbour"}', "Idempotency-Key: order-17")},
+    "UnsupportedMediaType": {
+        "no JSON": post(b"name=Harbour").replace(b"application/json", b"application/x-www-form-urlencoded"),
+        "compressed": post(b"{}", "Content-Encoding: gzip"),
+    },
+    "AnyError": {
+        "400: no valid Host": get("/test").replace(HOST, b""),
+        "413: body too large": post(b"").replace(b"Length: 0", b"Length: %d" % (MAX_BODY_BYTES + 1)),
+        "414: target too long": get("/" + "a" * MAX_TARGET_BYTES),
+        "431: headers too large": get("/test", "X: " + "a" * MAX_HEAD_BYTES),
+        "501: unknown method": request("FETCH", "/test"),
+        "505: another HTTP": get("/test").replace(b"HTTP/1.1", b"HTTP/2.0"),
+    },
 }
+"""For each example of an error that a request alone can bring about: that request."""
 
 
 @pytest.mark.parametrize("name", REQUESTS)
@@ -156,6 +200,14 @@ def test_an_example_of_an_error_is_what_the_service_sends(service: Running, name
             answer = exchange(service, data)
             assert of_any_version(answer.json) == of_any_version(documented_examples()[name, title])
             assert_documented(*dict(references())[name], answer)
+
+
+def test_every_example_of_an_error_has_its_request() -> None:
+    """But those of the gate, which `test_gate.py` has, and those that take a fault or time."""
+    known = {(name, title) for name, requests in REQUESTS.items() for title in requests}
+    rest = {name for name, title in documented_examples().keys() - known if not title.startswith(("408", "50"))}
+    assert known <= documented_examples().keys()
+    assert rest == {"Unauthorized", "Forbidden"}
 
 
 def of_any_version(error: dict[str, Any]) -> dict[str, Any]:
@@ -200,7 +252,7 @@ def test_the_examples_that_take_a_fault_or_time_are_what_the_service_sends(
 
     asyncio.run(asyncio.wait_for(scenario(), 60))
     documented = {title: value for (name, title), value in documented_examples().items() if name == "AnyError"}
-    assert sent == {title: value for title, value in documented.items() if title not in examples.HTTP}
+    assert sent == {title: value for title, value in documented.items() if title not in REQUESTS["AnyError"]}
 
 
 def test_the_errors_of_any_request_are_described_once_and_each_has_an_example() -> None:
@@ -211,6 +263,29 @@ def test_the_errors_of_any_request_are_described_once_and_each_has_an_example() 
         responses = DOCUMENT["paths"][path][method]["responses"]
         assert responses["default"] == {"$ref": "#/components/responses/AnyError"}
         assert responses.keys() <= {"200", *REFUSALS, "default"}
+
+
+def test_the_limits_are_those_of_the_service() -> None:
+    text = DOCUMENT["info"]["description"]
+    assert f"Its body is over {MAX_BODY_BYTES:,} bytes." in text
+    assert f"Its target is over {MAX_TARGET_BYTES:,} bytes." in text
+    assert f"Its headers are over {MAX_HEAD_BYTES:,} bytes or {MAX_FIELDS} fields." in text
+    assert DOCUMENT["components"]["parameters"]["limit"]["schema"]["maximum"] == MAX_LIMIT
+
+
+def test_the_schemas_have_the_fields_of_the_types() -> None:
+    """With their types and limits; what clients do not see, and what is only said to people, aside."""
+    _, types = msgspec.json.schema_components((Store, Payload, ErrorBody), ref_template="#/components/schemas/{name}")
+    for name, own in types.items():
+        documented = DOCUMENT["components"]["schemas"][name]
+        hidden = {"version", "epoch"} if name == "Store" else set()  # clients see them as the tag
+        assert documented["required"] == [field for field in own["required"] if field not in hidden]
+        assert documented["properties"].keys() == own["properties"].keys() - hidden
+        for field, schema in documented["properties"].items():
+            told = {key: value for key, value in schema.items() if key not in ("description", "pattern")}
+            # A client may leave the address out, but not send null.
+            sent = {"type": "string"} if (name, field) == ("Payload", "address") else own["properties"][field]
+            assert told == {key: value for key, value in sent.items() if key != "description"}
 
 
 def test_what_a_client_must_know_of_a_write_stands_where_one_looks() -> None:

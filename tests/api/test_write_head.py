@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from storekeeper.api.idempotency import hashed
+from storekeeper.api.conditions import Conditions
 from storekeeper.http.response import Response, encode_content, framed_headers
 from storekeeper.stores import Payload
 from tests.harness.in_memory import EPOCH, InMemory, ask
@@ -162,7 +162,12 @@ def test_a_key_is_good_for_one_request(
 @pytest.mark.parametrize("name", Payload.__struct_fields__)
 def test_a_key_is_good_for_one_value_of_each_field(name: str) -> None:
     payload = Payload("New", "1 Road")
-    one, other = (hashed(b"k", "stores", None, sent, None) for sent in (payload, replace(payload, **{name: "other"})))
+    keyed = Conditions(key=b"k")
+    one, other = (
+        keyed.hashed_key("stores", None, sent, 0) for sent in (payload, replace(payload, **{name: "other"}))
+    )
+    assert one
+    assert other
     assert (one.key, one.request == other.request) == (other.key, False)
 
 

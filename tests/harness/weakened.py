@@ -22,7 +22,7 @@ from storekeeper.api.cache import ResponseCache
 from storekeeper.api.resource import Resource
 from storekeeper.commands import Batch, Command, Present, Remembered, Replace
 from storekeeper.concurrency.queue_limit import QueueLimit
-from storekeeper.http import budgets, connection, deadlines
+from storekeeper.http import connection, deadlines, limits
 from storekeeper.http.limits import ConnectionLimit
 from storekeeper.sqlite import columns, committer, migrations, schema, write_queue
 from storekeeper.sqlite.committer import Committer, Result
@@ -198,7 +198,7 @@ def takes_all_writes() -> None:
 
 def takes_all_bodies() -> None:
     """However much memory they take together."""
-    vars_of(budgets).MAX_RECEIVED_BYTES = 2**60
+    vars_of(limits).MAX_RECEIVED_BYTES = 2**60
 
 
 def goes_by_what_the_kernel_took() -> None:

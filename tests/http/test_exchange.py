@@ -13,7 +13,7 @@ from uvicorn.server import ServerState
 
 from storekeeper.api.fastlane import FastLane
 from storekeeper.api.gate import Gate
-from storekeeper.api.origins import Origins
+from storekeeper.api.origins import Pages
 from storekeeper.api.plan import Plan
 from storekeeper.api.resource import Resource, Rules
 from storekeeper.errors import Unavailable
@@ -30,7 +30,7 @@ from tests.harness.wire import responses as responses_in
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 
-OPEN = Gate(Resource(None, Rules()), Origins(), None)  # type: ignore[arg-type]  # refusals ask no collection
+OPEN = Gate(Resource(None, Rules()), Pages())  # type: ignore[arg-type]  # refusals ask no collection
 BUG = "An internal server error occurred"
 JSON = (b"content-type", b"application/json; charset=utf-8")
 
@@ -348,7 +348,7 @@ def test_requests_that_wait_are_bounded_over_all_connections(
     """One read may hold ten thousand of them. The excess is refused behind what waits; then others have the room."""
 
     async def scenario() -> None:
-        monkeypatch.setattr("storekeeper.http.budgets.MAX_RECEIVED_BYTES", 2**20)
+        monkeypatch.setattr("storekeeper.http.limits.MAX_RECEIVED_BYTES", 2**20)
         async with inside(tmp_path) as service:
             budget = service.service.runtime.limits.received
             many = request("GET", "/test") * 1000
@@ -404,7 +404,7 @@ def test_large_heads_that_are_not_whole_are_bounded_over_all_connections(
     adapter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr("storekeeper.http.budgets.MAX_RECEIVED_BYTES", 2**20)
+        monkeypatch.setattr("storekeeper.http.limits.MAX_RECEIVED_BYTES", 2**20)
         async with inside(tmp_path) as service:
             budget = service.service.runtime.limits.received
             lines = []

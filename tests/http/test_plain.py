@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from storekeeper.api.gate import Gate
-from storekeeper.api.origins import Hosts, Origins
+from storekeeper.api.origins import Pages
 from storekeeper.api.plan import Plan
 from storekeeper.api.resource import Resource, Rules
 from storekeeper.api.token_table import TokenTable
@@ -40,8 +40,8 @@ NOT_PLAIN = [
 ]
 resource = Resource(None, Rules())  # type: ignore[arg-type]  # plans ask no collection
 tokens = TokenTable(None)  # type: ignore[arg-type]  # nor a source of tokens
-gate = Gate(resource, Origins(["http://a"]), Hosts(["a"]), "all", tokens)
-open_gate = Gate(resource, Origins(["http://a"]), Hosts(["a"]), "open", tokens)
+gate = Gate(resource, Pages(["http://a"], ["a"]), "all", tokens)
+open_gate = Gate(resource, Pages(["http://a"], ["a"]), "open", tokens)
 
 
 def corpus(damaged: int) -> Iterator[bytes]:

@@ -20,8 +20,8 @@ LIMIT = 2**18
 
 @pytest.fixture(autouse=True)
 def _little_may_be_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storekeeper.http.budgets.MAX_RECEIVED_BYTES", LIMIT)
-    monkeypatch.setattr("storekeeper.http.budgets.RESERVED_BYTES", LIMIT)
+    monkeypatch.setattr("storekeeper.http.limits.MAX_RECEIVED_BYTES", LIMIT)
+    monkeypatch.setattr("storekeeper.http.limits.RESERVED_BYTES", LIMIT)
 
 
 def held(service: Inside) -> int:

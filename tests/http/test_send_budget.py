@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from storekeeper.events import Event
-from storekeeper.http import budgets
+from storekeeper.http import limits
 from storekeeper.http.connection import Connection
 from tests.harness.in_process import Inside, Line, inside, run, settled, tick, until
 from tests.harness.wire import create, request
@@ -38,8 +38,8 @@ async def ask(service: Inside, adapter: str, *fields: str) -> tuple[Connection, 
 
 @pytest.fixture(autouse=True)
 def _little_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(budgets, "MAX_UNSENT_BYTES", 3 * LONG)
-    monkeypatch.setattr(budgets, "MAX_RESERVATIONS", 0)
+    monkeypatch.setattr(limits, "MAX_UNSENT_BYTES", 3 * LONG)
+    monkeypatch.setattr(limits, "MAX_RESERVATIONS", 0)
 
 
 @pytest.mark.parametrize("fields", [[], ["Connection: close"]])
@@ -47,7 +47,7 @@ def test_who_has_been_reading_for_longest_makes_room(
     adapter: str, tmp_path: Path, fields: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = []
-    monkeypatch.setattr(budgets, "emit", lambda event, **_fields: said.append(event))
+    monkeypatch.setattr(limits, "emit", lambda event, **_fields: said.append(event))
 
     async def scenario() -> None:
         async with inside(tmp_path) as service:
@@ -148,7 +148,7 @@ def test_what_is_reserved_is_bounded_and_free_again_when_a_client_leaves(
     adapter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first connections may leave small responses unsent without a count; all others are counted."""
-    monkeypatch.setattr(budgets, "MAX_RESERVATIONS", 3)
+    monkeypatch.setattr(limits, "MAX_RESERVATIONS", 3)
 
     async def unread(service: Inside) -> tuple[Line, int]:
         """Return a client that reads nothing of a small response, and what that added to the count."""

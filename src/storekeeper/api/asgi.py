@@ -19,8 +19,6 @@ from storekeeper.api.operations import to_starlette
 from storekeeper.api.plan import Plan
 from storekeeper.api.resource import Resource
 from storekeeper.collection import Collection
-from storekeeper.errors import StorekeeperError
-from storekeeper.events import Event, emit
 from storekeeper.http.response import (
     MAX_BODY_BYTES,
     Deferred,
@@ -68,23 +66,17 @@ class Application:
             return
         # Anew: while the body was on its way, the token may have ended.
         by = self._gate.admit(plan.claim) if plan.claim else 0
-        if isinstance(by, Response):
-            response = by
-        else:
-            response = too_large() if len(body) > MAX_BODY_BYTES else await self._respond(plan, body, by)
+        response = by if isinstance(by, Response) else await self._respond(plan, body, by)
         await _send(response, scope, send)
 
     async def _respond(self, plan: Plan, body: bytes, by: int) -> Response:
-        try:
-            response = self._resource.respond(plan, body, by)
-            if type(response) is Deferred:
-                with suppress(StorekeeperError):  # `response()` turns it into a response
-                    await response.future
-                return response.response()
-        except Exception as error:  # noqa: BLE001 - the last resort of the contract's routes
-            emit(Event.BUG, error=error)
-            return internal_error()
-        assert type(response) is Response
+        if len(body) > MAX_BODY_BYTES:
+            return too_large()
+        response = self._resource.respond(plan, body, by)
+        if isinstance(response, Deferred):
+            with suppress(Exception):  # `response()` turns it into a response
+                await response.future
+            return response.response()
         return response
 
 

@@ -1,12 +1,29 @@
-"""The grammar of If-Match and If-None-Match (RFC 9110, section 13.1). Imports the domain's `Tags`.
+"""What the head of a request demands: its method and media type, entity tags, an Idempotency-Key. Imports the domain.
 
-`tests/api/test_conditions.py` holds it against a second reading of the grammar, `tests/oracles/entity_tags.py`.
+Decisions 14, 16, 33 and 36. `tests/api/test_conditions.py` holds the grammar of the tags (RFC 9110, section 13.1)
+against a second reading of it, `tests/oracles/entity_tags.py`.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
 
-from storekeeper.commands import ANY, Tags
+import msgspec
+from msgspec.structs import astuple
+
+from storekeeper.api.errors import not_allowed
+from storekeeper.api.routes import ALLOWED, Route
+from storekeeper.commands import ANY, Key, Tags
+from storekeeper.errors import InvalidInput, Violation
+from storekeeper.http.response import Response, error_response
+from storekeeper.stores import Payload
+
+Field = tuple[bytes, bytes]
+
+_JSON_TYPE = re.compile(rb"application/(?:json|[!#$&^_.+a-z0-9-]+\+json)")
+_UTF8 = (b"utf-8", b"utf8")
+_CONDITIONS = (b"if-match", b"if-none-match", b"idempotency-key")
+_DECIDING = frozenset((b"content-type", b"content-encoding", b"origin", *_CONDITIONS))
 
 _TAG = rb'(?:W/)?"[!#-~\x80-\xff]*+"'
 # Possessive: two commas have one way only to share the blanks between them, so that no list takes long to refuse.
@@ -14,6 +31,81 @@ _LIST = re.compile(rb"[ \t]*+(?:%b)?(?:[ \t]*+,[ \t]*+(?:%b)?)*+[ \t]*+" % (_TAG
 _OPAQUE = re.compile(r'"[^"]*"')
 _COMPRESSED = re.compile(rb'(?:-gzip|-br|-zstd|-deflate|;gzip)(?=")')
 """The mark of a proxy that compressed the content: a tag is meant without it, all ours are strong (decision 33)."""
+
+_KEY = re.compile(rb'(")?([!#-\[\]-~]{1,255})(?(1)")')
+_encode = msgspec.json.Encoder().encode
+_EMPTY = blake2b(digest_size=8)
+
+
+class Conditions(msgspec.Struct, frozen=True):
+    """What a write depends on; `key` is the client's Idempotency-Key, without quotes."""
+
+    if_match: Tags | None = None
+    if_none_match: Tags | None = None
+    key: bytes | None = None
+
+    def hashed_key(self, route: Route, id: int | None, payload: Payload, by: int) -> Key | None:
+        """Return the hashes of the key and of the request with it, None if there is no key.
+
+        A route has one method that writes. `by` is the number of the token that the key belongs to, 0 for the
+        clients without one.
+        """
+        if self.key is None:
+            return None
+        text = self.key.decode("ascii")
+        tags = None if self.if_match is None else sorted(self.if_match)
+        request = _encode((text, route, id, *astuple(payload), tags))
+        return Key(_hash(_encode((by, text))), _hash(request))
+
+
+UNCONDITIONAL = Conditions()
+
+
+def check_method_and_type(route: Route, method: str, headers: Iterable[Field]) -> Response | list[Field]:
+    """Return the refusal of a head, or those of its fields that `read_conditions` has to read."""
+    allowed = ALLOWED[route]
+    if method not in allowed or method == "OPTIONS":
+        return not_allowed(method, allowed)
+    has_type = has_origin = False
+    conditional = []
+    for field in headers:
+        name, value = field
+        if name not in _DECIDING:
+            continue
+        if name == b"content-type":
+            has_type = True
+            if value != b"application/json" and not _is_json(value):
+                return error_response(415, "Send the body as application/json")
+        elif name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
+            return error_response(415, "Send the body without a Content-Encoding")
+        elif name == b"origin":
+            has_origin = True
+        else:
+            conditional.append(field)
+    if has_origin and not has_type:
+        # A page of another site may send a body without a type, for which browsers make no preflight (decision 14).
+        return error_response(415, "Send the body as application/json")
+    return conditional
+
+
+def read_conditions(route: Route, fields: Iterable[Field]) -> Conditions:
+    """Return the conditions of a write; raises InvalidInput with every violation. A create knows no If-None-Match."""
+    values: dict[bytes, list[bytes]] = {}
+    for name, value in fields:
+        values.setdefault(name, []).append(value)
+    if route == "stores":
+        values.pop(b"if-none-match", None)
+    tags = {name: parse_tags(values[name]) for name in (b"if-match", b"if-none-match") if name in values}
+    violations = [_invalid(name, "must be entity tags in quotes, or *") for name in tags if tags[name] is None]
+    key = None
+    if sent := values.get(b"idempotency-key"):
+        key = parse_key(sent)
+        if key is None:
+            rule = "must be given once, and be 1 to 255 visible ASCII characters without quotes and backslashes"
+            violations.append(_invalid(b"idempotency-key", rule))
+    if violations:
+        raise InvalidInput("headers", violations)
+    return Conditions(tags.get(b"if-match"), tags.get(b"if-none-match"), key)
 
 
 def parse_tags(values: Iterable[bytes]) -> Tags | None:
@@ -24,3 +116,30 @@ def parse_tags(values: Iterable[bytes]) -> Tags | None:
             value = _COMPRESSED.sub(b"", value)
         return frozenset(_OPAQUE.findall(value.decode("latin-1")))
     return ANY if value.strip(b" \t") == b"*" else None
+
+
+def parse_key(values: Sequence[bytes]) -> bytes | None:
+    """Return the key, the same with quotes and without; None unless the field is there once and valid."""
+    found = _KEY.fullmatch(values[0].strip()) if len(values) == 1 else None
+    return found[2] if found else None
+
+
+def _hash(data: bytes) -> int:
+    hashing = _EMPTY.copy()  # half the time of a new one, whose constructor reads a dozen parameters
+    hashing.update(data)
+    # Without the lowest bit: both databases have signed integers of 64 bits.
+    return int.from_bytes(hashing.digest()) >> 1
+
+
+def _invalid(name: bytes, rule: str) -> Violation:
+    return Violation(name.decode(), f'"{name.decode()}" {rule}')
+
+
+def _is_json(content_type: bytes) -> bool:
+    """Tell whether a Content-Type is JSON in UTF-8 (decision 14, so that forms of other sites cannot write)."""
+    kind, *parameters = content_type.lower().split(b";")
+    for parameter in parameters:
+        key, _, value = parameter.partition(b"=")
+        if key.strip() == b"charset" and value.strip().strip(b'"') not in _UTF8:
+            return False
+    return _JSON_TYPE.fullmatch(kind.strip()) is not None

@@ -8,14 +8,22 @@ from storekeeper.errors import (
     KeyReused,
     Outcome,
     PreconditionFailed,
-    StorekeeperError,
     Unavailable,
 )
-from storekeeper.http.response import NO_CONTENT, Headers, Response, Validation, error_response, unavailable
+from storekeeper.events import Event, emit
+from storekeeper.http.response import (
+    NO_CONTENT,
+    Headers,
+    Response,
+    Validation,
+    error_response,
+    internal_error,
+    unavailable,
+)
 
 
-def to_response(error: StorekeeperError, *, generic: bool = False) -> Response:
-    """Return the response to an error. With `generic`, invalid input is not explained."""
+def to_response(error: Exception, *, generic: bool = False) -> Response:
+    """Return the response to an error; what is none of the domain's is a bug. `generic` explains no invalid input."""
     match error:
         case InvalidInput():
             if generic:
@@ -31,7 +39,8 @@ def to_response(error: StorekeeperError, *, generic: bool = False) -> Response:
             return error_response(410, str(error), cursor=error.cursor)
         case Unavailable():
             return unavailable(str(error), "unknown" if error.outcome is Outcome.UNKNOWN else "none")
-    raise error
+    emit(Event.BUG, error=error)
+    return internal_error()
 
 
 def not_found() -> Response:

@@ -5,14 +5,19 @@ needs no task, no ASGI scope and no `receive` or `send`; and of a plain request 
 are looked at.
 """
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from storekeeper.api.cache import ResponseCache
+from storekeeper.api.gate import Gate
 from storekeeper.api.plan import Plan
-from storekeeper.api.runtime import Runtime
+from storekeeper.api.resource import Resource
 from storekeeper.events import Event, emit
 from storekeeper.http.connection import Connection
 from storekeeper.http.exchange import Exchange
+from storekeeper.http.limits import Limits
+from storekeeper.http.plain import PlainReader
 from storekeeper.http.reader import Phase
 from storekeeper.http.request import Request
 from storekeeper.http.response import Deferred, Response, encode, encode_content, encode_start, internal_error
@@ -21,6 +26,19 @@ MAX_COPIED_BYTES = 16 * 1024
 """Bytes of a cached response up to which one copy of it is cheaper than a second write."""
 
 _IDLE = Phase.IDLE
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """The objects that all connections of one process share, joined in one when the collection is open."""
+
+    resource: Resource
+    gate: Gate
+    cache: ResponseCache
+    plain: PlainReader
+    limits: Limits
+    application: Any
+    """The ASGI application, which responds to the requests that the fast lane does not serve."""
 
 
 class FastLane(Connection):
@@ -72,12 +90,7 @@ class FastLane(Connection):
             self._respond(request, plan, key if self.cache.admits(key) else None, by)
 
     def _respond(self, request: Request, plan: Plan, cache_key: bytes | None, by: int) -> None:
-        response: Response | Deferred
-        try:
-            response = self.resource.respond(plan, request.body, by)
-        except Exception as error:  # noqa: BLE001 - a bug in one response must not end the connection's others
-            emit(Event.BUG, error=error)
-            response = internal_error()
+        response = self.resource.respond(plan, request.body, by)
         if type(response) is Response:
             self._send(request, response, cache_key)
         else:
@@ -95,7 +108,7 @@ class FastLane(Connection):
             exchange.fields = plan.fields
             if cache_key is not None and response.status == 200:
                 response.stream = self.cache.record(cache_key, response)
-            self.spawn(exchange.stream(response))
+            self.spawn(exchange.complete(exchange.stream(response, response.stream)))
             return
         close = not request.keep_alive or ((self.draining or self.half_closed) and self.is_last(request))
         head_only = request.method == "HEAD"
@@ -123,15 +136,11 @@ class FastLane(Connection):
         self.sent(200, size, began)
 
     def _send_deferred(self, exchange: Exchange, deferred: Deferred, _future: object) -> None:
-        if exchange.gone:
+        if exchange.over:
             # Retrieved, because asyncio would report an exception that nobody retrieves.
             deferred.future.exception()
             return
-        try:
-            response = deferred.response()
-        except Exception as error:  # noqa: BLE001 - as in `_respond`
-            emit(Event.BUG, error=error)
-            response = internal_error()
+        response = deferred.response()
         self.end_exchange(exchange)
         self._send(exchange.request, response, None, exchange.began)
         if self.exchange is None:

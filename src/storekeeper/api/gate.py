@@ -5,11 +5,12 @@ the time and on the tokens that there are is decided for each request anew, by t
 """
 
 from functools import lru_cache
-from typing import Literal, Protocol
+from typing import Literal
 
-from storekeeper.api.origins import PAGE_FIELDS, Hosts, Origins
+from storekeeper.api.origins import Pages
 from storekeeper.api.plan import Claim, Plan, Scope, refused
-from storekeeper.api.token_table import TokenTable, Undecided, needed
+from storekeeper.api.resource import Resource
+from storekeeper.api.token_table import TokenTable, Undecided, challenge
 from storekeeper.http.request import Request
 from storekeeper.http.response import Fields, Headers, Response, encode_fields, error_response
 from storekeeper.tokens import hashed, is_well_formed
@@ -17,49 +18,36 @@ from storekeeper.tokens import hashed, is_well_formed
 Mode = Literal["open", "writes", "all"]
 """Which requests need a token: none, those that write, or all but those of routes without a scope."""
 
-
 MAX_CREDENTIALS_BYTES = 256
 """Bytes of an Authorization field that are looked at: what is longer is no token."""
 
 
-class Planner(Protocol):
-    """What plans the requests that the gate admits: the resource."""
-
-    def plan(self, method: str, target: bytes, headers: Fields) -> Plan | None:
-        """Return what a request's head asks for, or None if the target is none of its routes."""
-        ...
-
-
 class Gate:
-    """Admits requests by the settings. `hosts` None: the service goes by any name. `tokens` None: none count."""
+    """Admits requests by the settings. `tokens` None: none count."""
 
     def __init__(
-        self,
-        planner: Planner,
-        origins: Origins,
-        hosts: Hosts | None,
-        mode: Mode = "open",
-        tokens: TokenTable | Undecided | None = None,
+        self, resource: Resource, pages: Pages, mode: Mode = "open", tokens: TokenTable | None = None
     ) -> None:
-        self._plan = planner.plan
-        self._origins = origins
-        self._hosts = hosts
+        self._plan = resource.plan
+        self._pages = pages
         self._tokens = tokens
         self._needs_token: frozenset[Scope | None] = _NEEDS_TOKEN[mode]
-        self._vary = encode_fields(origins.fields(()))
-        self._changes_plans = bool(self._vary) or tokens is not None
+        self._changes_plans = bool(pages.fields(())) or tokens is not None
 
     def plan(self, method: str, target: bytes, headers: Fields) -> Plan | None:
         """Return the plan of a request, which may be a refusal; None if the application has to respond to it."""
-        plan = self._plan(method, target, headers)
-        for name, _ in headers:
-            if name in PAGE_FIELDS:
-                return self._decide(plan, method, headers)
-        return plan if plan is None or not self._changes_plans else self._complete(plan, headers, self._vary)
+        plan, response = self._plan(method, target, headers), self._pages.respond(method, headers)
+        if response is None and (plan is None or not self._changes_plans):
+            return plan
+        fields = encode_fields(self._pages.fields(headers))
+        if response is not None:
+            return refused(response, fields)
+        assert plan is not None
+        return self._complete(plan, headers, fields)
 
     def fields(self, headers: Fields) -> Headers:
         """Return the fields that every response to a request with these fields has."""
-        return self._origins.fields(headers)
+        return self._pages.fields(headers)
 
     def admit(self, claim: Claim) -> int | Response:
         """Return the number of the token that a plan claims, or the refusal."""
@@ -79,18 +67,6 @@ class Gate:
         admitted = self.admit(plan.claim)
         return admitted if isinstance(admitted, Response) else None
 
-    def _decide(self, plan: Plan | None, method: str, headers: Fields) -> Plan | None:
-        """Return the plan of a request that a page may have sent."""
-        fields = encode_fields(self._origins.fields(headers))
-        refusal = (
-            (self._hosts.refuse(headers) if self._hosts else None)
-            or self._origins.preflight(method, headers)
-            or self._origins.refuse(method, headers)
-        )
-        if refusal is not None:
-            return refused(refusal, fields)
-        return plan if plan is None or not self._changes_plans else self._complete(plan, headers, fields)
-
     def _complete(self, plan: Plan, headers: Fields, fields: bytes) -> Plan:
         """Return the plan with its response's fields and what it claims, or the refusal of what it does not claim."""
         claim = self._claim(plan.scope, headers) if self._tokens is not None and plan.scope is not None else None
@@ -109,7 +85,9 @@ class Gate:
         claimed = _claimed(credentials[0][: MAX_CREDENTIALS_BYTES + 1]) if credentials else None
         if claimed is not None:
             return Claim(claimed, scope)
-        return needed(scope) if scope in self._needs_token else None
+        if scope not in self._needs_token:
+            return None
+        return challenge(401, "Writing needs a token" if scope == "write" else "Reading needs a token")
 
 
 @lru_cache(maxsize=1024)

@@ -9,10 +9,10 @@ from ipaddress import ip_address
 
 from storekeeper.http.response import NO_CONTENT, Fields, Headers, Response, error_response
 
-PAGE_FIELDS = frozenset((b"origin", b"referer", b"sec-fetch-site", b"accept-language"))
+_PAGE_FIELDS = frozenset((b"origin", b"referer", b"sec-fetch-site", b"accept-language"))
 """Fields that browsers add; a page cannot leave all of them out."""
 
-SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+_SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 _EXPOSED = b"etag, link, total-count, retry-after, content-location, idempotent-replayed, www-authenticate"
 _VARY: Headers = ((b"vary", b"origin"),)
@@ -27,34 +27,46 @@ _PREFLIGHT: Headers = (
 _HOST = re.compile(rb"(\[[^\]]*\]|[^:]*)(?::\d*)?")
 
 
-class Origins:
-    """The origins of other sites whose pages may read and write."""
+class Pages:
+    """What web pages may do: those of the `origins` of other sites, which are named, and all others.
 
-    def __init__(self, named: Iterable[str] = ()) -> None:
-        self._named = frozenset(origin.encode() for origin in named)
+    `hosts` are the names that the service goes by: a page whose own name was made to lead here (DNS rebinding) has
+    another. None: the service goes by any name.
+    """
 
-    def __bool__(self) -> bool:
-        return bool(self._named)
+    def __init__(self, origins: Iterable[str] = (), hosts: Iterable[str] | None = None) -> None:
+        self._named = frozenset(origin.encode() for origin in origins)
+        self._hosts = None if hosts is None else frozenset([b"localhost", *(name.lower().encode() for name in hosts)])
 
     def fields(self, headers: Fields) -> Headers:
         """Return the fields that the response to a request has for the page that asks."""
         if not self._named:
             return ()
         origin = field(headers, b"origin")
-        if origin not in self._named:
+        if origin is None or origin not in self._named:
             return _VARY
-        assert origin is not None
         return ((b"access-control-allow-origin", origin), (b"access-control-expose-headers", _EXPOSED), *_VARY)
 
-    def preflight(self, method: str, headers: Fields) -> Response | None:
-        """Return the response to a named page's question whether it may send a request; None if it is none."""
-        if method != "OPTIONS" or field(headers, b"access-control-request-method") is None:
-            return None
-        return Response(b"", NO_CONTENT + _PREFLIGHT, 204) if field(headers, b"origin") in self._named else None
+    def respond(self, method: str, headers: Fields) -> Response | None:
+        """Return the response to a page's request that goes no further: a refusal, or what a preflight asks for.
 
-    def refuse(self, method: str, headers: Fields) -> Response | None:
-        """Return the refusal of a page's request that may change something, unless the page is ours or named."""
-        if method in SAFE_METHODS or self._is_welcome(headers):
+        Refused is a Host that is neither localhost, an address, nor one of the names; and what may change something,
+        unless the page is ours or named.
+        """
+        for name, _ in headers:
+            if name in _PAGE_FIELDS:
+                break
+        else:
+            return None
+        if not self._is_known(field(headers, b"host") or b""):
+            return error_response(
+                403, "The service does not go by the name in Host: --allowed-host names those it has"
+            )
+        if method in _SAFE_METHODS:
+            asks = method == "OPTIONS" and field(headers, b"access-control-request-method") is not None
+            named = asks and field(headers, b"origin") in self._named
+            return Response(b"", NO_CONTENT + _PREFLIGHT, 204) if named else None
+        if self._is_welcome(headers):
             return None
         return error_response(403, "A page of another site may not write here: --cors-origin names those that may")
 
@@ -70,23 +82,12 @@ class Origins:
         # With the slashes: an opaque origin, `null`, has no host, and must not equal an empty one.
         return origin.lower() in (b"http://" + host.lower(), b"https://" + host.lower())
 
-
-class Hosts:
-    """The names that the service goes by: a page whose own name was made to lead here (DNS rebinding) has another."""
-
-    def __init__(self, allowed: Iterable[str] = ()) -> None:
-        self._allowed = frozenset([b"localhost", *(name.lower().encode() for name in allowed)])
-
-    def refuse(self, headers: Fields) -> Response | None:
-        """Return the refusal of a page's request whose Host is neither localhost, an address, nor allowed."""
-        if PAGE_FIELDS.isdisjoint(name for name, _ in headers) or self._is_known(field(headers, b"host") or b""):
-            return None
-        return error_response(403, "The service does not go by the name in Host: --allowed-host names those it has")
-
     def _is_known(self, host: bytes) -> bool:
+        if self._hosts is None:
+            return True
         found = _HOST.fullmatch(host)
         name = found[1].lower().rstrip(b".") if found else b""
-        return name in self._allowed or _is_address(name)
+        return name in self._hosts or _is_address(name)
 
 
 def _is_address(name: bytes) -> bool:

@@ -13,13 +13,18 @@ from typing import Literal, NoReturn, TypeVar
 
 import msgspec
 
-from storekeeper.api.conditions import parse_tags
+from storekeeper.api.conditions import (
+    UNCONDITIONAL,
+    Conditions,
+    check_method_and_type,
+    parse_key,
+    parse_tags,
+    read_conditions,
+)
 from storekeeper.api.errors import not_found, to_response
-from storekeeper.api.idempotency import parse_key
 from storekeeper.api.plan import Plan, Run, constant
 from storekeeper.api.query import has_moment, next_page, parse_list_query, parse_store_query
 from storekeeper.api.routes import STORE, STORES, Route, match_route, parse_id
-from storekeeper.api.write_head import UNCONDITIONAL, Conditions, check_method_and_type, read_conditions
 from storekeeper.collection import Collection, Listing, Pending, Query, State
 from storekeeper.commands import Create, Replace, Tags, matches, tag
 from storekeeper.errors import InvalidInput, StorekeeperError, Unavailable
@@ -84,10 +89,13 @@ class Resource:
         return self._plan_write(route, id_text, checked)
 
     def respond(self, plan: Plan, body: bytes, by: int = 0) -> Response | Deferred:
-        """Return the response to a planned request with this complete body, from a client with that token."""
+        """Return the response to a planned request with this complete body, from a client with that token.
+
+        No error leaves it: a bug in one response must not end the connection's others.
+        """
         try:
             return plan.run(body, by)
-        except StorekeeperError as error:
+        except Exception as error:  # noqa: BLE001 - as above
             return self._fail(error)
 
     def _plan_read(
@@ -148,7 +156,7 @@ class Resource:
             # A filter or a page changes with the collection only, so its numbers are enough to know.
             state = self._collection.state()
             if isinstance(state, Future):
-                return self._deferred(ensure_future(self._list_later(query, wanted, tags, state)), _unchanged)
+                return self._deferred(ensure_future(self._list_later(query, wanted, tags, state)), lambda done: done)
             if response := _not_modified(tags, tag(state.version, state.epoch)):
                 return response
         listing = self._collection.list(wanted)
@@ -165,7 +173,7 @@ class Resource:
 
     def _create(self, conditions: Conditions, body: bytes, by: int) -> Deferred:
         payload = self._payload(body)
-        key = None if conditions.key is None else conditions.hashed_key("stores", None, payload, by)
+        key = conditions.hashed_key("stores", None, payload, by)
         command = Create(payload, conditions.if_match, key, by)
         return self._deferred(self._collection.write(command), self._created)
 
@@ -174,7 +182,7 @@ class Resource:
         id = parse_id(id_text)
         if id is None and conditions.key is None:
             return self._missing(id_text)
-        key = None if conditions.key is None else conditions.hashed_key("store", id, payload, by)
+        key = conditions.hashed_key("store", id, payload, by)
         # No store has the id 0; but whether the key is good for this request comes before that (decision 31).
         command = Replace(id or 0, payload, conditions.if_match, conditions.if_none_match, key, by)
         return self._deferred(self._collection.write(command), partial(self._written, id_text))
@@ -183,7 +191,7 @@ class Resource:
         def response() -> Response:
             try:
                 return render(pending.result())
-            except StorekeeperError as error:
+            except Exception as error:  # noqa: BLE001 - as in `respond`
                 return self._fail(error)
 
         return Deferred(pending, response)
@@ -216,7 +224,7 @@ class Resource:
             return internal_error()
         return error_response(404, f"Store {id_text.decode(errors='replace')} not found")
 
-    def _fail(self, error: StorekeeperError) -> Response:
+    def _fail(self, error: Exception) -> Response:
         if isinstance(error, _InvalidJson):
             return error_response(400, "Invalid request payload JSON format")
         return to_response(error, generic=self._generic)
@@ -224,10 +232,6 @@ class Resource:
 
 class _InvalidJson(StorekeeperError):
     """The body is not JSON text in UTF-8."""
-
-
-def _unchanged(response: Response) -> Response:
-    return response
 
 
 def _with_tags(read: Callable[[Tags | None, bytes, int], Response | Deferred], value: bytes) -> Run | None:

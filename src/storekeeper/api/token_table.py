@@ -5,12 +5,11 @@
 
 import asyncio
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Protocol
 
-from storekeeper.api.plan import Claim, Scope
-from storekeeper.collection import Eventual
+from storekeeper.api.plan import Claim
+from storekeeper.collection import Collection
 from storekeeper.errors import CannotStart, Unavailable
 from storekeeper.events import Event, emit
 from storekeeper.http.response import Response, error_response, unavailable
@@ -28,31 +27,17 @@ LOG_INTERVAL = 60.0
 RETRY_INTERVAL = 60.0
 """Seconds until a use that could not be written is written again."""
 
-EXPIRED = "it has expired"
-_MALFORMED = "it is no token of Storekeeper"
-_UNKNOWN = "it is unknown or was revoked"
-
 # Goes on while the machine sleeps, and while this process is stopped; macOS has no other clock than that.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-
-
-class Source(Protocol):
-    """Where the tokens are: the collection."""
-
-    def tokens(self) -> Eventual[Sequence[Token]]:
-        """Return all tokens."""
-        ...
-
-    async def mark_used(self, numbers: Iterable[int], now: int) -> None:
-        """Note that tokens are used."""
-        ...
 
 
 class TokenTable:
     """The tokens that are good, by their hashes; a look-up among hashes takes the same time whatever was sent."""
 
-    def __init__(self, source: Source) -> None:
-        self._source = source
+    def __init__(self, collection: Collection) -> None:
+        self.is_open = False
+        """Whether nobody needs a token, which is known for good."""
+        self._collection = collection
         self._good: dict[str, Token] = {}
         self._read_at = -MAX_AGE
         self._used: set[int] = set()
@@ -64,37 +49,41 @@ class TokenTable:
     def admit(self, claim: Claim) -> int | Response:
         """Return the number of the token that is claimed, or the refusal."""
         if not claim.hash:
-            return self._refuse(_MALFORMED)
+            return self._refuse("it is no token of Storekeeper")
         if time.clock_gettime(_CLOCK) - self._read_at > MAX_AGE:
             return unavailable("The tokens cannot be read now")
         token = self._good.get(claim.hash)
         if token is None:
-            return self._refuse(_UNKNOWN)
+            return self._refuse("it is unknown or was revoked")
         if token.expires is not None and token.expires <= time.time() * 1000:
-            return self._refuse(EXPIRED)
+            return self._refuse("it has expired")
         if claim.scope == "write" and token.scope != "write":
-            return insufficient_scope()
+            return challenge(403, "The token permits reading alone", ', error="insufficient_scope", scope="write"')
         self._used.add(token.number)
         return token.number
 
     async def keep_fresh(self) -> None:
-        """Read the tokens again and again."""
-        while True:
+        """Read the tokens again and again while that can change anything. Raises CannotStart."""
+        while not self.is_open:
+            await asyncio.sleep(REFRESH_INTERVAL)
             try:
                 await self.refresh()
+            except CannotStart:
+                raise
             except Exception as error:  # noqa: BLE001 - the next one may succeed; until then nothing is admitted
                 emit(Event.BUG, error=error)
-            await asyncio.sleep(REFRESH_INTERVAL)
 
     async def refresh(self) -> None:
-        """Read the tokens, if the database is available."""
+        """Read the tokens, if the database is available. Raises CannotStart."""
         begun = time.clock_gettime(_CLOCK)
         with suppress(Unavailable):
-            found = self._source.tokens()
-            tokens = await found if isinstance(found, asyncio.Future) else found
-            self._good = {token.hash: token for token in tokens if token.revoked is None}
-            self._read_at = begun
-            self._mark_used(begun)
+            found = self._collection.tokens()
+            self._take(await found if isinstance(found, asyncio.Future) else found, begun)
+
+    def _take(self, tokens: Sequence[Token], begun: float) -> None:
+        self._good = {token.hash: token for token in tokens if token.revoked is None}
+        self._read_at = begun
+        self._mark_used(begun)
 
     def _mark_used(self, now: float) -> None:
         """Begin to write which tokens were used, at most once in USED_INTERVAL for each."""
@@ -107,7 +96,7 @@ class TokenTable:
 
     async def _write_used(self, numbers: set[int], now: int) -> None:
         with suppress(Unavailable):
-            await self._source.mark_used(sorted(numbers), now)
+            await self._collection.mark_used(sorted(numbers), now)
             self._mark_after = 0.0
 
     def _refuse(self, reason: str) -> Response:
@@ -116,45 +105,33 @@ class TokenTable:
         if now - self._logged > LOG_INTERVAL:
             emit(Event.WRONG_TOKENS, requests=self._wrong, reason=reason)
             self._logged, self._wrong = now, 0
-        return not_good(reason)
+        return challenge(401, f"The token is invalid: {reason}", ', error="invalid_token"')
 
 
 UNDECIDED = "Whether there are tokens cannot be read now"
 
 
-class Undecided:
+class Undecided(TokenTable):
     """Stands for the tokens while nobody has said who needs one: admits nothing until the database has none."""
-
-    def __init__(self, source: Source) -> None:
-        self._source = source
-        self.is_open = False
 
     def admit(self, claim: Claim) -> int | Response:
         """Return 0, or the refusal while it is not known whether there are tokens."""
         del claim
         return 0 if self.is_open else unavailable(UNDECIDED)
 
-    async def keep_fresh(self) -> None:
-        """Read until it is known whether there are tokens. Raises CannotStart if there are."""
-        while not self.is_open:
-            await asyncio.sleep(REFRESH_INTERVAL)
-            await self.refresh()
-
-    async def refresh(self) -> None:
-        """Read whether there are tokens, if the database is available. Raises CannotStart if there are."""
-        with suppress(Unavailable):
-            found = self._source.tokens()
-            refuse_silence(await found if isinstance(found, asyncio.Future) else found)
-            self.is_open = True
+    def _take(self, tokens: Sequence[Token], begun: float) -> None:
+        del begun
+        refuse_silence(tokens)
+        self.is_open = True
 
 
-async def known(source: Source, mode: str | None) -> TokenTable | Undecided | None:
+async def known(collection: Collection, mode: str | None) -> TokenTable | None:
     """Return what a process knows of tokens, None if nobody needs one. Raises CannotStart."""
     if mode == "open":
         return None
-    tokens = Undecided(source) if mode is None else TokenTable(source)
+    tokens = Undecided(collection) if mode is None else TokenTable(collection)
     await tokens.refresh()
-    return None if isinstance(tokens, Undecided) and tokens.is_open else tokens
+    return None if tokens.is_open else tokens
 
 
 def refuse_silence(tokens: Sequence[Token]) -> None:
@@ -165,22 +142,8 @@ def refuse_silence(tokens: Sequence[Token]) -> None:
         )
 
 
-def needed(scope: Scope) -> Response:
-    """Return the refusal of a request without a token."""
-    return _challenge(401, "Writing needs a token" if scope == "write" else "Reading needs a token")
-
-
-def not_good(reason: str) -> Response:
-    """Return the refusal of a token that is wrong."""
-    return _challenge(401, f"The token is invalid: {reason}", 'error="invalid_token"')
-
-
-def insufficient_scope() -> Response:
-    """Return the refusal of a write by a token that permits reading."""
-    return _challenge(403, "The token permits reading alone", 'error="insufficient_scope", scope="write"')
-
-
-def _challenge(status: int, message: str, error: str = "") -> Response:
+def challenge(status: int, message: str, error: str = "") -> Response:
+    """Return the refusal of a request without a token, or with one that does not do."""
     # RFC 6750, section 3.
-    value = ", ".join(['Bearer realm="storekeeper"', *([error] if error else [])])
-    return error_response(status, message, headers=((b"www-authenticate", value.encode()),))
+    value = f'Bearer realm="storekeeper"{error}'.encode()
+    return error_response(status, message, headers=((b"www-authenticate", value),))

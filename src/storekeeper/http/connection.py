@@ -13,9 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from storekeeper.http import deadlines
-from storekeeper.http.budgets import Lease
-from storekeeper.http.deadlines import Deadlines
-from storekeeper.http.delivery import delivery
+from storekeeper.http.deadlines import Deadlines, delivery
 from storekeeper.http.exchange import Exchange
 from storekeeper.http.limits import Limits
 from storekeeper.http.reader import Phase, RequestReader
@@ -65,7 +63,8 @@ class Connection(HttpToolsProtocol):
         self.exchange: Exchange | None = None
         self.waiting: deque[Request | Refusal] = deque()
         self.responses_sent = 0
-        self._lease = Lease(limits.received)
+        self._lease = 0
+        """Bytes of the receive budget that this connection has."""
         self._unfinished = 0
         """Bytes of the lease that are for the request that is being read."""
 
@@ -100,7 +99,7 @@ class Connection(HttpToolsProtocol):
         unfinished = self.reader.unfinished_bytes
         if unfinished != self._unfinished:
             self._count_unfinished(unfinished)
-            if unfinished and not self._lease.fits():
+            if unfinished and not self.limits.received.allows(self._lease):
                 self.reader.refuse(unavailable("Too many large requests"))
 
     def eof_received(self) -> bool:  # type: ignore[override]  # asyncio takes a true value to keep it open
@@ -115,7 +114,7 @@ class Connection(HttpToolsProtocol):
         self.limits.sent.forget(self)
         self.reader.discard()
         self.waiting.clear()
-        self._lease.add(-self._lease.size)
+        self._charge(-self._lease)
         self._unfinished = 0
         if self.exchange is not None:
             self.exchange.charged = 0
@@ -135,20 +134,21 @@ class Connection(HttpToolsProtocol):
 
     def begin(self, request: Request) -> None:
         """Respond to a request; all earlier requests have their responses."""
-        self.spawn(self.begin_exchange(request).run(self.app))
+        exchange = self.begin_exchange(request)
+        self.spawn(exchange.complete(exchange.run(self.app)))
 
     def begin_exchange(self, request: Request) -> Exchange:
         """Begin the exchange of a request, which is charged until its response is complete."""
         self.exchange = exchange = Exchange(self, request, self.loop.time())
         # Not on the request: one whose head is remembered belongs to many connections.
         exchange.charged = request.size + len(request.body)
-        self._lease.add(exchange.charged)
+        self._charge(exchange.charged)
         return exchange
 
     def end_exchange(self, exchange: Exchange) -> None:
         """End the current exchange; release its charge and its body."""
         self.exchange = None
-        self._lease.add(-exchange.charged)
+        self._charge(-exchange.charged)
         exchange.request.body = b""
 
     def spawn(self, coroutine: Any) -> None:
@@ -188,7 +188,7 @@ class Connection(HttpToolsProtocol):
             if isinstance(request, Refusal):
                 self._send_refusal(request)
                 return
-            self._lease.add(-request.size - len(request.body))  # its exchange is charged anew
+            self._charge(-request.size - len(request.body))  # its exchange is charged anew
             self.begin(request)
         if self.exchange is not None or self.waiting or self.transport.is_closing():
             return
@@ -202,24 +202,26 @@ class Connection(HttpToolsProtocol):
     def _queue(self, request: Request) -> None:
         # One read may bring thousands of requests, each of which takes more memory than its bytes did.
         cost = request.size + len(request.body)
-        self._lease.add(cost)
-        if not self._lease.fits():
-            self._lease.add(-cost)
+        self._charge(cost)
+        if not self.limits.received.allows(self._lease):
+            self._charge(-cost)
             self.reader.refuse(unavailable("Too many requests are waiting"), request)
             return
         self.waiting.append(request)
-        if self.flow.read_paused:
-            return  # else the sum below would take quadratic time in the number of requests
-        bodies = sum(len(waiting.body) for waiting in self.waiting if isinstance(waiting, Request))
-        if len(self.waiting) >= MAX_PIPELINED or bodies >= MAX_BODY_BYTES:
+        if len(self.waiting) >= MAX_PIPELINED or self._lease >= MAX_BODY_BYTES:
             self.flow.pause_reading()
 
     def _continue(self) -> None:
         self.reader.expects_continue = False
         self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
+    def _charge(self, size: int) -> None:
+        """Take so many bytes of the receive budget; a negative `size` gives them back."""
+        self._lease += size
+        self.limits.received.size += size
+
     def _count_unfinished(self, size: int) -> None:
-        self._lease.add(size - self._unfinished)
+        self._charge(size - self._unfinished)
         self._unfinished = size
 
     # Refusing.

@@ -1,11 +1,13 @@
-"""The timeouts of one connection, enforced by sweeps. Imports nothing of the project but `delivery`.
+"""The timeouts of one connection, and how much its client has read. Imports nothing of the project.
 
 A sweep checks every connection twice a second, so that no request needs a timer.
 """
 
 import asyncio
-
-from storekeeper.http.delivery import delivery
+import socket
+import struct
+import sys
+from typing import NamedTuple
 
 REQUEST_TIMEOUT = 10.0
 """Seconds from a request's first byte to its last, and from a connection to its first byte (decision 27)."""
@@ -22,6 +24,36 @@ DISCARD_TIMEOUT = 2.0
 
 DRAIN_TIMEOUT = 0.1
 """Seconds that a stopping service keeps an idle connection open for a request that is already on its way."""
+
+
+_FIELDS = struct.Struct("@24xI92xQ16xI")
+"""Of Linux's `struct tcp_info`: tcpi_unacked, tcpi_bytes_acked (since 4.1), tcpi_notsent_bytes (since 4.6)."""
+
+
+class Delivery(NamedTuple):
+    """How many bytes the client has acknowledged, which only grows, and whether these are all that was sent."""
+
+    acked: int
+    complete: bool
+
+
+def delivery(transport: asyncio.BaseTransport) -> Delivery | None:
+    """Return what the client's kernel has acknowledged; None if our kernel does not report it.
+
+    A transport tells only what our kernel has taken. That may be megabytes, and our kernel takes more only when a
+    third of its buffer is free again: a client that reads steadily, but slowly, would seem to read nothing for
+    minutes.
+    """
+    if sys.platform != "linux":
+        return None
+    try:
+        info = transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _FIELDS.size)
+    except (OSError, AttributeError, ValueError):  # no TCP, or closed: uvloop's closed socket has the number -1
+        return None
+    if len(info) < _FIELDS.size:  # an older kernel
+        return None
+    unacked, acked, unsent = _FIELDS.unpack(info)
+    return Delivery(acked, complete=not (unacked or unsent))
 
 
 class Deadlines:

@@ -45,9 +45,10 @@ class Exchange:
     """
 
     started = False
-    ended = False
+    over = False
+    """Whether nothing more is sent: the response is complete or broken off, or the client is gone."""
+
     close = False
-    gone = False
     status = 0
     size = 0
     charged = 0
@@ -65,7 +66,7 @@ class Exchange:
 
     def disconnect(self) -> None:
         """Note that the client is gone."""
-        self.gone = True
+        self.over = True
         if self._disconnected is not None:
             self._disconnected.set()
 
@@ -110,7 +111,7 @@ class Exchange:
 
     def end(self) -> None:
         """Finish the response and continue the connection; abort if the body is shorter than its Content-Length."""
-        self.ended = True
+        self.over = True
         if self.request.method != "HEAD":
             if self._chunked:
                 self._write(LAST_CHUNK)
@@ -129,19 +130,10 @@ class Exchange:
 
     def abort(self) -> None:
         """Abort a response that cannot be completed, so that the client cannot take it for complete."""
-        self.ended = self.gone = True
+        self.over = True
         self.connection.transport.abort()
 
-    async def stream(self, response: Response) -> None:
-        """Send a response part by part, no faster than the client reads."""
-        assert response.stream is not None
-        await self._complete(self._stream(response, response.stream))
-
-    async def run(self, app: Any) -> None:
-        """Respond through an ASGI application."""
-        await self._complete(app(self._scope(), self._receive, self._send))
-
-    async def _complete(self, responding: Awaitable[None]) -> None:
+    async def complete(self, responding: Awaitable[None]) -> None:
         """Wait until the response is complete; break off what is not, since half a list must not look like a list."""
         try:
             await responding
@@ -149,7 +141,7 @@ class Exchange:
             pass
         except Exception as error:  # noqa: BLE001 - the last resort of every route
             emit(Event.BUG, error=error)
-        if self.ended or self.gone:
+        if self.over:
             return
         if self.started:
             self.abort()
@@ -159,19 +151,24 @@ class Exchange:
         self.part(response.body)
         self.end()
 
-    async def _stream(self, response: Response, parts: AsyncIterator[bytes]) -> None:
+    async def stream(self, response: Response, parts: AsyncIterator[bytes]) -> None:
+        """Send a response part by part, no faster than the client reads."""
         self.start(response.status, framed_headers(response))
         if self.request.method != "HEAD":
             async for part in parts:
                 self.part(part)
                 if self.connection.flow.write_paused:
                     await self.connection.flow.drain()
-                if self.gone:
+                if self.over:
                     return
-        if not self.gone:
+        if not self.over:
             self.end()
 
     # ASGI.
+
+    async def run(self, app: Any) -> None:
+        """Respond through an ASGI application."""
+        await app(self._scope(), self._receive, self._send)
 
     def _scope(self) -> dict[str, Any]:
         connection, request = self.connection, self.request
@@ -196,15 +193,15 @@ class Exchange:
         if not self._body_delivered:
             self._body_delivered = True
             return {"type": "http.request", "body": self.request.body, "more_body": False}
-        if not self.gone:
+        if not self.over:
             self._disconnected = asyncio.Event()
             await self._disconnected.wait()
         return {"type": "http.disconnect"}
 
     async def _send(self, message: dict[str, Any]) -> None:
-        if self.connection.flow.write_paused and not self.gone:
+        if self.connection.flow.write_paused and not self.over:
             await self.connection.flow.drain()
-        if self.gone:
+        if self.over:
             return
         if message["type"] == "http.response.start":
             self.start(message["status"], message.get("headers", ()))

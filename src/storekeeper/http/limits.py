@@ -1,17 +1,20 @@
-"""The limits of one process: its connection limit, joined with its budgets. Imports events.
+"""The limits of one process: its connections, and the memory that they may take. Imports events.
 
-A request costs nothing here, only a new connection does. When there are too many, the connection limit finds those
+A request costs nothing of the connection limit, only a new connection does. When there are too many, it finds those
 that are idle, and closes them one by one, for each new connection the one that has been idle for longest.
+
+Nothing is done for a response that the kernel takes at once, nor for a request that comes whole and gets its response
+at once. All else counts against the send budget and the receive budget, from the first byte or in advance.
 """
 
 import asyncio
 import resource
-from collections import deque
+import socket
+from collections import Counter, deque
 from contextlib import suppress
 from typing import Protocol
 
 from storekeeper.events import Event, emit
-from storekeeper.http.budgets import ReceiveBudget, SendBudget
 
 MAX_CONNECTIONS = 20_000
 """Connections of a process, however many files it may open: they cost memory too."""
@@ -28,12 +31,37 @@ CLOCK_GAP = 2.0
 SWEEP_SLICE = 100
 """Connections that are swept in one loop iteration: about 0.1 ms."""
 
+MAX_UNSENT_BYTES = 72 * 2**20
+"""Bytes of responses that wait for all clients together, beside what is reserved."""
+
+HIGH_WATER = 64 * 1024
+"""Bytes that asyncio lets a transport hold before it says so."""
+
+MAX_RESERVATIONS = 896
+"""Connections for each of which HIGH_WATER bytes are reserved, 56 MiB in all. Their responses are counted only beyond
+that, so that small ones of a loop iteration are sent together; all other connections count from the first byte."""
+
+MAX_RECEIVED_BYTES = 64 * 2**20
+"""Bytes of requests that are incomplete, waiting or without a response, of all connections together."""
+
+SMALL_BYTES = 4096
+"""Bytes up to which a connection may use the reserve: more than a request with a usual store takes."""
+
+RESERVED_BYTES = 64 * 2**20
+"""Bytes of the reserve, beyond MAX_RECEIVED_BYTES: large requests cannot keep small ones out."""
+
+OVERHEAD = 512
+"""Bytes that Python, uvloop and libuv take for an unsent response, in addition to its own."""
+
+MAX_UNSENT_IN_KERNEL = 128 * 1024
+"""Unsent bytes that the kernel takes for one connection: more would only cost memory."""
+
 LOG_INTERVAL = 60.0
-"""Seconds after which the log repeats that there are too many connections."""
+"""Seconds after which the log repeats that there are too many connections, or that the send budget was used up."""
 
 
 class _Member(Protocol):
-    """What the connection limit needs of a connection."""
+    """What the limits need of a connection."""
 
     transport: asyncio.Transport
     loop: asyncio.AbstractEventLoop
@@ -132,6 +160,80 @@ def _is_evictable(connection: _Member) -> bool:
     return connection.is_idle() and not transport.is_closing() and not transport.get_write_buffer_size()
 
 
+class SendBudget:
+    """The connections with unsent bytes, oldest first; `size` is what these take in memory, in bytes."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._leases: dict[_Member, int] = {}
+        self._reserved: set[_Member] = set()
+        self._shared: dict[_Member, bytes] = {}
+        self._share_counts: Counter[int] = Counter()
+        self._logged = -LOG_INTERVAL
+
+    def reserve(self, connection: _Member) -> bool:
+        """Reserve HIGH_WATER bytes for a new connection; False if its transport has to say that any byte waits."""
+        if len(self._reserved) >= MAX_RESERVATIONS:
+            return False
+        self._reserved.add(connection)
+        return True
+
+    def forget(self, connection: _Member) -> None:
+        """Release all that a connection held, and its reservation."""
+        self._reserved.discard(connection)
+        self.release(connection)
+
+    def lease(self, connection: _Member, size: int, shared: bytes | None = None) -> None:
+        """Count a response that waits: its whole size, because its bytes are kept until the last is sent.
+
+        A `shared` part of it, a cached response, is charged once for all connections. If the budget is used up, the
+        connections that have had unsent bytes for longest are aborted.
+        """
+        if connection not in self._leases:
+            size += OVERHEAD
+        if shared is not None and connection not in self._shared:
+            size -= len(shared)
+            # While a connection refers to the response, no other object has its id.
+            self._shared[connection] = shared
+            if not self._share_counts[id(shared)]:
+                self.size += len(shared)
+            self._share_counts[id(shared)] += 1
+        self.size += size
+        self._leases[connection] = self._leases.get(connection, 0) + size
+        while self.size > MAX_UNSENT_BYTES and len(self._leases) > 1:
+            self._drop(next(iter(self._leases)), connection.loop.time())
+
+    def release(self, connection: _Member) -> None:
+        """Release the charge of a connection: its bytes were sent, or the client is gone."""
+        self.size -= self._leases.pop(connection, 0)
+        shared = self._shared.pop(connection, None)
+        if shared is not None:
+            self._share_counts[id(shared)] -= 1
+            if not self._share_counts[id(shared)]:
+                del self._share_counts[id(shared)]
+                self.size -= len(shared)
+
+    def _drop(self, connection: _Member, now: float) -> None:
+        self.release(connection)
+        connection.transport.abort()
+        if now - self._logged > LOG_INTERVAL:
+            self._logged = now
+            emit(Event.SLOW_READERS, readers=len(self._leases), bytes=self.size)
+
+
+class ReceiveBudget:
+    """Counts the bytes of requests that are incomplete, waiting or without a response, in `size`."""
+
+    def __init__(self) -> None:
+        self.size = 0
+
+    def allows(self, size: int) -> bool:
+        """Tell whether one connection may take so many bytes, which may be counted already."""
+        return self.size <= MAX_RECEIVED_BYTES or (
+            size <= SMALL_BYTES and self.size <= MAX_RECEIVED_BYTES + RESERVED_BYTES
+        )
+
+
 class Limits:
     """All limits of one process."""
 
@@ -139,3 +241,10 @@ class Limits:
         self.connections = ConnectionLimit()
         self.sent = SendBudget()
         self.received = ReceiveBudget()
+
+
+def bound_unsent(listener: socket.socket) -> None:
+    """Bound the unsent bytes in the kernel of each connection that a listener accepts."""
+    option = getattr(socket, "TCP_NOTSENT_LOWAT", None)
+    if option is not None:
+        listener.setsockopt(socket.IPPROTO_TCP, option, MAX_UNSENT_IN_KERNEL)

@@ -27,6 +27,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import httptools
+from msgspec.structs import replace
 
 from storekeeper.http.generations import Generations
 from storekeeper.http.request import MAX_FIELDS, MAX_TARGET_BYTES, Request, is_host, size_of
@@ -135,7 +136,7 @@ class PlainReader:
         request = self._read_head(line, text, deciding, self._with_body if body else self._bodiless)
         if request is not None and apart is not None:
             return request.with_field(name, value, body)
-        return request.with_body(body) if request is not None and body else request
+        return replace(request, body=body) if request is not None and body else request
 
     def on_headers_complete(self) -> None:
         """Note that a head is whole; called by the parser."""

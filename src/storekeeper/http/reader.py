@@ -20,7 +20,7 @@ import httptools
 
 from storekeeper.events import Event, emit
 from storekeeper.http import request as request_head
-from storekeeper.http.request import MAX_HEAD_BYTES, Request
+from storekeeper.http.request import MAX_HEAD_BYTES, SMALL_BODY_BYTES, Request
 from storekeeper.http.response import MAX_BODY_BYTES, Fields, Response, internal_error, too_large
 
 MAX_FRAMED_BYTES = 8 * MAX_BODY_BYTES
@@ -62,21 +62,18 @@ class RequestReader:
         self._refuse = refuse
         self._clock = clock
         self._check = check
-        self._parser = self._new_parser()
+        self._parser = httptools.HttpRequestParser(self)
+        self._parser.set_dangerous_leniencies(lenient_version=True)  # `check` refuses those that are not served
         self.phase = Phase.IDLE
         self.began = clock()
         """When the current or latest request began, by `clock`."""
         self._line = b""
-        """What has arrived of the current line."""
+        """What has arrived of the current line; nothing while small chunks are parsed, several at once."""
         self._field = b""
-        """What has arrived of the latest line of a field, until the parser tells of it."""
+        """The latest whole line of a field, until the parser tells of it."""
         self._is_head = False
         self._expected = 0
         """Bytes of a body or chunk that follow."""
-        self._in_run = False
-        """Whether small chunks are being parsed, several at once."""
-        self._upgrading = False
-        self._replaying = False
         self._forget()
 
     @property
@@ -84,7 +81,7 @@ class RequestReader:
         """Bytes of memory that an unfinished request takes."""
         if self.phase is Phase.HEAD:
             # The parser's pieces of a head take as much again.
-            pieces = 2 * (len(self._line) + self._head_bytes) + len(self._field)
+            pieces = 2 * self._head_bytes + len(self._line) + len(self._field)
             return pieces + request_head.FIELD_BYTES * len(self._headers)
         return 0 if self._request is None else self._request.size + self._body_size
 
@@ -100,6 +97,8 @@ class RequestReader:
         except httptools.HttpParserCallbackError as error:
             emit(Event.BUG, error=error)
             self.refuse(internal_error())
+        except httptools.HttpParserUpgrade:
+            pass  # behind a CONNECT, which was refused
         except httptools.HttpParserError as error:
             self.refuse(request_head.malformed(error, self._line))
 
@@ -109,7 +108,7 @@ class RequestReader:
             end = min(len(data), start + self._expected)
             self._expected -= end - start
             self._framed_bytes += end - start
-            self._parse(data[start:end])
+            self._parser.feed_data(data[start:end])
             return end
         if (
             self.phase is Phase.BODY
@@ -121,11 +120,10 @@ class RequestReader:
             return run.end()
         end = data.find(b"\n", start) + 1 or len(data)
         piece = data[start:end]
+        self._line += piece
         if self.phase is Phase.HEAD and self._has_line:
             self._take_field(piece)
-            return end
-        self._line += piece
-        if self.phase is Phase.BODY:
+        elif self.phase is Phase.BODY:
             self._take_framing(piece)
         else:
             self._take_request_line()
@@ -146,16 +144,24 @@ class RequestReader:
             self.refuse(refusal)
         elif line.endswith(b"\n") or not request_head.may_be_line(line):
             self._has_line = True
-            self._parse(request_head.escape(line))
+            self._parser.feed_data(request_head.escape(line))
 
     def _take_field(self, piece: bytes) -> None:
         self._head_bytes += len(piece)
         if self._head_bytes > MAX_HEAD_BYTES + len(b"\r\n"):
             self.refuse(request_head.too_many_headers())
             return
-        self._parse(piece)
+        whole = piece.endswith(b"\n")
+        if self._line[:1] in (b"u", b"U"):
+            if not whole:
+                return
+            # llhttp would take all bytes behind the head of an upgrade for another protocol; but clients that offer
+            # h2c with every plain request send its body there (decision 28).
+            piece = b"x-" + self._line if self._line[:8].lower() == b"upgrade:" else self._line
+        self._parser.feed_data(piece)
         if self.phase is Phase.HEAD:
-            self._field += piece
+            if whole:
+                self._field = self._line
             if len(self._headers) > request_head.MAX_FIELDS:
                 self.refuse(request_head.too_many_headers())
 
@@ -164,7 +170,7 @@ class RequestReader:
         self._framed_bytes += len(piece)
         self._extra_bytes += len(piece)
         self._trailers += self._is_last_chunk and piece.endswith(b"\n")
-        self._parse(piece)
+        self._parser.feed_data(piece)
         if self.phase is not Phase.BODY:
             return
         slack = 0 if piece.endswith(b"\n") else _MAX_SIZE_LINE
@@ -175,9 +181,7 @@ class RequestReader:
 
     def _take_small_chunks(self, chunks: bytes) -> None:
         self._framed_bytes += len(chunks)
-        self._in_run = True
-        self._parse(chunks)
-        self._in_run = False
+        self._parser.feed_data(chunks)
         if self.phase is Phase.BODY and self._framed_bytes > MAX_FRAMED_BYTES:
             self.refuse(too_large())
 
@@ -205,7 +209,7 @@ class RequestReader:
 
     def _fields_read(self) -> Fields:
         """Return all fields that were read: the parser tells of one, perhaps the Origin, when the next one begins."""
-        if not self._field.endswith(b"\n"):
+        if not self._field:
             return self._headers
         name, _, value = self._field.partition(b":")
         return [*self._headers, (name.lower(), value.strip())]
@@ -217,46 +221,11 @@ class RequestReader:
         self._line = b""
         self._expected = 0
 
-    def _parse(self, data: bytes) -> None:
-        while True:
-            try:
-                self._parser.feed_data(data)
-            except httptools.HttpParserUpgrade as upgrade:
-                data = data[upgrade.args[0] :]
-                self._ignore_upgrade()
-                if self.phase is Phase.DISCARDING:
-                    return
-            else:
-                return
-
-    def _new_parser(self) -> httptools.HttpRequestParser:
-        parser = httptools.HttpRequestParser(self)
-        parser.set_dangerous_leniencies(lenient_version=True)  # `check` refuses those that are not served
-        return parser
-
-    def _ignore_upgrade(self) -> None:
-        """Replace the parser by one that has seen no upgrade, at the same position of the stream (decision 28).
-
-        llhttp takes all bytes after the head of an upgrade for another protocol. Clients that offer h2c with
-        every plain request send its body there.
-        """
-        request = self._request
-        if request is None:  # refused
-            return
-        self._upgrading = False
-        fields = [b"%b: %b\r\n" % field for field in request.headers if field[0] in request_head.FRAMING]
-        head = b"%b / HTTP/1.1\r\n%b\r\n" % (request.method.encode(), b"".join(fields))
-        self._parser = self._new_parser()
-        self._replaying = True
-        self._parser.feed_data(head)
-        self._replaying = False
-
     # Called by the parser.
 
     def on_url(self, url: bytes) -> None:
         """Append a piece of the target."""
-        if not self._replaying:
-            self._url += url
+        self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Append a field of the head; drop the fields of a trailer (decision 27)."""
@@ -266,8 +235,6 @@ class RequestReader:
 
     def on_headers_complete(self) -> None:
         """Check the head; refuse the request at once if it breaks a limit."""
-        if self._replaying or self.phase is not Phase.HEAD:
-            return
         self.phase = Phase.BODY
         version = self._parser.get_http_version()
         if "1.1" < version <= "1.9":
@@ -279,15 +246,19 @@ class RequestReader:
             version,
             keep_alive=version == "1.1" and self._parser.should_keep_alive(),
         )
-        refusal = request_head.check(request)
-        if refusal is None and request_head.may_be_large(request):
+        if refusal := request_head.check(request):
+            self.refuse(refusal)
+            return
+        fields = dict(reversed(self._headers))  # of those with one name the first
+        length, expect = int(fields.get(b"content-length", 0)), fields.get(b"expect", b"")
+        # A large body may follow, or one that the client holds back.
+        if length > SMALL_BODY_BYTES or b"expect" in fields or b"transfer-encoding" in fields:
             refusal = self._check(request)
         if refusal is not None:
             self.refuse(refusal)
             return
-        self._upgrading = self._parser.should_upgrade()
-        self._expected = request_head.content_length(request)
-        self.expects_continue = request_head.expects_continue(request)
+        self._expected = length
+        self.expects_continue = expect.lower() == b"100-continue" and version == "1.1"  # RFC 9110, section 10.1.1
 
     def on_body(self, body: bytes) -> None:
         """Append a piece of the body."""
@@ -307,7 +278,7 @@ class RequestReader:
 
     def on_chunk_header(self) -> None:
         """Expect the data of a chunk, or trailers; called at the end of the line with its size."""
-        if self._in_run:
+        if not self._line:
             return
         self._expected = int(self._line.partition(b";")[0], 16)
         self._is_last_chunk = not self._expected
@@ -315,13 +286,13 @@ class RequestReader:
 
     def on_chunk_complete(self) -> None:
         """Take the line end behind the data of a chunk as no extra."""
-        if not self._in_run:
+        if self._line:
             self._extra_bytes -= len(b"\r\n")
 
     def on_message_complete(self) -> None:
         """Pass the complete request on."""
         request = self._request
-        if self.phase is not Phase.BODY or self._upgrading or request is None:
+        if self.phase is not Phase.BODY or request is None:
             return
         size = self._body_size
         if size:

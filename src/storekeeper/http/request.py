@@ -22,9 +22,7 @@ FIELD_BYTES = 150
 SMALL_BODY_BYTES = MAX_TARGET_BYTES
 """Bytes of a body that is read before anything is decided about its request."""
 
-FRAMING = (b"content-length", b"transfer-encoding")
-
-_HELD_BACK = (b"expect", b"transfer-encoding")
+_FRAMING = (b"content-length", b"transfer-encoding")
 
 _MAX_LINE_REST = 64
 """Bytes that a request line has beside its target at most: longer methods are not known."""
@@ -64,10 +62,6 @@ class Request(msgspec.Struct, eq=False, gc=False):
             self.headers_size = size_of(self.headers)
         return 400 + len(self.target) + self.headers_size
 
-    def with_body(self, body: bytes) -> "Request":
-        """Return the same request with another body."""
-        return replace(self, body=body)
-
     def with_field(self, name: bytes, value: bytes, body: bytes) -> "Request":
         """Return the same request, which is planned, with one field more and another body."""
         headers = [*self.headers, (name, value)]
@@ -102,30 +96,9 @@ def escape(line: bytes) -> bytes:
     return line if line.isascii() else _NOT_ASCII.sub(lambda found: b"%%%02X" % found[0][0], line)
 
 
-def content_length(request: Request) -> int:
-    """Return the Content-Length of a checked request, or 0."""
-    return next((int(value) for name, value in request.headers if name == b"content-length"), 0)
-
-
-def may_be_large(request: Request) -> bool:
-    """Tell whether a large body may follow a checked head, or one that the client holds back."""
-    return any(
-        name in _HELD_BACK or (name == b"content-length" and int(value) > SMALL_BODY_BYTES)
-        for name, value in request.headers
-    )
-
-
 def is_host(value: bytes) -> bool:
     """Tell whether a Host field is valid: a name or an address, and perhaps a port."""
     return _HOST.fullmatch(value) is not None
-
-
-def expects_continue(request: Request) -> bool:
-    """Tell whether the client sends the body only after a 100 (RFC 9110, section 10.1.1)."""
-    for name, value in request.headers:
-        if name == b"expect":
-            return value.lower() == b"100-continue" and request.version == "1.1"
-    return False
 
 
 def malformed(error: httptools.HttpParserError, line: bytes) -> Response:
@@ -151,7 +124,7 @@ def _check_fields(request: Request) -> Response | None:
     for name, value in request.headers:
         if name == b"host":
             hosts.append(value)
-        elif name in FRAMING and (refusal := _check_framing(request, name, value)):
+        elif name in _FRAMING and (refusal := _check_framing(request, name, value)):
             return refusal
     if request.version == "1.1" and not (len(hosts) == 1 and is_host(hosts[0])):
         return _bad_request("The request needs one valid Host header")

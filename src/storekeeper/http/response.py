@@ -3,9 +3,9 @@
 The error body is the contract's, because every refusal of the HTTP layer has it too (decision 22).
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from http import HTTPStatus
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -25,8 +25,6 @@ NO_CONTENT: Headers = ((b"cache-control", b"no-cache"),)
 
 MAX_BODY_BYTES = 2**20
 """Bytes of a request's body (decision 15)."""
-
-INTERNAL_ERROR = "An internal server error occurred"
 
 _PHRASES = {status.value: status.phrase for status in HTTPStatus} | {
     # RFC 9110 renamed them; Python did so only in 3.13 (decision 21).
@@ -60,16 +58,10 @@ class StreamAborted(Exception):
     """A stream cannot be completed, for a reason that is no bug and that its origin logs if it is worth a line."""
 
 
-class _Future(Awaitable[Any], Protocol):
-    def add_done_callback(self, callback: Callable[[Any], object], /) -> None: ...
-
-    def exception(self) -> BaseException | None: ...
-
-
 class Deferred(msgspec.Struct):
-    """A response that comes later: once `future` is done, `response()` returns it. An exception from it is a bug."""
+    """A response that comes later: once `future`, which is like asyncio's, is done, `response()` returns it."""
 
-    future: _Future
+    future: Any
     response: Callable[[], Response]
 
 
@@ -114,7 +106,7 @@ def error_response(
 
 def internal_error() -> Response:
     """Return the response to a bug, without details (the contract's 500)."""
-    return error_response(500, INTERNAL_ERROR)
+    return error_response(500, "An internal server error occurred")
 
 
 def too_large() -> Response:
