@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http.client import RemoteDisconnected
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
@@ -217,12 +218,13 @@ class Local(Client):
         more: Mapping[str, str] = {},
         sink: Sink | None = None,
     ) -> Exchange:
+        done = Exchange(method, path, [], body)
         try:
             answer = self.reference.ask(
                 method, path, body or b"", {name.lower(): text for name, text in more.items()}
             )
         except Exception as error:  # whatever a mutant raises: over a socket it closes the connection
-            raise Unreachable("it closed the connection without a response") from error
+            raise Unreachable(RemoteDisconnected("left"), done) from error
         content = b"" if method == "HEAD" or answer.status == 204 else answer.body
         done = Exchange(method, path, [], body, answer.status, "", [*answer.headers.items()], content, content)
         if sink and answer.status == 200:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 
-from storekeeper.conformance.client import TimedOut, Unreachable
+from storekeeper.conformance.client import Unreachable
 from storekeeper.conformance.service import MISSING, STORES, Response, Service, Violation
 
 CONTENT_TYPES = (
@@ -24,8 +24,8 @@ def observe(service: Service) -> dict[str, str]:
         try:
             seen[topic] = look(service)
         except (Unreachable, Violation) as error:
-            seen[topic] = f"not seen: {error}"
-            if isinstance(error, TimedOut):
+            seen[topic] = f"not seen: {error.reason}"
+            if isinstance(error.__cause__, TimeoutError):
                 break
     return seen
 

@@ -7,16 +7,16 @@ from itertools import chain
 from typing import Any
 
 from storekeeper.conformance.rules import FAILURE, NO_MORE, Rule, Rules, Skipped
-from storekeeper.conformance.service import MISSING, Fault, Response, Service, Violation, Way
-from storekeeper.conformance.writing import QUIET, are_others
+from storekeeper.conformance.service import MISSING, Response, Service, Violation, Way
+from storekeeper.conformance.writing import QUIET, Write, are_others
 
 RULES = Rules()
 GENERIC = "Invalid request payload input"
 VIOLATES = "name is not a string, name is missing, name too long, address is not a string"
 REQUIRED, NO_STRING = '"name" is required', '"name" must be a string'
 OTHERS = REQUIRED, NO_STRING
-Send = Callable[[Service, dict[str, Any], Fault], Response]
 Request = Callable[[Service], Response]
+Bad = tuple[dict[str, Any], Way]  # a payload, and what is wrong with it
 WAYS = {
     "missing-name": Way("Name is missing.", "no name", message=REQUIRED),
     "empty-name": Way("Name is empty.", "an empty name", message=REQUIRED),
@@ -33,8 +33,8 @@ WAYS = {
 """The ways to break the rules, by the name that their checks have."""
 
 
-def bad(service: Service) -> dict[str, list[Fault]]:
-    """Return some faults of each way, all with texts that nobody has used."""
+def bad(service: Service) -> dict[str, list[Bad]]:
+    """Return some bad payloads of each way, all with texts that nobody has used."""
     new, number = service.name, 800_000_000_000 + int(service.marker[-8:], 16)
     types: tuple[object, ...] = (None, True, False, [], [new()], {}, {"name": new()})
     addresses: tuple[object, ...] = (5, 0, -1.5, True, False, [], [new()], {}, {"street": "1"})
@@ -48,20 +48,20 @@ def bad(service: Service) -> dict[str, list[Fault]]:
         "31-characters": [*({"name": name, "address": new()} for name in long), {"name": new().ljust(31, "x")}],
         "address-of-other-type": [{"name": new(), "address": address} for address in addresses],
     }
-    faults = {name: [Fault(way, payload) for payload in payloads[name]] for name, way in WAYS.items()}
-    faults["missing-name"].append(Fault(Way("", "no name but a Name", keys=()), {"Name": new()}))
-    return faults
+    found = {name: [(payload, way) for payload in payloads[name]] for name, way in WAYS.items()}
+    found["missing-name"].append(({"Name": new()}, Way("", "no name but a Name", keys=())))
+    return found
 
 
 # What adds no store
 
 
-def send_bad(send: Send, service: Service) -> Response:
+def send_bad(send: Write, service: Service) -> Response:
     """Send a bad payload of each way; Skipped when one is taken, which is a rule of its own."""
-    for fault, *_ in bad(service).values():
-        response = send(service, fault.payload, fault)
+    for (payload, way), *_ in bad(service).values():
+        response = send(service, payload, way)
         if response.http.status != 400:
-            raise Skipped(f"{fault.way.label} is not rejected")
+            raise Skipped(f"{way.label} is not rejected")
     return response
 
 
@@ -122,13 +122,13 @@ for name, sentence, scope, requests in (
 # What is a bad payload, and what it leaves
 
 
-def rejects(send: Send, ways: Iterable[str], service: Service) -> None:
+def rejects(send: Write, names: Iterable[str], service: Service) -> None:
     """Violation unless each payload that is bad in these ways gets a 400."""
     faults = bad(service)
-    for fault in chain(*(faults[way] for way in ways)):
-        response = send(service, fault.payload, fault)
+    for payload, way in chain(*(faults[name] for name in names)):
+        response = send(service, payload, way)
         status = response.http.status
-        response.expect(status == 400, f"{fault.way.label} gets the status {status}, not 400")
+        response.expect(status == 400, f"{way.label} gets the status {status}, not 400")
 
 
 for method, send in (("POST", Service.create), ("PUT", Service.update)):
@@ -140,13 +140,13 @@ for method, send in (("POST", Service.create), ("PUT", Service.update)):
 @RULES.check(FAILURE)
 def rejected_create_adds_nothing(service: Service) -> None:
     """Rejected creates are not found afterwards."""
-    for fault in chain(*bad(service).values()):
-        response = service.create(fault.payload, fault)
-        name = fault.payload.get("name")
+    for payload, way in chain(*bad(service).values()):
+        response = service.create(payload, way)
+        name = payload.get("name")
         if response.http.status == 400 and isinstance(name, (str, int)) and name:
             found = service.find(str(name))
             ours = [store for store in found.listed.stores if service.is_ours(store)]
-            found.expect(not ours, f"{fault.way.label} got a 400, and yet there is such a store now")
+            found.expect(not ours, f"{way.label} got a 400, and yet there is such a store now")
     response = service.everything()
     strays = [store for store in response.listed.stores if store.get("id") not in service.mine]
     response.expect(not strays, f"a payload got a 400, and yet the list has {strays[:1]}")
@@ -156,12 +156,12 @@ def rejected_create_adds_nothing(service: Service) -> None:
 def rejected_update_changes_nothing(service: Service) -> None:
     """After a rejected update the store is as before."""
     made = service.make(address="Unchanged")
-    for fault in chain(*bad(service).values()):
-        response = service.replace(made.id, fault.payload, fault)
+    for payload, way in chain(*bad(service).values()):
+        response = service.replace(made.id, payload, way)
         if response.http.status != 400:
             service.replace(made.id, {"name": made.name, "address": made.address})
             continue
-        service.read(made.id).shows(made, f" after an update with {fault.way.label} that got a 400")
+        service.read(made.id).shows(made, f" after an update with {way.label} that got a 400")
     service.find(made.name).shows(made, " after updates that got a 400")
 
 
@@ -169,12 +169,10 @@ def rejected_update_changes_nothing(service: Service) -> None:
 def update_validates_first(service: Service) -> None:
     """A bad payload for a store that does not exist gets a 400."""
     if not service.read(MISSING, "open").ok:
-        rejects(lambda service, payload, fault: service.replace(MISSING, payload, fault), WAYS, service)
+        rejects(lambda service, *one: service.replace(MISSING, *one), WAYS, service)
 
 
 def detect_mode(service: Service) -> None:
     """Learn from rejected payloads whether the service gives details; the majority decides."""
-    generic = [
-        service.create(fault.payload, fault).member("message") == GENERIC for fault, *_ in bad(service).values()
-    ]
+    generic = [service.create(*first).member("message") == GENERIC for first, *_ in bad(service).values()]
     service.generic = sum(generic) > len(generic) // 2

@@ -8,7 +8,7 @@ from types import NoneType
 from storekeeper.conformance.documents import Store
 from storekeeper.conformance.rejecting import GENERIC, NO_STRING, REQUIRED
 from storekeeper.conformance.rules import THREE, Rule, Rules, Skipped
-from storekeeper.conformance.service import Fault, Response, Service, Violation
+from storekeeper.conformance.service import Response, Service, Violation, Way
 
 RULES = Rules()
 Look = Callable[[Response], str]  # returns what is wrong with a response, or nothing
@@ -16,10 +16,10 @@ JSON = "application/json; charset=utf-8"
 SUCCESS = f"use status 200 and the headers `content-type: {JSON}` and `cache-control: no-cache`"
 ERRORS = f"Error responses carry `content-type: {JSON}` and `cache-control: no-cache`."
 GENERIC_MODE = "A deployment may run in a generic mode: the same 400 status and error text but message"
-INTERNAL, OCCURRED = "Internal Server Error", "An internal server error occurred"
+FAILURE = {"statusCode": 500, "error": "Internal Server Error", "message": "An internal server error occurred"}
 PHRASE = "error, string, Standard reason phrase of the status"
 MISSING = f"Message for a missing (or empty) name: `{REQUIRED}`, with keys [name]."
-FAILED = f"statusCode 500, error `{INTERNAL}`, message `{OCCURRED}`"
+FAILED = "statusCode {statusCode}, error `{error}`, message `{message}`".format_map(FAILURE)
 NAMES = "`message` names the field and the violated rule"
 SOURCE = "`validation.source` is `payload`"
 NUMBER = f"Message for a name that is a number instead of a string: `{NO_STRING}`, with keys [name]."
@@ -27,10 +27,10 @@ NUMBER = f"Message for a name that is a number instead of a string: `{NO_STRING}
 
 def _groups(seen: Response) -> set[str]:
     """Return what a response is: a success, one with stores, a rejection, a failure (500), an error of these."""
-    fault = seen.wanted if isinstance(seen.wanted, Fault) and seen.http.status == 400 else None
+    way = seen.wanted if isinstance(seen.wanted, Way) and seen.http.status == 400 else None
     success = seen.wanted == "success" or (seen.wanted == "either" and seen.ok)
     failure = seen.http.status == 500 and seen.http.method != "HEAD"
-    found = {"rejection", "error", "json", str(fault.way.message)} if fault else set[str]()
+    found = {"rejection", "error", "json", str(way.message)} if way else set[str]()
     found |= {"failure", "error"} if failure else set()
     return found | ({"success"} | ({"stores", "json"} if seen.kind != "test" else set()) if success else set())
 
@@ -45,13 +45,9 @@ def _header(name: str, value: str) -> Look:
     return lambda seen: _wrong(name, seen.http.header(name), value)
 
 
-def _members(**wanted: object) -> Look:
-    return lambda seen: next(filter(None, (_wrong(name, seen.member(name), wanted[name]) for name in wanted)), "")
-
-
-def _detail(name: str, seen: Response, value: object) -> str:
-    validation = seen.member("validation")
-    return _wrong(f"validation {name}", validation.get(name) if isinstance(validation, dict) else None, value)
+def _members(wanted: dict[str, object]) -> Look:
+    """Return the look at members of the body; `a b` is the member b of a."""
+    return lambda seen: next(filter(None, (_wrong(at, seen.member(*at.split()), wanted[at]) for at in wanted)), "")
 
 
 def _stores(holds: Callable[[Store], bool]) -> Look:
@@ -67,14 +63,14 @@ def _text(seen: Response) -> str:
 
 
 def _keys(seen: Response) -> str:
-    way = seen.wanted.way if isinstance(seen.wanted, Fault) else None
-    return _detail("keys", seen, list(way.keys)) if way and way.keys else ""
+    keys = seen.wanted.keys if isinstance(seen.wanted, Way) else ()
+    return _wrong("validation keys", seen.member("validation", "keys"), [*keys]) if keys else ""
 
 
 def _names_the_field(seen: Response) -> str:
     """Look at a message of which the contract gives no text."""
-    assert isinstance(seen.wanted, Fault)
-    way, message = seen.wanted.way, str(seen.member("message"))
+    assert isinstance(seen.wanted, Way)
+    way, message = seen.wanted, str(seen.member("message"))
     if not all(re.search(rf"\b{key}\b", message) for key in way.keys):
         return f"the message for {way.label} does not name {' and '.join(way.keys)}"
     return f"the message for {way.label} is that of another rule" if message in way.never else ""
@@ -121,13 +117,15 @@ _add(
 )
 for_errors("error-has-content-type", ERRORS, "error", _header("content-type", JSON), "The content type.")
 for_errors("error-has-cache-control", ERRORS, "error", _header("cache-control", "no-cache"), "The cache control.")
-for_errors("error-has-status-code", "statusCode, integer, HTTP status code", "rejection", _members(statusCode=400))
-for_errors("error-has-reason-phrase", PHRASE, "rejection", _members(error="Bad Request"))
+for_errors(
+    "error-has-status-code", "statusCode, integer, HTTP status code", "rejection", _members({"statusCode": 400})
+)
+for_errors("error-has-reason-phrase", PHRASE, "rejection", _members({"error": "Bad Request"}))
 for_errors("error-has-message", "message, string, Human-readable reason", "rejection", _text)
-_add("server-error-has-its-body", FAILED, "failure", _members(statusCode=500, error=INTERNAL, message=OCCURRED))
+_add("server-error-has-its-body", FAILED, "failure", _members(FAILURE))
 RULES.append(Rule("errors-are-of-one-mode", GENERIC_MODE, "", _one_mode, late=True))
-for_details("message-for-a-number", NUMBER, NO_STRING, _members(message=NO_STRING))
-for_details("message-for-a-missing-name", MISSING, REQUIRED, _members(message=REQUIRED))
+for_details("message-for-a-number", NUMBER, NO_STRING, _members({"message": NO_STRING}))
+for_details("message-for-a-missing-name", MISSING, REQUIRED, _members({"message": REQUIRED}))
 for_details("message-names-the-field", NAMES, "rejection", _names_the_field)
-for_details("validation-has-source", SOURCE, "rejection", lambda seen: _detail("source", seen, "payload"))
+for_details("validation-has-source", SOURCE, "rejection", _members({"validation source": "payload"}))
 for_details("validation-has-keys", "`validation.keys` lists the field names", "rejection", _keys)

@@ -1,21 +1,24 @@
-"""A run from first contact to report: each rule once, in its order; this package only."""
+"""A run from first contact to exit code: each rule once, in its order; this package only."""
 
+import os
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 from storekeeper.conformance import beyond, reading, rejecting, responses, writing
-from storekeeper.conformance.client import Client, TimedOut, TooLarge, Unreachable
+from storekeeper.conformance.client import CannotCheck, Client, TooLarge, Unreachable
+from storekeeper.conformance.documents import parse
 from storekeeper.conformance.profile import observe
-from storekeeper.conformance.report import Report
+from storekeeper.conformance.report import Report, as_json, as_junit, as_text, complain
 from storekeeper.conformance.rules import Result, Rule, Skipped
-from storekeeper.conformance.service import Response, Service, Violation
+from storekeeper.conformance.service import STORES, Response, Service, Violation
 
-RULES: list[Rule] = sorted(  # those that look at all responses at the end
-    [*reading.RULES, *writing.RULES, *rejecting.RULES, *beyond.RULES, *responses.RULES], key=lambda rule: rule.late
-)
-MOST_ADDED = (
-    sum(rule.adds for rule in RULES) + 2
-)  # stores: those of the rules, and the two that several of them share
+CONFORMS, VIOLATES, CANNOT_CHECK = 0, 1, 2
+RULES = [*reading.RULES, *writing.RULES, *rejecting.RULES, *beyond.RULES, *responses.RULES]
+RULES.sort(key=lambda rule: rule.late)  # those that look at all responses at the end
+MOST_ADDED = sum(rule.adds for rule in RULES) + 2  # stores: the rules' own, and the two that several of them share
 Announce = Callable[[int], None]
 CLOSED = {
     401: "it wants authentication: send a token with --token FILE, or in STOREKEEPER_TOKEN",
@@ -25,8 +28,67 @@ CLOSED = {
 }
 
 
-class CannotCheck(Exception):
-    """Nothing can be said of the service: the message says why."""
+def run(
+    url: str,
+    *,
+    read_only: bool = False,
+    json: bool = False,
+    junit: Path | None = None,
+    timeout: float = 7.0,
+    token: str = "",
+    ask: Announce | None = None,
+    examples: Sequence[dict[str, Any]] = (),
+) -> int:
+    """Check the service at `url`, print what came of it and give the exit code.
+
+    Standard output gets the table, or with `json` one JSON document; `junit` gets the XML. `timeout`, in seconds, is
+    for one exchange; `token` goes with each. `ask` is called with how many stores will be added at most, unless the
+    list is `examples`, and raises if they may not.
+    """
+    if (path := url.rstrip("/")).endswith("/api/stores"):  # as people copy it
+        url = path.removesuffix("/api/stores")
+
+    def announce(most: int) -> None:
+        if ask and not _holds_only(Client(url, timeout, token), list(examples)):
+            ask(most)
+        complain(f"Checking {url}: this adds at most {most} stores, and there is no way to delete one.")
+
+    try:
+        if junit:
+            _prove_writable(junit)  # not found out after the stores were added
+        report = examine(url, read_only=read_only, timeout=timeout, announce=announce, token=token)
+        if junit:
+            junit.write_bytes(as_junit(report))
+    except CannotCheck as error:
+        complain(f"storekeeper: cannot check {url}: {error}")
+        return CANNOT_CHECK
+    except OSError as error:
+        reason = f"{error.strerror}; --junit takes the path of a file"
+        complain(f"storekeeper: cannot write the results to {junit}: {reason}")
+        return CANNOT_CHECK
+    try:
+        sys.stdout.write(as_json(report) + "\n" if json else as_text(report))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever reads has enough, and the verdict is the same. What is left would fail once more at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return CONFORMS if report.conforms else VIOLATES
+
+
+def _prove_writable(path: Path) -> None:
+    """OSError unless the file can be written; one that was not there is not there afterwards."""
+    path, new = path.resolve(), not path.exists()
+    path.open("ab").close()
+    if new:
+        path.unlink()
+
+
+def _holds_only(client: Client, stores: list[dict[str, Any]]) -> bool:
+    try:
+        found, _ = parse(client.exchange("GET", STORES).content)
+        return isinstance(found, list) and [{"address": None} | store for store in found] == stores
+    except (Unreachable, TypeError):
+        return False
 
 
 def examine(
@@ -44,8 +106,7 @@ class Run:
     """Goes through the rules; a service that is gone, or slow twice, ends it."""
 
     def __init__(self, service: Service) -> None:
-        self.service = service
-        self.slow = 0
+        self.service, self.slow = service, 0
 
     def report(self, url: str, announce: Announce | None = None) -> Report:
         """Return what comes of all rules."""
@@ -64,11 +125,8 @@ class Run:
 
     def first_contact(self) -> None:
         """CannotCheck unless this is the service at all and lets us in: nothing is written to anything else."""
-        try:
-            test = self.service.test()
-            stores = self.service.find(self.service.marker)
-        except Unreachable as error:
-            raise CannotCheck(said(error)) from None
+        test = self.service.test()
+        stores = self.service.find(self.service.marker)
         admitted(stores)
         self.service.announces = beyond.is_announced(stores)
         if not (test.ok or stores.ok):
@@ -98,17 +156,17 @@ class Run:
         except Skipped as reason:
             return Result(rule, "skipped", str(reason))
         except Violation as found:
-            return Result(rule, "failed", str(found), found.exchange)
+            return Result(rule, "failed", found.reason, found.exchange)
         except Unreachable as error:
             self.lost(error)
-            return Result(rule, "failed", f"no response: {error}", error.exchange)
+            return Result(rule, "failed", f"no response: {error.reason}", error.exchange)
         return Result(rule, "passed")
 
     def lost(self, error: Unreachable) -> None:
         """Go on, since an exchange without a response breaks its rule; CannotCheck when the whole service is gone."""
-        self.slow += isinstance(error, TimedOut)
-        if isinstance(error, TooLarge) or self.slow > 1:
-            raise CannotCheck(said(error)) from None
+        self.slow += isinstance(error.__cause__, TimeoutError)
+        if isinstance(error.__cause__, TooLarge) or self.slow > 1:
+            raise error
         self.alive()
 
     def alive(self) -> None:
@@ -116,7 +174,7 @@ class Run:
         try:
             self.service.test()
         except Unreachable as error:
-            raise CannotCheck(f"it stopped responding: {said(error)}") from None
+            raise CannotCheck(f"it stopped responding: {error}") from None
 
 
 def admitted(response: Response) -> None:
@@ -124,8 +182,3 @@ def admitted(response: Response) -> None:
     if closed := CLOSED.get(response.http.status):
         method = response.http.method
         raise CannotCheck(f"{method} /api/stores gets the status {response.http.status}: {closed}")
-
-
-def said(error: Unreachable) -> str:
-    """Return why there is no response, with the request that got none."""
-    return f"{error} ({error.exchange.method} {error.exchange.target})" if error.exchange else str(error)

@@ -5,10 +5,10 @@ import secrets
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from typing import Any, Literal
 from urllib.parse import quote
 
-from storekeeper.conformance.client import Body, Client, Exchange
+from storekeeper.conformance.client import Client, Exchange
 from storekeeper.conformance.documents import Listing, Store, parse
 
 STORES = "/api/stores"
@@ -20,8 +20,7 @@ class Violation(Exception):
     """The contract is broken: why, and the exchange that shows it."""
 
     def __init__(self, reason: str, exchange: Exchange | None) -> None:
-        super().__init__(reason)
-        self.exchange = exchange
+        self.reason, self.exchange = reason, exchange
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +34,8 @@ class Way:
     never: tuple[str, ...] = ()  # messages that name another rule
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """A payload that breaks the rules."""
-
-    way: Way
-    payload: dict[str, Any]
-
-
-Kind = Literal["test", "list", "filter", "store", "other"]
-Wanted = (
-    Literal["success", "either", "open"] | Fault
-)  # a success, or whatever, or nothing; or the error of a bad payload
+Kind = Literal["test", "list", "filter", "store"]
+Wanted = Literal["success", "either", "open"] | Way  # "either" counts if it is one; or an error for a payload so bad
 
 
 @dataclass(slots=True)
@@ -75,25 +64,29 @@ class Response:
     @property
     def listed(self) -> Listing:
         """The list that it is; Violation when it is none."""
-        self.expect(self.listing, f"status {self.http.status} instead of a list")
-        listing = cast("Listing", self.listing)
-        self.expect(not listing.fault, str(listing.fault))
-        return listing
+        if self.listing is None:
+            raise Violation(f"status {self.http.status} instead of a list", self.http)
+        self.expect(not self.listing.fault, str(self.listing.fault))
+        return self.listing
 
     @property
     def single(self) -> Store:
         """The one store that it is; Violation when it is none."""
         self.expect(self.ok, f"status {self.http.status} instead of a store")
-        self.expect(isinstance(self.document, dict), self.malformed or "the body is not one JSON object")
-        return cast("Store", self.document)
+        if not isinstance(self.document, dict):
+            raise Violation(self.malformed or "the body is not one JSON object", self.http)
+        return self.document
 
     def with_id(self, id: int) -> list[Store]:
         """Return the stores of its list that have this id."""
         return [store for store in self.listed.stores if number(store) == id]
 
-    def member(self, name: str) -> Any:
-        """Return a member of a document that is an object; None when there is none."""
-        return self.document.get(name) if isinstance(self.document, dict) else None
+    def member(self, *path: str) -> Any:
+        """Return a member of the document, or with more names one of that member; None when there is none."""
+        value = self.document
+        for name in path:
+            value = value.get(name) if isinstance(value, dict) else None
+        return value
 
     def expect(self, holds: object, reason: str) -> None:
         """Violation with `reason` and this exchange unless it holds."""
@@ -142,9 +135,11 @@ class Service:
         return f"{self.marker} {self.names:03}"
 
     def send(
-        self, method: str, path: str, body: Body = None, kind: Kind = "other", wanted: Wanted = "open", **more: str
+        self, method: str, path: str, body: object = None, kind: Kind = "store", wanted: Wanted = "open", **more: str
     ) -> Response:
-        """Make one exchange and keep it in `seen`; `more` are header fields, `if_match` is If-Match."""
+        """Make one exchange and keep it in `seen`; bytes are a body as they are, `more` header fields: `if_match`."""
+        if not (body is None or isinstance(body, bytes)):
+            body = json.dumps(body, ensure_ascii=False).encode()
         listing = Listing(self.is_ours if kind == "list" else bool) if kind in {"list", "filter"} else None
         headers = {name.title().replace("_", "-"): value for name, value in more.items()}
         http = self.client.exchange(method, path, body, headers, listing.feed if listing else None)
@@ -179,11 +174,11 @@ class Service:
 
     def read(self, id: int | str, wanted: Wanted = "success") -> Response:
         """GET one store, the id as it is written."""
-        return self.send("GET", f"{STORES}/{id}", kind="store", wanted=wanted)
+        return self.send("GET", f"{STORES}/{id}", wanted=wanted)
 
     def create(self, payload: object, wanted: Wanted = "success", **more: str) -> Response:
         """POST a payload."""
-        response = self.send("POST", STORES, encoded(payload), kind="store", wanted=wanted, **more)
+        response = self.send("POST", STORES, payload, "store", wanted, **more)
         given = number(response.document)
         self.added += response.ok
         self.mine |= {given} if response.ok and given is not None else set()
@@ -191,7 +186,7 @@ class Service:
 
     def replace(self, id: int | str, payload: object, wanted: Wanted = "success", **more: str) -> Response:
         """PUT a payload."""
-        return self.send("PUT", f"{STORES}/{id}", encoded(payload), kind="store", wanted=wanted, **more)
+        return self.send("PUT", f"{STORES}/{id}", payload, "store", wanted, **more)
 
     def update(self, payload: object, wanted: Wanted = "success") -> Response:
         """PUT a payload to a store of ours that had another name, and an address."""
@@ -221,11 +216,6 @@ def at_once(service: Service, send: Callable[[dict[str, str]], Response]) -> lis
     payloads = [fields(service.name(), f"Crowd {index}") for index in range(CROWD)]
     with ThreadPoolExecutor(CROWD) as pool:
         return list(zip(pool.map(send, payloads), payloads, strict=True))
-
-
-def encoded(payload: object) -> bytes:
-    """Return a payload as JSON; bytes are it already."""
-    return payload if isinstance(payload, bytes) else json.dumps(payload, ensure_ascii=False).encode()
 
 
 def fields(name: str, address: str | None = None) -> dict[str, str]:
