@@ -23,12 +23,12 @@ REPLAYED = "The same key with the same request gets the same body, `etag` and `c
 
 def is_announced(response: Response) -> bool:
     """Return whether a list has the tag of a service that can do more than the contract says."""
-    return bool(TAG.fullmatch(response.http.header("etag") or ""))
+    return bool(TAG.fullmatch(response.header("etag") or ""))
 
 
 def tag(response: Response) -> str:
     """Return the tag of a response without what proxies add; Violation when it is none."""
-    sent = response.http.header("etag") or ""
+    sent = response.header("etag") or ""
     found = TAG.fullmatch(sent)
     response.expect(found, f"its ETag is {sent!r}" if sent else "it has no ETag")
     return f'"{found[1]}"' if found else ""
@@ -36,7 +36,7 @@ def tag(response: Response) -> str:
 
 def refused(response: Response, status: int) -> None:
     """Violation unless it is an error of this status, with the contract's body."""
-    response.expect(response.http.status == status, f"status {response.http.status}, not {status}")
+    response.expect(response.status == status, f"status {response.status}, not {status}")
     response.expect(response.member("statusCode") == status, "it has not the body of an error")
 
 
@@ -47,7 +47,7 @@ def tags_say_the_version(service: Service) -> None:
     others, listed = tag(service.read(other.id)), tag(service.find(other.name))
     store = service.spare()
     written = tag(store.response)
-    location = store.response.http.header("content-location") or ""
+    location = store.response.header("content-location") or ""
     store.response.expect(location.endswith(f"{STORES}/{store.id}"), f"its Content-Location is {location!r}")
     for response in (service.read(store.id), service.read(f"0{store.id}")):
         response.expect(tag(response) == written, f"the write had the ETag {written}, reading it has another")
@@ -60,14 +60,14 @@ def tags_say_the_version(service: Service) -> None:
 def if_none_match_gets_304(service: Service) -> None:
     """A current tag among others gets 304 without content; other tags get the whole."""
     for path in (STORES, f"{STORES}?name={quote(service.name())}"):
-        current = tag(service.send("GET", path, kind="list"))
+        current = tag(service.send("GET", path))
         for tags, status in ((current, 304), (f"{OTHER}, W/{current}", 304), ("*", 304), (OTHER, 200)):
-            response = service.send("GET", path, kind="list", if_none_match=tags)
-            have = response.http.status
+            response = service.send("GET", path, if_none_match=tags)
+            have = response.status
             # Another client may have written in between.
-            if have != status and tag(service.send("GET", path, kind="list")) == current:
+            if have != status and tag(service.send("GET", path)) == current:
                 response.expect(False, f"status {have}, not {status}, for If-None-Match: {tags}")
-            response.expect(have != 304 or not response.http.length, "a 304 has content")
+            response.expect(have != 304 or not response.length, "a 304 has content")
 
 
 @RULES.check(GUARDED_UPDATE, announced=True)
@@ -90,7 +90,7 @@ def if_match_guards_an_update(service: Service) -> None:
         if not response.ok:
             refused(response, 412)
     last = service.replace(store.id, fields(service.name()), "open", if_match=f"{OTHER}, {tag(passed[0])}")
-    last.expect(last.ok, f"status {last.http.status} with the present tag among others")
+    last.expect(last.ok, f"status {last.status} with the present tag among others")
 
 
 @RULES.check(GUARDED_CREATE, announced=True, adds=1)
@@ -117,7 +117,7 @@ def same_content_is_no_change(service: Service) -> None:
     former, store = tag(service.spare().response), service.spare()
     for sent in ({}, {"if_match": former}):
         response = service.replace(store.id, fields(store.name, store.address), "open", **sent)
-        response.expect(response.ok, f"status {response.http.status} for what the store already is")
+        response.expect(response.ok, f"status {response.status} for what the store already is")
         response.expect(tag(response) == tag(store.response), "its ETag is another, though nothing changed")
 
 
@@ -126,10 +126,10 @@ def a_key_works_once(service: Service) -> None:
     """The same request with its Idempotency-Key again gets the same response and adds nothing; another is refused."""
     payload, key = fields(service.name()), f"{service.marker}-key"
     first, again = (service.create(payload, "open", idempotency_key=text) for text in (key, f'"{key}"'))
-    first.expect(first.ok, f"status {first.http.status}")
-    again.expect(again.http.content == first.http.content, "sent again, it gets another body")
+    first.expect(first.ok, f"status {first.status}")
+    again.expect(again.content == first.content, "sent again, it gets another body")
     again.expect(tag(again) == tag(first), "sent again, it gets another ETag")
-    again.expect(again.http.header("idempotent-replayed") == "true", "sent again, it is not marked as replayed")
+    again.expect(again.header("idempotent-replayed") == "true", "sent again, it is not marked as replayed")
     service.added -= 1
     refused(service.create(fields(service.name()), "open", idempotency_key=key), 422)
     found = service.find(payload["name"])
@@ -143,10 +143,10 @@ def pages_are_the_list(service: Service) -> None:
     ids, found = [service.make(name).id for _ in range(3)], list[int | None]()
     target = f"{STORES}?limit=2&name={quote(name)}"
     for size in (2, 1):
-        page = service.send("GET", target, kind="filter")
+        page = service.send("GET", target)
         page.expect(page.listed.count == size, f"a page has {page.listed.count} stores, not {size}")
         found += map(number, page.listed.stores)
-        link = LINK.search(page.http.header("link") or "")
+        link = LINK.search(page.header("link") or "")
         page.expect(bool(link) == (size == 2), "the next page is linked where there is none, or it is not linked")
         target = link[1] if link else ""
         page.expect(not urlsplit(target).netloc, "the link has a host")
@@ -162,7 +162,7 @@ def the_past_stays(service: Service) -> None:
     moment, path = tag(store.response).strip('"'), f"{STORES}/{store.id}"
     service.spare()
     service.send("GET", f"{path}?at={moment}").shows(store, " as of its tag")
-    listed = service.send("GET", f"{STORES}?at={moment}&after={store.id - 1}&limit=1", kind="filter")
+    listed = service.send("GET", f"{STORES}?at={moment}&after={store.id - 1}&limit=1")
     listed.shows(store, " in the list as of its tag")
     for other, status in (("0.aaaaaaaa", 410), (10**18, 400)):
         refused(service.send("GET", f"{path}?at={other}"), status)

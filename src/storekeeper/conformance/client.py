@@ -20,23 +20,19 @@ Sink = Callable[[bytes], None]
 
 @dataclass(slots=True)
 class Exchange:
-    """One request and its response. `content` is empty when a sink took the body; `excerpt` never is."""
+    """One request, and its response once it came. A `sink` takes the body of a 200 and leaves `content` empty."""
 
     method: str
     target: str
-    sent: list[tuple[str, str]]
-    body: bytes | None
+    body: bytes | None = None
+    sink: Sink | None = None
+    head: list[str] = field(default_factory=list)  # the lines of the request before its body
     status: int = 0
     phrase: str = ""
     headers: list[tuple[str, str]] = field(default_factory=list)
     content: bytes = b""
-    excerpt: bytes = b""
+    excerpt: bytes = b""  # its beginning, also of what went to the sink
     length: int = 0
-
-    @property
-    def head(self) -> list[str]:
-        """The lines of the request before its body."""
-        return [f"{self.method} {self.target} HTTP/1.1", *(f"{name}: {value}" for name, value in self.sent)]
 
     def header(self, name: str) -> str | None:
         """Return all values of a field as one, as RFC 9110 section 5.3 joins them; None without any."""
@@ -79,10 +75,7 @@ class Stream(socket.SocketIO):
 
 
 class Client:
-    """Sends requests to `http(s)://host[:port][/prefix]`, else ValueError; an exchange gets `timeout` seconds.
-
-    `token` goes with each of them, and into no report.
-    """
+    """Sends to `http(s)://host[:port][/prefix]`, else ValueError, each in `timeout` seconds; tells nobody `token`."""
 
     def __init__(self, url: str, timeout: float, token: str = "") -> None:
         self.secret = [f"Authorization: Bearer {token}"] if token else []
@@ -98,36 +91,26 @@ class Client:
         usual = 443 if parts.scheme == "https" else 80
         self.host, self.prefix, self.timeout = parts.hostname or "", parts.path.rstrip("/"), timeout
         self.place = self.host, parts.port or usual
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        self.authority = host if self.place[1] == usual else f"{host}:{self.place[1]}"
+        self.authority = parts.netloc.lower().removesuffix(f":{usual}")
         self.tls: ssl.SSLContext | None = ssl.create_default_context() if usual == 443 else None
 
-    def exchange(
-        self,
-        method: str,
-        path: str,
-        body: bytes | None = None,
-        more: Mapping[str, str] = {},
-        sink: Sink | None = None,
-    ) -> Exchange:
-        """Send one request, with `more` fields, of which empty ones are left out; a list goes to the `sink`.
-
-        Raises Unreachable without a whole HTTP response.
-        """
+    def send(self, exchange: Exchange, more: Mapping[str, str] = {}) -> None:
+        """Send the request, with `more` fields but for empty ones; Unreachable without a whole HTTP response."""
         fields = {"Host": self.authority, "User-Agent": "storekeeper-check", "Accept": "*/*", "Connection": "close"}
-        fields |= {} if body is None else {"Content-Type": "application/json", "Content-Length": str(len(body))}
-        sent = [(name, value) for name, value in (fields | dict(more)).items() if value]
-        done = Exchange(method, self.prefix + path, sent, body)
+        if exchange.body is not None:
+            fields |= {"Content-Type": "application/json", "Content-Length": str(len(exchange.body))}
+        sent = [f"{name}: {value}" for name, value in (fields | dict(more)).items() if value]
+        exchange.target = self.prefix + exchange.target
+        exchange.head = [f"{exchange.method} {exchange.target} HTTP/1.1", *sent]
         deadline = time.monotonic() + self.timeout
         try:  # written here and not by http.client, so that a report shows the request as it went out
             with self.connect(deadline) as connection:
-                head = "\r\n".join([*done.head, *self.secret, "", ""]).encode("ascii")
+                head = "\r\n".join([*exchange.head, *self.secret, "", ""]).encode("ascii")
                 with suppress(ConnectionError):  # it may have said why before it closed
-                    connection.sendall(head + (body or b""))
-                read(Stream(connection, deadline), done, sink)
+                    connection.sendall(head + (exchange.body or b""))
+                read(Stream(connection, deadline), exchange)
         except (OSError, UnicodeError, http.client.HTTPException, TooLarge) as error:
-            raise Unreachable(error, done) from error
-        return done
+            raise Unreachable(error, exchange) from error
 
     def connect(self, deadline: float) -> socket.socket:
         """Connect, with TLS where the address says https; later connections go where the first found it."""
@@ -138,11 +121,11 @@ class Client:
         return self.tls.wrap_socket(plain, server_hostname=self.host) if self.tls else plain
 
 
-def read(stream: Stream, exchange: Exchange, sink: Sink | None) -> None:
-    """Read the response, its body into `sink` or into the exchange and no further than the limit."""
+def read(stream: Stream, exchange: Exchange) -> None:
+    """Read the response, its body into the sink or into the exchange and no further than the limit."""
     response = final(stream, exchange)
-    sink = sink if exchange.status == 200 else None
-    limit, kept = LARGE if sink else SMALL, list[bytes]()
+    sink, kept = exchange.sink if exchange.status == 200 else None, list[bytes]()
+    limit = LARGE if sink else SMALL
     while piece := response.read1(PIECE):
         exchange.length += len(piece)
         if exchange.length > limit:

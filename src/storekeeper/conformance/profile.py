@@ -32,7 +32,7 @@ def observe(service: Service) -> dict[str, str]:
 
 def _told(response: Response) -> str:
     message = response.member("message")
-    return f"{response.http.status} {message}" if isinstance(message, str) else str(response.http.status)
+    return f"{response.status} {message}" if isinstance(message, str) else str(response.status)
 
 
 def _together(responses: dict[str, Response]) -> str:
@@ -73,7 +73,7 @@ def _update(payload: object) -> Look:
 def _earlier(service: Service, method: str, part: bytes) -> str:
     """Return what came during the checks of a request that the contract leaves open."""
     for seen in service.seen:
-        if seen.http.method == method and seen.wanted in ("open", "either") and part in (seen.http.body or b""):
+        if seen.method == method and seen.wanted in ("open", "either") and part in (seen.body or b""):
             return _told(seen)
     return "not seen"
 
@@ -98,7 +98,7 @@ def _keys(service: Service) -> str:
 
 def _plus(service: Service) -> str:
     name = service.settle().name.replace(" ", "+")
-    response = service.send("GET", f"{STORES}?name={name}", kind="filter")
+    response = service.send("GET", f"{STORES}?name={name}")
     return "a blank" if response.listing and response.listing.count else "itself, or nothing"
 
 
@@ -111,7 +111,7 @@ QUERIES = {"twice": "&name=x", "another": "&colour=red", "+": "+x", "no UTF-8": 
 QUERIES["31 characters"] = "x" * 14
 IDS = ("abc", "1abc", "-1", "%2B1", "1.0", "0x1", "1e0", "%D9%A1", "9" * 40)
 READS: dict[str, Look] = {  # in any run; WRITES are looked at besides, unless it is read-only
-    "GET /test: its content type": lambda service: service.send("GET", "/test").http.header("content-type") or "none",
+    "GET /test: its content type": lambda service: service.send("GET", "/test").header("content-type") or "none",
     "GET of a store that does not exist": _gets({"": ABSENT}),
     "{id} that is not an integer": _gets({id if len(id) < 20 else f"{id[:9]}…": f"{STORES}/{id}" for id in IDS}),
     "query: name twice, another parameter, + for a blank, bytes that are no UTF-8": _gets(

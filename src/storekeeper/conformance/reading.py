@@ -18,9 +18,9 @@ AWKWARD = (  # text that a query, a pattern language or an encoding could take f
 def test_answers_ok(service: Service) -> None:
     """Response 200: plain text body consisting of the two characters OK."""
     response = service.test()
-    response.expect(response.http.status == 200, f"status {response.http.status}, not 200")
-    response.expect(response.http.content == b"OK", "the body is not the two characters OK")
-    kind = response.http.header("content-type") or ""
+    response.expect(response.status == 200, f"status {response.status}, not 200")
+    response.expect(response.content == b"OK", "the body is not the two characters OK")
+    kind = response.header("content-type") or ""
     response.expect(kind.lower().startswith("text/"), f"the content type is {kind!r}, which is no text")
 
 

@@ -60,7 +60,7 @@ def send_bad(send: Write, service: Service) -> Response:
     """Send a bad payload of each way; Skipped when one is taken, which is a rule of its own."""
     for (payload, way), *_ in bad(service).values():
         response = send(service, payload, way)
-        if response.http.status != 400:
+        if response.status != 400:
             raise Skipped(f"{way.label} is not rejected")
     return response
 
@@ -99,7 +99,7 @@ def adds_no_other(send: Request, service: Service) -> None:
                 break
         else:
             known = f"{each} for each {len(WAYS)} of these, none while none is sent"
-            raise Violation(f"requests that create no store add stores: {known}", send(service).http)
+            raise Violation(f"requests that create no store add stores: {known}", send(service))
 
 
 def growth(service: Service, send: Request, times: int, seconds: float = 0.0) -> tuple[int, float]:
@@ -127,7 +127,7 @@ def rejects(send: Write, names: Iterable[str], service: Service) -> None:
     faults = bad(service)
     for payload, way in chain(*(faults[name] for name in names)):
         response = send(service, payload, way)
-        status = response.http.status
+        status = response.status
         response.expect(status == 400, f"{way.label} gets the status {status}, not 400")
 
 
@@ -143,7 +143,7 @@ def rejected_create_adds_nothing(service: Service) -> None:
     for payload, way in chain(*bad(service).values()):
         response = service.create(payload, way)
         name = payload.get("name")
-        if response.http.status == 400 and isinstance(name, (str, int)) and name:
+        if response.status == 400 and isinstance(name, (str, int)) and name:
             found = service.find(str(name))
             ours = [store for store in found.listed.stores if service.is_ours(store)]
             found.expect(not ours, f"{way.label} got a 400, and yet there is such a store now")
@@ -158,7 +158,7 @@ def rejected_update_changes_nothing(service: Service) -> None:
     made = service.make(address="Unchanged")
     for payload, way in chain(*bad(service).values()):
         response = service.replace(made.id, payload, way)
-        if response.http.status != 400:
+        if response.status != 400:
             service.replace(made.id, {"name": made.name, "address": made.address})
             continue
         service.read(made.id).shows(made, f" after an update with {way.label} that got a 400")

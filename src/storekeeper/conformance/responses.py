@@ -27,12 +27,12 @@ NUMBER = f"Message for a name that is a number instead of a string: `{NO_STRING}
 
 def _groups(seen: Response) -> set[str]:
     """Return what a response is: a success, one with stores, a rejection, a failure (500), an error of these."""
-    way = seen.wanted if isinstance(seen.wanted, Way) and seen.http.status == 400 else None
-    success = seen.wanted == "success" or (seen.wanted == "either" and seen.ok)
-    failure = seen.http.status == 500 and seen.http.method != "HEAD"
+    way = seen.wanted if isinstance(seen.wanted, Way) and seen.status == 400 else None
+    success = seen.wanted in ("alive", "success") or (seen.wanted == "either" and seen.ok)
+    failure = seen.status == 500 and seen.method != "HEAD"
     found = {"rejection", "error", "json", str(way.message)} if way else set[str]()
     found |= {"failure", "error"} if failure else set()
-    return found | ({"success"} | ({"stores", "json"} if seen.kind != "test" else set()) if success else set())
+    return found | ({"success"} | ({"stores", "json"} if seen.wanted != "alive" else set()) if success else set())
 
 
 def _wrong(what: str, have: object, wanted: object) -> str:
@@ -42,7 +42,7 @@ def _wrong(what: str, have: object, wanted: object) -> str:
 
 
 def _header(name: str, value: str) -> Look:
-    return lambda seen: _wrong(name, seen.http.header(name), value)
+    return lambda seen: _wrong(name, seen.header(name), value)
 
 
 def _members(wanted: dict[str, object]) -> Look:
@@ -95,7 +95,7 @@ def _hold(group: str, look: Look, service: Service) -> None:
         raise Skipped("no such response was seen")
     for seen in found:
         if reason := look(seen):
-            raise Violation(reason, seen.http)
+            raise Violation(reason, seen)
 
 
 def _add(name: str, sentence: str, group: str, look: Look, scope: str = "", **marks: bool) -> None:
@@ -103,9 +103,7 @@ def _add(name: str, sentence: str, group: str, look: Look, scope: str = "", **ma
 
 
 for_errors, for_details = partial(_add, writes=True), partial(_add, writes=True, detailed=True)
-_add(
-    "success-has-status-200", SUCCESS, "success", lambda seen: _wrong("status", seen.http.status, 200), "The status."
-)
+_add("success-has-status-200", SUCCESS, "success", lambda seen: _wrong("status", seen.status, 200), "The status.")
 _add("success-has-content-type", SUCCESS, "stores", _header("content-type", JSON), "The content type.")
 _add("success-has-cache-control", SUCCESS, "success", _header("cache-control", "no-cache"), "The cache control.")
 _add("bodies-are-json", "All bodies are JSON unless stated.", "json", lambda seen: seen.malformed or "")

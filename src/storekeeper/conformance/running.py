@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from storekeeper.conformance import beyond, reading, rejecting, responses, writing
-from storekeeper.conformance.client import CannotCheck, Client, TooLarge, Unreachable
+from storekeeper.conformance.client import CannotCheck, Client, Exchange, TooLarge, Unreachable
 from storekeeper.conformance.documents import parse
 from storekeeper.conformance.profile import observe
 from storekeeper.conformance.report import Report, as_json, as_junit, as_text, complain
@@ -85,7 +85,8 @@ def _prove_writable(path: Path) -> None:
 
 def _holds_only(client: Client, stores: list[dict[str, Any]]) -> bool:
     try:
-        found, _ = parse(client.exchange("GET", STORES).content)
+        client.send(answer := Exchange("GET", STORES))
+        found, _ = parse(answer.content)
         return isinstance(found, list) and [{"address": None} | store for store in found] == stores
     except (Unreachable, TypeError):
         return False
@@ -130,7 +131,7 @@ class Run:
         admitted(stores)
         self.service.announces = beyond.is_announced(stores)
         if not (test.ok or stores.ok):
-            statuses = f"GET /test gets the status {test.http.status}, GET /api/stores {stores.http.status}"
+            statuses = f"GET /test gets the status {test.status}, GET /api/stores {stores.status}"
             raise CannotCheck(f"no Store Resource API there: {statuses}")
 
     def prepare(self) -> None:
@@ -179,6 +180,6 @@ class Run:
 
 def admitted(response: Response) -> None:
     """CannotCheck when the service keeps us out."""
-    if closed := CLOSED.get(response.http.status):
-        method = response.http.method
-        raise CannotCheck(f"{method} /api/stores gets the status {response.http.status}: {closed}")
+    if closed := CLOSED.get(response.status):
+        method = response.method
+        raise CannotCheck(f"{method} /api/stores gets the status {response.status}: {closed}")

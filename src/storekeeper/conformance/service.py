@@ -19,7 +19,7 @@ MISSING = 2_000_000_000  # an id that no store has, and that still fits 32 bits
 class Violation(Exception):
     """The contract is broken: why, and the exchange that shows it."""
 
-    def __init__(self, reason: str, exchange: Exchange | None) -> None:
+    def __init__(self, reason: str, exchange: Exchange) -> None:
         self.reason, self.exchange = reason, exchange
 
 
@@ -34,17 +34,15 @@ class Way:
     never: tuple[str, ...] = ()  # messages that name another rule
 
 
-Kind = Literal["test", "list", "filter", "store"]
-Wanted = Literal["success", "either", "open"] | Way  # "either" counts if it is one; or an error for a payload so bad
+Wanted = Literal["alive", "success", "either", "open"] | Way
+"""A success that has no store or any, one if it is a success at all, or nothing; or the error of a payload so bad."""
 
 
 @dataclass(slots=True)
-class Response:
-    """One response with what was wanted of it. `document` is None where there is no (valid) JSON."""
+class Response(Exchange):
+    """An exchange with what was wanted of it. `document` is None where there is no (valid) JSON."""
 
-    kind: Kind
-    wanted: Wanted
-    http: Exchange
+    wanted: Wanted = "open"
     document: Any = None
     malformed: str | None = None
     listing: Listing | None = None
@@ -52,7 +50,7 @@ class Response:
     @property
     def ok(self) -> bool:
         """Whether the service calls it a success; whether it is status 200 is a rule of its own."""
-        return 200 <= self.http.status < 300
+        return 200 <= self.status < 300
 
     @property
     def stores(self) -> list[Store]:
@@ -65,16 +63,16 @@ class Response:
     def listed(self) -> Listing:
         """The list that it is; Violation when it is none."""
         if self.listing is None:
-            raise Violation(f"status {self.http.status} instead of a list", self.http)
+            raise Violation(f"status {self.status} instead of a list", self)
         self.expect(not self.listing.fault, str(self.listing.fault))
         return self.listing
 
     @property
     def single(self) -> Store:
         """The one store that it is; Violation when it is none."""
-        self.expect(self.ok, f"status {self.http.status} instead of a store")
+        self.expect(self.ok, f"status {self.status} instead of a store")
         if not isinstance(self.document, dict):
-            raise Violation(self.malformed or "the body is not one JSON object", self.http)
+            raise Violation(self.malformed or "the body is not one JSON object", self)
         return self.document
 
     def with_id(self, id: int) -> list[Store]:
@@ -91,7 +89,7 @@ class Response:
     def expect(self, holds: object, reason: str) -> None:
         """Violation with `reason` and this exchange unless it holds."""
         if not holds:
-            raise Violation(reason, self.http)
+            raise Violation(reason, self)
 
     def shows(self, wanted: "Made", where: str = "") -> None:
         """Violation unless it, or the one of that id in its list, is this store; no address passes for null."""
@@ -134,20 +132,20 @@ class Service:
         self.names += 1
         return f"{self.marker} {self.names:03}"
 
-    def send(
-        self, method: str, path: str, body: object = None, kind: Kind = "store", wanted: Wanted = "open", **more: str
-    ) -> Response:
+    def send(self, method: str, path: str, body: object = None, wanted: Wanted = "open", **more: str) -> Response:
         """Make one exchange and keep it in `seen`; bytes are a body as they are, `more` header fields: `if_match`."""
         if not (body is None or isinstance(body, bytes)):
             body = json.dumps(body, ensure_ascii=False).encode()
-        listing = Listing(self.is_ours if kind == "list" else bool) if kind in {"list", "filter"} else None
-        headers = {name.title().replace("_", "-"): value for name, value in more.items()}
-        http = self.client.exchange(method, path, body, headers, listing.feed if listing else None)
-        if listing and http.status == 200:
+        response = Response(method, path, body, wanted=wanted)
+        if method == "GET" and path.partition("?")[0] == STORES:
+            listing = Listing(self.is_ours if path == STORES else bool)
+            response.sink = listing.feed
+        self.client.send(response, {name.title().replace("_", "-"): value for name, value in more.items()})
+        if response.sink and response.status == 200:
             listing.feed(b"", last=True)
-            response = Response(kind, wanted, http, None, listing.fault, listing)
+            response.listing, response.malformed = listing, listing.fault
         else:
-            response = Response(kind, wanted, http, *parse(http.content))
+            response.document, response.malformed = parse(response.content)
         self.seen.append(response)
         return response
 
@@ -157,11 +155,11 @@ class Service:
 
     def test(self) -> Response:
         """GET /test."""
-        return self.send("GET", "/test", kind="test", wanted="success")
+        return self.send("GET", "/test", wanted="alive")
 
     def everything(self) -> Response:
         """GET the whole list, of which only stores of ours are kept."""
-        return self.send("GET", STORES, kind="list", wanted="success")
+        return self.send("GET", STORES, wanted="success")
 
     def count(self) -> int:
         """Return how many stores there are."""
@@ -170,7 +168,7 @@ class Service:
     def find(self, name: str) -> Response:
         """GET the stores of a name."""
         value = quote(name, safe="", errors="surrogatepass")
-        return self.send("GET", f"{STORES}?name={value}", kind="filter", wanted="success")
+        return self.send("GET", f"{STORES}?name={value}", wanted="success")
 
     def read(self, id: int | str, wanted: Wanted = "success") -> Response:
         """GET one store, the id as it is written."""
@@ -178,7 +176,7 @@ class Service:
 
     def create(self, payload: object, wanted: Wanted = "success", **more: str) -> Response:
         """POST a payload."""
-        response = self.send("POST", STORES, payload, "store", wanted, **more)
+        response = self.send("POST", STORES, payload, wanted, **more)
         given = number(response.document)
         self.added += response.ok
         self.mine |= {given} if response.ok and given is not None else set()
@@ -186,7 +184,7 @@ class Service:
 
     def replace(self, id: int | str, payload: object, wanted: Wanted = "success", **more: str) -> Response:
         """PUT a payload."""
-        return self.send("PUT", f"{STORES}/{id}", payload, "store", wanted, **more)
+        return self.send("PUT", f"{STORES}/{id}", payload, wanted, **more)
 
     def update(self, payload: object, wanted: Wanted = "success") -> Response:
         """PUT a payload to a store of ours that had another name, and an address."""
