@@ -8,13 +8,12 @@ import re
 from urllib.parse import quote, urlsplit
 
 from storekeeper.conformance.rules import Rules, Skipped
-from storekeeper.conformance.service import STORES, Response, Service, at_once, fields, number
+from storekeeper.conformance.service import QUIET, STORES, Response, Service, at_once, fields, number
 
 RULES = Rules()
 TAG = re.compile(r'(?:W/)?"(\d+\.[a-z2-7]{8})(?:[-;][a-z]+)?"')  # proxies that compress mark tags
 LINK = re.compile(r'<([^<>]*)>; *rel="?next"?')
 OTHER = '"0.aaaaaaaa"'
-QUIET = 5  # how often a moment is looked for in which no other client writes
 UNMODIFIED = "if `If-None-Match` matches, 304 with `etag`, `cache-control` and `date`, and the list is not read"
 GUARDED_UPDATE = "PUT: 412 if `If-Match` does not match or `If-None-Match` does"
 GUARDED_CREATE = "POST: `If-Match` with the list's tag creates only if nothing has changed since"

@@ -7,27 +7,28 @@ from itertools import chain
 from typing import Any
 
 from storekeeper.conformance.rules import FAILURE, NO_MORE, Rule, Rules, Skipped
-from storekeeper.conformance.service import MISSING, Response, Service, Violation, Way
-from storekeeper.conformance.writing import QUIET, Write, are_others
+from storekeeper.conformance.service import MISSING, QUIET, Response, Service, Violation, Way
+from storekeeper.conformance.writing import Write, are_others
 
 RULES = Rules()
 GENERIC = "Invalid request payload input"
 VIOLATES = "name is not a string, name is missing, name too long, address is not a string"
 REQUIRED, NO_STRING = '"name" is required', '"name" must be a string'
-OTHERS = REQUIRED, NO_STRING
+TEXTS = REQUIRED, NO_STRING, '"address" is required'
 Request = Callable[[Service], Response]
 Bad = tuple[dict[str, Any], Way]  # a payload, and what is wrong with it
 WAYS = {
-    "missing-name": Way("Name is missing.", "no name", message=REQUIRED),
-    "empty-name": Way("Name is empty.", "an empty name", message=REQUIRED),
-    "number-as-name": Way("Name is a number.", "a number as name", message=NO_STRING),
+    "missing-name": Way("Name is missing.", "no name", REQUIRED),
+    "empty-name": Way("Name is empty.", "an empty name", REQUIRED),
+    "number-as-name": Way("Name is a number.", "a number as name", NO_STRING),
     "other-type-as-name": Way("Name is null, a boolean, an array or an object.", "a name that is no string"),
-    "31-characters": Way("Name is longer than 30 characters.", "a name longer than 30", never=OTHERS),
+    "31-characters": Way("Name is longer than 30 characters.", "a name longer than 30", never=TEXTS),
     "address-of-other-type": Way(
         "Address is a number, a boolean, an array or an object.",
         "an address that is no string",
-        keys=("address",),
-        never=(*OTHERS, '"address" is required'),
+        None,
+        "address",
+        TEXTS,
     ),
 }
 """The ways to break the rules, by the name that their checks have."""
@@ -49,7 +50,7 @@ def bad(service: Service) -> dict[str, list[Bad]]:
         "address-of-other-type": [{"name": new(), "address": address} for address in addresses],
     }
     found = {name: [(payload, way) for payload in payloads[name]] for name, way in WAYS.items()}
-    found["missing-name"].append(({"Name": new()}, Way("", "no name but a Name", keys=())))
+    found["missing-name"].append(({"Name": new()}, Way("", "no name but a Name", key="")))
     return found
 
 

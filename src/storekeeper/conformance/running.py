@@ -20,12 +20,8 @@ RULES = [*reading.RULES, *writing.RULES, *rejecting.RULES, *beyond.RULES, *respo
 RULES.sort(key=lambda rule: rule.late)  # those that look at all responses at the end
 MOST_ADDED = sum(rule.adds for rule in RULES) + 2  # stores: the rules' own, and the two that several of them share
 Announce = Callable[[int], None]
-CLOSED = {
-    401: "it wants authentication: send a token with --token FILE, or in STOREKEEPER_TOKEN",
-    403: "it forbids it",
-    429: "too many requests",
-    503: "unavailable",
-}
+UNAUTHORIZED = "it wants authentication: send a token with --token FILE, or in STOREKEEPER_TOKEN"
+CLOSED = {401: UNAUTHORIZED, 403: "it forbids it", 429: "too many requests", 503: "unavailable"}
 
 
 def run(
@@ -100,82 +96,80 @@ def examine(
         client = Client(url, timeout, token)
     except ValueError as error:
         raise CannotCheck(str(error)) from None
-    return Run(Service(client, read_only)).report(url, announce)
+    return hold(Service(client, read_only), url, announce)
 
 
-class Run:
-    """Goes through the rules; a service that is gone, or slow twice, ends it."""
+def hold(service: Service, url: str, announce: Announce | None = None) -> Report:
+    """Return what comes of all rules; a service that is gone, or slow twice, ends it with CannotCheck."""
+    start = time.monotonic()
+    first_contact(service)
+    if not service.read_only:
+        if announce:
+            announce(MOST_ADDED)
+        prepare(service)
+    results = [outcome(rule, service) for rule in RULES if not rule.late]
+    profile = observe(service)
+    alive(service)
+    results += [outcome(rule, service) for rule in RULES if rule.late]
+    mode = "unknown" if service.read_only else "generic" if service.generic else "detailed"
+    return Report(url, mode, results, profile, service.added, time.monotonic() - start)
 
-    def __init__(self, service: Service) -> None:
-        self.service, self.slow = service, 0
 
-    def report(self, url: str, announce: Announce | None = None) -> Report:
-        """Return what comes of all rules."""
-        service, start = self.service, time.monotonic()
-        self.first_contact()
-        if not service.read_only:
-            if announce:
-                announce(MOST_ADDED)
-            self.prepare()
-        results = [self.result(rule) for rule in RULES if not rule.late]
-        profile = observe(service)
-        self.alive()
-        results += [self.result(rule) for rule in RULES if rule.late]
-        mode = "unknown" if service.read_only else "generic" if service.generic else "detailed"
-        return Report(url, mode, results, profile, service.added, time.monotonic() - start)
+def first_contact(service: Service) -> None:
+    """CannotCheck unless this is the service at all and lets us in: nothing is written to anything else."""
+    test, stores = service.test(), service.find(service.marker)
+    admitted(stores)
+    service.announces = beyond.is_announced(stores)
+    if not (test.ok or stores.ok):
+        statuses = f"GET /test gets the status {test.status}, GET /api/stores {stores.status}"
+        raise CannotCheck(f"no Store Resource API there: {statuses}")
 
-    def first_contact(self) -> None:
-        """CannotCheck unless this is the service at all and lets us in: nothing is written to anything else."""
-        test = self.service.test()
-        stores = self.service.find(self.service.marker)
-        admitted(stores)
-        self.service.announces = beyond.is_announced(stores)
-        if not (test.ok or stores.ok):
-            statuses = f"GET /test gets the status {test.status}, GET /api/stores {stores.status}"
-            raise CannotCheck(f"no Store Resource API there: {statuses}")
 
-    def prepare(self) -> None:
-        """Learn how errors look, and add the store that several checks share; what is wrong the rules will tell."""
-        for step in (rejecting.detect_mode, Service.settle):
-            try:
-                step(self.service)
-            except Unreachable as error:
-                self.lost(error)
-            except Violation:
-                admitted(self.service.seen[-1])
-
-    def result(self, rule: Rule) -> Result:
-        """Return what comes of one rule."""
+def prepare(service: Service) -> None:
+    """Learn how errors look, and add the store that several checks share; what is wrong the rules will tell."""
+    for step in (rejecting.detect_mode, Service.settle):
         try:
-            if rule.writes and self.service.read_only:
-                raise Skipped("it writes, and this run is read-only")
-            if rule.detailed and self.service.generic:
-                raise Skipped("the service is in generic mode")
-            if rule.announced and not self.service.announces:
-                raise Skipped("the service does not announce it")
-            rule.check(self.service)
-        except Skipped as reason:
-            return Result(rule, "skipped", str(reason))
-        except Violation as found:
-            return Result(rule, "failed", found.reason, found.exchange)
+            step(service)
         except Unreachable as error:
-            self.lost(error)
-            return Result(rule, "failed", f"no response: {error.reason}", error.exchange)
-        return Result(rule, "passed")
+            lost(service, error)
+        except Violation:
+            admitted(service.seen[-1])
 
-    def lost(self, error: Unreachable) -> None:
-        """Go on, since an exchange without a response breaks its rule; CannotCheck when the whole service is gone."""
-        self.slow += isinstance(error.__cause__, TimeoutError)
-        if isinstance(error.__cause__, TooLarge) or self.slow > 1:
-            raise error
-        self.alive()
 
-    def alive(self) -> None:
-        """CannotCheck unless the service still responds at all."""
-        try:
-            self.service.test()
-        except Unreachable as error:
-            raise CannotCheck(f"it stopped responding: {error}") from None
+def outcome(rule: Rule, service: Service) -> Result:
+    """Return what comes of one rule."""
+    try:
+        if rule.writes and service.read_only:
+            raise Skipped("it writes, and this run is read-only")
+        if rule.detailed and service.generic:
+            raise Skipped("the service is in generic mode")
+        if rule.announced and not service.announces:
+            raise Skipped("the service does not announce it")
+        rule.check(service)
+    except Skipped as reason:
+        return Result(rule, "skipped", str(reason))
+    except Violation as found:
+        return Result(rule, "failed", found.reason, found.exchange)
+    except Unreachable as error:
+        lost(service, error)
+        return Result(rule, "failed", f"no response: {error.reason}", error.exchange)
+    return Result(rule, "passed")
+
+
+def lost(service: Service, error: Unreachable) -> None:
+    """Go on, since an exchange without a response breaks its rule; CannotCheck when the whole service is gone."""
+    service.slow += isinstance(error.__cause__, TimeoutError)
+    if isinstance(error.__cause__, TooLarge) or service.slow > 1:
+        raise error
+    alive(service)
+
+
+def alive(service: Service) -> None:
+    """CannotCheck unless the service still responds at all."""
+    try:
+        service.test()
+    except Unreachable as error:
+        raise CannotCheck(f"it stopped responding: {error}") from None
 
 
 def admitted(response: Response) -> None:

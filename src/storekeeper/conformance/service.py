@@ -12,6 +12,7 @@ from storekeeper.conformance.client import Client, Exchange
 from storekeeper.conformance.documents import Listing, Store, parse
 
 STORES = "/api/stores"
+QUIET = 5  # how often a moment is looked for in which no other client writes
 CROWD = 10  # how many requests go at the same time
 MISSING = 2_000_000_000  # an id that no store has, and that still fits 32 bits
 
@@ -29,8 +30,8 @@ class Way:
 
     scope: str
     label: str
-    keys: tuple[str, ...] = ("name",)  # without any it is left open which ones a response names
     message: str | None = None  # the contract's own, if there is one
+    key: str = "name"  # "" leaves open which one a response names
     never: tuple[str, ...] = ()  # messages that name another rule
 
 
@@ -124,6 +125,7 @@ class Service:
     generic: bool = False
     announces: bool = False
     names: int = 0
+    slow: int = 0
     subject: Made | None = None
     changing: int | None = None
 
@@ -197,14 +199,12 @@ class Service:
 
     def settle(self) -> Made:
         """Return the one store of ours that stays as it is, made when it is first needed."""
-        if self.subject is None:
-            self.subject = self.make(address="The address stays")
+        self.subject = self.subject or self.make(address="The address stays")
         return self.subject
 
     def spare(self, name: str | None = None, address: str | None = "Before") -> Made:
         """Return the one store of ours that checks change, with a new name and address."""
-        if self.changing is None:
-            self.changing = self.make().id
+        self.changing = self.changing or self.make().id
         name = name or self.name()
         return Made(self.changing, name, address, self.replace(self.changing, fields(name, address)))
 

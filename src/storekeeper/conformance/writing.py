@@ -5,7 +5,18 @@ from collections.abc import Callable
 from functools import partial
 
 from storekeeper.conformance.rules import ADDED, CHANGED, NO_MORE, NUMBER, THREE, Rule, Rules
-from storekeeper.conformance.service import CROWD, MISSING, Made, Response, Service, at_once, fields, made, number
+from storekeeper.conformance.service import (
+    CROWD,
+    MISSING,
+    QUIET,
+    Made,
+    Response,
+    Service,
+    at_once,
+    fields,
+    made,
+    number,
+)
 
 RULES = Rules()
 LENGTH = "name length, POST and PUT /api/stores payload, at most 30 characters"
@@ -13,7 +24,6 @@ OPTIONAL = "Optional on create and on update. Must be a string when sent."
 NULL = "When not sent, it is stored and returned as null (never left undefined/absent)."
 SHAPE = "Request payload: same shape and same validation as POST /api/stores"
 LONG = "Long Road " * 30
-QUIET = 5  # how often a moment is looked for in which no other client creates a store
 GAP = 25  # how many ids between two of ours are looked at, when other clients create too
 WISHED = 1_900_000_000  # an id that a client might wish for, far from any in use
 Write = Callable[..., Response]
