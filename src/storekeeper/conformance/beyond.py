@@ -5,19 +5,25 @@ tags they like.
 """
 
 import re
+from functools import partial
 from urllib.parse import quote, urlsplit
 
 from storekeeper.conformance.rules import Rules, Skipped
 from storekeeper.conformance.service import QUIET, STORES, Response, Service, at_once, fields, number
 
 RULES = Rules()
+check = partial(RULES.check, announced=True)
 TAG = re.compile(r'(?:W/)?"(\d+\.[a-z2-7]{8})(?:[-;][a-z]+)?"')  # proxies that compress mark tags
 LINK = re.compile(r'<([^<>]*)>; *rel="?next"?')
 OTHER = '"0.aaaaaaaa"'
 UNMODIFIED = "if `If-None-Match` matches, 304 with `etag`, `cache-control` and `date`, and the list is not read"
-GUARDED_UPDATE = "PUT: 412 if `If-Match` does not match or `If-None-Match` does"
-GUARDED_CREATE = "POST: `If-Match` with the list's tag creates only if nothing has changed since"
-REPLAYED = "The same key with the same request gets the same body, `etag` and `content-location` again"
+TAGS = "A store has the same tag wherever it is shown; a write changes its tag and that of the list, and no other."
+GUARD = "The present tag lets an update pass, another is refused and changes nothing; of several at once one passes."
+GUARDED = "A store is added only if the list has the tag that was sent."
+SAME = "A PUT of what the store is leaves its tag, also with the tag of before (its first response was lost)."
+ONCE = "The same request with its Idempotency-Key again gets the same response and adds nothing; another is refused."
+PAGES = "Pages of two, each linked by the one before, have what the list has, once and in its order."
+PAST = "A store and the list as of a tag are what they were, whatever was written since."
 
 
 def is_announced(response: Response) -> bool:
@@ -39,9 +45,8 @@ def refused(response: Response, status: int) -> None:
     response.expect(response.member("statusCode") == status, "it has not the body of an error")
 
 
-@RULES.check('A strong tag, `"SEQ.EPOCH"`, on every 200 of a store', announced=True)
-def tags_say_the_version(service: Service) -> None:
-    """A store has the same tag wherever it is shown; a write changes its tag and that of the list, and no other."""
+@check('A strong tag, `"SEQ.EPOCH"`, on every 200 of a store', TAGS)
+def _tags_say_the_version(service: Service) -> None:
     other = service.settle()
     others, listed = tag(service.read(other.id)), tag(service.find(other.name))
     store = service.spare()
@@ -55,9 +60,8 @@ def tags_say_the_version(service: Service) -> None:
     again.expect(tag(again) == others, "its ETag is another, though another store was written")
 
 
-@RULES.check(UNMODIFIED, announced=True, writes=False)
-def if_none_match_gets_304(service: Service) -> None:
-    """A current tag among others gets 304 without content; other tags get the whole."""
+@check(UNMODIFIED, "A current tag among others gets 304 without content; other tags get the whole.", writes=False)
+def _if_none_match_gets_304(service: Service) -> None:
     for path in (STORES, f"{STORES}?name={quote(service.name())}"):
         current = tag(service.send("GET", path))
         for tags, status in ((current, 304), (f"{OTHER}, W/{current}", 304), ("*", 304), (OTHER, 200)):
@@ -69,9 +73,8 @@ def if_none_match_gets_304(service: Service) -> None:
             response.expect(have != 304 or not response.length, "a 304 has content")
 
 
-@RULES.check(GUARDED_UPDATE, announced=True)
-def if_match_guards_an_update(service: Service) -> None:
-    """The present tag lets an update pass, another is refused and changes nothing; of several at once one passes."""
+@check("PUT: 412 if `If-Match` does not match or `If-None-Match` does", GUARD)
+def _if_match_guards_an_update(service: Service) -> None:
     former, store = tag(service.spare().response), service.spare()
     current = tag(store.response)
     for status, sent in (
@@ -92,9 +95,8 @@ def if_match_guards_an_update(service: Service) -> None:
     last.expect(last.ok, f"status {last.status} with the present tag among others")
 
 
-@RULES.check(GUARDED_CREATE, announced=True, adds=1)
-def if_match_guards_a_create(service: Service) -> None:
-    """A store is added only if the list has the tag that was sent."""
+@check("POST: `If-Match` with the list's tag creates only if nothing has changed since", GUARDED, adds=1)
+def _if_match_guards_a_create(service: Service) -> None:
     payload = fields(service.name())
     refused(service.create(payload, "open", if_match=OTHER), 412)
     found = service.find(payload["name"])
@@ -110,9 +112,8 @@ def if_match_guards_a_create(service: Service) -> None:
     raise Skipped("other clients write all the time")
 
 
-@RULES.check("200 with the tag that it had: no change, no new version.", announced=True)
-def same_content_is_no_change(service: Service) -> None:
-    """A PUT of what the store is leaves its tag, also with the tag of before (its first response was lost)."""
+@check("200 with the tag that it had: no change, no new version.", SAME)
+def _same_content_is_no_change(service: Service) -> None:
     former, store = tag(service.spare().response), service.spare()
     for sent in ({}, {"if_match": former}):
         response = service.replace(store.id, fields(store.name, store.address), "open", **sent)
@@ -120,9 +121,8 @@ def same_content_is_no_change(service: Service) -> None:
         response.expect(tag(response) == tag(store.response), "its ETag is another, though nothing changed")
 
 
-@RULES.check(REPLAYED, announced=True, adds=1)
-def a_key_works_once(service: Service) -> None:
-    """The same request with its Idempotency-Key again gets the same response and adds nothing; another is refused."""
+@check("The same key with the same request gets the same body, `etag` and `content-location` again", ONCE, adds=1)
+def _a_key_works_once(service: Service) -> None:
     payload, key = fields(service.name()), f"{service.marker}-key"
     first, again = (service.create(payload, "open", idempotency_key=text) for text in (key, f'"{key}"'))
     first.expect(first.ok, f"status {first.status}")
@@ -135,9 +135,8 @@ def a_key_works_once(service: Service) -> None:
     found.expect(found.listed.count == 1, f"the store was added {found.listed.count} times")
 
 
-@RULES.check("Ids ascend, and nothing is ever deleted: pages never shift.", announced=True, adds=3)
-def pages_are_the_list(service: Service) -> None:
-    """Pages of two, each linked by the one before, have what the list has, once and in its order."""
+@check("Ids ascend, and nothing is ever deleted: pages never shift.", PAGES, adds=3)
+def _pages_are_the_list(service: Service) -> None:
     name = service.name()
     ids, found = [service.make(name).id for _ in range(3)], list[int | None]()
     target = f"{STORES}?limit=2&name={quote(name)}"
@@ -154,9 +153,8 @@ def pages_are_the_list(service: Service) -> None:
         refused(service.send("GET", f"{STORES}?{query}"), 400)
 
 
-@RULES.check("The response is what it was after the latest change up to then", announced=True)
-def the_past_stays(service: Service) -> None:
-    """A store and the list as of a tag are what they were, whatever was written since."""
+@check("The response is what it was after the latest change up to then", PAST)
+def _the_past_stays(service: Service) -> None:
     store = service.spare()
     moment, path = tag(store.response).strip('"'), f"{STORES}/{store.id}"
     service.spare()

@@ -66,9 +66,8 @@ def send_bad(send: Write, service: Service) -> Response:
     return response
 
 
-@RULES.check(FAILURE, adds=QUIET + 1)
-def rejected_create_takes_no_number(service: Service) -> None:
-    """Rejected creates take no id."""
+@RULES.check(FAILURE, "Rejected creates take no id.", adds=QUIET + 1)
+def _rejected_create_takes_no_number(service: Service) -> None:
     first = service.make()
     for _ in range(QUIET):
         send_bad(Service.create, service)
@@ -138,9 +137,8 @@ for method, send in (("POST", Service.create), ("PUT", Service.update)):
         RULES.append(Rule(f"{send.__name__}-rejects-{name}", VIOLATES, f"{method}: {way.scope}", check))
 
 
-@RULES.check(FAILURE)
-def rejected_create_adds_nothing(service: Service) -> None:
-    """Rejected creates are not found afterwards."""
+@RULES.check(FAILURE, "Rejected creates are not found afterwards.")
+def _rejected_create_adds_nothing(service: Service) -> None:
     for payload, way in chain(*bad(service).values()):
         response = service.create(payload, way)
         name = payload.get("name")
@@ -153,9 +151,8 @@ def rejected_create_adds_nothing(service: Service) -> None:
     response.expect(not strays, f"a payload got a 400, and yet the list has {strays[:1]}")
 
 
-@RULES.check(FAILURE, adds=1)
-def rejected_update_changes_nothing(service: Service) -> None:
-    """After a rejected update the store is as before."""
+@RULES.check(FAILURE, "After a rejected update the store is as before.", adds=1)
+def _rejected_update_changes_nothing(service: Service) -> None:
     made = service.make(address="Unchanged")
     for payload, way in chain(*bad(service).values()):
         response = service.replace(made.id, payload, way)
@@ -166,9 +163,8 @@ def rejected_update_changes_nothing(service: Service) -> None:
     service.find(made.name).shows(made, " after updates that got a 400")
 
 
-@RULES.check("Behavior: payload is validated first.")
-def update_validates_first(service: Service) -> None:
-    """A bad payload for a store that does not exist gets a 400."""
+@RULES.check("Behavior: payload is validated first.", "A bad payload for a store that does not exist gets a 400.")
+def _update_validates_first(service: Service) -> None:
     if not service.read(MISSING, "open").ok:
         rejects(lambda service, *one: service.replace(MISSING, *one), WAYS, service)
 

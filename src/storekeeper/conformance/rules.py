@@ -53,13 +53,11 @@ class Result:
 class Rules(list[Rule]):
     """The rules of one module, in the order in which a reader expects them."""
 
-    def check(self, sentence: str = "", **marks: Any) -> Callable[[Check], Check]:
-        """Add a function under its own name: its docstring is the scope, or without a `sentence` that sentence."""
+    def check(self, sentence: str, scope: str = "", **marks: Any) -> Callable[[Check], Check]:
+        """Add a function under its own name."""
 
         def add(check: Check) -> Check:
-            text = check.__doc__ or ""
-            named = (sentence, text) if sentence else (text, "")
-            self.append(Rule(check.__name__.replace("_", "-"), *named, check, **marks))
+            self.append(Rule(check.__name__.strip("_").replace("_", "-"), sentence, scope, check, **marks))
             return check
 
         return add

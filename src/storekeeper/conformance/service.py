@@ -204,7 +204,8 @@ class Service:
 
     def spare(self, name: str | None = None, address: str | None = "Before") -> Made:
         """Return the one store of ours that checks change, with a new name and address."""
-        self.changing = self.changing or self.make().id
+        if self.changing is None:
+            self.changing = self.make().id
         name = name or self.name()
         return Made(self.changing, name, address, self.replace(self.changing, fields(name, address)))
 
