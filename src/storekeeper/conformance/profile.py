@@ -58,10 +58,8 @@ def _update(payload: object) -> Look:
 
 def _earlier(service: Service, method: str, part: bytes = b'"id"') -> str:
     """Return what came during the checks of a request that the contract leaves open."""
-    for seen in service.seen:
-        if seen.method == method and seen.wanted in ("open", "either") and part in (seen.body or b""):
-            return _told(seen)
-    return "not seen"
+    found = (seen for seen in service.seen if seen.method == method and seen.wanted in ("open", "either"))
+    return next((_told(seen) for seen in found if part in (seen.body or b"")), "not seen")
 
 
 def _counted(service: Service) -> str:

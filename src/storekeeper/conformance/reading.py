@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from functools import partial
 
-from storekeeper.conformance.rules import ALL, EXACT, Rule, Rules, Skipped
+from storekeeper.conformance.rules import ALL, EXACT, Rules, Skipped
 from storekeeper.conformance.service import MISSING, QUIET, Made, Response, Service, Violation, number
 
 RULES = Rules()
@@ -23,15 +23,13 @@ def _test_answers_ok(service: Service) -> None:
     response.expect(kind.lower().startswith("text/"), f"the content type is {kind!r}, which is no text")
 
 
-@RULES.check("Response 200: JSON array of Store objects.", writes=False)
-def _list_is_an_array(service: Service) -> None:
-    service.count()
+RULES.add("list-is-an-array", "Response 200: JSON array of Store objects.", "", Service.count, writes=False)
 
 
 @RULES.check(ALL, "Without a name: also those just added.", late=True, adds=2)
 def _list_has_every_store(service: Service) -> None:
     made = [service.make(address=address) for address in ("Listed", None)]
-    response = service.everything()
+    response = service.find()
     for one in made:
         response.shows(one, " in the list")
     lost = sorted(service.mine - {number(store) for store in response.listed.stores})
@@ -80,7 +78,7 @@ def _finds_no_other(check: str, service: Service) -> None:
 
 
 for name, (scope, _) in _parts("a name").items():
-    RULES.append(Rule(name, EXACT, scope, partial(_finds_no_other, name), writes=False))
+    RULES.add(name, EXACT, scope, partial(_finds_no_other, name), writes=False)
 
 
 @RULES.check("No match gives an empty array.", writes=False)
@@ -141,7 +139,7 @@ def _subjects(service: Service) -> Iterator[Made]:
         yield service.settle()
         return
     for _ in range(QUIET):
-        response = service.everything()
+        response = service.find()
         samples = [store for store in response.stores if str(store.get("name") or "").strip() and number(store)]
         if not samples:
             raise Skipped("the list has no store to look at")

@@ -6,9 +6,9 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from storekeeper.conformance.rules import FAILURE, NO_MORE, Rule, Rules, Skipped
+from storekeeper.conformance.rules import FAILURE, NO_MORE, Rules, Skipped
 from storekeeper.conformance.service import MISSING, QUIET, Response, Service, Violation, Way
-from storekeeper.conformance.writing import Write, are_others
+from storekeeper.conformance.writing import METHODS, Write, are_others
 
 RULES = Rules()
 GENERIC = "Invalid request payload input"
@@ -78,11 +78,6 @@ def _rejected_create_takes_no_number(service: Service) -> None:
         first = second
 
 
-def send_good(service: Service) -> Response:
-    """Update a store as often."""
-    return [service.spare() for _ in WAYS][-1].response
-
-
 def adds_no_other(send: Request, service: Service) -> None:
     """Violation when the number of stores grows with these requests.
 
@@ -111,12 +106,14 @@ def growth(service: Service, send: Request, times: int, seconds: float = 0.0) ->
     return service.count() - before, time.monotonic() - started
 
 
-for name, sentence, scope, requests in (
-    ("rejected-create-adds-no-other", FAILURE, "POST: nor under another name.", partial(send_bad, Service.create)),
-    ("rejected-update-adds-no-other", FAILURE, "PUT: nor under another name.", partial(send_bad, Service.update)),
-    ("update-adds-no-other", NO_MORE, "Nor does an update that succeeds.", send_good),
-):
-    RULES.append(Rule(name, sentence, scope, partial(adds_no_other, requests)))
+for method, send in METHODS:
+    check = partial(adds_no_other, partial(send_bad, send))
+    RULES.add(f"rejected-{send.__name__}-adds-no-other", FAILURE, f"{method}: nor under another name.", check)
+
+
+@RULES.check(NO_MORE, "Nor does an update that succeeds.")
+def _update_adds_no_other(service: Service) -> None:
+    adds_no_other(lambda service: [service.spare() for _ in WAYS][-1].response, service)
 
 
 # What is a bad payload, and what it leaves
@@ -127,14 +124,13 @@ def rejects(send: Write, names: Iterable[str], service: Service) -> None:
     faults = bad(service)
     for payload, way in chain(*(faults[name] for name in names)):
         response = send(service, payload, way)
-        status = response.status
-        response.expect(status == 400, f"{way.label} gets the status {status}, not 400")
+        response.expect(response.status == 400, f"{way.label} gets the status {response.status}, not 400")
 
 
-for method, send in (("POST", Service.create), ("PUT", Service.update)):
+for method, send in METHODS:
     for name, way in WAYS.items():
         check = partial(rejects, send, (name,))
-        RULES.append(Rule(f"{send.__name__}-rejects-{name}", VIOLATES, f"{method}: {way.scope}", check))
+        RULES.add(f"{send.__name__}-rejects-{name}", VIOLATES, f"{method}: {way.scope}", check)
 
 
 @RULES.check(FAILURE, "Rejected creates are not found afterwards.")
@@ -146,7 +142,7 @@ def _rejected_create_adds_nothing(service: Service) -> None:
             found = service.find(str(name))
             ours = [store for store in found.listed.stores if service.is_ours(store)]
             found.expect(not ours, f"{way.label} got a 400, and yet there is such a store now")
-    response = service.everything()
+    response = service.find()
     strays = [store for store in response.listed.stores if store.get("id") not in service.mine]
     response.expect(not strays, f"a payload got a 400, and yet the list has {strays[:1]}")
 

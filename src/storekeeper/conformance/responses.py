@@ -7,7 +7,7 @@ from types import NoneType
 
 from storekeeper.conformance.documents import Store
 from storekeeper.conformance.rejecting import GENERIC, NO_STRING, REQUIRED
-from storekeeper.conformance.rules import THREE, Rule, Rules, Skipped
+from storekeeper.conformance.rules import THREE, Rules, Skipped
 from storekeeper.conformance.service import Response, Service, Violation, Way
 
 RULES = Rules()
@@ -91,7 +91,7 @@ def _hold(group: str, look: Look, service: Service) -> None:
 
 
 def _add(name: str, sentence: str, group: str, look: Look, scope: str = "", **marks: bool) -> None:
-    RULES.append(Rule(name, sentence, scope, partial(_hold, group, look), **{"writes": False, "late": True} | marks))
+    RULES.add(name, sentence, scope, partial(_hold, group, look), **{"writes": False, "late": True} | marks)
 
 
 for_errors, detailed = partial(_add, writes=True), partial(_add, writes=True, detailed=True)

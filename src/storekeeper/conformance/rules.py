@@ -7,7 +7,7 @@ from typing import Any, Literal
 from storekeeper.conformance.client import Exchange
 from storekeeper.conformance.service import Service
 
-Check = Callable[[Service], None]
+Check = Callable[[Service], object]
 State = Literal["passed", "failed", "skipped"]
 
 # Sentences of the contract that several rules hold.
@@ -53,11 +53,15 @@ class Result:
 class Rules(list[Rule]):
     """The rules of one module, in the order in which a reader expects them."""
 
+    def add(self, name: str, sentence: str, scope: str, check: Check, **marks: Any) -> None:
+        """Add a rule."""
+        self.append(Rule(name, sentence, scope, check, **marks))
+
     def check(self, sentence: str, scope: str = "", **marks: Any) -> Callable[[Check], Check]:
         """Add a function under its own name."""
 
         def add(check: Check) -> Check:
-            self.append(Rule(check.__name__.strip("_").replace("_", "-"), sentence, scope, check, **marks))
+            self.add(check.__name__.strip("_").replace("_", "-"), sentence, scope, check, **marks)
             return check
 
         return add

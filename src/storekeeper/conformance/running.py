@@ -175,5 +175,4 @@ def alive(service: Service) -> None:
 def admitted(response: Response) -> None:
     """CannotCheck when the service keeps us out."""
     if closed := CLOSED.get(response.status):
-        method = response.method
-        raise CannotCheck(f"{method} /api/stores gets the status {response.status}: {closed}")
+        raise CannotCheck(f"{response.method} /api/stores gets the status {response.status}: {closed}")

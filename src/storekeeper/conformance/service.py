@@ -159,18 +159,14 @@ class Service:
         """GET /test."""
         return self.send("GET", "/test", wanted="alive")
 
-    def everything(self) -> Response:
-        """GET the whole list, of which only stores of ours are kept."""
-        return self.send("GET", STORES, wanted="success")
+    def find(self, name: str | None = None) -> Response:
+        """GET the stores of a name; without one the whole list, of which only stores of ours are kept."""
+        query = "" if name is None else f"?name={quote(name, safe='', errors='surrogatepass')}"
+        return self.send("GET", STORES + query, wanted="success")
 
     def count(self) -> int:
         """Return how many stores there are."""
-        return self.everything().listed.count
-
-    def find(self, name: str) -> Response:
-        """GET the stores of a name."""
-        value = quote(name, safe="", errors="surrogatepass")
-        return self.send("GET", f"{STORES}?name={value}", wanted="success")
+        return self.find().listed.count
 
     def read(self, id: int | str, wanted: Wanted = "success") -> Response:
         """GET one store, the id as it is written."""
@@ -229,10 +225,9 @@ def made(response: Response, name: str, address: str | None = None) -> Made:
     return Made(id or 0, name, address, response)
 
 
-def number(store: object) -> int | None:
+def number(store: Any) -> int | None:
     """Return a store's id as a number, whatever its JSON type: that it must be an integer is a rule of its own."""
-    id = store.get("id") if isinstance(store, dict) else None
     try:
-        return int(id) if isinstance(id, (int, float, str)) else None
-    except (ValueError, OverflowError):
+        return int(store["id"])
+    except (TypeError, ValueError, KeyError, OverflowError):
         return None

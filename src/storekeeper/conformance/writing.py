@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from functools import partial
 
-from storekeeper.conformance.rules import ADDED, CHANGED, NO_MORE, NUMBER, THREE, Rule, Rules
+from storekeeper.conformance.rules import ADDED, CHANGED, NO_MORE, NUMBER, THREE, Rules
 from storekeeper.conformance.service import (
     CROWD,
     MISSING,
@@ -23,10 +23,10 @@ LENGTH = "name length, POST and PUT /api/stores payload, at most 30 characters"
 OPTIONAL = "Optional on create and on update. Must be a string when sent."
 NULL = "When not sent, it is stored and returned as null (never left undefined/absent)."
 SHAPE = "Request payload: same shape and same validation as POST /api/stores"
-LONG = "Long Road " * 30
 GAP = 25  # how many ids between two of ours are looked at, when other clients create too
 WISHED = 1_900_000_000  # an id that a client might wish for, far from any in use
 Write = Callable[..., Response]
+METHODS: tuple[tuple[str, Write], ...] = (("POST", Service.create), ("PUT", Service.update))
 Hold = Callable[[Write, Service], None]  # sends a payload that is to be stored, by POST or by PUT
 
 
@@ -45,9 +45,9 @@ def both(scope: str, create: str, update: str, adds: int) -> Callable[[Hold], Ho
     """Add a rule of each sentence; the one of POST adds so many stores."""
 
     def add(hold: Hold) -> Hold:
-        for write, method, sentence in ((Service.create, "POST", create), (Service.update, "PUT", update)):
+        for (method, write), sentence in zip(METHODS, (create, update), strict=True):
             name, most = f"{write.__name__}{hold.__name__}".replace("_", "-"), adds if method == "POST" else 0
-            RULES.append(Rule(name, sentence, f"{method}: {scope}", partial(hold, write), adds=most))
+            RULES.add(name, sentence, f"{method}: {scope}", partial(hold, write), adds=most)
         return hold
 
     return add
@@ -101,7 +101,7 @@ def _counts_characters_not_bytes(write: Write, service: Service) -> None:
 
 @both("An address of 300 characters is taken.", OPTIONAL, OPTIONAL, adds=1)
 def _limits_only_the_name(write: Write, service: Service) -> None:
-    written(write, service, service.name(), LONG)
+    written(write, service, service.name(), "Long Road " * 30)
 
 
 @both("It is read so by its id at once.", ADDED, CHANGED, adds=2)
@@ -156,8 +156,8 @@ def _create_stores_no_other_key(service: Service) -> None:
         given = number(response.single) or 0
         updated = service.replace(given, payload, "either")
         for shown in (response, updated, service.read(given), service.find(name)):
-            kept = any("colour" in store for store in shown.stores)
-            shown.expect(not kept, "it has a property that is none of the three")
+            others = any("colour" in store for store in shown.stores)
+            shown.expect(not others, "it has a property that is none of the three")
 
 
 @RULES.check("Both fields are replaced, so a client that wants to keep an address sends it again.")
@@ -174,9 +174,9 @@ def _update_replaces_both_fields(service: Service) -> None:
 @RULES.check(CHANGED, "The list has it so at once.")
 def _update_is_seen_in_list(service: Service) -> None:
     spare, other = service.spare(), service.settle()
-    service.everything()
+    service.find()
     rewritten = [changed(service, spare, service.name(), None), changed(service, other, other.name, other.address)]
-    response = service.everything()
+    response = service.find()
     for store in rewritten:
         response.shows(store, " in the list")
 
@@ -226,8 +226,7 @@ def _create_id_is_count_plus_one(service: Service) -> None:
         second = service.make()
         after = service.count()
         known = f"{before} stores before, {after} after, ids {first.id} and {second.id}"
-        possible = before < first.id < second.id <= after
-        second.response.expect(possible, f"the id is not the count plus one: {known}")
+        second.response.expect(before < first.id < second.id <= after, f"the id is not the count plus one: {known}")
         if after == before + 2:
             return
         are_others(service, first, second)
