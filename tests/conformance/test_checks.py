@@ -11,9 +11,8 @@ import pytest
 from storekeeper.conformance import examine, responses
 from storekeeper.conformance.client import Client
 from storekeeper.conformance.report import Report
-from storekeeper.conformance.rules import Result, Rule
 from storekeeper.conformance.running import RULES, first_contact, hold, outcome, prepare
-from storekeeper.conformance.service import Service
+from storekeeper.conformance.service import Result, Rule, Service
 from tests.conformance.announcing import Announcing
 from tests.conformance.mutants import MUTANTS
 from tests.conformance.reference import GenericReference, Local, Reference, served

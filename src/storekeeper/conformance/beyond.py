@@ -1,15 +1,13 @@
 """Conditions, keys, pages and the past: held only to a service that announces them; this package only.
 
-A service does so by the entity tag of its list: a number, a point, eight letters or digits. All others may send what
-tags they like.
+A service does so by the entity tag of its list: a number, a point, eight letters or digits.
 """
 
 import re
 from functools import partial
 from urllib.parse import quote, urlsplit
 
-from storekeeper.conformance.rules import Rules, Skipped
-from storekeeper.conformance.service import QUIET, STORES, Response, Service, at_once, fields, number
+from storekeeper.conformance.service import QUIET, STORES, Response, Rules, Service, Skipped, fields, number
 
 RULES = Rules()
 check = partial(RULES.check, announced=True)
@@ -24,11 +22,6 @@ SAME = "A PUT of what the store is leaves its tag, also with the tag of before (
 ONCE = "The same request with its Idempotency-Key again gets the same response and adds nothing; another is refused."
 PAGES = "Pages of two, each linked by the one before, have what the list has, once and in its order."
 PAST = "A store and the list as of a tag are what they were, whatever was written since."
-
-
-def is_announced(response: Response) -> bool:
-    """Return whether a list has the tag of a service that can do more than the contract says."""
-    return bool(TAG.fullmatch(response.header("etag") or ""))
 
 
 def tag(response: Response) -> str:
@@ -84,7 +77,7 @@ def _if_match_guards_an_update(service: Service) -> None:
         shown = service.read(store.id)
         shown.shows(store, " though the update was refused")
         shown.expect(tag(shown) == current, f"its ETag was {current}, though nothing was changed")
-    crowd = at_once(service, lambda payload: service.replace(store.id, payload, "open", if_match=current))
+    crowd = service.at_once(lambda payload: service.replace(store.id, payload, "open", if_match=current))
     passed = [response for response, _ in crowd if response.ok]
     crowd[0][0].expect(len(passed) == 1, f"{len(passed)} of {len(crowd)} updates from one version passed")
     for response, _ in crowd:

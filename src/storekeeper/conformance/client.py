@@ -15,7 +15,6 @@ SMALL, LARGE = 1 << 20, 1 << 28  # the longest body read, in bytes: of any respo
 EXCERPT = 2048
 PIECE = 1 << 18
 RATE = 1 << 22  # how many bytes of a body give it one more second: a long list may take its time
-Sink = Callable[[bytes], None]
 
 
 @dataclass(slots=True)
@@ -25,7 +24,7 @@ class Exchange:
     method: str
     target: str
     body: bytes | None = None
-    sink: Sink | None = None
+    sink: Callable[[bytes], None] | None = None
     head: list[str] = field(default_factory=list)  # the lines of the request before its body
     status: int = 0
     phrase: str = ""
@@ -91,7 +90,7 @@ class Client:
         usual = 443 if parts.scheme == "https" else 80
         self.host, self.prefix, self.timeout = parts.hostname or "", parts.path.rstrip("/"), timeout
         self.place = self.host, parts.port or usual
-        self.authority = parts.netloc.lower().removesuffix(f":{usual}")
+        self.authority = parts.netloc.lower().removesuffix(f":{usual}").rstrip(":")
         self.tls: ssl.SSLContext | None = ssl.create_default_context() if usual == 443 else None
 
     def send(self, exchange: Exchange, more: Mapping[str, str] = {}) -> None:

@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from functools import partial
 
-from storekeeper.conformance.rules import ALL, EXACT, Rules, Skipped
-from storekeeper.conformance.service import MISSING, QUIET, Made, Response, Service, Violation, number
+from storekeeper.conformance.service import MISSING, QUIET, Made, Response, Rules, Service, Skipped, Violation, number
 
 RULES = Rules()
+ALL = "When absent or empty: all stores are returned."
+EXACT = "name is exactly equal to the given value (case-sensitive, whole-string comparison) are returned"
 DECIMAL = "it is interpreted as a decimal integer and compared with the integer id of the stores."
 AWKWARD = (  # text that a query, a pattern language or an encoding could take for something else
     *("a+b&c=d", "100%", "%41", "'\"`", "\\n\\", "semi;colon", "#1?x=/y", "<b>&amp;", "[1]{2}|^~", "*_%", "null"),

@@ -6,47 +6,41 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from storekeeper.conformance.rules import FAILURE, NO_MORE, Rules, Skipped
-from storekeeper.conformance.service import MISSING, QUIET, Response, Service, Violation, Way
-from storekeeper.conformance.writing import METHODS, Write, are_others
+from storekeeper.conformance.service import MISSING, QUIET, Response, Rules, Service, Skipped, Violation, Way
+from storekeeper.conformance.writing import METHODS, NO_MORE, Write, are_others
 
 RULES = Rules()
+FAILURE = "Validation happens before the operation; on failure no store is created or changed."
 GENERIC = "Invalid request payload input"
 VIOLATES = "name is not a string, name is missing, name too long, address is not a string"
 REQUIRED, NO_STRING = '"name" is required', '"name" must be a string'
 TEXTS = REQUIRED, NO_STRING, '"address" is required'
 Request = Callable[[Service], Response]
-Bad = tuple[dict[str, Any], Way]  # a payload, and what is wrong with it
-WAYS = {
-    "missing-name": Way("Name is missing.", "no name", REQUIRED),
-    "empty-name": Way("Name is empty.", "an empty name", REQUIRED),
-    "number-as-name": Way("Name is a number.", "a number as name", NO_STRING),
+WAYS = {  # to break the rules, by the name that their checks have
+    "missing-name": Way("Name is missing.", "no name", message=REQUIRED),
+    "empty-name": Way("Name is empty.", "an empty name", message=REQUIRED),
+    "number-as-name": Way("Name is a number.", "a number as name", message=NO_STRING),
     "other-type-as-name": Way("Name is null, a boolean, an array or an object.", "a name that is no string"),
     "31-characters": Way("Name is longer than 30 characters.", "a name longer than 30", never=TEXTS),
     "address-of-other-type": Way(
-        "Address is a number, a boolean, an array or an object.",
-        "an address that is no string",
-        None,
-        "address",
-        TEXTS,
+        "Address is a number, a boolean, an array or an object.", "an address that is no string", "address", TEXTS
     ),
 }
-"""The ways to break the rules, by the name that their checks have."""
 
 
-def bad(service: Service) -> dict[str, list[Bad]]:
-    """Return some bad payloads of each way, all with texts that nobody has used."""
+def bad(service: Service) -> dict[str, list[tuple[dict[str, Any], Way]]]:
+    """Return some bad payloads of each way, with that way, all with texts that nobody has used."""
     new, number = service.name, 800_000_000_000 + int(service.marker[-8:], 16)
     types: tuple[object, ...] = (None, True, False, [], [new()], {}, {"name": new()})
     addresses: tuple[object, ...] = (5, 0, -1.5, True, False, [], [new()], {}, {"street": "1"})
-    long = [new().ljust(length, sign) for length, sign in ((31, "x"), (32, "x"), (300, "x"), (31, "\u00e9"))]
-    long += [new().ljust(30, "x") + " ", " " + new().ljust(30, "x")]
+    long = [f"{new():x<31}", f"{new():x<32}", f"{new():x<300}", f"{new():\u00e9<31}"]
+    long += [f"{new():x<30} ", f" {new():x<30}"]
     payloads: dict[str, list[dict[str, Any]]] = {
         "missing-name": [{"address": new()}, {}],
         "empty-name": [{"name": "", "address": new()}, {"name": ""}],
         "number-as-name": [{"name": name, "address": new()} for name in (number, 0, -1.5, 1e300)],
         "other-type-as-name": [{"name": name, "address": new()} for name in types],
-        "31-characters": [*({"name": name, "address": new()} for name in long), {"name": new().ljust(31, "x")}],
+        "31-characters": [*({"name": name, "address": new()} for name in long), {"name": f"{new():x<31}"}],
         "address-of-other-type": [{"name": new(), "address": address} for address in addresses],
     }
     found = {name: [(payload, way) for payload in payloads[name]] for name, way in WAYS.items()}

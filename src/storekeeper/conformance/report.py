@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from xml.etree import ElementTree as ET
 
-from storekeeper.conformance.rules import Result
+from storekeeper.conformance.service import Result
 
 SIGNS = {"passed": "[green]✓[/]", "failed": "[red]✗[/]", "skipped": "[dim]-[/]"}
 SHOWN = 600  # the most characters of a body that are shown
@@ -32,11 +32,6 @@ class Report:
         return [result for result in self.results if result.state == "failed"]
 
     @property
-    def conforms(self) -> bool:
-        """Whether no rule is broken."""
-        return not self.failed
-
-    @property
     def counts(self) -> dict[str, int]:
         """How many passed, failed and were skipped."""
         return {state: sum(result.state == state for result in self.results) for state in SIGNS}
@@ -50,9 +45,10 @@ def as_json(report: Report) -> str:
         check = {"name": rule.name, "sentence": rule.sentence, "scope": rule.scope, "result": result.state}
         check |= {"note": result.note, "request": request, "answer": answer}
         checks.append({name: text or None for name, text in check.items()})
-    head = {name: getattr(report, name) for name in ("url", "conforms", "mode", "counts", "added")}
+    run = {"url": report.url, "conforms": not report.failed, "mode": report.mode, "counts": report.counts}
+    run |= {"added": report.added, "seconds": round(report.seconds, 3), "checks": checks}
     profile = [{"topic": topic, "seen": seen} for topic, seen in report.profile.items()]
-    return json.dumps(head | {"seconds": round(report.seconds, 3), "checks": checks, "profile": profile}, indent=2)
+    return json.dumps(run | {"profile": profile}, indent=2)
 
 
 def as_junit(report: Report) -> bytes:
@@ -116,7 +112,7 @@ def _marked(text: str) -> str:
 
 
 def _summary(report: Report) -> str:
-    verdict = "[green]conforms[/]" if report.conforms else "[red]violates the contract[/]"
+    verdict = "[red]violates the contract[/]" if report.failed else "[green]conforms[/]"
     counts = ", ".join(f"{count} {state}" for state, count in report.counts.items() if count or state == "failed")
     added = "1 store" if report.added == 1 else f"{report.added or 'no'} stores"
     mode = "errors not looked at" if report.mode == "unknown" else f"{report.mode} errors"

@@ -7,8 +7,8 @@ from types import NoneType
 
 from storekeeper.conformance.documents import Store
 from storekeeper.conformance.rejecting import GENERIC, NO_STRING, REQUIRED
-from storekeeper.conformance.rules import THREE, Rules, Skipped
-from storekeeper.conformance.service import Response, Service, Violation, Way
+from storekeeper.conformance.service import Response, Rules, Service, Skipped, Violation, Way
+from storekeeper.conformance.writing import THREE
 
 RULES = Rules()
 Look = Callable[[Response, bool], str]  # returns what is wrong with a response, or nothing, given the generic mode
@@ -16,10 +16,11 @@ JSON = "application/json; charset=utf-8"
 SUCCESS = f"use status 200 and the headers `content-type: {JSON}` and `cache-control: no-cache`"
 ERRORS = f"Error responses carry `content-type: {JSON}` and `cache-control: no-cache`."
 GENERIC_MODE = "A deployment may run in a generic mode: the same 400 status and error text but message"
-FAILURE = {"statusCode": 500, "error": "Internal Server Error", "message": "An internal server error occurred"}
+INTERNAL_ERROR = {"statusCode": 500, "error": "Internal Server Error", "message": "An internal server error occurred"}
 PHRASE = "error, string, Standard reason phrase of the status"
 MISSING = f"Message for a missing (or empty) name: `{REQUIRED}`, with keys [name]."
-FAILED = "statusCode {statusCode}, error `{error}`, message `{message}`".format_map(FAILURE)
+FAILED = "statusCode {statusCode}, error `{error}`, message `{message}`".format_map(INTERNAL_ERROR)
+SOURCE = "`validation.source` is `payload`"
 NUMBER = f"Message for a name that is a number instead of a string: `{NO_STRING}`, with keys [name]."
 
 
@@ -108,12 +109,10 @@ for_errors("error-has-cache-control", ERRORS, "error", _header("cache-control", 
 for_errors("error-has-status-code", "statusCode, integer, HTTP status code", "rejection", _body({"statusCode": 400}))
 for_errors("error-has-reason-phrase", PHRASE, "rejection", _body({"error": "Bad Request"}))
 for_errors("error-has-message", "message, string, Human-readable reason", "rejection", _text)
-_add("server-error-has-its-body", FAILED, "failure", _body(FAILURE))
+_add("server-error-has-its-body", FAILED, "failure", _body(INTERNAL_ERROR))
 for_errors("errors-are-of-one-mode", GENERIC_MODE, "rejection", _is_of_one_mode)
 detailed("message-for-a-number", NUMBER, NO_STRING, _body({"message": NO_STRING}))
 detailed("message-for-a-missing-name", MISSING, REQUIRED, _body({"message": REQUIRED}))
 detailed("message-names-the-field", "`message` names the field and the violated rule", "rejection", _names_the_field)
-detailed(
-    "validation-has-source", "`validation.source` is `payload`", "rejection", _body({"validation source": "payload"})
-)
+detailed("validation-has-source", SOURCE, "rejection", _body({"validation source": "payload"}))
 detailed("validation-has-keys", "`validation.keys` lists the field names", "rejection", _keys)

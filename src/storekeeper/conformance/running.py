@@ -12,8 +12,7 @@ from storekeeper.conformance.client import CannotCheck, Client, Exchange, TooLar
 from storekeeper.conformance.documents import parse
 from storekeeper.conformance.profile import observe
 from storekeeper.conformance.report import Report, as_json, as_junit, as_text, complain
-from storekeeper.conformance.rules import Result, Rule, Skipped
-from storekeeper.conformance.service import STORES, Response, Service, Violation
+from storekeeper.conformance.service import STORES, Response, Result, Rule, Service, Skipped, Violation
 
 CONFORMS, VIOLATES, CANNOT_CHECK = 0, 1, 2
 RULES = [*reading.RULES, *writing.RULES, *rejecting.RULES, *beyond.RULES, *responses.RULES]
@@ -37,9 +36,8 @@ def run(
 ) -> int:
     """Check the service at `url`, print what came of it and give the exit code.
 
-    Standard output gets the table, or with `json` one JSON document; `junit` gets the XML. `timeout`, in seconds, is
-    for one exchange; `token` goes with each. `ask` is called with how many stores will be added at most, unless the
-    list is `examples`, and raises if they may not.
+    Standard output gets the table, or one JSON document; `junit` gets the XML. An exchange has `timeout` seconds.
+    Unless the list is `examples`, `ask` is told how many stores come at most, and raises if they may not.
     """
     if (path := url.rstrip("/")).endswith("/api/stores"):  # as people copy it
         url = path.removesuffix("/api/stores")
@@ -68,7 +66,7 @@ def run(
     except BrokenPipeError:
         # Whoever reads has enough, and the verdict is the same. What is left would fail once more at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return CONFORMS if report.conforms else VIOLATES
+    return VIOLATES if report.failed else CONFORMS
 
 
 def _prove_writable(path: Path) -> None:
@@ -119,7 +117,7 @@ def first_contact(service: Service) -> None:
     """CannotCheck unless this is the service at all and lets us in: nothing is written to anything else."""
     test, stores = service.test(), service.find(service.marker)
     admitted(stores)
-    service.announces = beyond.is_announced(stores)
+    service.announces = bool(beyond.TAG.fullmatch(stores.header("etag") or ""))
     if not (test.ok or stores.ok):
         statuses = f"GET /test gets the status {test.status}, GET /api/stores {stores.status}"
         raise CannotCheck(f"no Store Resource API there: {statuses}")

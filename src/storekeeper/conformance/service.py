@@ -1,4 +1,4 @@
-"""The service under check: its five operations, its responses so far, and which stores are ours; this package."""
+"""The service under check, with its responses so far and stores of ours, and what a rule is; this package only."""
 
 import json
 import secrets
@@ -24,15 +24,19 @@ class Violation(Exception):
         self.reason, self.exchange = reason, exchange
 
 
+class Skipped(Exception):
+    """The rule cannot be observed here: the message says why."""
+
+
 @dataclass(frozen=True, slots=True)
 class Way:
     """A way to break the store payload rules: what of them is looked at, and what is wrong."""
 
     scope: str
     label: str
-    message: str | None = None  # the contract's own, if there is one
     key: str = "name"  # "" leaves open which one a response names
     never: tuple[str, ...] = ()  # messages that name another rule
+    message: str | None = None  # the contract's own, if there is one
 
 
 Wanted = Literal["alive", "success", "either", "open"] | Way
@@ -101,6 +105,12 @@ class Response(Exchange):
             have, right = have_all.get(key), getattr(wanted, key)
             self.expect(have == right, f"its {key} is {have!r}, not {right!r}{where}")
 
+    def made(self, name: str, address: str | None = None) -> "Made":
+        """Return the store that it shows, as it was sent; Violation when it has no id."""
+        id = number(self.single)
+        self.expect(id is not None, "the store has no id")
+        return Made(id or 0, name, address, self)
+
 
 @dataclass(frozen=True, slots=True)
 class Made:
@@ -139,8 +149,8 @@ class Service:
         if not (body is None or isinstance(body, bytes)):
             body = json.dumps(body, ensure_ascii=False).encode()
         response = Response(method, path, body, wanted=wanted)
+        listing = Listing(self.is_ours if path == STORES else bool)
         if method == "GET" and path.partition("?")[0] == STORES:
-            listing = Listing(self.is_ours if path == STORES else bool)
             response.sink = listing.feed
         self.client.send(response, {name.title().replace("_", "-"): value for name, value in more.items()})
         if response.sink and response.status == 200:
@@ -191,7 +201,7 @@ class Service:
     def make(self, name: str | None = None, address: str | None = None) -> Made:
         """Add a store of ours, its address sent only when there is one."""
         name = name or self.name()
-        return made(self.create(fields(name, address)), name, address)
+        return self.create(fields(name, address)).made(name, address)
 
     def settle(self) -> Made:
         """Return the one store of ours that stays as it is, made when it is first needed."""
@@ -205,24 +215,16 @@ class Service:
         name = name or self.name()
         return Made(self.changing, name, address, self.replace(self.changing, fields(name, address)))
 
-
-def at_once(service: Service, send: Callable[[dict[str, str]], Response]) -> list[tuple[Response, dict[str, str]]]:
-    """Send payloads of their own at the same time; return each response with its payload."""
-    payloads = [fields(service.name(), f"Crowd {index}") for index in range(CROWD)]
-    with ThreadPoolExecutor(CROWD) as pool:
-        return list(zip(pool.map(send, payloads), payloads, strict=True))
+    def at_once(self, send: Callable[[dict[str, str]], Response]) -> list[tuple[Response, dict[str, str]]]:
+        """Send payloads of their own at the same time; return each response with its payload."""
+        payloads = [fields(self.name(), f"Crowd {index}") for index in range(CROWD)]
+        with ThreadPoolExecutor(CROWD) as pool:
+            return list(zip(pool.map(send, payloads), payloads, strict=True))
 
 
 def fields(name: str, address: str | None = None) -> dict[str, str]:
     """Return the payload for a name and perhaps an address."""
     return {"name": name} if address is None else {"name": name, "address": address}
-
-
-def made(response: Response, name: str, address: str | None = None) -> Made:
-    """Return the store that a response shows, as it was sent; Violation when it has no id."""
-    id = number(response.single)
-    response.expect(id is not None, "the store has no id")
-    return Made(id or 0, name, address, response)
 
 
 def number(store: Any) -> int | None:
@@ -231,3 +233,49 @@ def number(store: Any) -> int | None:
         return int(store["id"])
     except (TypeError, ValueError, KeyError, OverflowError):
         return None
+
+
+# What a rule is: one function, its sentence, and how it fails.
+Check = Callable[[Service], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule of the contract."""
+
+    name: str
+    sentence: str  # the contract's own
+    scope: str  # which part of it the check looks at
+    check: Check
+    writes: bool = True  # a read-only run leaves it out
+    adds: int = 0  # how many stores at most
+    detailed: bool = False  # a service in generic mode does not show it
+    announced: bool = False  # only a service that announces what lies beyond the contract has it
+    late: bool = False  # it looks at the responses to all other checks
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of one rule; a failed one says why and has the exchange that shows it."""
+
+    rule: Rule
+    state: Literal["passed", "failed", "skipped"]
+    note: str = ""
+    exchange: Exchange | None = None
+
+
+class Rules(list[Rule]):
+    """The rules of one module, in the order in which a reader expects them."""
+
+    def add(self, name: str, sentence: str, scope: str, check: Check, **marks: Any) -> None:
+        """Add a rule."""
+        self.append(Rule(name, sentence, scope, check, **marks))
+
+    def check(self, sentence: str, scope: str = "", **marks: Any) -> Callable[[Check], Check]:
+        """Add a function under its own name."""
+
+        def add(check: Check) -> Check:
+            self.add(check.__name__.strip("_").replace("_", "-"), sentence, scope, check, **marks)
+            return check
+
+        return add

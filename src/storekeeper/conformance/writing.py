@@ -4,21 +4,14 @@ import json
 from collections.abc import Callable
 from functools import partial
 
-from storekeeper.conformance.rules import ADDED, CHANGED, NO_MORE, NUMBER, THREE, Rules
-from storekeeper.conformance.service import (
-    CROWD,
-    MISSING,
-    QUIET,
-    Made,
-    Response,
-    Service,
-    at_once,
-    fields,
-    made,
-    number,
-)
+from storekeeper.conformance.service import CROWD, MISSING, QUIET, Made, Response, Rules, Service, fields, number
 
 RULES = Rules()
+ADDED = "id = (count of stores before the add) + 1, name from the payload, address from the payload or null when"
+CHANGED = "the store with that id gets name from the payload and address from the payload (null when not sent)."
+NUMBER = "Assigned on creation as the number of stores existing at that moment plus one."
+NO_MORE = f"{NUMBER} Never taken from the client."
+THREE = "A store returned by create, update or read always carries exactly three properties: id, name, address."
 LENGTH = "name length, POST and PUT /api/stores payload, at most 30 characters"
 OPTIONAL = "Optional on create and on update. Must be a string when sent."
 NULL = "When not sent, it is stored and returned as null (never left undefined/absent)."
@@ -32,17 +25,14 @@ Hold = Callable[[Write, Service], None]  # sends a payload that is to be stored,
 
 def written(write: Write, service: Service, name: str, address: str | None = None) -> Made:
     """Write a store; Violation when the response, or the store when it is read, has other values than were sent."""
-    store = made(write(service, fields(name, address)), name, address)
+    store = write(service, fields(name, address)).made(name, address)
     store.response.shows(store)
     service.read(store.id).shows(store, " when it is read again")
     return store
 
 
-# What holds for POST and PUT alike
-
-
 def both(scope: str, create: str, update: str, adds: int) -> Callable[[Hold], Hold]:
-    """Add a rule of each sentence; the one of POST adds so many stores."""
+    """Add a rule for POST and one for PUT, each with its sentence; the one for POST adds so many stores."""
 
     def add(hold: Hold) -> Hold:
         for (method, write), sentence in zip(METHODS, (create, update), strict=True):
@@ -68,7 +58,7 @@ def _reads_json_escapes(write: Write, service: Service) -> None:
     name, address = service.name(), '\u00e9 \U0001f3ec " \\ / \u0001'
     for escaped in (True, False):
         response = write(service, json.dumps({"address": address, "name": name}, ensure_ascii=escaped).encode())
-        response.shows(made(response, name, address))
+        response.shows(response.made(name, address))
 
 
 @both("An empty address, where a service takes one, stays empty.", ADDED, CHANGED, adds=1)
@@ -82,7 +72,7 @@ def _takes_an_empty_address(write: Write, service: Service) -> None:
 @both("Wherever the store is shown.", NULL, NULL, adds=1)
 def _without_address_gives_null(write: Write, service: Service) -> None:
     name = service.name()
-    store = made(write(service, fields(name)), name)
+    store = write(service, fields(name)).made(name)
     for response in (store.response, service.read(store.id), service.find(store.name)):
         for shown in response.stores:
             address = repr(shown["address"]) if "address" in shown else "absent"
@@ -121,9 +111,6 @@ def _is_seen_by_name(write: Write, service: Service) -> None:
     if write is Service.update:
         found = service.find(former)
         found.expect(not found.listed.count, "it is still found by its old name")
-
-
-# What holds for one of them
 
 
 @RULES.check("Response 200: the newly created Store object (a single object, with id, name, address).", adds=1)
@@ -269,7 +256,7 @@ def _update_keeps_the_id(service: Service) -> None:
 
 @RULES.check(NUMBER, "Creates at the same time get ids of their own.", adds=CROWD)
 def _create_at_the_same_time(service: Service) -> None:
-    crowd = [made(response, **payload) for response, payload in at_once(service, service.create)]
+    crowd = [response.made(**payload) for response, payload in service.at_once(service.create)]
     ids = sorted(store.id for store in crowd)
     crowd[-1].response.expect(len(set(ids)) == CROWD, f"{CROWD} creates at the same time got the ids {ids}")
     for store in crowd:
