@@ -156,8 +156,7 @@ def final(stream: Stream, exchange: Exchange) -> http.client.HTTPResponse:
 
 def remaining(deadline: float) -> float:
     """Return the seconds left; TimeoutError when none are."""
-    left = deadline - time.monotonic()
-    if left <= 0:
+    if (left := deadline - time.monotonic()) <= 0:
         raise TimeoutError
     return left
 

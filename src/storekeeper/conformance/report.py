@@ -32,6 +32,11 @@ class Report:
         return [result for result in self.results if result.state == "failed"]
 
     @property
+    def conforms(self) -> bool:
+        """Whether no rule is broken."""
+        return not self.failed
+
+    @property
     def counts(self) -> dict[str, int]:
         """How many passed, failed and were skipped."""
         return {state: sum(result.state == state for result in self.results) for state in SIGNS}
@@ -45,10 +50,9 @@ def as_json(report: Report) -> str:
         check = {"name": rule.name, "sentence": rule.sentence, "scope": rule.scope, "result": result.state}
         check |= {"note": result.note, "request": request, "answer": answer}
         checks.append({name: text or None for name, text in check.items()})
-    run = {"url": report.url, "conforms": not report.failed, "mode": report.mode, "counts": report.counts}
-    run |= {"added": report.added, "seconds": round(report.seconds, 3), "checks": checks}
+    head = {name: getattr(report, name) for name in ("url", "conforms", "mode", "counts", "added")}
     profile = [{"topic": topic, "seen": seen} for topic, seen in report.profile.items()]
-    return json.dumps(run | {"profile": profile}, indent=2)
+    return json.dumps(head | {"seconds": round(report.seconds, 3), "checks": checks, "profile": profile}, indent=2)
 
 
 def as_junit(report: Report) -> bytes:
@@ -112,7 +116,7 @@ def _marked(text: str) -> str:
 
 
 def _summary(report: Report) -> str:
-    verdict = "[red]violates the contract[/]" if report.failed else "[green]conforms[/]"
+    verdict = "[green]conforms[/]" if report.conforms else "[red]violates the contract[/]"
     counts = ", ".join(f"{count} {state}" for state, count in report.counts.items() if count or state == "failed")
     added = "1 store" if report.added == 1 else f"{report.added or 'no'} stores"
     mode = "errors not looked at" if report.mode == "unknown" else f"{report.mode} errors"

@@ -66,7 +66,7 @@ def run(
     except BrokenPipeError:
         # Whoever reads has enough, and the verdict is the same. What is left would fail once more at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return VIOLATES if report.failed else CONFORMS
+    return CONFORMS if report.conforms else VIOLATES
 
 
 def _prove_writable(path: Path) -> None:
@@ -87,7 +87,7 @@ def _holds_only(client: Client, stores: list[dict[str, Any]]) -> bool:
 
 
 def examine(
-    url: str, *, read_only: bool = False, timeout: float = 7.0, announce: Announce | None = None, token: str = ""
+    url: str, *, read_only: bool = False, timeout: float = 7.0, announce: Announce = lambda _: None, token: str = ""
 ) -> Report:
     """Hold the service at `url` to every rule, or CannotCheck; `announce` is told how many stores it adds at most."""
     try:
@@ -97,13 +97,12 @@ def examine(
     return hold(Service(client, read_only), url, announce)
 
 
-def hold(service: Service, url: str, announce: Announce | None = None) -> Report:
+def hold(service: Service, url: str, announce: Announce = lambda _: None) -> Report:
     """Return what comes of all rules; a service that is gone, or slow twice, ends it with CannotCheck."""
     start = time.monotonic()
     first_contact(service)
     if not service.read_only:
-        if announce:
-            announce(MOST_ADDED)
+        announce(MOST_ADDED)
         prepare(service)
     results = [outcome(rule, service) for rule in RULES if not rule.late]
     profile = observe(service)

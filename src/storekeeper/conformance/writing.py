@@ -136,13 +136,12 @@ def _create_again_makes_another(service: Service) -> None:
 
 @RULES.check(THREE, "Also where a service takes a payload with other keys.", adds=1)
 def _create_stores_no_other_key(service: Service) -> None:
-    name = service.name()
-    payload = {"name": name, "address": "Other key", "colour": "red"}
+    payload = fields(service.name(), "Other key") | {"colour": "red"}
     response = service.create(payload, "either")
     if response.ok:
         given = number(response.single) or 0
         updated = service.replace(given, payload, "either")
-        for shown in (response, updated, service.read(given), service.find(name)):
+        for shown in (response, updated, service.read(given), service.find(payload["name"])):
             others = any("colour" in store for store in shown.stores)
             shown.expect(not others, "it has a property that is none of the three")
 
