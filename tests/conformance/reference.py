@@ -6,11 +6,12 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http.client import RemoteDisconnected
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
-from storekeeper.conformance.client import Client, Exchange, Sink, Unreachable
+from storekeeper.conformance.client import Client, Exchange, Unreachable
 
 JSON = "application/json; charset=utf-8"
 GENERIC = "Invalid request payload input"
@@ -209,26 +210,19 @@ class Local(Client):
         super().__init__("http://reference", 7.0)
         self.reference = reference
 
-    def exchange(
-        self,
-        method: str,
-        path: str,
-        body: bytes | None = None,
-        more: Mapping[str, str] = {},
-        sink: Sink | None = None,
-    ) -> Exchange:
+    def send(self, exchange: Exchange, more: Mapping[str, str] = {}) -> None:
+        sent = {name.lower(): text for name, text in more.items()}
         try:
-            answer = self.reference.ask(
-                method, path, body or b"", {name.lower(): text for name, text in more.items()}
-            )
+            answer = self.reference.ask(exchange.method, exchange.target, exchange.body or b"", sent)
         except Exception as error:  # whatever a mutant raises: over a socket it closes the connection
-            raise Unreachable("it closed the connection without a response") from error
-        content = b"" if method == "HEAD" or answer.status == 204 else answer.body
-        done = Exchange(method, path, [], body, answer.status, "", [*answer.headers.items()], content, content)
-        if sink and answer.status == 200:
-            sink(content)
-            done.content = b""
-        return done
+            raise Unreachable(RemoteDisconnected("left"), exchange) from error
+        exchange.head = [f"{exchange.method} {exchange.target} HTTP/1.1"]
+        exchange.status, exchange.headers = answer.status, [*answer.headers.items()]
+        exchange.excerpt = b"" if exchange.method == "HEAD" or answer.status == 204 else answer.body
+        if exchange.sink and answer.status == 200:
+            exchange.sink(exchange.excerpt)
+        else:
+            exchange.content = exchange.excerpt
 
 
 class GenericReference(Reference):

@@ -11,9 +11,8 @@ import pytest
 from storekeeper.conformance import examine, responses
 from storekeeper.conformance.client import Client
 from storekeeper.conformance.report import Report
-from storekeeper.conformance.rules import Result
-from storekeeper.conformance.running import RULES, Run
-from storekeeper.conformance.service import Service
+from storekeeper.conformance.running import RULES, first_contact, hold, outcome, prepare
+from storekeeper.conformance.service import Result, Rule, Service
 from tests.conformance.announcing import Announcing
 from tests.conformance.mutants import MUTANTS
 from tests.conformance.reference import GenericReference, Local, Reference, served
@@ -56,7 +55,7 @@ REPORTS: dict[type[Reference], Report] = {}
 def report(service: type[Reference]) -> Report:
     """What a whole run says of a reference in this process; several tests ask for the same one."""
     if service not in REPORTS:
-        REPORTS[service] = Run(Service(Local(service()))).report("http://reference")
+        REPORTS[service] = hold(Service(Local(service())), "http://reference")
     return REPORTS[service]
 
 
@@ -67,17 +66,21 @@ def failures(results: Iterable[Result]) -> dict[str, str]:
 
 def alone(client: Client, names: frozenset[str]) -> set[str]:
     """Run these checks, and say which of them fail; those that look back have others run before, until they do."""
-    run = Run(Service(client))
-    run.first_contact()
-    run.prepare()
+    service = Service(client)
+    first_contact(service)
+    prepare(service)
+
+    def failed_of(rules: list[Rule]) -> set[str]:
+        return {*failures(outcome(rule, service) for rule in rules)}
+
     asked = [rule for rule in RULES if rule.name in names]
     others = [rule for rule in RULES if not rule.late] if any(rule.late for rule in asked) else []
     # Bad payloads first: with what leads to them they show nearly all kinds of responses.
     for number, rule in enumerate(sorted(others, key=lambda rule: "rejects" not in rule.name)):
-        if names <= LOOKS and number % OFTEN == 0 and len(failed := failures(map(run.result, asked))) == len(names):
-            return {*failed}
-        run.result(rule)
-    return {*failures(map(run.result, asked))}
+        if names <= LOOKS and number % OFTEN == 0 and len(failed := failed_of(asked)) == len(names):
+            return failed
+        outcome(rule, service)
+    return failed_of(asked)
 
 
 @pytest.mark.parametrize("check", [rule.name for rule in RULES])

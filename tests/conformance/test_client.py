@@ -12,7 +12,7 @@ import pytest
 from storekeeper import conformance
 from storekeeper.conformance import CannotCheck, examine
 from storekeeper.conformance.client import LARGE, SMALL, Client, Exchange, Unreachable
-from storekeeper.conformance.running import Run
+from storekeeper.conformance.running import hold
 from storekeeper.conformance.service import Service
 from tests.conformance.reference import Answer, Local, Reference, served
 from tests.conformance.variants import Elsewhere
@@ -191,7 +191,7 @@ def test_no_more_is_read_than_the_limit() -> None:
     with rude(flood) as url:
         client = Client(url, 10.0)
         with pytest.raises(Unreachable, match="longer than 1 MiB") as caught:
-            client.exchange("GET", "/test")
+            client.send(Exchange("GET", "/test"))
     assert caught.value.exchange is not None
     assert len(caught.value.exchange.excerpt) <= 2048
     assert sum(taken) < SMALL + (32 << 20) < LARGE  # the rest is what sockets buffer
@@ -230,7 +230,7 @@ class Breaks(Reference):
 
 def test_a_request_that_gets_no_answer_breaks_its_rule() -> None:
     """The service lives on, so this is a verdict."""
-    failed = {result.rule.name: result for result in Run(Service(Local(Breaks()))).report("").failed}
+    failed = {result.rule.name: result for result in hold(Service(Local(Breaks())), "").failed}
     assert "create-rejects-other-type-as-name" in failed
     assert "no response" in failed["create-rejects-other-type-as-name"].note
     assert "message-for-a-number" not in failed
@@ -286,7 +286,8 @@ def test_another_service_is_left_alone() -> None:
 def answered(answer: bytes, method: str = "GET") -> Exchange:
     """What the client makes of an answer."""
     with rude(says(answer)) as url:
-        return Client(url + "/prefix/", 5.0).exchange(method, "/x")
+        Client(url + "/prefix/", 5.0).send(exchange := Exchange(method, "/x"))
+    return exchange
 
 
 def test_the_client_sees_every_field_and_byte() -> None:

@@ -12,7 +12,7 @@ import pytest
 from storekeeper import conformance
 from storekeeper.conformance import beyond, profile
 from storekeeper.conformance.report import as_text
-from storekeeper.conformance.running import MOST_ADDED, RULES, Run
+from storekeeper.conformance.running import MOST_ADDED, RULES, hold
 from storekeeper.conformance.service import Service
 from tests.conformance.announcing import Announcing
 from tests.conformance.reference import Local, Reference, served
@@ -132,7 +132,7 @@ def test_json_and_junit_say_the_same(service: type[Reference], tmp_path: Path, c
 
 
 def test_hostile_answers_are_shown_and_not_obeyed() -> None:
-    out = as_text(Run(Service(Local(Hostile()))).report("http://reference"))
+    out = as_text(hold(Service(Local(Hostile())), "http://reference"))
     assert not re.search(r"[\0\x1b\ud800\u202e]", out)
     assert r"\x1b[31m[red]\x00\ud800" in out
 

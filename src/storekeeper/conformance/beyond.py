@@ -1,34 +1,32 @@
 """Conditions, keys, pages and the past: held only to a service that announces them; this package only.
 
-A service does so by the entity tag of its list: a number, a point, eight letters or digits. All others may send what
-tags they like.
+A service does so by the entity tag of its list: a number, a point, eight letters or digits.
 """
 
 import re
+from functools import partial
 from urllib.parse import quote, urlsplit
 
-from storekeeper.conformance.rules import Rules, Skipped
-from storekeeper.conformance.service import STORES, Response, Service, at_once, fields, number
+from storekeeper.conformance.service import QUIET, STORES, Response, Rules, Service, Skipped, fields, number
 
 RULES = Rules()
+check = partial(RULES.check, announced=True)
 TAG = re.compile(r'(?:W/)?"(\d+\.[a-z2-7]{8})(?:[-;][a-z]+)?"')  # proxies that compress mark tags
 LINK = re.compile(r'<([^<>]*)>; *rel="?next"?')
 OTHER = '"0.aaaaaaaa"'
-QUIET = 5  # how often a moment is looked for in which no other client writes
 UNMODIFIED = "if `If-None-Match` matches, 304 with `etag`, `cache-control` and `date`, and the list is not read"
-GUARDED_UPDATE = "PUT: 412 if `If-Match` does not match or `If-None-Match` does"
-GUARDED_CREATE = "POST: `If-Match` with the list's tag creates only if nothing has changed since"
-REPLAYED = "The same key with the same request gets the same body, `etag` and `content-location` again"
-
-
-def is_announced(response: Response) -> bool:
-    """Return whether a list has the tag of a service that can do more than the contract says."""
-    return bool(TAG.fullmatch(response.http.header("etag") or ""))
+TAGS = "A store has the same tag wherever it is shown; a write changes its tag and that of the list, and no other."
+GUARD = "The present tag lets an update pass, another is refused and changes nothing; of several at once one passes."
+GUARDED = "A store is added only if the list has the tag that was sent."
+SAME = "A PUT of what the store is leaves its tag, also with the tag of before (its first response was lost)."
+ONCE = "The same request with its Idempotency-Key again gets the same response and adds nothing; another is refused."
+PAGES = "Pages of two, each linked by the one before, have what the list has, once and in its order."
+PAST = "A store and the list as of a tag are what they were, whatever was written since."
 
 
 def tag(response: Response) -> str:
     """Return the tag of a response without what proxies add; Violation when it is none."""
-    sent = response.http.header("etag") or ""
+    sent = response.header("etag") or ""
     found = TAG.fullmatch(sent)
     response.expect(found, f"its ETag is {sent!r}" if sent else "it has no ETag")
     return f'"{found[1]}"' if found else ""
@@ -36,18 +34,17 @@ def tag(response: Response) -> str:
 
 def refused(response: Response, status: int) -> None:
     """Violation unless it is an error of this status, with the contract's body."""
-    response.expect(response.http.status == status, f"status {response.http.status}, not {status}")
+    response.expect(response.status == status, f"status {response.status}, not {status}")
     response.expect(response.member("statusCode") == status, "it has not the body of an error")
 
 
-@RULES.check('A strong tag, `"SEQ.EPOCH"`, on every 200 of a store', announced=True)
-def tags_say_the_version(service: Service) -> None:
-    """A store has the same tag wherever it is shown; a write changes its tag and that of the list, and no other."""
+@check('A strong tag, `"SEQ.EPOCH"`, on every 200 of a store', TAGS)
+def _tags_say_the_version(service: Service) -> None:
     other = service.settle()
     others, listed = tag(service.read(other.id)), tag(service.find(other.name))
     store = service.spare()
     written = tag(store.response)
-    location = store.response.http.header("content-location") or ""
+    location = store.response.header("content-location") or ""
     store.response.expect(location.endswith(f"{STORES}/{store.id}"), f"its Content-Location is {location!r}")
     for response in (service.read(store.id), service.read(f"0{store.id}")):
         response.expect(tag(response) == written, f"the write had the ETag {written}, reading it has another")
@@ -56,23 +53,20 @@ def tags_say_the_version(service: Service) -> None:
     again.expect(tag(again) == others, "its ETag is another, though another store was written")
 
 
-@RULES.check(UNMODIFIED, announced=True, writes=False)
-def if_none_match_gets_304(service: Service) -> None:
-    """A current tag among others gets 304 without content; other tags get the whole."""
+@check(UNMODIFIED, "A current tag among others gets 304 without content; other tags get the whole.", writes=False)
+def _if_none_match_gets_304(service: Service) -> None:
     for path in (STORES, f"{STORES}?name={quote(service.name())}"):
-        current = tag(service.send("GET", path, kind="list"))
+        current = tag(service.send("GET", path))
         for tags, status in ((current, 304), (f"{OTHER}, W/{current}", 304), ("*", 304), (OTHER, 200)):
-            response = service.send("GET", path, kind="list", if_none_match=tags)
-            have = response.http.status
+            response = service.send("GET", path, if_none_match=tags)
             # Another client may have written in between.
-            if have != status and tag(service.send("GET", path, kind="list")) == current:
-                response.expect(False, f"status {have}, not {status}, for If-None-Match: {tags}")
-            response.expect(have != 304 or not response.http.length, "a 304 has content")
+            if response.status != status and tag(service.send("GET", path)) == current:
+                response.expect(False, f"status {response.status}, not {status}, for If-None-Match: {tags}")
+            response.expect(response.status != 304 or not response.length, "a 304 has content")
 
 
-@RULES.check(GUARDED_UPDATE, announced=True)
-def if_match_guards_an_update(service: Service) -> None:
-    """The present tag lets an update pass, another is refused and changes nothing; of several at once one passes."""
+@check("PUT: 412 if `If-Match` does not match or `If-None-Match` does", GUARD)
+def _if_match_guards_an_update(service: Service) -> None:
     former, store = tag(service.spare().response), service.spare()
     current = tag(store.response)
     for status, sent in (
@@ -83,19 +77,18 @@ def if_match_guards_an_update(service: Service) -> None:
         shown = service.read(store.id)
         shown.shows(store, " though the update was refused")
         shown.expect(tag(shown) == current, f"its ETag was {current}, though nothing was changed")
-    crowd = at_once(service, lambda payload: service.replace(store.id, payload, "open", if_match=current))
+    crowd = service.at_once(lambda payload: service.replace(store.id, payload, "open", if_match=current))
     passed = [response for response, _ in crowd if response.ok]
     crowd[0][0].expect(len(passed) == 1, f"{len(passed)} of {len(crowd)} updates from one version passed")
     for response, _ in crowd:
         if not response.ok:
             refused(response, 412)
     last = service.replace(store.id, fields(service.name()), "open", if_match=f"{OTHER}, {tag(passed[0])}")
-    last.expect(last.ok, f"status {last.http.status} with the present tag among others")
+    last.expect(last.ok, f"status {last.status} with the present tag among others")
 
 
-@RULES.check(GUARDED_CREATE, announced=True, adds=1)
-def if_match_guards_a_create(service: Service) -> None:
-    """A store is added only if the list has the tag that was sent."""
+@check("POST: `If-Match` with the list's tag creates only if nothing has changed since", GUARDED, adds=1)
+def _if_match_guards_a_create(service: Service) -> None:
     payload = fields(service.name())
     refused(service.create(payload, "open", if_match=OTHER), 412)
     found = service.find(payload["name"])
@@ -111,42 +104,39 @@ def if_match_guards_a_create(service: Service) -> None:
     raise Skipped("other clients write all the time")
 
 
-@RULES.check("200 with the tag that it had: no change, no new version.", announced=True)
-def same_content_is_no_change(service: Service) -> None:
-    """A PUT of what the store is leaves its tag, also with the tag of before (its first response was lost)."""
+@check("200 with the tag that it had: no change, no new version.", SAME)
+def _same_content_is_no_change(service: Service) -> None:
     former, store = tag(service.spare().response), service.spare()
     for sent in ({}, {"if_match": former}):
         response = service.replace(store.id, fields(store.name, store.address), "open", **sent)
-        response.expect(response.ok, f"status {response.http.status} for what the store already is")
+        response.expect(response.ok, f"status {response.status} for what the store already is")
         response.expect(tag(response) == tag(store.response), "its ETag is another, though nothing changed")
 
 
-@RULES.check(REPLAYED, announced=True, adds=1)
-def a_key_works_once(service: Service) -> None:
-    """The same request with its Idempotency-Key again gets the same response and adds nothing; another is refused."""
+@check("The same key with the same request gets the same body, `etag` and `content-location` again", ONCE, adds=1)
+def _a_key_works_once(service: Service) -> None:
     payload, key = fields(service.name()), f"{service.marker}-key"
     first, again = (service.create(payload, "open", idempotency_key=text) for text in (key, f'"{key}"'))
-    first.expect(first.ok, f"status {first.http.status}")
-    again.expect(again.http.content == first.http.content, "sent again, it gets another body")
+    first.expect(first.ok, f"status {first.status}")
+    again.expect(again.content == first.content, "sent again, it gets another body")
     again.expect(tag(again) == tag(first), "sent again, it gets another ETag")
-    again.expect(again.http.header("idempotent-replayed") == "true", "sent again, it is not marked as replayed")
+    again.expect(again.header("idempotent-replayed") == "true", "sent again, it is not marked as replayed")
     service.added -= 1
     refused(service.create(fields(service.name()), "open", idempotency_key=key), 422)
     found = service.find(payload["name"])
     found.expect(found.listed.count == 1, f"the store was added {found.listed.count} times")
 
 
-@RULES.check("Ids ascend, and nothing is ever deleted: pages never shift.", announced=True, adds=3)
-def pages_are_the_list(service: Service) -> None:
-    """Pages of two, each linked by the one before, have what the list has, once and in its order."""
+@check("Ids ascend, and nothing is ever deleted: pages never shift.", PAGES, adds=3)
+def _pages_are_the_list(service: Service) -> None:
     name = service.name()
     ids, found = [service.make(name).id for _ in range(3)], list[int | None]()
     target = f"{STORES}?limit=2&name={quote(name)}"
     for size in (2, 1):
-        page = service.send("GET", target, kind="filter")
+        page = service.send("GET", target)
         page.expect(page.listed.count == size, f"a page has {page.listed.count} stores, not {size}")
         found += map(number, page.listed.stores)
-        link = LINK.search(page.http.header("link") or "")
+        link = LINK.search(page.header("link") or "")
         page.expect(bool(link) == (size == 2), "the next page is linked where there is none, or it is not linked")
         target = link[1] if link else ""
         page.expect(not urlsplit(target).netloc, "the link has a host")
@@ -155,14 +145,13 @@ def pages_are_the_list(service: Service) -> None:
         refused(service.send("GET", f"{STORES}?{query}"), 400)
 
 
-@RULES.check("The response is what it was after the latest change up to then", announced=True)
-def the_past_stays(service: Service) -> None:
-    """A store and the list as of a tag are what they were, whatever was written since."""
+@check("The response is what it was after the latest change up to then", PAST)
+def _the_past_stays(service: Service) -> None:
     store = service.spare()
     moment, path = tag(store.response).strip('"'), f"{STORES}/{store.id}"
     service.spare()
     service.send("GET", f"{path}?at={moment}").shows(store, " as of its tag")
-    listed = service.send("GET", f"{STORES}?at={moment}&after={store.id - 1}&limit=1", kind="filter")
+    listed = service.send("GET", f"{STORES}?at={moment}&after={store.id - 1}&limit=1")
     listed.shows(store, " in the list as of its tag")
     for other, status in (("0.aaaaaaaa", 410), (10**18, 400)):
         refused(service.send("GET", f"{path}?at={other}"), status)

@@ -15,43 +15,23 @@ SMALL, LARGE = 1 << 20, 1 << 28  # the longest body read, in bytes: of any respo
 EXCERPT = 2048
 PIECE = 1 << 18
 RATE = 1 << 22  # how many bytes of a body give it one more second: a long list may take its time
-Sink = Callable[[bytes], None]
-Body = bytes | None
-
-
-class Unreachable(Exception):
-    """No response that is HTTP: the reason is the message. `exchange` is what was sent, once something was."""
-
-    exchange: "Exchange | None" = None
-
-
-class TimedOut(Unreachable):
-    """The response was not whole in time."""
-
-
-class TooLarge(Unreachable):
-    """The response is longer than this client reads."""
 
 
 @dataclass(slots=True)
 class Exchange:
-    """One request and its response. `content` is empty when a sink took the body; `excerpt` never is."""
+    """One request, and its response once it came. A `sink` takes the body of a 200 and leaves `content` empty."""
 
     method: str
     target: str
-    sent: list[tuple[str, str]]
-    body: Body
+    body: bytes | None = None
+    sink: Callable[[bytes], None] | None = None
+    head: list[str] = field(default_factory=list)  # the lines of the request before its body
     status: int = 0
     phrase: str = ""
     headers: list[tuple[str, str]] = field(default_factory=list)
     content: bytes = b""
-    excerpt: bytes = b""
+    excerpt: bytes = b""  # its beginning, also of what went to the sink
     length: int = 0
-
-    @property
-    def head(self) -> list[str]:
-        """The lines of the request before its body."""
-        return [f"{self.method} {self.target} HTTP/1.1", *(f"{name}: {value}" for name, value in self.sent)]
 
     def header(self, name: str) -> str | None:
         """Return all values of a field as one, as RFC 9110 section 5.3 joins them; None without any."""
@@ -59,17 +39,33 @@ class Exchange:
         return ", ".join(values) if values else None
 
 
+class CannotCheck(Exception):
+    """Nothing can be said of the service: the message says why."""
+
+
+class TooLarge(Exception):
+    """The response is longer than this client reads."""
+
+
+class Unreachable(CannotCheck):
+    """No response that is HTTP, for a reason in plain words; `exchange` is what was sent."""
+
+    def __init__(self, error: Exception, exchange: Exchange) -> None:
+        self.reason = next(text(error) for kind, text in REASONS if isinstance(error, kind))
+        self.exchange = exchange
+        super().__init__(f"{self.reason} ({exchange.method} {exchange.target})")
+
+
 class Stream(socket.SocketIO):
     """What `http.client` takes for a socket: all that is read from it has to come before one deadline."""
 
     def __init__(self, connection: socket.socket, deadline: float) -> None:
         super().__init__(connection, "r")
-        self.connection, self.deadline, self.buffer = connection, deadline, io.BufferedReader(self, PIECE)
-        self.heads = list[http.client.HTTPResponse]()  # kept, since one that is forgotten closes the reader
+        self.connection, self.deadline = connection, deadline
 
     def makefile(self, _: str) -> io.BufferedIOBase:
-        """Return the same reader each time, so that interim responses lose none of what follows them."""
-        return self.buffer
+        """Return the reader of the one response that comes."""
+        return io.BufferedReader(self, PIECE)
 
     def readinto(self, buffer: "memoryview") -> int | None:  # type: ignore[override]  # BufferedReader passes no other
         """Wait for more bytes; TimeoutError after the deadline."""
@@ -78,10 +74,7 @@ class Stream(socket.SocketIO):
 
 
 class Client:
-    """Sends requests to `http(s)://host[:port][/prefix]`, else ValueError; an exchange gets `timeout` seconds.
-
-    `token` goes with each of them, and into no report.
-    """
+    """Sends to `http(s)://host[:port][/prefix]`, else ValueError, each in `timeout` seconds; tells nobody `token`."""
 
     def __init__(self, url: str, timeout: float, token: str = "") -> None:
         self.secret = [f"Authorization: Bearer {token}"] if token else []
@@ -97,34 +90,26 @@ class Client:
         usual = 443 if parts.scheme == "https" else 80
         self.host, self.prefix, self.timeout = parts.hostname or "", parts.path.rstrip("/"), timeout
         self.place = self.host, parts.port or usual
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        self.authority = host if self.place[1] == usual else f"{host}:{self.place[1]}"
+        self.authority = parts.netloc.lower().removesuffix(f":{usual}").rstrip(":")
         self.tls: ssl.SSLContext | None = ssl.create_default_context() if usual == 443 else None
 
-    def exchange(
-        self, method: str, path: str, body: Body = None, more: Mapping[str, str] = {}, sink: Sink | None = None
-    ) -> Exchange:
-        """Send one request, with `more` fields, of which empty ones are left out; a list goes to the `sink`.
-
-        Raises Unreachable without a whole HTTP response.
-        """
+    def send(self, exchange: Exchange, more: Mapping[str, str] = {}) -> None:
+        """Send the request, with `more` fields but for empty ones; Unreachable without a whole HTTP response."""
         fields = {"Host": self.authority, "User-Agent": "storekeeper-check", "Accept": "*/*", "Connection": "close"}
-        fields |= {} if body is None else {"Content-Type": "application/json", "Content-Length": str(len(body))}
-        sent = [(name, value) for name, value in (fields | dict(more)).items() if value]
-        done = Exchange(method, self.prefix + path, sent, body)
+        if exchange.body is not None:
+            fields |= {"Content-Type": "application/json", "Content-Length": str(len(exchange.body))}
+        sent = [f"{name}: {value}" for name, value in (fields | dict(more)).items() if value]
+        exchange.target = self.prefix + exchange.target
+        exchange.head = [f"{exchange.method} {exchange.target} HTTP/1.1", *sent]
         deadline = time.monotonic() + self.timeout
         try:  # written here and not by http.client, so that a report shows the request as it went out
             with self.connect(deadline) as connection:
+                head = "\r\n".join([*exchange.head, *self.secret, "", ""]).encode("ascii")
                 with suppress(ConnectionError):  # it may have said why before it closed
-                    connection.sendall(
-                        "\r\n".join([*done.head, *self.secret, "", ""]).encode("ascii") + (body or b"")
-                    )
-                read(Stream(connection, deadline), done, sink)
-        except (OSError, UnicodeError, http.client.HTTPException, Unreachable) as error:
-            failure = unreachable(error)
-            failure.exchange = done
-            raise failure from None
-        return done
+                    connection.sendall(head + (exchange.body or b""))
+                read(Stream(connection, deadline), exchange)
+        except (OSError, UnicodeError, http.client.HTTPException, TooLarge) as error:
+            raise Unreachable(error, exchange) from error
 
     def connect(self, deadline: float) -> socket.socket:
         """Connect, with TLS where the address says https; later connections go where the first found it."""
@@ -135,17 +120,17 @@ class Client:
         return self.tls.wrap_socket(plain, server_hostname=self.host) if self.tls else plain
 
 
-def read(stream: Stream, exchange: Exchange, sink: Sink | None) -> None:
-    """Read the response, its body into `sink` or into the exchange and no further than the limit."""
+def read(stream: Stream, exchange: Exchange) -> None:
+    """Read the response, its body into the sink or into the exchange and no further than the limit."""
     response = final(stream, exchange)
-    sink = sink if exchange.status == 200 else None
-    limit, kept, start = LARGE if sink else SMALL, list[bytes](), stream.deadline
+    sink, kept = exchange.sink if exchange.status == 200 else None, list[bytes]()
+    limit = LARGE if sink else SMALL
     while piece := response.read1(PIECE):
         exchange.length += len(piece)
         if exchange.length > limit:
             raise TooLarge(f"the response is longer than {limit >> 20} MiB")
         exchange.excerpt += piece[: EXCERPT - len(exchange.excerpt)]
-        stream.deadline = start + exchange.length / RATE
+        stream.deadline += len(piece) / RATE
         (sink or kept.append)(piece)
     if response.length:
         raise http.client.IncompleteRead(b"")
@@ -154,10 +139,11 @@ def read(stream: Stream, exchange: Exchange, sink: Sink | None) -> None:
 
 def final(stream: Stream, exchange: Exchange) -> http.client.HTTPResponse:
     """Read the head of the response that counts; interim ones (1xx) are passed over until the deadline."""
-    while not stream.heads or stream.heads[-1].status < 200:
-        stream.heads.append(http.client.HTTPResponse(cast("socket.socket", stream), method=exchange.method))
-        stream.heads[-1].begin()
-    response = stream.heads[-1]
+    response = http.client.HTTPResponse(cast("socket.socket", stream), method=exchange.method)
+    response.begin()
+    while response.status < 200:
+        response.headers = None  # type: ignore[assignment]  # it begins anew only without
+        response.begin()
     exchange.status, exchange.phrase = response.status, response.reason
     exchange.headers = [(name, value.strip(" \t")) for name, value in response.headers.items()]
     if response.headers.defects:
@@ -170,21 +156,13 @@ def final(stream: Stream, exchange: Exchange) -> http.client.HTTPResponse:
 
 def remaining(deadline: float) -> float:
     """Return the seconds left; TimeoutError when none are."""
-    left = deadline - time.monotonic()
-    if left <= 0:
+    if (left := deadline - time.monotonic()) <= 0:
         raise TimeoutError
     return left
 
 
-def unreachable(error: Exception) -> Unreachable:
-    """Return what went wrong in plain words, some of them the operating system's or those of TLS."""
-    if isinstance(error, Unreachable):
-        return error
-    kind = TimedOut if isinstance(error, TimeoutError) else Unreachable
-    return kind(next(text(error) for kind, text in REASONS if isinstance(error, kind)))
-
-
 REASONS: tuple[tuple[type[Exception], Callable[[Any], str]], ...] = (  # the first counts that the error is
+    (TooLarge, str),
     (TimeoutError, lambda _: "the response is not whole in time"),
     (http.client.RemoteDisconnected, lambda _: "it closed the connection without a response"),
     (http.client.IncompleteRead, lambda _: "it closed the connection amid its response, or a chunk is none"),

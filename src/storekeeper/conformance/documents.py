@@ -29,48 +29,41 @@ def constant(name: str) -> Any:
 DECODER = json.JSONDecoder(object_pairs_hook=unique, parse_constant=constant)
 
 
+def attempt(read: Callable[..., Any], *content: Any) -> tuple[Any, str | None]:
+    """Return what is read; None and the fault, in plain words, when it is not the JSON that was expected."""
+    try:
+        return read(*content), None
+    except UnicodeDecodeError:
+        return None, "the body is not UTF-8"
+    except Malformed as error:
+        return None, str(error)
+    except (ValueError, RecursionError) as error:
+        return None, f"the body is not JSON: {error}"
+
+
 def parse(content: bytes) -> tuple[Any, str | None]:
     """Return the one JSON value of a body; None and the fault when it is none, or is not UTF-8."""
-    try:
-        return DECODER.decode(content.decode()), None
-    except (ValueError, RecursionError) as error:
-        return None, fault(error)
-
-
-def fault(error: Exception) -> str:
-    """Return in plain words why something is not the JSON that was expected."""
-    if isinstance(error, UnicodeDecodeError):
-        return "the body is not UTF-8"
-    return str(error) if isinstance(error, Malformed) else f"the body is not JSON: {error}"
+    return attempt(lambda: DECODER.decode(content.decode()))
 
 
 class Listing:
     """A JSON array fed in pieces: `stores` has those to keep, `shapes` one of each shape, `fault` why it is none."""
 
     def __init__(self, keep: Callable[[Store], bool]) -> None:
-        self.keep = keep
-        self.count = 0
+        self.keep, self.count, self.text = keep, 0, ""
         self.stores: list[Store] = []
         self.shapes: dict[tuple[Any, ...], Store] = {}
         self.fault: str | None = None
-        self.text = ""
         self.decode = codecs.getincrementaldecoder("utf-8")().decode
 
     def feed(self, piece: bytes, last: bool = False) -> None:
         """Read on; after a fault the rest is passed over."""
-        try:
-            if self.fault is None:
-                self.text += self.decode(piece, last)
-                if last:
-                    stores = DECODER.decode(self.text)
-                    self.take(stores or (None if self.count else stores))  # a comma is followed by a store
-                else:
-                    self.advance()
-        except (ValueError, RecursionError) as error:
-            self.fault = fault(error)
+        if self.fault is None:
+            _, self.fault = attempt(self.finish if last else self.advance, piece)
 
-    def advance(self) -> None:
+    def advance(self, piece: bytes) -> None:
         """Take all stores that others follow; the rest stays, as an array of its own."""
+        self.text += self.decode(piece)
         end = len(self.text)
         while (end := self.text.rfind("}", 0, end)) > 0:
             rest = self.text[end + 1 :].lstrip(" \t\n\r")
@@ -83,6 +76,11 @@ class Listing:
                     end = min(end, error.pos)  # the cut was within a store: the text is well-formed up to there
         if len(self.text) > ITEM:
             raise Malformed("the body is no JSON array of objects")
+
+    def finish(self, piece: bytes) -> None:
+        """Take the stores that are left."""
+        stores = DECODER.decode(self.text + self.decode(piece, True))
+        self.take(stores or (None if self.count else stores))  # a comma is followed by a store
 
     def take(self, stores: Any) -> None:
         """Count stores, remember their shapes and keep those that are wanted."""

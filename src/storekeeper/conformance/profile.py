@@ -1,20 +1,16 @@
 """What a service does where the contract is silent: looked at and told, never failed; this package only."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from storekeeper.conformance.client import TimedOut, Unreachable
+from storekeeper.conformance.client import Unreachable
 from storekeeper.conformance.service import MISSING, STORES, Response, Service, Violation
 
-CONTENT_TYPES = (
-    *("", "application/json; charset=latin-1", "application/merge-patch+json", "text/plain"),
-    "application/x-www-form-urlencoded",
-)
-ABSENT, NOBODY = f"{STORES}/{MISSING}", f"{STORES}?name={{free}}"
-ID = b'"id"'
-BOTH = b'{"name": 5, "address": 5}'
+FORM = "application/x-www-form-urlencoded"
+CONTENT_TYPES = "", "application/json; charset=latin-1", "application/merge-patch+json", "text/plain", FORM
+ABSENT, NOBODY = f"{STORES}/{MISSING}", f"{STORES}?name=No-such-store-yet"
+BOTH, NO_OBJECTS = b'{"name": 5, "address": 5}', (b"[]", b'"x"', b"5", b"null", b"")
 Look = Callable[[Service], str]
-Requests = dict[str, tuple[str, str, bytes | None]]  # method, target and body by what the request is called
 
 
 def observe(service: Service) -> dict[str, str]:
@@ -24,38 +20,28 @@ def observe(service: Service) -> dict[str, str]:
         try:
             seen[topic] = look(service)
         except (Unreachable, Violation) as error:
-            seen[topic] = f"not seen: {error}"
-            if isinstance(error, TimedOut):
+            seen[topic] = f"not seen: {error.reason}"
+            if isinstance(error.__cause__, TimeoutError):
                 break
     return seen
 
 
 def _told(response: Response) -> str:
     message = response.member("message")
-    return f"{response.http.status} {message}" if isinstance(message, str) else str(response.http.status)
+    return f"{response.status} {message}" if isinstance(message, str) else str(response.status)
 
 
-def _together(responses: dict[str, Response]) -> str:
+def _together(responses: Iterable[tuple[str, Response]]) -> str:
     """Return several responses in a few words, those alike together."""
     groups: dict[str, list[str]] = {}
-    for label, response in responses.items():
+    for label, response in responses:
         groups.setdefault(_told(response), []).append(label)
     return "; ".join(f"{', '.join(labels)}: {text}".removeprefix(": ") for text, labels in groups.items())
 
 
-def _ask(requests: Requests) -> Look:
-    """Return the look at these requests; `{free}` in a target is a name that nobody has."""
-
-    def look(service: Service) -> str:
-        free = service.name().replace(" ", "-")
-        return _together(
-            {
-                name: service.send(method, path.format(free=free), body)
-                for name, (method, path, body) in requests.items()
-            }
-        )
-
-    return look
+def _ask(requests: dict[str, tuple[str, str, bytes | None]]) -> Look:
+    """Return the look at these requests: method, target and body by what each is called."""
+    return lambda service: _together((label, service.send(*request)) for label, request in requests.items())
 
 
 def _gets(targets: dict[str, str]) -> Look:
@@ -70,12 +56,10 @@ def _update(payload: object) -> Look:
     return lambda service: _told(service.update(payload, "open"))
 
 
-def _earlier(service: Service, method: str, part: bytes) -> str:
+def _earlier(service: Service, method: str, part: bytes = b'"id"') -> str:
     """Return what came during the checks of a request that the contract leaves open."""
-    for seen in service.seen:
-        if seen.http.method == method and seen.wanted in ("open", "either") and part in (seen.http.body or b""):
-            return _told(seen)
-    return "not seen"
+    found = (seen for seen in service.seen if seen.method == method and seen.wanted in ("open", "either"))
+    return next((_told(seen) for seen in found if part in (seen.body or b"")), "not seen")
 
 
 def _counted(service: Service) -> str:
@@ -98,20 +82,20 @@ def _keys(service: Service) -> str:
 
 def _plus(service: Service) -> str:
     name = service.settle().name.replace(" ", "+")
-    response = service.send("GET", f"{STORES}?name={name}", kind="filter")
+    response = service.send("GET", f"{STORES}?name={name}")
     return "a blank" if response.listing and response.listing.count else "itself, or nothing"
 
 
 def _content_types(service: Service) -> str:
     target, body = f"{STORES}/{service.spare().id}", json.dumps({"name": service.name()}).encode()
-    return _together({kind or "none": service.send("PUT", target, body, content_type=kind) for kind in CONTENT_TYPES})
+    return _together((kind or "none", service.send("PUT", target, body, content_type=kind)) for kind in CONTENT_TYPES)
 
 
 QUERIES = {"twice": "&name=x", "another": "&colour=red", "+": "+x", "no UTF-8": "%FF", "%": "%"}
 QUERIES["31 characters"] = "x" * 14
 IDS = ("abc", "1abc", "-1", "%2B1", "1.0", "0x1", "1e0", "%D9%A1", "9" * 40)
 READS: dict[str, Look] = {  # in any run; WRITES are looked at besides, unless it is read-only
-    "GET /test: its content type": lambda service: service.send("GET", "/test").http.header("content-type") or "none",
+    "GET /test: its content type": lambda service: service.send("GET", "/test").header("content-type") or "none",
     "GET of a store that does not exist": _gets({"": ABSENT}),
     "{id} that is not an integer": _gets({id if len(id) < 20 else f"{id[:9]}…": f"{STORES}/{id}" for id in IDS}),
     "query: name twice, another parameter, + for a blank, bytes that are no UTF-8": _gets(
@@ -123,9 +107,7 @@ READS: dict[str, Look] = {  # in any run; WRITES are looked at besides, unless i
 WRITES: dict[str, Look] = {
     "PUT to a store that does not exist": lambda service: _earlier(service, "PUT", b'"Nowhere"'),
     "PUT of a bad payload to an {id} that is not an integer": _ask({"": ("PUT", f"{STORES}/abc", b"{}")}),
-    "id in the payload": lambda service: (
-        f"POST: {_earlier(service, 'POST', ID)}; PUT: {_earlier(service, 'PUT', ID)}"
-    ),
+    "id in the payload": lambda service: f"POST: {_earlier(service, 'POST')}; PUT: {_earlier(service, 'PUT')}",
     "another unknown key in the payload": _update({"name": "x", "colour": "red"}),
     "the same key twice in the payload": _key_twice,
     "address null": _update({"name": "x", "address": None}),
@@ -138,9 +120,7 @@ WRITES: dict[str, Look] = {
         | {"name true": b'{"name": true}', "address 5": b'{"name": "x", "address": 5}', "both": BOTH}
     ),
     "keys when both fields are wrong": _keys,
-    "a payload that is no object, or none": _posts(
-        {body.decode() or "no body": body for body in (b"[]", b'"x"', b"5", b"null", b"")}
-    ),
+    "a payload that is no object, or none": _posts({body.decode() or "no body": body for body in NO_OBJECTS}),
     "a body that is not JSON": _posts(
         {"cut off": b'{"name": "x"', "not UTF-8": b'{"name": 5, "address": "\xff"}', "NaN": b'{"name": NaN}'}
         | {"two values": b"{} {}", "nested 10,000 deep": b"[" * 10_000 + b"]" * 10_000}

@@ -3,47 +3,42 @@
 from collections.abc import Iterator
 from functools import partial
 
-from storekeeper.conformance.rules import ALL, EXACT, Rule, Rules, Skipped
-from storekeeper.conformance.service import MISSING, Made, Response, Service, Violation, number
+from storekeeper.conformance.service import MISSING, QUIET, Made, Response, Rules, Service, Skipped, Violation, number
 
 RULES = Rules()
-TRIES = 4  # how often something is looked at again because other clients may have written in between
+ALL = "When absent or empty: all stores are returned."
+EXACT = "name is exactly equal to the given value (case-sensitive, whole-string comparison) are returned"
+DECIMAL = "it is interpreted as a decimal integer and compared with the integer id of the stores."
 AWKWARD = (  # text that a query, a pattern language or an encoding could take for something else
     *("a+b&c=d", "100%", "%41", "'\"`", "\\n\\", "semi;colon", "#1?x=/y", "<b>&amp;", "[1]{2}|^~", "*_%", "null"),
     *("\u00e9\u00df\u0416", "\u5e97", "\U0001f3ec\U0001f600", "two  spaces", "a,b:c@d!$()", "line\nend\ttab"),
 )
 
 
-@RULES.check(writes=False)
-def test_answers_ok(service: Service) -> None:
-    """Response 200: plain text body consisting of the two characters OK."""
+@RULES.check("Response 200: plain text body consisting of the two characters OK.", writes=False)
+def _test_answers_ok(service: Service) -> None:
     response = service.test()
-    response.expect(response.http.status == 200, f"status {response.http.status}, not 200")
-    response.expect(response.http.content == b"OK", "the body is not the two characters OK")
-    kind = response.http.header("content-type") or ""
+    response.expect(response.status == 200, f"status {response.status}, not 200")
+    response.expect(response.content == b"OK", "the body is not the two characters OK")
+    kind = response.header("content-type") or ""
     response.expect(kind.lower().startswith("text/"), f"the content type is {kind!r}, which is no text")
 
 
-@RULES.check(writes=False)
-def list_is_an_array(service: Service) -> None:
-    """Response 200: JSON array of Store objects."""
-    service.count()
+RULES.add("list-is-an-array", "Response 200: JSON array of Store objects.", "", Service.count, writes=False)
 
 
-@RULES.check(ALL, late=True, adds=2)
-def list_has_every_store(service: Service) -> None:
-    """Without a name: also those just added."""
+@RULES.check(ALL, "Without a name: also those just added.", late=True, adds=2)
+def _list_has_every_store(service: Service) -> None:
     made = [service.make(address=address) for address in ("Listed", None)]
-    response = service.everything()
+    response = service.find()
     for one in made:
         response.shows(one, " in the list")
     lost = sorted(service.mine - {number(store) for store in response.listed.stores})
     response.expect(not lost, f"the stores {lost} were added before; the list lacks them")
 
 
-@RULES.check(ALL, writes=False)
-def empty_name_lists_all(service: Service) -> None:
-    """With an empty name."""
+@RULES.check(ALL, "With an empty name.", writes=False)
+def _empty_name_lists_all(service: Service) -> None:
     if not service.read_only:
         service.settle()
     before, response = service.count(), service.find("")
@@ -52,9 +47,8 @@ def empty_name_lists_all(service: Service) -> None:
     response.expect(right, f"{before} stores were there, the empty name lists {count}")
 
 
-@RULES.check(EXACT, writes=False)
-def filter_finds_exact_name(service: Service) -> None:
-    """The name of a store finds it."""
+@RULES.check(EXACT, "The name of a store finds it.", writes=False)
+def _filter_finds_exact_name(service: Service) -> None:
     for made in _subjects(service):
         response = _found(service, made.name)
         if response.with_id(made.id):
@@ -85,19 +79,17 @@ def _finds_no_other(check: str, service: Service) -> None:
 
 
 for name, (scope, _) in _parts("a name").items():
-    RULES.append(Rule(name, EXACT, scope, partial(_finds_no_other, name), writes=False))
+    RULES.add(name, EXACT, scope, partial(_finds_no_other, name), writes=False)
 
 
-@RULES.check(writes=False)
-def filter_without_match(service: Service) -> None:
-    """No match gives an empty array."""
+@RULES.check("No match gives an empty array.", writes=False)
+def _filter_without_match(service: Service) -> None:
     response = service.find(service.name())
     response.expect(response.listed.count == 0, "a name that nobody has finds stores")
 
 
-@RULES.check(EXACT, adds=3)
-def filter_finds_every_match(service: Service) -> None:
-    """All stores of that name are found."""
+@RULES.check(EXACT, "All stores of that name are found.", adds=3)
+def _filter_finds_every_match(service: Service) -> None:
     name = service.name()
     made = sorted(service.make(name, address).id for address in ("First", None, "First"))
     response = service.find(name)
@@ -105,16 +97,14 @@ def filter_finds_every_match(service: Service) -> None:
     response.expect(sorted(map(str, ids)) == sorted(map(str, made)), f"{made} have that name, found: {ids}")
 
 
-@RULES.check(EXACT)
-def filter_compares_only_names(service: Service) -> None:
-    """Addresses and ids are no names."""
+@RULES.check(EXACT, "Addresses and ids are no names.")
+def _filter_compares_only_names(service: Service) -> None:
     text = service.name()
     _found(service, text, str(service.spare(address=text).id))
 
 
-@RULES.check(EXACT)
-def filter_compares_every_character(service: Service) -> None:
-    """Whatever characters it has."""
+@RULES.check(EXACT, "Whatever characters it has.")
+def _filter_compares_every_character(service: Service) -> None:
     part = service.spare().name[-12:]
     for text in AWKWARD:
         made = service.spare(f"{text} {part}")
@@ -126,9 +116,8 @@ def filter_compares_every_character(service: Service) -> None:
     service.spare()
 
 
-@RULES.check(late=True, writes=False)
-def read_gives_that_store(service: Service) -> None:
-    """it is interpreted as a decimal integer and compared with the integer id of the stores."""
+@RULES.check(DECIMAL, late=True, writes=False)
+def _read_gives_that_store(service: Service) -> None:
     for made in _subjects(service):
         try:
             service.read(made.id).shows(made)
@@ -150,8 +139,8 @@ def _subjects(service: Service) -> Iterator[Made]:
     if not service.read_only:
         yield service.settle()
         return
-    for _ in range(TRIES):
-        response = service.everything()
+    for _ in range(QUIET):
+        response = service.find()
         samples = [store for store in response.stores if str(store.get("name") or "").strip() and number(store)]
         if not samples:
             raise Skipped("the list has no store to look at")

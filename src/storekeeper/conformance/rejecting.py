@@ -6,68 +6,62 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from storekeeper.conformance.rules import FAILURE, NO_MORE, Rule, Rules, Skipped
-from storekeeper.conformance.service import MISSING, Fault, Response, Service, Violation, Way
-from storekeeper.conformance.writing import QUIET, are_others
+from storekeeper.conformance.service import MISSING, QUIET, Response, Rules, Service, Skipped, Violation, Way
+from storekeeper.conformance.writing import METHODS, NO_MORE, Write, are_others
 
 RULES = Rules()
+FAILURE = "Validation happens before the operation; on failure no store is created or changed."
 GENERIC = "Invalid request payload input"
 VIOLATES = "name is not a string, name is missing, name too long, address is not a string"
 REQUIRED, NO_STRING = '"name" is required', '"name" must be a string'
-OTHERS = REQUIRED, NO_STRING
-Send = Callable[[Service, dict[str, Any], Fault], Response]
+TEXTS = REQUIRED, NO_STRING, '"address" is required'
 Request = Callable[[Service], Response]
-WAYS = {
+WAYS = {  # to break the rules, by the name that their checks have
     "missing-name": Way("Name is missing.", "no name", message=REQUIRED),
     "empty-name": Way("Name is empty.", "an empty name", message=REQUIRED),
     "number-as-name": Way("Name is a number.", "a number as name", message=NO_STRING),
     "other-type-as-name": Way("Name is null, a boolean, an array or an object.", "a name that is no string"),
-    "31-characters": Way("Name is longer than 30 characters.", "a name longer than 30", never=OTHERS),
+    "31-characters": Way("Name is longer than 30 characters.", "a name longer than 30", never=TEXTS),
     "address-of-other-type": Way(
-        "Address is a number, a boolean, an array or an object.",
-        "an address that is no string",
-        keys=("address",),
-        never=(*OTHERS, '"address" is required'),
+        "Address is a number, a boolean, an array or an object.", "an address that is no string", "address", TEXTS
     ),
 }
-"""The ways to break the rules, by the name that their checks have."""
 
 
-def bad(service: Service) -> dict[str, list[Fault]]:
-    """Return some faults of each way, all with texts that nobody has used."""
+def bad(service: Service) -> dict[str, list[tuple[dict[str, Any], Way]]]:
+    """Return some bad payloads of each way, with that way, all with texts that nobody has used."""
     new, number = service.name, 800_000_000_000 + int(service.marker[-8:], 16)
     types: tuple[object, ...] = (None, True, False, [], [new()], {}, {"name": new()})
     addresses: tuple[object, ...] = (5, 0, -1.5, True, False, [], [new()], {}, {"street": "1"})
-    long = [new().ljust(length, sign) for length, sign in ((31, "x"), (32, "x"), (300, "x"), (31, "\u00e9"))]
-    long += [new().ljust(30, "x") + " ", " " + new().ljust(30, "x")]
+    long = [f"{new():x<31}", f"{new():x<32}", f"{new():x<300}", f"{new():\u00e9<31}"]
+    long += [f"{new():x<30} ", f" {new():x<30}"]
     payloads: dict[str, list[dict[str, Any]]] = {
         "missing-name": [{"address": new()}, {}],
         "empty-name": [{"name": "", "address": new()}, {"name": ""}],
         "number-as-name": [{"name": name, "address": new()} for name in (number, 0, -1.5, 1e300)],
         "other-type-as-name": [{"name": name, "address": new()} for name in types],
-        "31-characters": [*({"name": name, "address": new()} for name in long), {"name": new().ljust(31, "x")}],
+        "31-characters": [*({"name": name, "address": new()} for name in long), {"name": f"{new():x<31}"}],
         "address-of-other-type": [{"name": new(), "address": address} for address in addresses],
     }
-    faults = {name: [Fault(way, payload) for payload in payloads[name]] for name, way in WAYS.items()}
-    faults["missing-name"].append(Fault(Way("", "no name but a Name", keys=()), {"Name": new()}))
-    return faults
+    found = {name: [(payload, way) for payload in payloads[name]] for name, way in WAYS.items()}
+    found["missing-name"].append(({"Name": new()}, Way("", "no name but a Name", key="")))
+    return found
 
 
 # What adds no store
 
 
-def send_bad(send: Send, service: Service) -> Response:
+def send_bad(send: Write, service: Service) -> Response:
     """Send a bad payload of each way; Skipped when one is taken, which is a rule of its own."""
-    for fault, *_ in bad(service).values():
-        response = send(service, fault.payload, fault)
-        if response.http.status != 400:
-            raise Skipped(f"{fault.way.label} is not rejected")
+    for (payload, way), *_ in bad(service).values():
+        response = send(service, payload, way)
+        if response.status != 400:
+            raise Skipped(f"{way.label} is not rejected")
     return response
 
 
-@RULES.check(FAILURE, adds=QUIET + 1)
-def rejected_create_takes_no_number(service: Service) -> None:
-    """Rejected creates take no id."""
+@RULES.check(FAILURE, "Rejected creates take no id.", adds=QUIET + 1)
+def _rejected_create_takes_no_number(service: Service) -> None:
     first = service.make()
     for _ in range(QUIET):
         send_bad(Service.create, service)
@@ -76,11 +70,6 @@ def rejected_create_takes_no_number(service: Service) -> None:
         if second.id == first.id + 1:
             return
         first = second
-
-
-def send_good(service: Service) -> Response:
-    """Update a store as often."""
-    return [service.spare() for _ in WAYS][-1].response
 
 
 def adds_no_other(send: Request, service: Service) -> None:
@@ -99,7 +88,7 @@ def adds_no_other(send: Request, service: Service) -> None:
                 break
         else:
             known = f"{each} for each {len(WAYS)} of these, none while none is sent"
-            raise Violation(f"requests that create no store add stores: {known}", send(service).http)
+            raise Violation(f"requests that create no store add stores: {known}", send(service))
 
 
 def growth(service: Service, send: Request, times: int, seconds: float = 0.0) -> tuple[int, float]:
@@ -111,70 +100,66 @@ def growth(service: Service, send: Request, times: int, seconds: float = 0.0) ->
     return service.count() - before, time.monotonic() - started
 
 
-for name, sentence, scope, requests in (
-    ("rejected-create-adds-no-other", FAILURE, "POST: nor under another name.", partial(send_bad, Service.create)),
-    ("rejected-update-adds-no-other", FAILURE, "PUT: nor under another name.", partial(send_bad, Service.update)),
-    ("update-adds-no-other", NO_MORE, "Nor does an update that succeeds.", send_good),
-):
-    RULES.append(Rule(name, sentence, scope, partial(adds_no_other, requests)))
+for method, send in METHODS:
+    check = partial(adds_no_other, partial(send_bad, send))
+    RULES.add(f"rejected-{send.__name__}-adds-no-other", FAILURE, f"{method}: nor under another name.", check)
+
+
+@RULES.check(NO_MORE, "Nor does an update that succeeds.")
+def _update_adds_no_other(service: Service) -> None:
+    adds_no_other(lambda service: [service.spare() for _ in WAYS][-1].response, service)
 
 
 # What is a bad payload, and what it leaves
 
 
-def rejects(send: Send, ways: Iterable[str], service: Service) -> None:
+def rejects(send: Write, names: Iterable[str], service: Service) -> None:
     """Violation unless each payload that is bad in these ways gets a 400."""
     faults = bad(service)
-    for fault in chain(*(faults[way] for way in ways)):
-        response = send(service, fault.payload, fault)
-        status = response.http.status
-        response.expect(status == 400, f"{fault.way.label} gets the status {status}, not 400")
+    for payload, way in chain(*(faults[name] for name in names)):
+        response = send(service, payload, way)
+        response.expect(response.status == 400, f"{way.label} gets the status {response.status}, not 400")
 
 
-for method, send in (("POST", Service.create), ("PUT", Service.update)):
+for method, send in METHODS:
     for name, way in WAYS.items():
         check = partial(rejects, send, (name,))
-        RULES.append(Rule(f"{send.__name__}-rejects-{name}", VIOLATES, f"{method}: {way.scope}", check))
+        RULES.add(f"{send.__name__}-rejects-{name}", VIOLATES, f"{method}: {way.scope}", check)
 
 
-@RULES.check(FAILURE)
-def rejected_create_adds_nothing(service: Service) -> None:
-    """Rejected creates are not found afterwards."""
-    for fault in chain(*bad(service).values()):
-        response = service.create(fault.payload, fault)
-        name = fault.payload.get("name")
-        if response.http.status == 400 and isinstance(name, (str, int)) and name:
+@RULES.check(FAILURE, "Rejected creates are not found afterwards.")
+def _rejected_create_adds_nothing(service: Service) -> None:
+    for payload, way in chain(*bad(service).values()):
+        response = service.create(payload, way)
+        name = payload.get("name")
+        if response.status == 400 and isinstance(name, (str, int)) and name:
             found = service.find(str(name))
             ours = [store for store in found.listed.stores if service.is_ours(store)]
-            found.expect(not ours, f"{fault.way.label} got a 400, and yet there is such a store now")
-    response = service.everything()
+            found.expect(not ours, f"{way.label} got a 400, and yet there is such a store now")
+    response = service.find()
     strays = [store for store in response.listed.stores if store.get("id") not in service.mine]
     response.expect(not strays, f"a payload got a 400, and yet the list has {strays[:1]}")
 
 
-@RULES.check(FAILURE, adds=1)
-def rejected_update_changes_nothing(service: Service) -> None:
-    """After a rejected update the store is as before."""
+@RULES.check(FAILURE, "After a rejected update the store is as before.", adds=1)
+def _rejected_update_changes_nothing(service: Service) -> None:
     made = service.make(address="Unchanged")
-    for fault in chain(*bad(service).values()):
-        response = service.replace(made.id, fault.payload, fault)
-        if response.http.status != 400:
+    for payload, way in chain(*bad(service).values()):
+        response = service.replace(made.id, payload, way)
+        if response.status != 400:
             service.replace(made.id, {"name": made.name, "address": made.address})
             continue
-        service.read(made.id).shows(made, f" after an update with {fault.way.label} that got a 400")
+        service.read(made.id).shows(made, f" after an update with {way.label} that got a 400")
     service.find(made.name).shows(made, " after updates that got a 400")
 
 
-@RULES.check("Behavior: payload is validated first.")
-def update_validates_first(service: Service) -> None:
-    """A bad payload for a store that does not exist gets a 400."""
+@RULES.check("Behavior: payload is validated first.", "A bad payload for a store that does not exist gets a 400.")
+def _update_validates_first(service: Service) -> None:
     if not service.read(MISSING, "open").ok:
-        rejects(lambda service, payload, fault: service.replace(MISSING, payload, fault), WAYS, service)
+        rejects(lambda service, *one: service.replace(MISSING, *one), WAYS, service)
 
 
 def detect_mode(service: Service) -> None:
     """Learn from rejected payloads whether the service gives details; the majority decides."""
-    generic = [
-        service.create(fault.payload, fault).member("message") == GENERIC for fault, *_ in bad(service).values()
-    ]
+    generic = [service.create(*first).member("message") == GENERIC for first, *_ in bad(service).values()]
     service.generic = sum(generic) > len(generic) // 2

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from xml.etree import ElementTree as ET
 
-from storekeeper.conformance.client import Exchange
-from storekeeper.conformance.rules import Result
+from storekeeper.conformance.service import Result
 
 SIGNS = {"passed": "[green]✓[/]", "failed": "[red]✗[/]", "skipped": "[dim]-[/]"}
 SHOWN = 600  # the most characters of a body that are shown
@@ -45,18 +44,12 @@ class Report:
 
 def as_json(report: Report) -> str:
     """Return the report as one JSON document, in which nothing to say is null."""
-    checks = [
-        {
-            "name": result.rule.name,
-            "sentence": result.rule.sentence,
-            "scope": result.rule.scope or None,
-            "result": result.state,
-            "note": result.note or None,
-            "request": _request(result.exchange) if result.exchange else None,
-            "answer": _response(result.exchange) if result.exchange else None,
-        }
-        for result in report.results
-    ]
+    checks = []
+    for result in report.results:
+        rule, (request, answer) = result.rule, _shown(result)
+        check = {"name": rule.name, "sentence": rule.sentence, "scope": rule.scope, "result": result.state}
+        check |= {"note": result.note, "request": request, "answer": answer}
+        checks.append({name: text or None for name, text in check.items()})
     head = {name: getattr(report, name) for name in ("url", "conforms", "mode", "counts", "added")}
     profile = [{"topic": topic, "seen": seen} for topic, seen in report.profile.items()]
     return json.dumps(head | {"seconds": round(report.seconds, 3), "checks": checks, "profile": profile}, indent=2)
@@ -74,7 +67,7 @@ def as_junit(report: Report) -> bytes:
         case = _element(suite, "testcase", classname="storekeeper.conformance", name=result.rule.name, time=0)
         if result.state != "passed":
             tag = "failure" if result.state == "failed" else "skipped"
-            _element(case, tag, message=result.note).text = _xml(_shown(result))
+            _element(case, tag, message=result.note).text = _xml("\n\n".join(filter(None, _shown(result))))
     return bytes(ET.tostring(suites, encoding="utf-8", xml_declaration=True))
 
 
@@ -102,7 +95,7 @@ def as_text(report: Report) -> str:
         for result in report.failed:
             console.print(f"\n[red]✗ {result.rule.name}[/]: {_marked(result.note)}")
             console.print(f"  [dim]{_marked(f'{result.rule.sentence} {result.rule.scope}'.strip())}[/]")
-            console.print(_marked(re.sub("(?m)^(?=.)", "    ", _shown(result))), soft_wrap=True)
+            console.print(_marked(re.sub("(?m)^(?=.)", "    ", "\n\n".join(_shown(result)))), soft_wrap=True)
         console.print("", profile, "")
         console.print(_summary(report), soft_wrap=True)
     return text.get()
@@ -130,22 +123,18 @@ def _summary(report: Report) -> str:
     return f"{_marked(report.url)} {verdict}: {counts} ({mode}, {added} added, {report.seconds:.1f} s)"
 
 
-def _shown(result: Result) -> str:
-    return f"{_request(result.exchange)}\n\n{_response(result.exchange)}" if result.exchange else ""
-
-
-def _request(exchange: Exchange) -> str:
-    return "\n".join(exchange.head if exchange.body is None else [*exchange.head, "", _body(exchange.body)])
-
-
-def _response(exchange: Exchange) -> str:
+def _shown(result: Result) -> tuple[str, str]:
+    """Return the request and the response that show it, nothing where none does."""
+    if not (exchange := result.exchange):
+        return "", ""
+    request = "\n".join(exchange.head if exchange.body is None else [*exchange.head, "", _body(exchange.body)])
     if not exchange.status:
-        return "(no response)"
+        return request, "(no response)"
     head = f"HTTP/1.1 {exchange.status} {exchange.phrase}".rstrip()
     rest = exchange.length - min(len(exchange.excerpt), SHOWN)
     more = f" … and {rest} bytes more" if rest > 0 else ""
     fields = [f"{name}: {value}" for name, value in exchange.headers]
-    return printable("\n".join([head, *fields, "", _body(exchange.excerpt) + more]))
+    return request, printable("\n".join([head, *fields, "", _body(exchange.excerpt) + more]))
 
 
 def _body(content: bytes) -> str:

@@ -1,38 +1,37 @@
 """The contract's rules for every response, held to all that was seen during the run; this package only."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from types import NoneType
 
 from storekeeper.conformance.documents import Store
 from storekeeper.conformance.rejecting import GENERIC, NO_STRING, REQUIRED
-from storekeeper.conformance.rules import THREE, Rule, Rules, Skipped
-from storekeeper.conformance.service import Fault, Response, Service, Violation
+from storekeeper.conformance.service import Response, Rules, Service, Skipped, Violation, Way
+from storekeeper.conformance.writing import THREE
 
 RULES = Rules()
-Look = Callable[[Response], str]  # returns what is wrong with a response, or nothing
+Look = Callable[[Response, bool], str]  # returns what is wrong with a response, or nothing, given the generic mode
 JSON = "application/json; charset=utf-8"
 SUCCESS = f"use status 200 and the headers `content-type: {JSON}` and `cache-control: no-cache`"
 ERRORS = f"Error responses carry `content-type: {JSON}` and `cache-control: no-cache`."
 GENERIC_MODE = "A deployment may run in a generic mode: the same 400 status and error text but message"
-INTERNAL, OCCURRED = "Internal Server Error", "An internal server error occurred"
+INTERNAL_ERROR = {"statusCode": 500, "error": "Internal Server Error", "message": "An internal server error occurred"}
 PHRASE = "error, string, Standard reason phrase of the status"
 MISSING = f"Message for a missing (or empty) name: `{REQUIRED}`, with keys [name]."
-FAILED = f"statusCode 500, error `{INTERNAL}`, message `{OCCURRED}`"
-NAMES = "`message` names the field and the violated rule"
+FAILED = "statusCode {statusCode}, error `{error}`, message `{message}`".format_map(INTERNAL_ERROR)
 SOURCE = "`validation.source` is `payload`"
 NUMBER = f"Message for a name that is a number instead of a string: `{NO_STRING}`, with keys [name]."
 
 
-def _groups(seen: Response) -> set[str]:
-    """Return what a response is: a success, one with stores, a rejection, a failure (500), an error of these."""
-    fault = seen.wanted if isinstance(seen.wanted, Fault) and seen.http.status == 400 else None
-    success = seen.wanted == "success" or (seen.wanted == "either" and seen.ok)
-    failure = seen.http.status == 500 and seen.http.method != "HEAD"
-    found = {"rejection", "error", "json", str(fault.way.message)} if fault else set[str]()
-    found |= {"failure", "error"} if failure else set()
-    return found | ({"success"} | ({"stores", "json"} if seen.kind != "test" else set()) if success else set())
+def _groups(seen: Response) -> Iterator[str | None]:
+    """Yield what a response is; a rejection is of the group of the message that it should have, too."""
+    if isinstance(seen.wanted, Way) and seen.status == 400:
+        yield from ("rejection", "error", "json", seen.wanted.message)
+    if seen.status == 500 and seen.method != "HEAD":
+        yield from ("failure", "error")
+    if seen.wanted in ("alive", "success") or (seen.wanted == "either" and seen.ok):
+        yield from ("success",) if seen.wanted == "alive" else ("success", "stores", "json")
 
 
 def _wrong(what: str, have: object, wanted: object) -> str:
@@ -42,54 +41,44 @@ def _wrong(what: str, have: object, wanted: object) -> str:
 
 
 def _header(name: str, value: str) -> Look:
-    return lambda seen: _wrong(name, seen.http.header(name), value)
+    return lambda seen, _: _wrong(name, seen.header(name), value)
 
 
-def _members(**wanted: object) -> Look:
-    return lambda seen: next(filter(None, (_wrong(name, seen.member(name), wanted[name]) for name in wanted)), "")
-
-
-def _detail(name: str, seen: Response, value: object) -> str:
-    validation = seen.member("validation")
-    return _wrong(f"validation {name}", validation.get(name) if isinstance(validation, dict) else None, value)
+def _body(wanted: dict[str, object]) -> Look:
+    """Return the look at members of the body; `a b` is the member b of a."""
+    return lambda seen, _: next(filter(None, (_wrong(at, seen.member(*at.split()), wanted[at]) for at in wanted)), "")
 
 
 def _stores(holds: Callable[[Store], bool]) -> Look:
-    return lambda seen: next((f"a store is {store!r}" for store in seen.stores if seen.ok and not holds(store)), "")
+    return lambda seen, _: next((f"a store is {one!r}" for one in seen.stores if seen.ok and not holds(one)), "")
 
 
-def _types(property: str, *allowed: type) -> Look:
+def _has(property: str, *allowed: type) -> Look:
     return _stores(lambda store: type(store.get(property)) in allowed)
 
 
-def _text(seen: Response) -> str:
+def _text(seen: Response, _: bool) -> str:
     return "" if seen.member("message") and isinstance(seen.member("message"), str) else "message is no text"
 
 
-def _keys(seen: Response) -> str:
-    way = seen.wanted.way if isinstance(seen.wanted, Fault) else None
-    return _detail("keys", seen, list(way.keys)) if way and way.keys else ""
+def _keys(seen: Response, _: bool) -> str:
+    key = seen.wanted.key if isinstance(seen.wanted, Way) else ""
+    return _wrong("validation keys", seen.member("validation", "keys"), [key]) if key else ""
 
 
-def _names_the_field(seen: Response) -> str:
+def _names_the_field(seen: Response, _: bool) -> str:
     """Look at a message of which the contract gives no text."""
-    assert isinstance(seen.wanted, Fault)
-    way, message = seen.wanted.way, str(seen.member("message"))
-    if not all(re.search(rf"\b{key}\b", message) for key in way.keys):
-        return f"the message for {way.label} does not name {' and '.join(way.keys)}"
+    assert isinstance(seen.wanted, Way)
+    way, message = seen.wanted, str(seen.member("message"))
+    if not re.search(rf"\b{way.key}\b", message):
+        return f"the message for {way.label} does not name {way.key}"
     return f"the message for {way.label} is that of another rule" if message in way.never else ""
 
 
-def _one_mode(service: Service) -> None:
-    """Violation at the first validation error that is not of the same mode as most."""
-    others = "generic" if service.generic else "detailed"
-
-    def look(seen: Response) -> str:
-        details = isinstance(seen.document, dict) and "validation" in seen.document
-        fits = service.generic != details and service.generic == (seen.member("message") == GENERIC)
-        return "" if fits else f"the other errors are {others}, this one is not"
-
-    _hold("rejection", look, service)
+def _is_of_one_mode(seen: Response, generic: bool) -> str:
+    details = isinstance(seen.document, dict) and "validation" in seen.document
+    fits = generic != details and generic == (seen.member("message") == GENERIC)
+    return "" if fits else f"the other errors are {'generic' if generic else 'detailed'}, this one is not"
 
 
 def _hold(group: str, look: Look, service: Service) -> None:
@@ -98,36 +87,32 @@ def _hold(group: str, look: Look, service: Service) -> None:
     if not found:
         raise Skipped("no such response was seen")
     for seen in found:
-        if reason := look(seen):
-            raise Violation(reason, seen.http)
+        if reason := look(seen, service.generic):
+            raise Violation(reason, seen)
 
 
 def _add(name: str, sentence: str, group: str, look: Look, scope: str = "", **marks: bool) -> None:
-    RULES.append(Rule(name, sentence, scope, partial(_hold, group, look), **{"writes": False, "late": True} | marks))
+    RULES.add(name, sentence, scope, partial(_hold, group, look), **{"writes": False, "late": True} | marks)
 
 
-for_errors, for_details = partial(_add, writes=True), partial(_add, writes=True, detailed=True)
-_add(
-    "success-has-status-200", SUCCESS, "success", lambda seen: _wrong("status", seen.http.status, 200), "The status."
-)
+for_errors, detailed = partial(_add, writes=True), partial(_add, writes=True, detailed=True)
+_add("success-has-status-200", SUCCESS, "success", lambda seen, _: _wrong("status", seen.status, 200), "The status.")
 _add("success-has-content-type", SUCCESS, "stores", _header("content-type", JSON), "The content type.")
 _add("success-has-cache-control", SUCCESS, "success", _header("cache-control", "no-cache"), "The cache control.")
-_add("bodies-are-json", "All bodies are JSON unless stated.", "json", lambda seen: seen.malformed or "")
+_add("bodies-are-json", "All bodies are JSON unless stated.", "json", lambda seen, _: seen.malformed or "")
 _add("store-has-three-properties", THREE, "stores", _stores(lambda store: set(store) == {"id", "name", "address"}))
-_add("store-id-is-an-integer", "id, integer, service", "stores", _types("id", int))
-_add("store-name-is-a-string", "name, string, client", "stores", _types("name", str))
-_add(
-    "store-address-is-a-string-or-null", "address, string or null, client", "stores", _types("address", str, NoneType)
-)
+_add("store-id-is-an-integer", "id, integer, service", "stores", _has("id", int))
+_add("store-name-is-a-string", "name, string, client", "stores", _has("name", str))
+_add("store-address-is-a-string-or-null", "address, string or null, client", "stores", _has("address", str, NoneType))
 for_errors("error-has-content-type", ERRORS, "error", _header("content-type", JSON), "The content type.")
 for_errors("error-has-cache-control", ERRORS, "error", _header("cache-control", "no-cache"), "The cache control.")
-for_errors("error-has-status-code", "statusCode, integer, HTTP status code", "rejection", _members(statusCode=400))
-for_errors("error-has-reason-phrase", PHRASE, "rejection", _members(error="Bad Request"))
+for_errors("error-has-status-code", "statusCode, integer, HTTP status code", "rejection", _body({"statusCode": 400}))
+for_errors("error-has-reason-phrase", PHRASE, "rejection", _body({"error": "Bad Request"}))
 for_errors("error-has-message", "message, string, Human-readable reason", "rejection", _text)
-_add("server-error-has-its-body", FAILED, "failure", _members(statusCode=500, error=INTERNAL, message=OCCURRED))
-RULES.append(Rule("errors-are-of-one-mode", GENERIC_MODE, "", _one_mode, late=True))
-for_details("message-for-a-number", NUMBER, NO_STRING, _members(message=NO_STRING))
-for_details("message-for-a-missing-name", MISSING, REQUIRED, _members(message=REQUIRED))
-for_details("message-names-the-field", NAMES, "rejection", _names_the_field)
-for_details("validation-has-source", SOURCE, "rejection", lambda seen: _detail("source", seen, "payload"))
-for_details("validation-has-keys", "`validation.keys` lists the field names", "rejection", _keys)
+_add("server-error-has-its-body", FAILED, "failure", _body(INTERNAL_ERROR))
+for_errors("errors-are-of-one-mode", GENERIC_MODE, "rejection", _is_of_one_mode)
+detailed("message-for-a-number", NUMBER, NO_STRING, _body({"message": NO_STRING}))
+detailed("message-for-a-missing-name", MISSING, REQUIRED, _body({"message": REQUIRED}))
+detailed("message-names-the-field", "`message` names the field and the violated rule", "rejection", _names_the_field)
+detailed("validation-has-source", SOURCE, "rejection", _body({"validation source": "payload"}))
+detailed("validation-has-keys", "`validation.keys` lists the field names", "rejection", _keys)

@@ -1,131 +1,175 @@
-"""A run from first contact to report: each rule once, in its order; this package only."""
+"""A run from first contact to exit code: each rule once, in its order; this package only."""
 
+import os
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 from storekeeper.conformance import beyond, reading, rejecting, responses, writing
-from storekeeper.conformance.client import Client, TimedOut, TooLarge, Unreachable
+from storekeeper.conformance.client import CannotCheck, Client, Exchange, TooLarge, Unreachable
+from storekeeper.conformance.documents import parse
 from storekeeper.conformance.profile import observe
-from storekeeper.conformance.report import Report
-from storekeeper.conformance.rules import Result, Rule, Skipped
-from storekeeper.conformance.service import Response, Service, Violation
+from storekeeper.conformance.report import Report, as_json, as_junit, as_text, complain
+from storekeeper.conformance.service import STORES, Response, Result, Rule, Service, Skipped, Violation
 
-RULES: list[Rule] = sorted(  # those that look at all responses at the end
-    [*reading.RULES, *writing.RULES, *rejecting.RULES, *beyond.RULES, *responses.RULES], key=lambda rule: rule.late
-)
-MOST_ADDED = (
-    sum(rule.adds for rule in RULES) + 2
-)  # stores: those of the rules, and the two that several of them share
+CONFORMS, VIOLATES, CANNOT_CHECK = 0, 1, 2
+RULES = [*reading.RULES, *writing.RULES, *rejecting.RULES, *beyond.RULES, *responses.RULES]
+RULES.sort(key=lambda rule: rule.late)  # those that look at all responses at the end
+MOST_ADDED = sum(rule.adds for rule in RULES) + 2  # stores: the rules' own, and the two that several of them share
 Announce = Callable[[int], None]
-CLOSED = {
-    401: "it wants authentication: send a token with --token FILE, or in STOREKEEPER_TOKEN",
-    403: "it forbids it",
-    429: "too many requests",
-    503: "unavailable",
-}
+UNAUTHORIZED = "it wants authentication: send a token with --token FILE, or in STOREKEEPER_TOKEN"
+CLOSED = {401: UNAUTHORIZED, 403: "it forbids it", 429: "too many requests", 503: "unavailable"}
 
 
-class CannotCheck(Exception):
-    """Nothing can be said of the service: the message says why."""
+def run(
+    url: str,
+    *,
+    read_only: bool = False,
+    json: bool = False,
+    junit: Path | None = None,
+    timeout: float = 7.0,
+    token: str = "",
+    ask: Announce | None = None,
+    examples: Sequence[dict[str, Any]] = (),
+) -> int:
+    """Check the service at `url`, print what came of it and give the exit code.
+
+    Standard output gets the table, or one JSON document; `junit` gets the XML. An exchange has `timeout` seconds.
+    Unless the list is `examples`, `ask` is told how many stores come at most, and raises if they may not.
+    """
+    if (path := url.rstrip("/")).endswith("/api/stores"):  # as people copy it
+        url = path.removesuffix("/api/stores")
+
+    def announce(most: int) -> None:
+        if ask and not _holds_only(Client(url, timeout, token), list(examples)):
+            ask(most)
+        complain(f"Checking {url}: this adds at most {most} stores, and there is no way to delete one.")
+
+    try:
+        if junit:
+            _prove_writable(junit)  # not found out after the stores were added
+        report = examine(url, read_only=read_only, timeout=timeout, announce=announce, token=token)
+        if junit:
+            junit.write_bytes(as_junit(report))
+    except CannotCheck as error:
+        complain(f"storekeeper: cannot check {url}: {error}")
+        return CANNOT_CHECK
+    except OSError as error:
+        reason = f"{error.strerror}; --junit takes the path of a file"
+        complain(f"storekeeper: cannot write the results to {junit}: {reason}")
+        return CANNOT_CHECK
+    try:
+        sys.stdout.write(as_json(report) + "\n" if json else as_text(report))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever reads has enough, and the verdict is the same. What is left would fail once more at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return CONFORMS if report.conforms else VIOLATES
+
+
+def _prove_writable(path: Path) -> None:
+    """OSError unless the file can be written; one that was not there is not there afterwards."""
+    path, new = path.resolve(), not path.exists()
+    path.open("ab").close()
+    if new:
+        path.unlink()
+
+
+def _holds_only(client: Client, stores: list[dict[str, Any]]) -> bool:
+    try:
+        client.send(answer := Exchange("GET", STORES))
+        found, _ = parse(answer.content)
+        return isinstance(found, list) and [{"address": None} | store for store in found] == stores
+    except (Unreachable, TypeError):
+        return False
 
 
 def examine(
-    url: str, *, read_only: bool = False, timeout: float = 7.0, announce: Announce | None = None, token: str = ""
+    url: str, *, read_only: bool = False, timeout: float = 7.0, announce: Announce = lambda _: None, token: str = ""
 ) -> Report:
     """Hold the service at `url` to every rule, or CannotCheck; `announce` is told how many stores it adds at most."""
     try:
         client = Client(url, timeout, token)
     except ValueError as error:
         raise CannotCheck(str(error)) from None
-    return Run(Service(client, read_only)).report(url, announce)
+    return hold(Service(client, read_only), url, announce)
 
 
-class Run:
-    """Goes through the rules; a service that is gone, or slow twice, ends it."""
+def hold(service: Service, url: str, announce: Announce = lambda _: None) -> Report:
+    """Return what comes of all rules; a service that is gone, or slow twice, ends it with CannotCheck."""
+    start = time.monotonic()
+    first_contact(service)
+    if not service.read_only:
+        announce(MOST_ADDED)
+        prepare(service)
+    results = [outcome(rule, service) for rule in RULES if not rule.late]
+    profile = observe(service)
+    alive(service)
+    results += [outcome(rule, service) for rule in RULES if rule.late]
+    mode = "unknown" if service.read_only else "generic" if service.generic else "detailed"
+    return Report(url, mode, results, profile, service.added, time.monotonic() - start)
 
-    def __init__(self, service: Service) -> None:
-        self.service = service
-        self.slow = 0
 
-    def report(self, url: str, announce: Announce | None = None) -> Report:
-        """Return what comes of all rules."""
-        service, start = self.service, time.monotonic()
-        self.first_contact()
-        if not service.read_only:
-            if announce:
-                announce(MOST_ADDED)
-            self.prepare()
-        results = [self.result(rule) for rule in RULES if not rule.late]
-        profile = observe(service)
-        self.alive()
-        results += [self.result(rule) for rule in RULES if rule.late]
-        mode = "unknown" if service.read_only else "generic" if service.generic else "detailed"
-        return Report(url, mode, results, profile, service.added, time.monotonic() - start)
+def first_contact(service: Service) -> None:
+    """CannotCheck unless this is the service at all and lets us in: nothing is written to anything else."""
+    test, stores = service.test(), service.find(service.marker)
+    admitted(stores)
+    service.announces = bool(beyond.TAG.fullmatch(stores.header("etag") or ""))
+    if not (test.ok or stores.ok):
+        statuses = f"GET /test gets the status {test.status}, GET /api/stores {stores.status}"
+        raise CannotCheck(f"no Store Resource API there: {statuses}")
 
-    def first_contact(self) -> None:
-        """CannotCheck unless this is the service at all and lets us in: nothing is written to anything else."""
+
+def prepare(service: Service) -> None:
+    """Learn how errors look, and add the store that several checks share; what is wrong the rules will tell."""
+    for step in (rejecting.detect_mode, Service.settle):
         try:
-            test = self.service.test()
-            stores = self.service.find(self.service.marker)
+            step(service)
         except Unreachable as error:
-            raise CannotCheck(said(error)) from None
-        admitted(stores)
-        self.service.announces = beyond.is_announced(stores)
-        if not (test.ok or stores.ok):
-            statuses = f"GET /test gets the status {test.http.status}, GET /api/stores {stores.http.status}"
-            raise CannotCheck(f"no Store Resource API there: {statuses}")
+            lost(service, error)
+        except Violation:
+            admitted(service.seen[-1])
 
-    def prepare(self) -> None:
-        """Learn how errors look, and add the store that several checks share; what is wrong the rules will tell."""
-        for step in (rejecting.detect_mode, Service.settle):
-            try:
-                step(self.service)
-            except Unreachable as error:
-                self.lost(error)
-            except Violation:
-                admitted(self.service.seen[-1])
 
-    def result(self, rule: Rule) -> Result:
-        """Return what comes of one rule."""
-        try:
-            if rule.writes and self.service.read_only:
-                raise Skipped("it writes, and this run is read-only")
-            if rule.detailed and self.service.generic:
-                raise Skipped("the service is in generic mode")
-            if rule.announced and not self.service.announces:
-                raise Skipped("the service does not announce it")
-            rule.check(self.service)
-        except Skipped as reason:
-            return Result(rule, "skipped", str(reason))
-        except Violation as found:
-            return Result(rule, "failed", str(found), found.exchange)
-        except Unreachable as error:
-            self.lost(error)
-            return Result(rule, "failed", f"no response: {error}", error.exchange)
-        return Result(rule, "passed")
+def outcome(rule: Rule, service: Service) -> Result:
+    """Return what comes of one rule."""
+    try:
+        if rule.writes and service.read_only:
+            raise Skipped("it writes, and this run is read-only")
+        if rule.detailed and service.generic:
+            raise Skipped("the service is in generic mode")
+        if rule.announced and not service.announces:
+            raise Skipped("the service does not announce it")
+        rule.check(service)
+    except Skipped as reason:
+        return Result(rule, "skipped", str(reason))
+    except Violation as found:
+        return Result(rule, "failed", found.reason, found.exchange)
+    except Unreachable as error:
+        lost(service, error)
+        return Result(rule, "failed", f"no response: {error.reason}", error.exchange)
+    return Result(rule, "passed")
 
-    def lost(self, error: Unreachable) -> None:
-        """Go on, since an exchange without a response breaks its rule; CannotCheck when the whole service is gone."""
-        self.slow += isinstance(error, TimedOut)
-        if isinstance(error, TooLarge) or self.slow > 1:
-            raise CannotCheck(said(error)) from None
-        self.alive()
 
-    def alive(self) -> None:
-        """CannotCheck unless the service still responds at all."""
-        try:
-            self.service.test()
-        except Unreachable as error:
-            raise CannotCheck(f"it stopped responding: {said(error)}") from None
+def lost(service: Service, error: Unreachable) -> None:
+    """Go on, since an exchange without a response breaks its rule; CannotCheck when the whole service is gone."""
+    service.slow += isinstance(error.__cause__, TimeoutError)
+    if isinstance(error.__cause__, TooLarge) or service.slow > 1:
+        raise error
+    alive(service)
+
+
+def alive(service: Service) -> None:
+    """CannotCheck unless the service still responds at all."""
+    try:
+        service.test()
+    except Unreachable as error:
+        raise CannotCheck(f"it stopped responding: {error}") from None
 
 
 def admitted(response: Response) -> None:
     """CannotCheck when the service keeps us out."""
-    if closed := CLOSED.get(response.http.status):
-        method = response.http.method
-        raise CannotCheck(f"{method} /api/stores gets the status {response.http.status}: {closed}")
-
-
-def said(error: Unreachable) -> str:
-    """Return why there is no response, with the request that got none."""
-    return f"{error} ({error.exchange.method} {error.exchange.target})" if error.exchange else str(error)
+    if closed := CLOSED.get(response.status):
+        raise CannotCheck(f"{response.method} /api/stores gets the status {response.status}: {closed}")

@@ -1,17 +1,18 @@
-"""The service under check: its five operations, its responses so far, and which stores are ours; this package."""
+"""The service under check, with its responses so far and stores of ours, and what a rule is; this package only."""
 
 import json
 import secrets
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from typing import Any, Literal
 from urllib.parse import quote
 
-from storekeeper.conformance.client import Body, Client, Exchange
+from storekeeper.conformance.client import Client, Exchange
 from storekeeper.conformance.documents import Listing, Store, parse
 
 STORES = "/api/stores"
+QUIET = 5  # how often a moment is looked for in which no other client writes
 CROWD = 10  # how many requests go at the same time
 MISSING = 2_000_000_000  # an id that no store has, and that still fits 32 bits
 
@@ -19,9 +20,12 @@ MISSING = 2_000_000_000  # an id that no store has, and that still fits 32 bits
 class Violation(Exception):
     """The contract is broken: why, and the exchange that shows it."""
 
-    def __init__(self, reason: str, exchange: Exchange | None) -> None:
-        super().__init__(reason)
-        self.exchange = exchange
+    def __init__(self, reason: str, exchange: Exchange) -> None:
+        self.reason, self.exchange = reason, exchange
+
+
+class Skipped(Exception):
+    """The rule cannot be observed here: the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,32 +34,20 @@ class Way:
 
     scope: str
     label: str
-    keys: tuple[str, ...] = ("name",)  # without any it is left open which ones a response names
-    message: str | None = None  # the contract's own, if there is one
+    key: str = "name"  # "" leaves open which one a response names
     never: tuple[str, ...] = ()  # messages that name another rule
+    message: str | None = None  # the contract's own, if there is one
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """A payload that breaks the rules."""
-
-    way: Way
-    payload: dict[str, Any]
-
-
-Kind = Literal["test", "list", "filter", "store", "other"]
-Wanted = (
-    Literal["success", "either", "open"] | Fault
-)  # a success, or whatever, or nothing; or the error of a bad payload
+Wanted = Literal["alive", "success", "either", "open"] | Way
+"""A success that has no store or any, one if it is a success at all, or nothing; or the error of a payload so bad."""
 
 
 @dataclass(slots=True)
-class Response:
-    """One response with what was wanted of it. `document` is None where there is no (valid) JSON."""
+class Response(Exchange):
+    """An exchange with what was wanted of it. `document` is None where there is no (valid) JSON."""
 
-    kind: Kind
-    wanted: Wanted
-    http: Exchange
+    wanted: Wanted = "open"
     document: Any = None
     malformed: str | None = None
     listing: Listing | None = None
@@ -63,7 +55,7 @@ class Response:
     @property
     def ok(self) -> bool:
         """Whether the service calls it a success; whether it is status 200 is a rule of its own."""
-        return 200 <= self.http.status < 300
+        return 200 <= self.status < 300
 
     @property
     def stores(self) -> list[Store]:
@@ -75,30 +67,34 @@ class Response:
     @property
     def listed(self) -> Listing:
         """The list that it is; Violation when it is none."""
-        self.expect(self.listing, f"status {self.http.status} instead of a list")
-        listing = cast("Listing", self.listing)
-        self.expect(not listing.fault, str(listing.fault))
-        return listing
+        if self.listing is None:
+            raise Violation(f"status {self.status} instead of a list", self)
+        self.expect(not self.listing.fault, str(self.listing.fault))
+        return self.listing
 
     @property
     def single(self) -> Store:
         """The one store that it is; Violation when it is none."""
-        self.expect(self.ok, f"status {self.http.status} instead of a store")
-        self.expect(isinstance(self.document, dict), self.malformed or "the body is not one JSON object")
-        return cast("Store", self.document)
+        self.expect(self.ok, f"status {self.status} instead of a store")
+        if not isinstance(self.document, dict):
+            raise Violation(self.malformed or "the body is not one JSON object", self)
+        return self.document
 
     def with_id(self, id: int) -> list[Store]:
         """Return the stores of its list that have this id."""
         return [store for store in self.listed.stores if number(store) == id]
 
-    def member(self, name: str) -> Any:
-        """Return a member of a document that is an object; None when there is none."""
-        return self.document.get(name) if isinstance(self.document, dict) else None
+    def member(self, *path: str) -> Any:
+        """Return a member of the document, or with more names one of that member; None when there is none."""
+        value = self.document
+        for name in path:
+            value = value.get(name) if isinstance(value, dict) else None
+        return value
 
     def expect(self, holds: object, reason: str) -> None:
         """Violation with `reason` and this exchange unless it holds."""
         if not holds:
-            raise Violation(reason, self.http)
+            raise Violation(reason, self)
 
     def shows(self, wanted: "Made", where: str = "") -> None:
         """Violation unless it, or the one of that id in its list, is this store; no address passes for null."""
@@ -108,6 +104,12 @@ class Response:
         for key in ("id", "name", "address"):
             have, right = have_all.get(key), getattr(wanted, key)
             self.expect(have == right, f"its {key} is {have!r}, not {right!r}{where}")
+
+    def made(self, name: str, address: str | None = None) -> "Made":
+        """Return the store that it shows, as it was sent; Violation when it has no id."""
+        id = number(self.single)
+        self.expect(id is not None, "the store has no id")
+        return Made(id or 0, name, address, self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +135,7 @@ class Service:
     generic: bool = False
     announces: bool = False
     names: int = 0
+    slow: int = 0
     subject: Made | None = None
     changing: int | None = None
 
@@ -141,18 +144,20 @@ class Service:
         self.names += 1
         return f"{self.marker} {self.names:03}"
 
-    def send(
-        self, method: str, path: str, body: Body = None, kind: Kind = "other", wanted: Wanted = "open", **more: str
-    ) -> Response:
-        """Make one exchange and keep it in `seen`; `more` are header fields, `if_match` is If-Match."""
-        listing = Listing(self.is_ours if kind == "list" else bool) if kind in {"list", "filter"} else None
-        headers = {name.title().replace("_", "-"): value for name, value in more.items()}
-        http = self.client.exchange(method, path, body, headers, listing.feed if listing else None)
-        if listing and http.status == 200:
+    def send(self, method: str, path: str, body: object = None, wanted: Wanted = "open", **more: str) -> Response:
+        """Make one exchange and keep it in `seen`; bytes are a body as they are, `more` header fields: `if_match`."""
+        if not (body is None or isinstance(body, bytes)):
+            body = json.dumps(body, ensure_ascii=False).encode()
+        response = Response(method, path, body, wanted=wanted)
+        listing = Listing(self.is_ours if path == STORES else bool)
+        if method == "GET" and path.partition("?")[0] == STORES:
+            response.sink = listing.feed
+        self.client.send(response, {name.title().replace("_", "-"): value for name, value in more.items()})
+        if response.sink and response.status == 200:
             listing.feed(b"", last=True)
-            response = Response(kind, wanted, http, None, listing.fault, listing)
+            response.listing, response.malformed = listing, listing.fault
         else:
-            response = Response(kind, wanted, http, *parse(http.content))
+            response.document, response.malformed = parse(response.content)
         self.seen.append(response)
         return response
 
@@ -162,28 +167,24 @@ class Service:
 
     def test(self) -> Response:
         """GET /test."""
-        return self.send("GET", "/test", kind="test", wanted="success")
+        return self.send("GET", "/test", wanted="alive")
 
-    def everything(self) -> Response:
-        """GET the whole list, of which only stores of ours are kept."""
-        return self.send("GET", STORES, kind="list", wanted="success")
+    def find(self, name: str | None = None) -> Response:
+        """GET the stores of a name; without one the whole list, of which only stores of ours are kept."""
+        query = "" if name is None else f"?name={quote(name, safe='', errors='surrogatepass')}"
+        return self.send("GET", STORES + query, wanted="success")
 
     def count(self) -> int:
         """Return how many stores there are."""
-        return self.everything().listed.count
-
-    def find(self, name: str) -> Response:
-        """GET the stores of a name."""
-        value = quote(name, safe="", errors="surrogatepass")
-        return self.send("GET", f"{STORES}?name={value}", kind="filter", wanted="success")
+        return self.find().listed.count
 
     def read(self, id: int | str, wanted: Wanted = "success") -> Response:
         """GET one store, the id as it is written."""
-        return self.send("GET", f"{STORES}/{id}", kind="store", wanted=wanted)
+        return self.send("GET", f"{STORES}/{id}", wanted=wanted)
 
     def create(self, payload: object, wanted: Wanted = "success", **more: str) -> Response:
         """POST a payload."""
-        response = self.send("POST", STORES, encoded(payload), kind="store", wanted=wanted, **more)
+        response = self.send("POST", STORES, payload, wanted, **more)
         given = number(response.document)
         self.added += response.ok
         self.mine |= {given} if response.ok and given is not None else set()
@@ -191,7 +192,7 @@ class Service:
 
     def replace(self, id: int | str, payload: object, wanted: Wanted = "success", **more: str) -> Response:
         """PUT a payload."""
-        return self.send("PUT", f"{STORES}/{id}", encoded(payload), kind="store", wanted=wanted, **more)
+        return self.send("PUT", f"{STORES}/{id}", payload, wanted, **more)
 
     def update(self, payload: object, wanted: Wanted = "success") -> Response:
         """PUT a payload to a store of ours that had another name, and an address."""
@@ -200,12 +201,11 @@ class Service:
     def make(self, name: str | None = None, address: str | None = None) -> Made:
         """Add a store of ours, its address sent only when there is one."""
         name = name or self.name()
-        return made(self.create(fields(name, address)), name, address)
+        return self.create(fields(name, address)).made(name, address)
 
     def settle(self) -> Made:
         """Return the one store of ours that stays as it is, made when it is first needed."""
-        if self.subject is None:
-            self.subject = self.make(address="The address stays")
+        self.subject = self.subject or self.make(address="The address stays")
         return self.subject
 
     def spare(self, name: str | None = None, address: str | None = "Before") -> Made:
@@ -215,17 +215,11 @@ class Service:
         name = name or self.name()
         return Made(self.changing, name, address, self.replace(self.changing, fields(name, address)))
 
-
-def at_once(service: Service, send: Callable[[dict[str, str]], Response]) -> list[tuple[Response, dict[str, str]]]:
-    """Send payloads of their own at the same time; return each response with its payload."""
-    payloads = [fields(service.name(), f"Crowd {index}") for index in range(CROWD)]
-    with ThreadPoolExecutor(CROWD) as pool:
-        return list(zip(pool.map(send, payloads), payloads, strict=True))
-
-
-def encoded(payload: object) -> bytes:
-    """Return a payload as JSON; bytes are it already."""
-    return payload if isinstance(payload, bytes) else json.dumps(payload, ensure_ascii=False).encode()
+    def at_once(self, send: Callable[[dict[str, str]], Response]) -> list[tuple[Response, dict[str, str]]]:
+        """Send payloads of their own at the same time; return each response with its payload."""
+        payloads = [fields(self.name(), f"Crowd {index}") for index in range(CROWD)]
+        with ThreadPoolExecutor(CROWD) as pool:
+            return list(zip(pool.map(send, payloads), payloads, strict=True))
 
 
 def fields(name: str, address: str | None = None) -> dict[str, str]:
@@ -233,17 +227,55 @@ def fields(name: str, address: str | None = None) -> dict[str, str]:
     return {"name": name} if address is None else {"name": name, "address": address}
 
 
-def made(response: Response, name: str, address: str | None = None) -> Made:
-    """Return the store that a response shows, as it was sent; Violation when it has no id."""
-    id = number(response.single)
-    response.expect(id is not None, "the store has no id")
-    return Made(id or 0, name, address, response)
-
-
-def number(store: object) -> int | None:
+def number(store: Any) -> int | None:
     """Return a store's id as a number, whatever its JSON type: that it must be an integer is a rule of its own."""
-    id = store.get("id") if isinstance(store, dict) else None
     try:
-        return int(id) if isinstance(id, (int, float, str)) else None
-    except (ValueError, OverflowError):
+        return int(store["id"])
+    except (TypeError, ValueError, KeyError, OverflowError):
         return None
+
+
+# What a rule is: one function, its sentence, and how it fails.
+Check = Callable[[Service], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule of the contract."""
+
+    name: str
+    sentence: str  # the contract's own
+    scope: str  # which part of it the check looks at
+    check: Check
+    writes: bool = True  # a read-only run leaves it out
+    adds: int = 0  # how many stores at most
+    detailed: bool = False  # a service in generic mode does not show it
+    announced: bool = False  # only a service that announces what lies beyond the contract has it
+    late: bool = False  # it looks at the responses to all other checks
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of one rule; a failed one says why and has the exchange that shows it."""
+
+    rule: Rule
+    state: Literal["passed", "failed", "skipped"]
+    note: str = ""
+    exchange: Exchange | None = None
+
+
+class Rules(list[Rule]):
+    """The rules of one module, in the order in which a reader expects them."""
+
+    def add(self, name: str, sentence: str, scope: str, check: Check, **marks: Any) -> None:
+        """Add a rule."""
+        self.append(Rule(name, sentence, scope, check, **marks))
+
+    def check(self, sentence: str, scope: str = "", **marks: Any) -> Callable[[Check], Check]:
+        """Add a function under its own name."""
+
+        def add(check: Check) -> Check:
+            self.add(check.__name__.strip("_").replace("_", "-"), sentence, scope, check, **marks)
+            return check
+
+        return add

@@ -4,49 +4,47 @@ import json
 from collections.abc import Callable
 from functools import partial
 
-from storekeeper.conformance.rules import ADDED, CHANGED, NO_MORE, NUMBER, THREE, Rule, Rules
-from storekeeper.conformance.service import CROWD, MISSING, Made, Response, Service, at_once, fields, made, number
+from storekeeper.conformance.service import CROWD, MISSING, QUIET, Made, Response, Rules, Service, fields, number
 
 RULES = Rules()
+ADDED = "id = (count of stores before the add) + 1, name from the payload, address from the payload or null when"
+CHANGED = "the store with that id gets name from the payload and address from the payload (null when not sent)."
+NUMBER = "Assigned on creation as the number of stores existing at that moment plus one."
+NO_MORE = f"{NUMBER} Never taken from the client."
+THREE = "A store returned by create, update or read always carries exactly three properties: id, name, address."
 LENGTH = "name length, POST and PUT /api/stores payload, at most 30 characters"
 OPTIONAL = "Optional on create and on update. Must be a string when sent."
 NULL = "When not sent, it is stored and returned as null (never left undefined/absent)."
 SHAPE = "Request payload: same shape and same validation as POST /api/stores"
-LONG = "Long Road " * 30
-QUIET = 5  # how often a moment is looked for in which no other client creates a store
 GAP = 25  # how many ids between two of ours are looked at, when other clients create too
 WISHED = 1_900_000_000  # an id that a client might wish for, far from any in use
 Write = Callable[..., Response]
+METHODS: tuple[tuple[str, Write], ...] = (("POST", Service.create), ("PUT", Service.update))
 Hold = Callable[[Write, Service], None]  # sends a payload that is to be stored, by POST or by PUT
 
 
 def written(write: Write, service: Service, name: str, address: str | None = None) -> Made:
     """Write a store; Violation when the response, or the store when it is read, has other values than were sent."""
-    store = made(write(service, fields(name, address)), name, address)
+    store = write(service, fields(name, address)).made(name, address)
     store.response.shows(store)
     service.read(store.id).shows(store, " when it is read again")
     return store
 
 
-# What holds for POST and PUT alike
-
-
-def both(create: str, update: str, adds: int) -> Callable[[Hold], Hold]:
-    """Add a rule of each sentence: the docstring is what they look at; the one of POST adds so many stores."""
+def both(scope: str, create: str, update: str, adds: int) -> Callable[[Hold], Hold]:
+    """Add a rule for POST and one for PUT, each with its sentence; the one for POST adds so many stores."""
 
     def add(hold: Hold) -> Hold:
-        for write, method, sentence in ((Service.create, "POST", create), (Service.update, "PUT", update)):
-            name = f"{write.__name__}-{hold.__name__}".replace("_", "-")
-            scope, most = f"{method}: {hold.__doc__}", adds if method == "POST" else 0
-            RULES.append(Rule(name, sentence, scope, partial(hold, write), adds=most))
+        for (method, write), sentence in zip(METHODS, (create, update), strict=True):
+            name, most = f"{write.__name__}{hold.__name__}".replace("_", "-"), adds if method == "POST" else 0
+            RULES.add(name, sentence, f"{method}: {scope}", partial(hold, write), adds=most)
         return hold
 
     return add
 
 
-@both(ADDED, CHANGED, adds=3)
-def takes_fields_from_payload(write: Write, service: Service) -> None:
-    """Text comes back as it was sent."""
+@both("Text comes back as it was sent.", ADDED, CHANGED, adds=3)
+def _takes_fields_from_payload(write: Write, service: Service) -> None:
     for name, address in (
         ("  {}  ", "  1 Street\r\n\tTown  "),
         ("{} \"'\\<>&", "\" \\ / ' <script> & %41 + \u0007 \u2028"),
@@ -55,64 +53,56 @@ def takes_fields_from_payload(write: Write, service: Service) -> None:
         written(write, service, name.format(service.name()), address)
 
 
-@both("Request payload", "Request payload", adds=2)
-def reads_json_escapes(write: Write, service: Service) -> None:
-    """Keys in any order, characters escaped or not."""
+@both("Keys in any order, characters escaped or not.", "Request payload", "Request payload", adds=2)
+def _reads_json_escapes(write: Write, service: Service) -> None:
     name, address = service.name(), '\u00e9 \U0001f3ec " \\ / \u0001'
     for escaped in (True, False):
         response = write(service, json.dumps({"address": address, "name": name}, ensure_ascii=escaped).encode())
-        response.shows(made(response, name, address))
+        response.shows(response.made(name, address))
 
 
-@both(ADDED, CHANGED, adds=1)
-def takes_an_empty_address(write: Write, service: Service) -> None:
-    """An empty address, where a service takes one, stays empty."""
+@both("An empty address, where a service takes one, stays empty.", ADDED, CHANGED, adds=1)
+def _takes_an_empty_address(write: Write, service: Service) -> None:
     response = write(service, fields(service.name(), ""), "either")
     for shown in (response, service.read(number(response.single) or 0)) if response.ok else ():
         address = shown.single.get("address")
         shown.expect(address == "", f"the address sent is '', the one returned {address!r}")
 
 
-@both(NULL, NULL, adds=1)
-def without_address_gives_null(write: Write, service: Service) -> None:
-    """Wherever the store is shown."""
+@both("Wherever the store is shown.", NULL, NULL, adds=1)
+def _without_address_gives_null(write: Write, service: Service) -> None:
     name = service.name()
-    store = made(write(service, fields(name)), name)
+    store = write(service, fields(name)).made(name)
     for response in (store.response, service.read(store.id), service.find(store.name)):
         for shown in response.stores:
             address = repr(shown["address"]) if "address" in shown else "absent"
             response.expect(address == "None", f"no address was sent; the one returned is {address}")
 
 
-@both(LENGTH, LENGTH, adds=1)
-def accepts_30_characters(write: Write, service: Service) -> None:
-    """30 are taken."""
+@both("30 are taken.", LENGTH, LENGTH, adds=1)
+def _accepts_30_characters(write: Write, service: Service) -> None:
     written(write, service, f"{service.name():x<28} x")
 
 
-@both(LENGTH, LENGTH, adds=1)
-def counts_characters_not_bytes(write: Write, service: Service) -> None:
-    """30 of two bytes each are taken."""
+@both("30 of two bytes each are taken.", LENGTH, LENGTH, adds=1)
+def _counts_characters_not_bytes(write: Write, service: Service) -> None:
     written(write, service, f"{service.name():\u00e9<30}")
 
 
-@both(OPTIONAL, OPTIONAL, adds=1)
-def limits_only_the_name(write: Write, service: Service) -> None:
-    """An address of 300 characters is taken."""
-    written(write, service, service.name(), LONG)
+@both("An address of 300 characters is taken.", OPTIONAL, OPTIONAL, adds=1)
+def _limits_only_the_name(write: Write, service: Service) -> None:
+    written(write, service, service.name(), "Long Road " * 30)
 
 
-@both(ADDED, CHANGED, adds=2)
-def is_seen_by_id(write: Write, service: Service) -> None:
-    """It is read so by its id at once."""
+@both("It is read so by its id at once.", ADDED, CHANGED, adds=2)
+def _is_seen_by_id(write: Write, service: Service) -> None:
     looked_for = service.spare().id if write is Service.update else service.make().id + 1
     service.read(looked_for, "open")
     written(write, service, service.name(), "Seen by id")
 
 
-@both(ADDED, CHANGED, adds=1)
-def is_seen_by_name(write: Write, service: Service) -> None:
-    """It is found by its name at once, and by no other."""
+@both("It is found by its name at once, and by no other.", ADDED, CHANGED, adds=1)
+def _is_seen_by_name(write: Write, service: Service) -> None:
     former, name = service.spare().name, service.name()
     for looked_for in (former, name):
         service.find(looked_for)
@@ -123,26 +113,20 @@ def is_seen_by_name(write: Write, service: Service) -> None:
         found.expect(not found.listed.count, "it is still found by its old name")
 
 
-# What holds for one of them
-
-
-@RULES.check(adds=1)
-def create_answers_the_new_store(service: Service) -> None:
-    """Response 200: the newly created Store object (a single object, with id, name, address)."""
+@RULES.check("Response 200: the newly created Store object (a single object, with id, name, address).", adds=1)
+def _create_answers_the_new_store(service: Service) -> None:
     store = service.make(address="Address")
     store.response.shows(store)
 
 
-@RULES.check()
-def update_answers_the_updated_store(service: Service) -> None:
-    """Response 200: the updated Store object."""
+@RULES.check("Response 200: the updated Store object.")
+def _update_answers_the_updated_store(service: Service) -> None:
     store = service.spare(address="After")
     store.response.shows(store)
 
 
-@RULES.check(ADDED, adds=3)
-def create_again_makes_another(service: Service) -> None:
-    """The same payload again makes another store."""
+@RULES.check(ADDED, "The same payload again makes another store.", adds=3)
+def _create_again_makes_another(service: Service) -> None:
     first = service.make(address="Again")
     for _ in range(2):
         second = service.make(first.name, first.address)
@@ -150,23 +134,20 @@ def create_again_makes_another(service: Service) -> None:
         first = second
 
 
-@RULES.check(THREE, adds=1)
-def create_stores_no_other_key(service: Service) -> None:
-    """Also where a service takes a payload with other keys."""
-    name = service.name()
-    payload = {"name": name, "address": "Other key", "colour": "red"}
+@RULES.check(THREE, "Also where a service takes a payload with other keys.", adds=1)
+def _create_stores_no_other_key(service: Service) -> None:
+    payload = fields(service.name(), "Other key") | {"colour": "red"}
     response = service.create(payload, "either")
     if response.ok:
         given = number(response.single) or 0
         updated = service.replace(given, payload, "either")
-        for shown in (response, updated, service.read(given), service.find(name)):
-            kept = any("colour" in store for store in shown.stores)
-            shown.expect(not kept, "it has a property that is none of the three")
+        for shown in (response, updated, service.read(given), service.find(payload["name"])):
+            others = any("colour" in store for store in shown.stores)
+            shown.expect(not others, "it has a property that is none of the three")
 
 
-@RULES.check()
-def update_replaces_both_fields(service: Service) -> None:
-    """Both fields are replaced, so a client that wants to keep an address sends it again."""
+@RULES.check("Both fields are replaced, so a client that wants to keep an address sends it again.")
+def _update_replaces_both_fields(service: Service) -> None:
     spare, name = service.spare(), service.name()
     for text, address in (
         *((name, "Second"), (name, "Third"), (spare.name, "Third"), (name, None), (name, "Fourth"), (name, None)),
@@ -176,20 +157,18 @@ def update_replaces_both_fields(service: Service) -> None:
         service.read(store.id).shows(store, " when it is read again")
 
 
-@RULES.check(CHANGED)
-def update_is_seen_in_list(service: Service) -> None:
-    """The list has it so at once."""
+@RULES.check(CHANGED, "The list has it so at once.")
+def _update_is_seen_in_list(service: Service) -> None:
     spare, other = service.spare(), service.settle()
-    service.everything()
+    service.find()
     rewritten = [changed(service, spare, service.name(), None), changed(service, other, other.name, other.address)]
-    response = service.everything()
+    response = service.find()
     for store in rewritten:
         response.shows(store, " in the list")
 
 
-@RULES.check(CHANGED, adds=3)
-def update_changes_only_that_store(service: Service) -> None:
-    """Others of the same name stay as they are."""
+@RULES.check(CHANGED, "Others of the same name stay as they are.", adds=3)
+def _update_changes_only_that_store(service: Service) -> None:
     name = service.name()
     first, second, third = (service.make(name, "Same") for _ in range(3))
     changed(service, second, service.name(), "Changed")
@@ -197,18 +176,16 @@ def update_changes_only_that_store(service: Service) -> None:
         service.read(other.id).shows(other, f" after an update of the store {second.id}")
 
 
-@RULES.check(SHAPE, adds=2)
-def update_accepts_what_others_have(service: Service) -> None:
-    """A name may be that of another store, or stay."""
+@RULES.check(SHAPE, "A name may be that of another store, or stay.", adds=2)
+def _update_accepts_what_others_have(service: Service) -> None:
     first, second = service.make(address="Same"), service.make(address="Other")
     for _ in range(2):
         changed(service, second, first.name, "Same")
     service.read(first.id).shows(first, f" after an update of the store {second.id}")
 
 
-@RULES.check(NO_MORE)
-def update_adds_no_store(service: Service) -> None:
-    """An update of a store that does not exist adds none."""
+@RULES.check(NO_MORE, "An update of a store that does not exist adds none.")
+def _update_adds_no_store(service: Service) -> None:
     if not service.read(MISSING, "open").ok:
         name = service.name()
         service.replace(MISSING, fields(name, "Nowhere"), "open")
@@ -226,9 +203,8 @@ def changed(service: Service, store: Made, name: str, address: str | None) -> Ma
 # Ids, while other clients may create stores too
 
 
-@RULES.check(NUMBER, adds=2 * QUIET)
-def create_id_is_count_plus_one(service: Service) -> None:
-    """Between two lists, with an update in the middle."""
+@RULES.check(NUMBER, "Between two lists, with an update in the middle.", adds=2 * QUIET)
+def _create_id_is_count_plus_one(service: Service) -> None:
     for _ in range(QUIET):
         before = service.count()
         first = service.make()
@@ -236,8 +212,7 @@ def create_id_is_count_plus_one(service: Service) -> None:
         second = service.make()
         after = service.count()
         known = f"{before} stores before, {after} after, ids {first.id} and {second.id}"
-        possible = before < first.id < second.id <= after
-        second.response.expect(possible, f"the id is not the count plus one: {known}")
+        second.response.expect(before < first.id < second.id <= after, f"the id is not the count plus one: {known}")
         if after == before + 2:
             return
         are_others(service, first, second)
@@ -254,9 +229,8 @@ def are_others(service: Service, first: Made, second: Made) -> None:
         response.expect(not strange, f"{known} a store of a request that creates none")
 
 
-@RULES.check("Never taken from the client.", adds=4)
-def create_takes_no_id_from_client(service: Service) -> None:
-    """An id in the payload of POST."""
+@RULES.check("Never taken from the client.", "An id in the payload of POST.", adds=4)
+def _create_takes_no_id_from_client(service: Service) -> None:
     neighbour = service.make(address="Neighbour")
     for id in (WISHED, neighbour.id, str(neighbour.id)):
         response = service.create({"id": id, "name": service.name(), "address": "Client's id"}, "either")
@@ -267,9 +241,8 @@ def create_takes_no_id_from_client(service: Service) -> None:
     service.read(neighbour.id).shows(neighbour, " after a create with its id in the payload")
 
 
-@RULES.check("The id is not changed.", adds=2)
-def update_keeps_the_id(service: Service) -> None:
-    """Also with an id in the payload, where a service takes one."""
+@RULES.check("The id is not changed.", "Also with an id in the payload, where a service takes one.", adds=2)
+def _update_keeps_the_id(service: Service) -> None:
     this, other = service.make(address="This"), service.make(address="Other")
     for id in (None, WISHED, other.id, str(other.id)):
         payload = fields(service.name(), "Changed")
@@ -280,10 +253,9 @@ def update_keeps_the_id(service: Service) -> None:
     service.read(other.id).shows(other, " after an update of another store with its id in the payload")
 
 
-@RULES.check(NUMBER, adds=CROWD)
-def create_at_the_same_time(service: Service) -> None:
-    """Creates at the same time get ids of their own."""
-    crowd = [made(response, **payload) for response, payload in at_once(service, service.create)]
+@RULES.check(NUMBER, "Creates at the same time get ids of their own.", adds=CROWD)
+def _create_at_the_same_time(service: Service) -> None:
+    crowd = [response.made(**payload) for response, payload in service.at_once(service.create)]
     ids = sorted(store.id for store in crowd)
     crowd[-1].response.expect(len(set(ids)) == CROWD, f"{CROWD} creates at the same time got the ids {ids}")
     for store in crowd:
