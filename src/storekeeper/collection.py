@@ -4,8 +4,8 @@ To add a database, read this file, then make `tests/domain/test_collection.py` p
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -23,28 +23,6 @@ PAST_TIMEOUT = 1.0
 T = TypeVar("T")
 Eventual: TypeAlias = T | asyncio.Future[T]
 """A value, or a future of it: an embedded database completes reads at once."""
-
-T_co = TypeVar("T_co", covariant=True)
-
-
-class Pending(Awaitable[T_co], Protocol[T_co]):
-    """A result or an exception that comes later, on the event loop; every `asyncio.Future` is one."""
-
-    def done(self) -> bool:
-        """Tell whether the result or exception is there."""
-        ...
-
-    def result(self) -> T_co:
-        """Return the result, or raise the exception."""
-        ...
-
-    def exception(self) -> BaseException | None:
-        """Return the exception, or None if there is a result."""
-        ...
-
-    def add_done_callback(self, callback: Callable[[Any], object], /) -> None:
-        """Call the callback with this object when it is done; on the event loop, never at once."""
-        ...
 
 
 class State(NamedTuple):
@@ -118,9 +96,9 @@ class Collection(Protocol):
     - **Versions:** every write that changes something is one change; changes are numbered 1, 2, 3, … without a hole,
       and a store's `version` is the number of its latest change. `epoch` is eight characters of `[a-z2-7]`.
     - **Conditions, keys, and writes that change nothing:** as `commands.apply` decides inside the transaction; the
-      PreconditionFailed or KeyReused is the exception of what is pending.
+      PreconditionFailed or KeyReused is the exception of the future.
     - **The past:** reads of it leave the others their time: two at once, 1 s each, then Unavailable.
-    - **Errors:** `Unavailable`, raised or as the exception of what is pending, whenever the database cannot
+    - **Errors:** `Unavailable`, raised or as the exception of the future, whenever the database cannot
       respond; its `outcome` says whether a write may have happened. At most 5 s pass before it (decision 30);
       `load` waits for others for up to a minute, and raises CannotStart if the operator has to change something.
     """
@@ -141,7 +119,7 @@ class Collection(Protocol):
         """Return the numbers of the collection, without reading any store."""
         ...
 
-    def write(self, command: Command) -> Pending[Store | None]:
+    def write(self, command: Command) -> asyncio.Future[Store | None]:
         """Carry out a command; the result is the store as it left it, None if there is no such store."""
         ...
 

@@ -1,6 +1,5 @@
 """Domain: what a store is, and each rule beside its exact message. Imports only the domain's errors."""
 
-import sys
 from typing import Annotated
 
 import msgspec
@@ -18,11 +17,6 @@ class Payload(msgspec.Struct, frozen=True):
 
     name: Name
     address: str | None = None
-
-    @property
-    def size(self) -> int:
-        """Bytes of memory that its texts take; one character beyond U+FFFF makes all of a text take four each."""
-        return sys.getsizeof(self.name) + sys.getsizeof(self.address)
 
 
 class Store(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import apsw
 
-from storekeeper.collection import Eventual, Listing, Moment, Pending, Query, State
+from storekeeper.collection import Eventual, Listing, Moment, Query, State
 from storekeeper.commands import Command
 from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.errors import Outcome, Unavailable
@@ -103,7 +103,7 @@ class SqliteCollection:
             async for part in parts:
                 yield part
 
-    def write(self, command: Command) -> Pending[Store | None]:
+    def write(self, command: Command) -> asyncio.Future[Store | None]:
         """Queue a command; its result is the store, None if there is no such store, or the error."""
         return self._queue.submit(command)
 
