@@ -1,11 +1,13 @@
 """The embedded collection: one SQLite file, any number of processes. Imports apsw and the domain."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import apsw
+from msgspec.structs import replace
 
 from storekeeper.collection import Eventual, Listing, Moment, Query, State
 from storekeeper.commands import Command
@@ -13,22 +15,21 @@ from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.events import Event, emit
 from storekeeper.sqlite import errors, schema, tokens
-from storekeeper.sqlite.change_token import token_reader
 from storekeeper.sqlite.committer import Committer
 from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.sqlite.load import load
 from storekeeper.sqlite.past import PastReader
+from storekeeper.sqlite.read_transaction import token_reader
 from storekeeper.sqlite.reads import Reader
+from storekeeper.sqlite.schema import files, prepare
 from storekeeper.sqlite.snapshot import epoch, open_listing, snapshot
 from storekeeper.sqlite.write_queue import CLOSED, WriteQueue
 from storekeeper.stores import Payload, Store
 from storekeeper.tokens import Token
 
-prepare = schema.prepare
-files = schema.files
-
 __all__ = ["SqliteCollection", "epoch", "files", "open_listing", "prepare", "snapshot", "tokens"]
 
+T = TypeVar("T")
 
 MAX_TRANSACTION_AGE = 0.25
 """Seconds after which the read transaction that reads share ends, whether it is used or not."""
@@ -64,12 +65,7 @@ class SqliteCollection:
 
     def get_at(self, id: int, at: Moment) -> Eventual[Store | None]:
         """Return the store as it was at that moment, or None."""
-
-        async def read() -> Store | None:
-            with self._translating():
-                return await self._past.get(id, at)
-
-        return self._loop.create_task(read())
+        return self._loop.create_task(self._read_past(self._past.get(id, at)))
 
     def list(self, query: Query) -> Eventual[Listing]:
         """Return the stores that the query asks for."""
@@ -82,14 +78,14 @@ class SqliteCollection:
         return listing if listing.rest is None else self._translated_rest(listing)
 
     async def _list_at(self, query: Query) -> Listing:
+        return self._translated_rest(await self._read_past(self._past.list(query)))
+
+    async def _read_past(self, read: Awaitable[T]) -> T:
         with self._translating():
-            return self._translated_rest(await self._past.list(query))
+            return await read
 
     def _translated_rest(self, listing: Listing) -> Listing:
-        if listing.rest is None:
-            return listing
-        rest = self._rest(listing.rest)
-        return Listing(listing.version, listing.epoch, listing.first, rest, listing.last, listing.total)
+        return replace(listing, rest=listing.rest and self._rest(listing.rest))
 
     def state(self) -> State:
         """Return the numbers of the collection."""
@@ -115,7 +111,7 @@ class SqliteCollection:
             return await run_in_thread(lambda stop: load(self._path, payloads, stop, only_if_empty=only_if_empty))
 
     def tokens(self) -> Sequence[Token]:
-        """Return all tokens; they are read again when somebody has committed."""
+        """Return all tokens."""
         with self._translating():
             return self._reader.tokens()
 

@@ -8,14 +8,12 @@ write, a list costs one page.
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import suppress
 from itertools import chain
 from typing import Any
 
 import apsw
 
 from storekeeper.collection import Listing, Query, State
-from storekeeper.sqlite.change_token import ChangeToken
 from storekeeper.sqlite.columns import FIELDS, STATE, as_json
 from storekeeper.sqlite.migrations import CHANGES
 from storekeeper.sqlite.pages import (
@@ -27,7 +25,7 @@ from storekeeper.sqlite.pages import (
     pages_of,
     pages_of_all,
 )
-from storekeeper.sqlite.read_transaction import ReadTransaction
+from storekeeper.sqlite.read_transaction import ChangeToken, ReadTransaction
 from storekeeper.sqlite.tokens import read as read_tokens
 from storekeeper.stores import Store
 from storekeeper.tables import CONTENT
@@ -94,8 +92,6 @@ class Reader:
         self._kept_execute = self._kept.execute
         self._token = token or _unknown
         self.transaction = ReadTransaction(connection)
-        self._tokens: Sequence[Token] = ()
-        self._tokens_token: bytes | None = None
         self._pages: dict[int, tuple[int, bytes]] = {}  # by number: its last id, and the page
         self._pages_version = self._pages_last = 0
         self._pages_bytes = 0
@@ -129,39 +125,31 @@ class Reader:
 
     def state(self) -> State:
         """Return the numbers of the collection; they are read again when somebody has committed."""
-        token, transaction = self._token(), self.transaction
-        if token == transaction.current:
-            if transaction.state is None:
-                transaction.state = self._read_state()
-            return transaction.state
-        count, version, transaction.epoch, _ = transaction.begin(token, STATE)
-        transaction.state = State(count, version, transaction.epoch)
+        transaction = self.transaction
+        if transaction.state is None or self._token() != transaction.current:
+            count, version, transaction.epoch, _ = self._row(STATE)
+            transaction.state = State(count, version, transaction.epoch)
         return transaction.state
 
     def changed_since(self, state: State) -> tuple[State, Sequence[int] | None]:
         """Return the present state, and the stores that changed since an earlier one, None if these are many."""
-        token, transaction = self._token(), self.transaction
-        if token == transaction.current:
-            found = self._execute(_CHANGED_SINCE, (state.version,)).get
-        else:
-            found = transaction.begin(token, _CHANGED_SINCE, (state.version,))
-        ids, count, version, transaction.epoch, _ = found
-        now = transaction.state = State(count, version, transaction.epoch)
-        few = now.epoch == state.epoch and 0 <= version - state.version <= MAX_TOLD
+        ids, count, version, epoch, _ = self._row(_CHANGED_SINCE, (state.version,))
+        self.transaction.epoch = epoch
+        now = self.transaction.state = State(count, version, epoch)
+        few = epoch == state.epoch and 0 <= version - state.version <= MAX_TOLD
         return now, numbers(ids.encode()) if few else None
 
     def tokens(self) -> Sequence[Token]:
-        """Return all tokens; they are read again when somebody has committed."""
-        token = self._token()
-        if token is None or token != self._tokens_token:
-            if token != self.transaction.current:
-                self.transaction.end()  # it may be of before
-            self._tokens, self._tokens_token = read_tokens(self._connection), token
-        return self._tokens
+        """Return all tokens."""
+        self.transaction.end()  # it may be of before
+        return read_tokens(self._connection)
 
-    def _read_state(self) -> State:
-        count, version, epoch, _ = self._execute(STATE).get
-        return State(count, version, epoch)
+    def _row(self, statement: str, values: tuple[Any, ...] = ()) -> Any:
+        """Return the only row of a statement, in the shared transaction, or in another if somebody has committed."""
+        token, transaction = self._token(), self.transaction
+        if token == transaction.current:
+            return self._execute(statement, values).get
+        return transaction.begin(token, statement, values)
 
     def list(self, query: Query) -> Listing:
         """Return the stores that the query asks for, as they are at present."""
@@ -177,18 +165,15 @@ class Reader:
         return self._listing(pages, state, last, state.total)
 
     def _named(self, name: str, after: int, limit: int | None) -> Listing:
-        token, transaction = self._token(), self.transaction
-        values = (name, after, limit or PAGE_SIZE)
-        with suppress(apsw.TooBigError):
-            if token == transaction.current:
-                first, last, version, epoch = self._execute(_NAMED, values).get
-            else:
-                first, last, version, epoch = transaction.begin(token, _NAMED, values)
-                transaction.epoch = epoch
-            if last is None:
-                return Listing(version, epoch, first or b"")
+        try:
+            first, last, version, epoch = self._row(_NAMED, (name, after, limit or PAGE_SIZE))
+            self.transaction.epoch = epoch
+        except apsw.TooBigError:  # the addresses are long
+            last = after
+        if last is None:
+            return Listing(version, epoch, first or b"")
         with self._connection:  # one snapshot for all statements
-            state = self._read_state()
+            state = State(*self._execute(STATE).get[:3])
             if limit is not None:
                 # None, if others have renamed all of them since.
                 ids = numbers(b"[%b]" % (self._execute(_NAMED_IDS, (name, after, limit + 1)).get or b""))

@@ -170,13 +170,10 @@ def refuse_orphaned_log(path: Path) -> None:
 
 def _create(path: Path) -> None:
     with temporary_path(path) as new:
-        connection = connect(new)
-        try:
+        with closing(connect(new)) as connection:
             _migrate(connection)
             # Closing would do so too, but not report a full disk; and only the file itself gets the name.
             connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-        finally:
-            connection.close()
         # Another process was first; or this file system has no hard links, and `prepare` creates the file in place.
         with suppress(OSError):
             path.hardlink_to(new)
@@ -203,11 +200,8 @@ def _recover(path: Path) -> None:
     with path.open("rb") as file:
         if file.read(72)[68:] != APPLICATION_ID.to_bytes(4, "big"):
             return
-    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
-    try:
+    with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as connection:
         connection.pragma("user_version")
-    finally:
-        connection.close()
 
 
 def open_read_only(path: Path, *, immutable: bool) -> apsw.Connection:
@@ -238,13 +232,11 @@ def _open_unwritable(path: Path) -> apsw.Connection:
 
 def _refuse_foreign(path: Path, connection: apsw.Connection) -> int:
     has_no_log = not _beside(path, "-wal").exists()
-    try:
+    with closing(connection):
         owner = connection.pragma("application_id")
         tables = set(connection.execute("SELECT name FROM sqlite_schema").fetchall())
         version: int = connection.pragma("user_version")
         pages, page_size = connection.pragma("page_count"), connection.pragma("page_size")
-    finally:
-        connection.close()
     if owner != APPLICATION_ID and (tables or owner or version):
         raise CannotStart(f"{path} is another program's database: name another file with --database")
     if version > len(MIGRATIONS):
