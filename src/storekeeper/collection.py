@@ -105,23 +105,18 @@ class Collection(Protocol):
 
     def get(self, id: int) -> Eventual[Store | None]:
         """Return the store of that id, None if there is none. `id` may be any non-negative integer."""
-        ...
 
     def get_at(self, id: int, at: Moment) -> Eventual[Store | None]:
         """Return the store as it was at that moment, None if there was none. Raises EpochEnded, InvalidInput."""
-        ...
 
     def list(self, query: Query) -> Eventual[Listing]:
         """Return the stores that the query asks for. With `at`, raises EpochEnded, InvalidInput."""
-        ...
 
     def state(self) -> Eventual[State]:
         """Return the numbers of the collection, without reading any store."""
-        ...
 
     def write(self, command: Command) -> asyncio.Future[Store | None]:
         """Carry out a command; the result is the store as it left it, None if there is no such store."""
-        ...
 
     async def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False) -> range:
         """Create all of `payloads` in their order in one transaction, all or none; return their ids.
@@ -129,15 +124,12 @@ class Collection(Protocol):
         Reads them once and keeps none in memory. With `only_if_empty`, a collection that has stores is left
         as it is and the result is empty.
         """
-        ...
 
     def tokens(self) -> Eventual[Sequence[Token]]:
         """Return all tokens, also those that expired or were revoked."""
-        ...
 
     async def mark_used(self, numbers: Iterable[int], now: int) -> None:
         """Note that tokens are used, unless that was noted within `tokens.USED_INTERVAL` before `now`."""
-        ...
 
     def change_token(self) -> bytes | None:
         """Return a value that differs after any write that was acknowledged before this call, by any process.
@@ -145,7 +137,6 @@ class Collection(Protocol):
         It takes well under a microsecond. None, every time, if checking would cost as much as reading. Raises
         Unavailable.
         """
-        ...
 
     def changed_since(self, state: State) -> tuple[State, Sequence[int] | None]:
         """Return the present state, and the ids of the stores that changed since an earlier one.
@@ -153,19 +144,15 @@ class Collection(Protocol):
         None instead of ids, if these are many or the epoch is another. Only for those who have a change token. Raises
         Unavailable.
         """
-        ...
 
     async def check(self) -> None:
         """Return if the collection can be read; raise Unavailable if not. For readiness probes."""
-        ...
 
     async def check_writes(self) -> None:
         """Return if writes are not refused, as far as this process found out; raise Unavailable if they are.
 
         What it found out is at most a few seconds old: it tries a write that changes nothing.
         """
-        ...
 
     async def close(self) -> None:
         """Finish the writes under way, then close the database. A second call does nothing."""
-        ...

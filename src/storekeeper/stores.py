@@ -59,13 +59,12 @@ def check_payload(value: object, *, reject_unknown: bool = False) -> Payload:
     if "address" in value and (broken := _broken_by_address(address)):
         violations.append(Violation("address", broken))
     if reject_unknown:
-        violations += [Violation(key, f'"{key}" is not allowed') for key in value if key not in _FIELDS]
+        violations += [
+            Violation(key, f'"{key}" is not allowed') for key in value if key not in Payload.__struct_fields__
+        ]
     if violations:
         raise InvalidInput("payload", violations)
     return Payload(name, address)
-
-
-_FIELDS = frozenset(Payload.__struct_fields__)
 
 
 def _broken_by_name(name: object) -> str | None:

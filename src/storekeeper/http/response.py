@@ -3,9 +3,10 @@
 The error body is the contract's, because every refusal of the HTTP layer has it too (decision 22).
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from asyncio import Future
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from http import HTTPStatus
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -60,16 +61,10 @@ class StreamAborted(Exception):
     """A stream cannot be completed, for a reason that is no bug and that its origin logs if it is worth a line."""
 
 
-class _Future(Awaitable[Any], Protocol):
-    def add_done_callback(self, callback: Callable[[Any], object], /) -> None: ...
-
-    def exception(self) -> BaseException | None: ...
-
-
 class Deferred(msgspec.Struct):
     """A response that comes later: once `future` is done, `response()` returns it. An exception from it is a bug."""
 
-    future: _Future
+    future: Future[Any]
     response: Callable[[], Response]
 
 

@@ -23,16 +23,13 @@ from storekeeper.sqlite.read_transaction import token_reader
 from storekeeper.sqlite.reads import Reader
 from storekeeper.sqlite.schema import files, prepare
 from storekeeper.sqlite.snapshot import epoch, open_listing, snapshot
-from storekeeper.sqlite.write_queue import CLOSED, WriteQueue
+from storekeeper.sqlite.write_queue import CLOSED, TICK, WriteQueue
 from storekeeper.stores import Payload, Store
 from storekeeper.tokens import Token
 
 __all__ = ["SqliteCollection", "epoch", "files", "open_listing", "prepare", "snapshot", "tokens"]
 
 T = TypeVar("T")
-
-MAX_TRANSACTION_AGE = 0.25
-"""Seconds after which the read transaction that reads share ends, whether it is used or not."""
 
 
 class SqliteCollection:
@@ -53,7 +50,7 @@ class SqliteCollection:
         self._reader = Reader(self._connection, self._change_token)
         self._past = PastReader(path, CLOSED)
         self._loop = asyncio.get_running_loop()
-        self._timer = self._loop.call_later(MAX_TRANSACTION_AGE, self._end_transaction)
+        self._timer = self._loop.call_later(TICK, self._tick)
         self._queue = WriteQueue(Committer(schema.connect(path), FileIdentity(path)), self._on_failure)
 
     def get(self, id: int) -> Store | None:
@@ -133,9 +130,10 @@ class SqliteCollection:
         except apsw.Error as error:
             raise self._translated(error) from error
 
-    def _end_transaction(self) -> None:
-        self._reader.transaction.end()
-        self._timer = self._loop.call_later(MAX_TRANSACTION_AGE, self._end_transaction)
+    def _tick(self) -> None:
+        self._reader.transaction.end()  # whether it is used or not: it keeps the log from being reused
+        self._queue.tick()
+        self._timer = self._loop.call_later(TICK, self._tick)
 
     async def check(self) -> None:
         """Return if the file can be read; raise Unavailable if not."""
@@ -152,9 +150,9 @@ class SqliteCollection:
         """Finish the writes under way, then close the file."""
         if not self._closed:
             self._closed = True
-            self._timer.cancel()
             await self._past.close()
             await self._queue.close()
+            self._timer.cancel()
             self._reader.close()
             self._connection.close()
 

@@ -47,9 +47,13 @@ def token_reader(connection: apsw.Connection) -> ChangeToken:
     connection.execute("SELECT 1 FROM sqlite_schema").get  # noqa: B018 - SQLite maps the wal-index at the first read
     address = _wal_index(connection)
     if address is None:
-        return lambda: None
+        return no_token
     header = memoryview((ctypes.c_ubyte * _HEADER_BYTES).from_address(address)).cast("B")
     return header.tobytes
+
+
+def no_token() -> None:
+    """Return that nobody knows the change token."""
 
 
 def _wal_index(connection: apsw.Connection) -> int | None:
@@ -88,7 +92,8 @@ class ReadTransaction:
         The other one sees all that was committed when `token` was read; None if nobody knows it. It stays open if
         the token is known and the log is short.
         """
-        if token is None or _log_pages(token) >= MAX_LOG_PAGES:
+        # Of the header, these bytes are `mxFrame`: how many pages the log has.
+        if token is None or int.from_bytes(token[16:20], sys.byteorder) >= MAX_LOG_PAGES:
             self.end()
             return self._connection.execute(statement, values).get
         self.current, self.state = b"", None
@@ -101,8 +106,3 @@ class ReadTransaction:
         self.current, self.state = b"", None
         self._cursor.close()
         self._cursor = self._connection.cursor()
-
-
-def _log_pages(token: bytes) -> int:
-    """Return how many pages the log has: `mxFrame` of the wal-index's header."""
-    return int.from_bytes(token[16:20], sys.byteorder)

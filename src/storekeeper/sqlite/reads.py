@@ -25,7 +25,7 @@ from storekeeper.sqlite.pages import (
     pages_of,
     pages_of_all,
 )
-from storekeeper.sqlite.read_transaction import ChangeToken, ReadTransaction
+from storekeeper.sqlite.read_transaction import ChangeToken, ReadTransaction, no_token
 from storekeeper.sqlite.tokens import read as read_tokens
 from storekeeper.stores import Store
 from storekeeper.tables import CONTENT
@@ -90,7 +90,7 @@ class Reader:
         self._execute = connection.execute
         self._kept = connection.cursor()  # making one takes a quarter of the shortest read
         self._kept_execute = self._kept.execute
-        self._token = token or _unknown
+        self._token = token or no_token
         self.transaction = ReadTransaction(connection)
         self._pages: dict[int, tuple[int, bytes]] = {}  # by number: its last id, and the page
         self._pages_version = self._pages_last = 0
@@ -191,7 +191,7 @@ class Reader:
     def close(self) -> None:
         """Look at SQLite's memory no more; the connection may be closed."""
         self.transaction.end()
-        self._token = _unknown
+        self._token = no_token
 
     def check(self) -> None:
         """Read one page of the file."""
@@ -274,10 +274,6 @@ class Reader:
     def _drop(self, number: int) -> None:
         _, page = self._pages.pop(number, (0, b""))
         self._pages_bytes -= len(page)
-
-
-def _unknown() -> None:
-    """Return no change token."""
 
 
 def configure(connection: apsw.Connection) -> None:

@@ -8,10 +8,12 @@ import asyncio
 import queue
 import threading
 import time
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import chain, takewhile
+from operator import attrgetter
 from typing import TypeVarTuple
 
 import msgspec
@@ -61,8 +63,8 @@ CLOSED = "The service is shutting down"
 QUEUE_FULL = "Too many writes are waiting"
 
 _JOIN_INTERVAL = 0.002
-_TICK = 0.25
-"""Seconds between two checks for overdue writes and of the file's identity."""
+TICK = 0.25
+"""Seconds between two calls of `tick`, which looks for overdue writes and at the file's identity."""
 
 
 class Write(msgspec.Struct, eq=False):
@@ -102,7 +104,6 @@ class WriteQueue:
         self._failure: str | None = None
         self.state = WriteState(self._begin_probe)
         self._thread = WriterThread(committer, self._limit, self._settle, self._on_failure, self._probed)
-        self._timer = self._loop.call_later(_TICK, self._tick)
 
     def submit(self, command: Command) -> asyncio.Future[Store | None]:
         """Queue a command; its result is the store, None if there is no such store, or the error."""
@@ -134,9 +135,8 @@ class WriteQueue:
         self._refusal = self._refusal or CLOSED
         self.state.close()
         self._hand_over()
-        if await self._thread.end(self._loop.time() + WRITE_TIMEOUT + 2 * _TICK):
+        if await self._thread.end(self._loop.time() + WRITE_TIMEOUT + 2 * TICK):
             self._committer.close()
-        self._timer.cancel()
 
     def _hand_over(self) -> None:
         if self._gathered:
@@ -158,8 +158,8 @@ class WriteQueue:
 
     def _settle(self, batch: list[Write], results: list[Result]) -> None:
         if self._failure is not None:
-            lost = Unavailable(self._failure, Outcome.UNKNOWN)
-            results = [result if isinstance(result, Unavailable) else lost for result in results]
+            lost = self._failure, Outcome.UNKNOWN
+            results = [result if isinstance(result, Unavailable) else Unavailable(*lost) for result in results]
         # Expired writes come first in a batch: if the last result is theirs, nothing was tried.
         elif type(last := results[-1]) is Unavailable and str(last) != QUEUE_FULL:
             self.state.refused(str(last))
@@ -182,7 +182,8 @@ class WriteQueue:
                 write.settle(Unavailable(failure.reason))
         self._fail(failure)
 
-    def _tick(self) -> None:
+    def tick(self) -> None:
+        """Give up what is overdue; find out if the file was replaced."""
         try:
             self._committer.identity.check()
         except FileReplaced as error:
@@ -191,7 +192,6 @@ class WriteQueue:
         for write in takewhile(lambda write: write.since < overdue, chain.from_iterable(self._unsettled)):
             write.settle(Unavailable(DISK_STALLED, Outcome.UNKNOWN))
             self.state.refused(DISK_STALLED)
-        self._timer = self._loop.call_later(_TICK, self._tick)
 
 
 class WriterThread:
@@ -270,15 +270,12 @@ class WriterThread:
             self._committer.delete_old_keys(began + PROBE_LOCK_TIMEOUT)
 
     def _commit(self, batch: list[Write]) -> list[Result]:
-        oldest = time.monotonic() - QUEUE_TIMEOUT
-        expired: list[Result] = []
         # The queue is in the order of submission: expired writes come first.
-        while len(expired) < len(batch) and batch[len(expired)].since < oldest:
-            expired.append(Unavailable(QUEUE_FULL))
-        rest = batch[len(expired) :]
-        if not rest:
-            return expired
-        return expired + self._committer.commit([write.command for write in rest], rest[0].since + LOCK_TIMEOUT)
+        expired = bisect_left(batch, time.monotonic() - QUEUE_TIMEOUT, key=attrgetter("since"))
+        results: list[Result] = [Unavailable(QUEUE_FULL) for _ in batch[:expired]]
+        if rest := batch[expired:]:
+            results += self._committer.commit([write.command for write in rest], rest[0].since + LOCK_TIMEOUT)
+        return results
 
     def _call_on_loop(self, receive: Callable[[*Ts], None], *values: *Ts) -> None:
         # If the loop is closed, nothing waits for the result.
