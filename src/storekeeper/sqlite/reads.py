@@ -16,15 +16,7 @@ import apsw
 from storekeeper.collection import Listing, Query, State
 from storekeeper.sqlite.columns import FIELDS, STATE, as_json
 from storekeeper.sqlite.migrations import CHANGES
-from storekeeper.sqlite.pages import (
-    PAGE_SIZE,
-    at_once,
-    following,
-    numbers,
-    page_range,
-    pages_of,
-    pages_of_all,
-)
+from storekeeper.sqlite.pages import PAGE_SIZE, at_once, following, numbers, page_range, pages_of, pages_of_all
 from storekeeper.sqlite.read_transaction import ChangeToken, ReadTransaction, no_token
 from storekeeper.sqlite.tokens import read as read_tokens
 from storekeeper.stores import Store
@@ -92,9 +84,8 @@ class Reader:
         self._kept_execute = self._kept.execute
         self._token = token or no_token
         self.transaction = ReadTransaction(connection)
-        self._pages: dict[int, tuple[int, bytes]] = {}  # by number: its last id, and the page
+        self._pages: dict[int, bytes] = {}  # by number
         self._pages_version = self._pages_last = 0
-        self._pages_bytes = 0
         self._latest_named: tuple[str, int, int, list[bytes]] = ("", 0, 0, [])  # name, after, version, ids
         configure(connection)
 
@@ -137,7 +128,7 @@ class Reader:
         self.transaction.epoch = epoch
         now = self.transaction.state = State(count, version, epoch)
         few = epoch == state.epoch and 0 <= version - state.version <= MAX_TOLD
-        return now, numbers(ids.encode()) if few else None
+        return now, numbers(ids) if few else None
 
     def tokens(self) -> Sequence[Token]:
         """Return all tokens."""
@@ -228,14 +219,13 @@ class Reader:
         number, offset = divmod(ids[0] - 1, PAGE_SIZE)
         # Only whole pages: others come and go with what clients ask for.
         whole = not offset and (len(ids) == PAGE_SIZE or ids[-1] == self._pages_last)
-        if whole and self._pages_version == version and (cached := self._pages.get(number)) and cached[0] == ids[-1]:
-            return cached[1]
+        if whole and self._pages_version == version and (cached := self._pages.get(number)):
+            return cached
         page = await self._read(PAGE, (ids[0], ids[-1]), ids, version)
         # Asked again: while the read paused, another list may have brought the cached pages to a later version.
-        if whole and self._pages_version == version and self._pages_bytes + len(page) <= MAX_CACHED_BYTES:
-            self._drop(number)
-            self._pages[number] = (ids[-1], page)
-            self._pages_bytes += len(page)
+        current = whole and self._pages_version == version
+        if current and sum(map(len, self._pages.values()), len(page)) <= MAX_CACHED_BYTES:
+            self._pages[number] = page
         return page
 
     async def _read(self, statement: str, values: tuple[Any, ...], ids: Sequence[int], version: int) -> bytes:
@@ -265,15 +255,10 @@ class Reader:
             return
         if version - self._pages_version > MAX_CHANGES or state.total <= PAGE_SIZE:  # the only page was touched
             self._pages.clear()
-            self._pages_bytes = 0
         elif self._pages:
             for (number,) in self._execute(_TOUCHED, (self._pages_version, version)):
-                self._drop(number)
+                self._pages.pop(number, None)
         self._pages_version = version
-
-    def _drop(self, number: int) -> None:
-        _, page = self._pages.pop(number, (0, b""))
-        self._pages_bytes -= len(page)
 
 
 def configure(connection: apsw.Connection) -> None:
