@@ -140,7 +140,8 @@ class SqliteCollection:
         if self._failure:
             raise Unavailable(self._failure)
         with self._translating():
-            self._reader.check()
+            self._reader.transaction.end()  # so that the file is read, and not what is known of it
+            self._reader.state()
 
     async def check_writes(self) -> None:
         """Return if writes are not refused; raise Unavailable with the reason if they are."""

@@ -184,11 +184,6 @@ class Reader:
         self.transaction.end()
         self._token = no_token
 
-    def check(self) -> None:
-        """Read one page of the file."""
-        self.transaction.end()
-        self._execute(STATE).get  # noqa: B018
-
     def _listing(
         self, pages: Iterator[Sequence[int]], state: State, last: int | None = None, total: int | None = None
     ) -> Listing:
