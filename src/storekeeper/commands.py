@@ -47,13 +47,15 @@ class Key(msgspec.Struct, frozen=True):
 
 
 class Create(msgspec.Struct, frozen=True):
-    """Add a store; with `if_match`, only if the collection still has one of these tags."""
+    """Add a store; with `if_match`, only if the collection still has one of these tags.
+
+    `by` is the number of the client's token, 0 for none; so in `Replace`.
+    """
 
     payload: Payload
     if_match: Tags | None = None
     key: Key | None = None
     by: int = 0
-    """The number of the token of the client, 0 for none; so in `Replace`."""
 
 
 class Replace(msgspec.Struct, frozen=True):
@@ -91,24 +93,20 @@ class Remembered(msgspec.Struct, frozen=True):
 
 
 class Present(msgspec.Struct, frozen=True):
-    """What the database says of the collection before a batch, inside the batch's transaction."""
+    """What the database says of the collection before a batch, inside the batch's transaction.
+
+    `count` is how many stores there are, `at` when the latest change was, in milliseconds since 1970. `versions` has
+    the version of each store of `touched` that exists, by its id; `equal` the places of `touched` at which the store
+    has just that content already; `remembered`, of each key of `keys` that is known, its latest row.
+    """
 
     count: int
-    """How many stores there are."""
-
     version: int
     at: int = 0
-    """When the latest change was, in milliseconds since 1970."""
-
     epoch: str = ""
     versions: Mapping[int, int] = {}
-    """The version of each store of `touched` that exists, by its id."""
-
     equal: Container[int] = ()
-    """The places of `touched` at which the store has just that content already."""
-
     remembered: Mapping[int, Remembered] = {}
-    """Of each key of `keys` that is known: its latest row."""
 
 
 def touched(commands: Iterable[Command]) -> list[tuple[int, int, str, str | None]]:
