@@ -4,8 +4,8 @@ To add a database, read this file, then make `tests/domain/test_collection.py` p
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -23,28 +23,6 @@ PAST_TIMEOUT = 1.0
 T = TypeVar("T")
 Eventual: TypeAlias = T | asyncio.Future[T]
 """A value, or a future of it: an embedded database completes reads at once."""
-
-T_co = TypeVar("T_co", covariant=True)
-
-
-class Pending(Awaitable[T_co], Protocol[T_co]):
-    """A result or an exception that comes later, on the event loop; every `asyncio.Future` is one."""
-
-    def done(self) -> bool:
-        """Tell whether the result or exception is there."""
-        ...
-
-    def result(self) -> T_co:
-        """Return the result, or raise the exception."""
-        ...
-
-    def exception(self) -> BaseException | None:
-        """Return the exception, or None if there is a result."""
-        ...
-
-    def add_done_callback(self, callback: Callable[[Any], object], /) -> None:
-        """Call the callback with this object when it is done; on the event loop, never at once."""
-        ...
 
 
 class State(NamedTuple):
@@ -118,32 +96,27 @@ class Collection(Protocol):
     - **Versions:** every write that changes something is one change; changes are numbered 1, 2, 3, … without a hole,
       and a store's `version` is the number of its latest change. `epoch` is eight characters of `[a-z2-7]`.
     - **Conditions, keys, and writes that change nothing:** as `commands.apply` decides inside the transaction; the
-      PreconditionFailed or KeyReused is the exception of what is pending.
+      PreconditionFailed or KeyReused is the exception of the future.
     - **The past:** reads of it leave the others their time: two at once, 1 s each, then Unavailable.
-    - **Errors:** `Unavailable`, raised or as the exception of what is pending, whenever the database cannot
+    - **Errors:** `Unavailable`, raised or as the exception of the future, whenever the database cannot
       respond; its `outcome` says whether a write may have happened. At most 5 s pass before it (decision 30);
       `load` waits for others for up to a minute, and raises CannotStart if the operator has to change something.
     """
 
     def get(self, id: int) -> Eventual[Store | None]:
         """Return the store of that id, None if there is none. `id` may be any non-negative integer."""
-        ...
 
     def get_at(self, id: int, at: Moment) -> Eventual[Store | None]:
         """Return the store as it was at that moment, None if there was none. Raises EpochEnded, InvalidInput."""
-        ...
 
     def list(self, query: Query) -> Eventual[Listing]:
         """Return the stores that the query asks for. With `at`, raises EpochEnded, InvalidInput."""
-        ...
 
     def state(self) -> Eventual[State]:
         """Return the numbers of the collection, without reading any store."""
-        ...
 
-    def write(self, command: Command) -> Pending[Store | None]:
+    def write(self, command: Command) -> asyncio.Future[Store | None]:
         """Carry out a command; the result is the store as it left it, None if there is no such store."""
-        ...
 
     async def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False) -> range:
         """Create all of `payloads` in their order in one transaction, all or none; return their ids.
@@ -151,15 +124,12 @@ class Collection(Protocol):
         Reads them once and keeps none in memory. With `only_if_empty`, a collection that has stores is left
         as it is and the result is empty.
         """
-        ...
 
     def tokens(self) -> Eventual[Sequence[Token]]:
         """Return all tokens, also those that expired or were revoked."""
-        ...
 
     async def mark_used(self, numbers: Iterable[int], now: int) -> None:
         """Note that tokens are used, unless that was noted within `tokens.USED_INTERVAL` before `now`."""
-        ...
 
     def change_token(self) -> bytes | None:
         """Return a value that differs after any write that was acknowledged before this call, by any process.
@@ -167,7 +137,6 @@ class Collection(Protocol):
         It takes well under a microsecond. None, every time, if checking would cost as much as reading. Raises
         Unavailable.
         """
-        ...
 
     def changed_since(self, state: State) -> tuple[State, Sequence[int] | None]:
         """Return the present state, and the ids of the stores that changed since an earlier one.
@@ -175,19 +144,15 @@ class Collection(Protocol):
         None instead of ids, if these are many or the epoch is another. Only for those who have a change token. Raises
         Unavailable.
         """
-        ...
 
     async def check(self) -> None:
         """Return if the collection can be read; raise Unavailable if not. For readiness probes."""
-        ...
 
     async def check_writes(self) -> None:
         """Return if writes are not refused, as far as this process found out; raise Unavailable if they are.
 
         What it found out is at most a few seconds old: it tries a write that changes nothing.
         """
-        ...
 
     async def close(self) -> None:
         """Finish the writes under way, then close the database. A second call does nothing."""
-        ...

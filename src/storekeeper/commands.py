@@ -3,8 +3,8 @@
 Both databases carry out what `apply` returns; no other code contains a rule of a write. Imports only the domain.
 """
 
-import sys
 from collections.abc import Container, Iterable, Mapping
+from sys import getsizeof
 from typing import TypeAlias
 
 import msgspec
@@ -47,13 +47,15 @@ class Key(msgspec.Struct, frozen=True):
 
 
 class Create(msgspec.Struct, frozen=True):
-    """Add a store; with `if_match`, only if the collection still has one of these tags."""
+    """Add a store; with `if_match`, only if the collection still has one of these tags.
+
+    `by` is the number of the client's token, 0 for none; so in `Replace`.
+    """
 
     payload: Payload
     if_match: Tags | None = None
     key: Key | None = None
     by: int = 0
-    """The number of the token of the client, 0 for none; so in `Replace`."""
 
 
 class Replace(msgspec.Struct, frozen=True):
@@ -91,51 +93,20 @@ class Remembered(msgspec.Struct, frozen=True):
 
 
 class Present(msgspec.Struct, frozen=True):
-    """What the database says of the collection before a batch, inside the batch's transaction."""
+    """What the database says of the collection before a batch, inside the batch's transaction.
+
+    `count` is how many stores there are, `at` when the latest change was, in milliseconds since 1970. `versions` has
+    the version of each store of `touched` that exists, by its id; `equal` the places of `touched` at which the store
+    has just that content already; `remembered`, of each key of `keys` that is known, its latest row.
+    """
 
     count: int
-    """How many stores there are."""
-
     version: int
     at: int = 0
-    """When the latest change was, in milliseconds since 1970."""
-
     epoch: str = ""
     versions: Mapping[int, int] = {}
-    """The version of each store of `touched` that exists, by its id."""
-
     equal: Container[int] = ()
-    """The places of `touched` at which the store has just that content already."""
-
     remembered: Mapping[int, Remembered] = {}
-    """Of each key of `keys` that is known: its latest row."""
-
-
-class Batch(msgspec.Struct, frozen=True):
-    """What a batch of commands does, and the collection's `count`, `version` and `at` after it."""
-
-    count: int
-    version: int
-    at: int
-    results: list[Result]
-    """For each command what it led to."""
-
-    created: list[Change]
-    """The latest change of each new store."""
-
-    replaced: list[Change]
-    """The latest change of each store that existed before."""
-
-    changes: list[Change]
-    """One for each command that changed something, in the order of their versions."""
-
-    keys: list[KeyRow]
-    """The keys to remember: each with a store among the results."""
-
-    @property
-    def writes(self) -> bool:
-        """Whether there is anything to commit (decision 35)."""
-        return bool(self.changes or self.keys)
 
 
 def touched(commands: Iterable[Command]) -> list[tuple[int, int, str, str | None]]:
@@ -153,75 +124,92 @@ def keys(commands: Iterable[Command]) -> set[Key]:
 
 
 def size(command: Command) -> int:
-    """Return the bytes of memory that a command takes while it waits: its texts and its tags."""
-    size = command.payload.size
-    if command.if_match is not None:
-        size += _size_of(command.if_match)
-    if type(command) is Replace and command.if_none_match is not None:
-        size += _size_of(command.if_none_match)
+    """Return the bytes of memory that a command takes while it waits: its texts and its tags.
+
+    One character beyond U+FFFF makes all of a text take four bytes each.
+    """
+    size = getsizeof(command.payload.name) + getsizeof(command.payload.address)
+    for tags in (command.if_match, command.if_none_match if type(command) is Replace else None):
+        if tags is not None:
+            size += getsizeof(tags) + sum(map(getsizeof, tags))
     return size
 
 
-def _size_of(tags: Tags) -> int:
-    return sys.getsizeof(tags) + sum(map(sys.getsizeof, tags))
-
-
-def apply(commands: Iterable[Command], present: Present, now: int) -> Batch:
+def apply(commands: Iterable[Command], present: Present, now: int) -> "Batch":
     """Decide what commands do, one after another, to the collection as it is at present.
 
     `now` is in milliseconds since 1970; no change is earlier than the one before it (decision 41). Ids are dense, so
     the count gives the next one (decision 25).
     """
-    applied = _Applied(present, now)
-    results = [applied.carry_out(place, command) for place, command in enumerate(commands)]
-    changes, latest, count = applied.changes, applied.latest, applied.count
-    if len(latest) == len(changes) and count - present.count in (0, len(changes)):
-        # No store twice, and only creates or only replaces: nearly every batch.
-        created, replaced = (changes, []) if count > present.count else ([], changes)
-    else:
-        created = [change for id, change in latest.items() if id > present.count]
-        replaced = [change for id, change in latest.items() if id <= present.count]
-    remembered = [(key, of.request, of.store.version, of.at) for key, of in applied.remembered.items()]
-    return Batch(count, applied.version, applied.at, results, created, replaced, changes, remembered)
+    batch = Batch(present, now)
+    batch.results = [batch.carry_out(place, command) for place, command in enumerate(commands)]
+    return batch
 
 
-class _Applied:
-    """The collection while the commands of a batch are applied to it."""
+class Batch:
+    """What a batch of commands does, and the collection's `count`, `version` and `at` after it."""
 
     def __init__(self, present: Present, now: int) -> None:
         self.count, self.version, self.at = present.count, present.version, max(now, present.at)
-        # The age of a key goes by the clock alone: once a wrong one is set right, no key is older because of it.
-        self.now = now
+        self.results: list[Result] = []
+        """For each command what it led to."""
         self.changes: list[Change] = []
-        self.latest: dict[int, Change] = {}
+        """One for each command that changed something, in the order of their versions."""
         self.remembered: dict[int, Remembered] = {}
+        self._created: dict[int, Change] = {}
+        self._replaced: dict[int, Change] = {}
         self._present = present
         self._epoch = present.epoch
+        # The age of a key goes by the clock alone: once a wrong one is set right, no key is older because of it.
+        self._now = now
+
+    @property
+    def created(self) -> list[Change]:
+        """The latest change of each new store."""
+        return list(self._created.values())
+
+    @property
+    def replaced(self) -> list[Change]:
+        """The latest change of each store that existed before."""
+        return list(self._replaced.values())
+
+    @property
+    def keys(self) -> list[KeyRow]:
+        """The keys to remember: each with a store among the results."""
+        return [(key, of.request, of.store.version, of.at) for key, of in self.remembered.items()]
+
+    @property
+    def writes(self) -> bool:
+        """Whether there is anything to commit (decision 35)."""
+        return bool(self.changes or self.remembered)
 
     def carry_out(self, place: int, command: Command) -> Result:
         """Apply a command, the one at that place of the batch; in the order of decision 31."""
         key = command.key
         if key is not None and (known := self._known(key.key)) is not None:
-            return _replay(known) if known.request == key.request else KeyReused(_REUSED)
+            if known.request != key.request:
+                return KeyReused("The Idempotency-Key was used for another request: send a new one")
+            return Replay(*astuple(known.store))
         result = self._create(command) if type(command) is Create else self._replace(place, command)
         if key is not None and type(result) is Store:
-            self.remembered[key.key] = Remembered(key.request, result, self.now)
+            self.remembered[key.key] = Remembered(key.request, result, self._now)
         return result
 
     def _known(self, key: int) -> Remembered | None:
         known = self.remembered.get(key) or self._present.remembered.get(key)
-        return known if known is not None and self.now - known.at <= MAX_KEY_AGE else None
+        return known if known is not None and self._now - known.at <= MAX_KEY_AGE else None
 
     def _create(self, command: Create) -> Result:
         if command.if_match is not None and not matches(command.if_match, current := tag(self.version, self._epoch)):
             return PreconditionFailed(f"The list has changed: its version is {self.version} now", current)
         self.count += 1
-        return self._change(self.count, command.payload, 0, command.by)
+        return self._change(self._created, self.count, command.payload, 0, command.by)
 
     def _replace(self, place: int, command: Command) -> Result:
         assert type(command) is Replace
         id, payload = command.id, command.payload
-        if (before := self.latest.get(id)) is not None:
+        latest = self._replaced if id <= self._present.count else self._created
+        if (before := latest.get(id)) is not None:
             version = before[0]
             equal = before[2] == payload.name and before[3] == payload.address
         elif id in self._present.versions:
@@ -234,12 +222,12 @@ class _Applied:
             return PreconditionFailed(f"Store {id} has changed: its version is {version} now", current)
         if equal:
             return Store(id, payload.name, payload.address, version, self._epoch)
-        return self._change(id, payload, version, command.by)
+        return self._change(latest, id, payload, version, command.by)
 
-    def _change(self, id: int, payload: Payload, previous: int, by: int) -> Store:
+    def _change(self, latest: dict[int, Change], id: int, payload: Payload, previous: int, by: int) -> Store:
         self.version = version = self.version + 1
         name, address = payload.name, payload.address
-        self.latest[id] = change = (version, id, name, address, self.at, previous, self.count, by)
+        latest[id] = change = (version, id, name, address, self.at, previous, self.count, by)
         self.changes.append(change)
         return Store(id, name, address, version, self._epoch)
 
@@ -249,10 +237,3 @@ def _is_refused(command: Replace, current: str, *, equal: bool) -> bool:
         return True
     # If the store is what the payload says, its first response was lost (decision 34).
     return command.if_match is not None and not equal and not matches(command.if_match, current)
-
-
-def _replay(known: Remembered) -> Replay:
-    return Replay(*astuple(known.store))
-
-
-_REUSED = "The Idempotency-Key was used for another request: send a new one"

@@ -1,6 +1,5 @@
 """Domain: what a store is, and each rule beside its exact message. Imports only the domain's errors."""
 
-import sys
 from typing import Annotated
 
 import msgspec
@@ -18,11 +17,6 @@ class Payload(msgspec.Struct, frozen=True):
 
     name: Name
     address: str | None = None
-
-    @property
-    def size(self) -> int:
-        """Bytes of memory that its texts take; one character beyond U+FFFF makes all of a text take four each."""
-        return sys.getsizeof(self.name) + sys.getsizeof(self.address)
 
 
 class Store(msgspec.Struct, frozen=True):
@@ -59,41 +53,32 @@ def check_payload(value: object, *, reject_unknown: bool = False) -> Payload:
         raise InvalidInput("payload", [Violation(None, '"value" must be of type object')])
     name = value.get("name", "")
     address = value.get("address")
-    violations = _name_violations(name)
-    if "address" in value:
-        violations += _address_violations(address)
+    violations = []
+    if broken := _broken_by_name(name):
+        violations.append(Violation("name", broken))
+    if "address" in value and (broken := _broken_by_address(address)):
+        violations.append(Violation("address", broken))
     if reject_unknown:
-        violations += [Violation(key, f'"{key}" is not allowed') for key in value if key not in _FIELDS]
+        violations += [
+            Violation(key, f'"{key}" is not allowed') for key in value if key not in Payload.__struct_fields__
+        ]
     if violations:
         raise InvalidInput("payload", violations)
     return Payload(name, address)
 
 
-_FIELDS = frozenset(Payload.__struct_fields__)
-
-
-def _name_violations(name: object) -> list[Violation]:
+def _broken_by_name(name: object) -> str | None:
     if type(name) is not str:
-        return [Violation("name", '"name" must be a string')]
+        return '"name" must be a string'
     if not name:
-        return [Violation("name", '"name" is required')]
-    violations = []
+        return '"name" is required'
     if len(name) > MAX_NAME_LENGTH:
-        limit = f'"name" length must be less than or equal to {MAX_NAME_LENGTH} characters long'
-        violations.append(Violation("name", limit))
-    if "\0" in name:
-        violations.append(_null_character("name"))
-    return violations[:1]
-
-
-def _address_violations(address: object) -> list[Violation]:
-    if type(address) is not str:
-        return [Violation("address", '"address" must be a string')]
-    if "\0" in address:
-        return [_null_character("address")]
-    return []
-
-
-def _null_character(key: str) -> Violation:
+        return f'"name" length must be less than or equal to {MAX_NAME_LENGTH} characters long'
     # PostgreSQL cannot store U+0000; both databases refuse it (decision 10).
-    return Violation(key, f'"{key}" must not contain null characters')
+    return '"name" must not contain null characters' if "\0" in name else None
+
+
+def _broken_by_address(address: object) -> str | None:
+    if type(address) is not str:
+        return '"address" must be a string'
+    return '"address" must not contain null characters' if "\0" in address else None

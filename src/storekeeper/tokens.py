@@ -9,14 +9,10 @@ import secrets
 import string
 import zlib
 from hashlib import sha256
-from typing import Literal
 
 import msgspec
 
 from storekeeper.errors import InvalidInput, StorekeeperError, Violation
-
-TokenScope = Literal["read", "write"]
-"""What a token permits; `write` includes reading."""
 
 MAX_EXPIRY_DAYS = 36_500
 

@@ -33,10 +33,8 @@ class WriteState:
         self._begin_probe = begin_probe
         self._loop = asyncio.get_running_loop()
         self.reason = ""
-        self._since = 0.0
-        self._logged = 0.0
+        self._since = self._logged = self._probe_began = 0.0
         self._probed_at = -MAX_AGE
-        self._probe_began = 0.0
         self._probe: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False

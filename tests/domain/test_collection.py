@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from itertools import chain
+from typing import Any
 
 import pytest
 
-from storekeeper.collection import Collection, Pending, State
+from storekeeper.collection import Collection, State
 from storekeeper.errors import Unavailable
 from storekeeper.stores import EXAMPLES, Payload, Store
 from tests.harness.collection import MANY, create, get, listing, numbered, replace, run, stores
@@ -16,7 +17,7 @@ from tests.harness.stores import a_row, a_store, a_store_with, content, shown
 
 HUGE = [2**31, 2**32 + 1, 2**63 - 1, 2**63, 2**64 + 1, 10**30]
 
-Write = Pending[Store | None]
+Write = asyncio.Future[Any]
 
 
 class TestCollection:

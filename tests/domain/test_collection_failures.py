@@ -19,13 +19,15 @@ import pytest
 from storekeeper.collection import Collection
 from storekeeper.commands import Command, Replace
 from storekeeper.databases import open_collection
-from storekeeper.errors import Unavailable
+from storekeeper.errors import Outcome, Unavailable
+from storekeeper.sqlite import write_queue
 from storekeeper.sqlite.committer import Committer, Result
 from storekeeper.stores import Payload
 from tests.harness import probe
 from tests.harness.collection import MANY, numbered, run, stores
 from tests.harness.databases import Sqlite, handle
 from tests.harness.forked import forked
+from tests.harness.in_process import until
 from tests.harness.machine import fill_disk, mounted
 from tests.harness.probe import LOAD, QUESTIONS
 from tests.harness.stores import shown
@@ -261,3 +263,40 @@ def test_a_stop_does_not_wait_for_a_writer_whose_last_batch_failed(
         return time.monotonic() - began
 
     assert run(main()) < 2
+
+
+def test_what_waits_behind_a_batch_that_fails_is_refused_at_once_and_changed_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, go_on = threading.Event(), threading.Event()
+    failures: list[str] = []
+
+    def commit(_committer: Committer, _commands: Sequence[Command], _deadline: float) -> list[Result]:
+        began.set()
+        assert go_on.wait(30)
+        raise apsw.IOError("a lost page")
+
+    async def main() -> None:
+        collection = open_collection(f"sqlite:///{tmp_path}/stores.db", failures.append)
+        monkeypatch.setattr(Committer, "commit", commit)
+        tried = collection.write(Replace(1, Payload("tried")))
+        await until(began.is_set)
+        waiting = collection.write(Replace(1, Payload("waiting")))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # it is handed over
+        late = collection.write(Replace(1, Payload("late")))
+        go_on.set()
+        outcomes = []
+        for write in (tried, waiting, late):
+            with pytest.raises(Unavailable, match="The database failed: a lost page") as error:
+                await write
+            outcomes.append(error.value.outcome)
+        assert outcomes == [Outcome.UNKNOWN, Outcome.NONE, Outcome.NONE]
+        assert len(failures) == 1
+        monkeypatch.setattr(write_queue, "WRITE_TIMEOUT", 0.0)
+        await asyncio.sleep(2 * write_queue.TICK)  # none of them is overdue
+        with pytest.raises(Unavailable, match="a lost page"):
+            await collection.check_writes()
+        await collection.close()
+
+    run(main())

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from storekeeper import databases
-from storekeeper.collection import Collection, Listing, Moment, Pending, Query, State
+from storekeeper.collection import Collection, Listing, Moment, Query, State
 from storekeeper.errors import EpochEnded, InvalidInput, Outcome, Unavailable
 from storekeeper.sqlite.migrations import CHANGES
 from storekeeper.stores import Payload, Store
@@ -112,7 +112,7 @@ class TestPages:
         run(main())
 
 
-WRITES: list[Callable[[Collection], Pending[Any]]] = [
+WRITES: list[Callable[[Collection], asyncio.Future[Any]]] = [
     lambda collection: create(collection, Payload("A", "1 Road")),
     lambda collection: create(collection, Payload("B")),
     lambda collection: replace(collection, 1, Payload("A")),

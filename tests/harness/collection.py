@@ -7,7 +7,7 @@ from typing import Any, TypeVar, cast
 
 import uvloop
 
-from storekeeper.collection import Collection, Eventual, Listing, Pending, Query, State
+from storekeeper.collection import Collection, Eventual, Listing, Query, State
 from storekeeper.commands import Create, Replace
 from storekeeper.stores import Payload, Store
 
@@ -27,12 +27,12 @@ def numbered(count: int, name: str = "") -> Iterator[Payload]:
         yield Payload(name or f"Store {number}", f"{number} Road")
 
 
-def create(collection: Collection, payload: Payload) -> Pending[Store]:
+def create(collection: Collection, payload: Payload) -> asyncio.Future[Store]:
     """Add a store; a create always has one."""
-    return cast("Pending[Store]", collection.write(Create(payload)))
+    return cast("asyncio.Future[Store]", collection.write(Create(payload)))
 
 
-def replace(collection: Collection, id: int, payload: Payload) -> Pending[Store | None]:
+def replace(collection: Collection, id: int, payload: Payload) -> asyncio.Future[Store | None]:
     """Replace a store, None if there is none of that id."""
     return collection.write(Replace(id, payload))
 

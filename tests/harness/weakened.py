@@ -131,13 +131,13 @@ def ignores_if_match() -> None:
 
 
 def forgets_keys() -> None:
-    vars_of(commands)._Applied._known = lambda _applied, _key: None
+    vars_of(commands).Batch._known = lambda _applied, _key: None
 
 
 def remembers_only_its_own_keys() -> None:
     """Each worker has its keys in memory, as a cache in front of the database would."""
     own: dict[int, Remembered] = {}
-    applied = vars_of(commands)._Applied
+    applied = vars_of(commands).Batch
     carry_out = applied.carry_out
 
     def carry_out_and_remember(all: Any, place: int, command: Command) -> Any:
@@ -151,7 +151,7 @@ def remembers_only_its_own_keys() -> None:
 
 def counts_unchanged_writes() -> None:
     """A PUT of what the store already is makes a change."""
-    applied = vars_of(commands)._Applied
+    applied = vars_of(commands).Batch
     begin = applied.__init__
 
     def begin_without(all: Any, present: Present, now: int) -> None:

@@ -65,7 +65,7 @@ def test_requests_that_do_not_repeat_leave_nothing_in_the_caches(tmp_path: Path)
 def test_with_a_sqlite_that_shares_no_known_memory_nothing_is_cached(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("storekeeper.sqlite.change_token._FORMAT", b"\0\0\0\0")
+    monkeypatch.setattr("storekeeper.sqlite.read_transaction._FORMAT", b"\0\0\0\0")
 
     async def scenario() -> None:
         async with inside(tmp_path) as service:

@@ -25,7 +25,7 @@ from storekeeper.api.errors import not_found, to_response
 from storekeeper.api.plan import Plan, Run, constant
 from storekeeper.api.query import has_moment, next_page, parse_list_query, parse_store_query
 from storekeeper.api.routes import STORE, STORES, Route, match_route, parse_id
-from storekeeper.collection import Collection, Listing, Pending, Query, State
+from storekeeper.collection import Collection, Listing, Query, State
 from storekeeper.commands import Create, Replace, Tags, matches, tag
 from storekeeper.errors import InvalidInput, StorekeeperError, Unavailable
 from storekeeper.http.response import (
@@ -187,7 +187,7 @@ class Resource:
         command = Replace(id or 0, payload, conditions.if_match, conditions.if_none_match, key, by)
         return self._deferred(self._collection.write(command), partial(self._written, id_text))
 
-    def _deferred(self, pending: Pending[T], render: Callable[[T], Response]) -> Deferred:
+    def _deferred(self, pending: Future[T], render: Callable[[T], Response]) -> Deferred:
         def response() -> Response:
             try:
                 return render(pending.result())

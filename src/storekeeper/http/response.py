@@ -3,6 +3,7 @@
 The error body is the contract's, because every refusal of the HTTP layer has it too (decision 22).
 """
 
+from asyncio import Future
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from http import HTTPStatus
 from typing import Any, Literal
@@ -59,9 +60,9 @@ class StreamAborted(Exception):
 
 
 class Deferred(msgspec.Struct):
-    """A response that comes later: once `future`, which is like asyncio's, is done, `response()` returns it."""
+    """A response that comes later: once `future` is done, `response()` returns it."""
 
-    future: Any
+    future: Future[Any]
     response: Callable[[], Response]
 
 

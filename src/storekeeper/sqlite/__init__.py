@@ -2,31 +2,32 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import apsw
+from msgspec.structs import replace
 
-from storekeeper.collection import Eventual, Listing, Moment, Pending, Query, State
+from storekeeper.collection import Eventual, Listing, Moment, Query, State
 from storekeeper.commands import Command
 from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.events import Event, emit
 from storekeeper.sqlite import errors, schema, tokens
-from storekeeper.sqlite.change_token import token_reader
 from storekeeper.sqlite.committer import Committer
 from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.sqlite.load import load
 from storekeeper.sqlite.past import PastReader
+from storekeeper.sqlite.read_transaction import token_reader
 from storekeeper.sqlite.reads import Reader
+from storekeeper.sqlite.schema import files, prepare
 from storekeeper.sqlite.snapshot import epoch, snapshot
-from storekeeper.sqlite.write_queue import CLOSED, WriteQueue
+from storekeeper.sqlite.write_queue import CLOSED, TICK, WriteQueue
 from storekeeper.stores import Payload, Store
 from storekeeper.tokens import Token
 
-prepare = schema.prepare
-files = schema.files
 exists = Path.exists
 describe = str
 read_tokens, add_token, revoke_token = tokens.read_file, tokens.add, tokens.revoke
@@ -46,8 +47,7 @@ def load_all(path: Path, payloads: Iterable[Payload], *, only_if_empty: bool) ->
             raise errors.temporary(error, Outcome.UNKNOWN) or error from None
 
 
-MAX_TRANSACTION_AGE = 0.25
-"""Seconds after which the read transaction that reads share ends, whether it is used or not."""
+T = TypeVar("T")
 
 
 class SqliteCollection:
@@ -68,7 +68,7 @@ class SqliteCollection:
         self._reader = Reader(self._connection, self._change_token)
         self._past = PastReader(path, CLOSED)
         self._loop = asyncio.get_running_loop()
-        self._timer = self._loop.call_later(MAX_TRANSACTION_AGE, self._end_transaction)
+        self._timer = self._loop.call_later(TICK, self._tick)
         self._queue = WriteQueue(Committer(schema.connect(path), FileIdentity(path)), self._on_failure)
 
     def get(self, id: int) -> Store | None:
@@ -80,12 +80,7 @@ class SqliteCollection:
 
     def get_at(self, id: int, at: Moment) -> Eventual[Store | None]:
         """Return the store as it was at that moment, or None."""
-
-        async def read() -> Store | None:
-            with self._translating():
-                return await self._past.get(id, at)
-
-        return self._loop.create_task(read())
+        return self._loop.create_task(self._read_past(self._past.get(id, at)))
 
     def list(self, query: Query) -> Eventual[Listing]:
         """Return the stores that the query asks for."""
@@ -98,14 +93,14 @@ class SqliteCollection:
         return listing if listing.rest is None else self._translated_rest(listing)
 
     async def _list_at(self, query: Query) -> Listing:
+        return self._translated_rest(await self._read_past(self._past.list(query)))
+
+    async def _read_past(self, read: Awaitable[T]) -> T:
         with self._translating():
-            return self._translated_rest(await self._past.list(query))
+            return await read
 
     def _translated_rest(self, listing: Listing) -> Listing:
-        if listing.rest is None:
-            return listing
-        rest = self._rest(listing.rest)
-        return Listing(listing.version, listing.epoch, listing.first, rest, listing.last, listing.total)
+        return replace(listing, rest=listing.rest and self._rest(listing.rest))
 
     def state(self) -> State:
         """Return the numbers of the collection."""
@@ -119,7 +114,7 @@ class SqliteCollection:
             async for part in parts:
                 yield part
 
-    def write(self, command: Command) -> Pending[Store | None]:
+    def write(self, command: Command) -> asyncio.Future[Store | None]:
         """Queue a command; its result is the store, None if there is no such store, or the error."""
         return self._queue.submit(command)
 
@@ -131,7 +126,7 @@ class SqliteCollection:
             return await run_in_thread(lambda stop: load(self._path, payloads, stop, only_if_empty=only_if_empty))
 
     def tokens(self) -> Sequence[Token]:
-        """Return all tokens; they are read again when somebody has committed."""
+        """Return all tokens."""
         with self._translating():
             return self._reader.tokens()
 
@@ -153,16 +148,18 @@ class SqliteCollection:
         except apsw.Error as error:
             raise self._translated(error) from error
 
-    def _end_transaction(self) -> None:
-        self._reader.transaction.end()
-        self._timer = self._loop.call_later(MAX_TRANSACTION_AGE, self._end_transaction)
+    def _tick(self) -> None:
+        self._reader.transaction.end()  # whether it is used or not: it keeps the log from being reused
+        self._queue.tick()
+        self._timer = self._loop.call_later(TICK, self._tick)
 
     async def check(self) -> None:
         """Return if the file can be read; raise Unavailable if not."""
         if self._failure:
             raise Unavailable(self._failure)
         with self._translating():
-            self._reader.check()
+            self._reader.transaction.end()  # so that the file is read, and not what is known of it
+            self._reader.state()
 
     async def check_writes(self) -> None:
         """Return if writes are not refused; raise Unavailable with the reason if they are."""
@@ -172,9 +169,9 @@ class SqliteCollection:
         """Finish the writes under way, then close the file."""
         if not self._closed:
             self._closed = True
-            self._timer.cancel()
             await self._past.close()
             await self._queue.close()
+            self._timer.cancel()
             self._reader.close()
             self._connection.close()
 

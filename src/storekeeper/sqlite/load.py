@@ -21,7 +21,6 @@ LOCK_TIMEOUT = 60.0
 _PROGRESS_STEPS = 10_000
 """Steps of SQLite's virtual machine, several for each row, between two checks whether to stop."""
 
-_STAGED = "SELECT count(*) FROM temp.staged"
 _STORES = f"""INSERT INTO stores ({", ".join(STORES)})
   SELECT rowid + ?, {FIELDS}, rowid + ? FROM temp.staged ORDER BY rowid"""
 _CHANGES = f"""INSERT INTO {migrations.CHANGES} ({", ".join(CHANGES)})
@@ -46,19 +45,15 @@ def load(path: Path, payloads: Iterable[Payload], stop: threading.Event, *, only
         _stage(connection, payloads)
         _set_busy_handler(connection, stop)
         connection.execute("BEGIN IMMEDIATE")
-        try:
-            loaded = _move(connection, only_if_empty=only_if_empty)
-            if stop.is_set():
-                raise apsw.InterruptError
-            connection.execute("COMMIT")
-        finally:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
+        loaded = _move(connection, only_if_empty=only_if_empty)
+        if stop.is_set():
+            raise apsw.InterruptError
+        connection.execute("COMMIT")
         return loaded
     except apsw.Error as error:
         raise errors.classified(error, connection) from None
     finally:
-        connection.close()
+        connection.close()  # rolls back what was not committed
 
 
 def _stage(connection: apsw.Connection, payloads: Iterable[Payload]) -> None:
@@ -96,7 +91,7 @@ def _set_busy_handler(connection: apsw.Connection, stop: threading.Event) -> Non
 
 def _move(connection: apsw.Connection, *, only_if_empty: bool) -> range:
     count, version, _, at = connection.execute(STATE).get
-    staged = connection.execute(_STAGED).get
+    staged = connection.execute("SELECT count(*) FROM temp.staged").get
     if count and only_if_empty:
         return range(0)
     # Building an index anew is faster than adding more entries to it than it has.

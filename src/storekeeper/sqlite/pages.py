@@ -13,6 +13,9 @@ PAGE_SIZE = 1000
 
 R = TypeVar("R")
 
+numbers = msgspec.json.Decoder(list[int]).decode
+"""Returns the integers of a JSON array."""
+
 
 async def following(
     read: Callable[[Sequence[int]], Awaitable[bytes]], pages: Iterator[Sequence[int]]
@@ -58,11 +61,6 @@ def pages_of(ids: bytes) -> Iterator[list[int]]:
             end = len(ids)
         yield numbers(b"[%b]" % ids[start:end])
         start = end + 1
-
-
-def numbers(json: bytes) -> list[int]:
-    """Return the integers of a JSON array."""
-    return msgspec.json.decode(json, type=list[int])
 
 
 def at_once(pausing: Coroutine[None, None, R]) -> R:

@@ -1,4 +1,10 @@
-"""One read transaction that the reads of many requests share. Imports apsw and the domain.
+"""The change token, and the read transaction that many requests share. Imports apsw and the domain.
+
+The token is the header of SQLite's wal-index, in the memory that its processes share. Whoever commits writes a new
+one, after the sync and before anybody learns of the commit (https://sqlite.org/walformat.html, section 2). `PRAGMA
+data_version` compares the same header, but locks the file for it: 4 µs. A look at the header itself takes 0.1 µs.
+It has a counter of commits and a checksum of the log, so that no two states have the same one; a look amid a commit
+finds a mixture, which is no other state's header either.
 
 Half of a short read are the locks of its transaction (2.5 µs of 5). So a transaction stays open from read to read,
 as long as nobody commits: the first read after a commit begins it with its own statement, which is left unfinished.
@@ -7,15 +13,62 @@ began. And it does not keep the log from being reused: while the log is long eno
 was read for a while, no transaction stays open.
 """
 
+import ctypes
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import apsw
 
 from storekeeper.collection import State
 
+ChangeToken: TypeAlias = Callable[[], bytes | None]
+"""Returns the change token; None if nobody knows it."""
+
 MAX_LOG_PAGES = 4000
 """Pages of the log up to which a transaction stays open: a checkpoint begins there (`schema.connect`)."""
+
+_HEADER_BYTES = 48
+_FORMAT = (3007000).to_bytes(4, sys.byteorder)
+_PAGE_BYTES = 32 * 1024
+
+_SHM_MAP = 13
+"""The place of `xShmMap` in C's `sqlite3_io_methods`: a version, and from 2 on so many pointers to functions."""
+_ShmMap = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.POINTER(ctypes.c_void_p)
+)
+
+
+def token_reader(connection: apsw.Connection) -> ChangeToken:
+    """Return a function that returns the change token. Call it only while the connection is open.
+
+    It returns None if this SQLite does not share its memory in the way that is documented.
+    """
+    connection.execute("SELECT 1 FROM sqlite_schema").get  # noqa: B018 - SQLite maps the wal-index at the first read
+    address = _wal_index(connection)
+    if address is None:
+        return no_token
+    header = memoryview((ctypes.c_ubyte * _HEADER_BYTES).from_address(address)).cast("B")
+    return header.tobytes
+
+
+def no_token() -> None:
+    """Return that nobody knows the change token."""
+
+
+def _wal_index(connection: apsw.Connection) -> int | None:
+    """Return where SQLite has mapped the wal-index; None if that, or its format, is not as we know it."""
+    file, address = ctypes.c_void_p(), ctypes.c_void_p()
+    connection.file_control("main", apsw.SQLITE_FCNTL_FILE_POINTER, ctypes.addressof(file))
+    if not file.value:
+        return None
+    methods = ctypes.POINTER(ctypes.c_void_p).from_address(file.value)  # the first member of C's `sqlite3_file`
+    if ctypes.cast(methods, ctypes.POINTER(ctypes.c_int))[0] < 2:
+        return None
+    shm_map = ctypes.cast(methods[_SHM_MAP] or 0, _ShmMap)
+    if shm_map(file, 0, _PAGE_BYTES, 0, ctypes.byref(address)) != 0 or not address.value:
+        return None
+    return address.value if ctypes.string_at(address.value, len(_FORMAT)) == _FORMAT else None
 
 
 class ReadTransaction:
@@ -39,7 +92,8 @@ class ReadTransaction:
         The other one sees all that was committed when `token` was read; None if nobody knows it. It stays open if
         the token is known and the log is short.
         """
-        if token is None or _log_pages(token) >= MAX_LOG_PAGES:
+        # Of the header, these bytes are `mxFrame`: how many pages the log has.
+        if token is None or int.from_bytes(token[16:20], sys.byteorder) >= MAX_LOG_PAGES:
             self.end()
             return self._connection.execute(statement, values).get
         self.current, self.state = b"", None
@@ -52,8 +106,3 @@ class ReadTransaction:
         self.current, self.state = b"", None
         self._cursor.close()
         self._cursor = self._connection.cursor()
-
-
-def _log_pages(token: bytes) -> int:
-    """Return how many pages the log has: `mxFrame` of the wal-index's header."""
-    return int.from_bytes(token[16:20], sys.byteorder)

@@ -8,26 +8,16 @@ write, a list costs one page.
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import suppress
 from itertools import chain
 from typing import Any
 
 import apsw
 
 from storekeeper.collection import Listing, Query, State
-from storekeeper.sqlite.change_token import ChangeToken
 from storekeeper.sqlite.columns import FIELDS, STATE, as_json
 from storekeeper.sqlite.migrations import CHANGES
-from storekeeper.sqlite.pages import (
-    PAGE_SIZE,
-    at_once,
-    following,
-    numbers,
-    page_range,
-    pages_of,
-    pages_of_all,
-)
-from storekeeper.sqlite.read_transaction import ReadTransaction
+from storekeeper.sqlite.pages import PAGE_SIZE, at_once, following, numbers, page_range, pages_of, pages_of_all
+from storekeeper.sqlite.read_transaction import ChangeToken, ReadTransaction, no_token
 from storekeeper.sqlite.tokens import read as read_tokens
 from storekeeper.stores import Store
 from storekeeper.tables import CONTENT
@@ -92,13 +82,10 @@ class Reader:
         self._execute = connection.execute
         self._kept = connection.cursor()  # making one takes a quarter of the shortest read
         self._kept_execute = self._kept.execute
-        self._token = token or _unknown
+        self._token = token or no_token
         self.transaction = ReadTransaction(connection)
-        self._tokens: Sequence[Token] = ()
-        self._tokens_token: bytes | None = None
-        self._pages: dict[int, tuple[int, bytes]] = {}  # by number: its last id, and the page
+        self._pages: dict[int, bytes] = {}  # by number
         self._pages_version = self._pages_last = 0
-        self._pages_bytes = 0
         self._latest_named: tuple[str, int, int, list[bytes]] = ("", 0, 0, [])  # name, after, version, ids
         configure(connection)
 
@@ -129,39 +116,31 @@ class Reader:
 
     def state(self) -> State:
         """Return the numbers of the collection; they are read again when somebody has committed."""
-        token, transaction = self._token(), self.transaction
-        if token == transaction.current:
-            if transaction.state is None:
-                transaction.state = self._read_state()
-            return transaction.state
-        count, version, transaction.epoch, _ = transaction.begin(token, STATE)
-        transaction.state = State(count, version, transaction.epoch)
+        transaction = self.transaction
+        if transaction.state is None or self._token() != transaction.current:
+            count, version, transaction.epoch, _ = self._row(STATE)
+            transaction.state = State(count, version, transaction.epoch)
         return transaction.state
 
     def changed_since(self, state: State) -> tuple[State, Sequence[int] | None]:
         """Return the present state, and the stores that changed since an earlier one, None if these are many."""
-        token, transaction = self._token(), self.transaction
-        if token == transaction.current:
-            found = self._execute(_CHANGED_SINCE, (state.version,)).get
-        else:
-            found = transaction.begin(token, _CHANGED_SINCE, (state.version,))
-        ids, count, version, transaction.epoch, _ = found
-        now = transaction.state = State(count, version, transaction.epoch)
-        few = now.epoch == state.epoch and 0 <= version - state.version <= MAX_TOLD
-        return now, numbers(ids.encode()) if few else None
+        ids, count, version, epoch, _ = self._row(_CHANGED_SINCE, (state.version,))
+        self.transaction.epoch = epoch
+        now = self.transaction.state = State(count, version, epoch)
+        few = epoch == state.epoch and 0 <= version - state.version <= MAX_TOLD
+        return now, numbers(ids) if few else None
 
     def tokens(self) -> Sequence[Token]:
-        """Return all tokens; they are read again when somebody has committed."""
-        token = self._token()
-        if token is None or token != self._tokens_token:
-            if token != self.transaction.current:
-                self.transaction.end()  # it may be of before
-            self._tokens, self._tokens_token = read_tokens(self._connection), token
-        return self._tokens
+        """Return all tokens."""
+        self.transaction.end()  # it may be of before
+        return read_tokens(self._connection)
 
-    def _read_state(self) -> State:
-        count, version, epoch, _ = self._execute(STATE).get
-        return State(count, version, epoch)
+    def _row(self, statement: str, values: tuple[Any, ...] = ()) -> Any:
+        """Return the only row of a statement, in the shared transaction, or in another if somebody has committed."""
+        token, transaction = self._token(), self.transaction
+        if token == transaction.current:
+            return self._execute(statement, values).get
+        return transaction.begin(token, statement, values)
 
     def list(self, query: Query) -> Listing:
         """Return the stores that the query asks for, as they are at present."""
@@ -177,18 +156,15 @@ class Reader:
         return self._listing(pages, state, last, state.total)
 
     def _named(self, name: str, after: int, limit: int | None) -> Listing:
-        token, transaction = self._token(), self.transaction
-        values = (name, after, limit or PAGE_SIZE)
-        with suppress(apsw.TooBigError):
-            if token == transaction.current:
-                first, last, version, epoch = self._execute(_NAMED, values).get
-            else:
-                first, last, version, epoch = transaction.begin(token, _NAMED, values)
-                transaction.epoch = epoch
-            if last is None:
-                return Listing(version, epoch, first or b"")
+        try:
+            first, last, version, epoch = self._row(_NAMED, (name, after, limit or PAGE_SIZE))
+            self.transaction.epoch = epoch
+        except apsw.TooBigError:  # the addresses are long
+            last = after
+        if last is None:
+            return Listing(version, epoch, first or b"")
         with self._connection:  # one snapshot for all statements
-            state = self._read_state()
+            state = State(*self._execute(STATE).get[:3])
             if limit is not None:
                 # None, if others have renamed all of them since.
                 ids = numbers(b"[%b]" % (self._execute(_NAMED_IDS, (name, after, limit + 1)).get or b""))
@@ -206,12 +182,7 @@ class Reader:
     def close(self) -> None:
         """Look at SQLite's memory no more; the connection may be closed."""
         self.transaction.end()
-        self._token = _unknown
-
-    def check(self) -> None:
-        """Read one page of the file."""
-        self.transaction.end()
-        self._execute(STATE).get  # noqa: B018
+        self._token = no_token
 
     def _listing(
         self, pages: Iterator[Sequence[int]], state: State, last: int | None = None, total: int | None = None
@@ -243,14 +214,13 @@ class Reader:
         number, offset = divmod(ids[0] - 1, PAGE_SIZE)
         # Only whole pages: others come and go with what clients ask for.
         whole = not offset and (len(ids) == PAGE_SIZE or ids[-1] == self._pages_last)
-        if whole and self._pages_version == version and (cached := self._pages.get(number)) and cached[0] == ids[-1]:
-            return cached[1]
+        if whole and self._pages_version == version and (cached := self._pages.get(number)):
+            return cached
         page = await self._read(PAGE, (ids[0], ids[-1]), ids, version)
         # Asked again: while the read paused, another list may have brought the cached pages to a later version.
-        if whole and self._pages_version == version and self._pages_bytes + len(page) <= MAX_CACHED_BYTES:
-            self._drop(number)
-            self._pages[number] = (ids[-1], page)
-            self._pages_bytes += len(page)
+        current = whole and self._pages_version == version
+        if current and sum(map(len, self._pages.values()), len(page)) <= MAX_CACHED_BYTES:
+            self._pages[number] = page
         return page
 
     async def _read(self, statement: str, values: tuple[Any, ...], ids: Sequence[int], version: int) -> bytes:
@@ -280,19 +250,10 @@ class Reader:
             return
         if version - self._pages_version > MAX_CHANGES or state.total <= PAGE_SIZE:  # the only page was touched
             self._pages.clear()
-            self._pages_bytes = 0
         elif self._pages:
             for (number,) in self._execute(_TOUCHED, (self._pages_version, version)):
-                self._drop(number)
+                self._pages.pop(number, None)
         self._pages_version = version
-
-    def _drop(self, number: int) -> None:
-        _, page = self._pages.pop(number, (0, b""))
-        self._pages_bytes -= len(page)
-
-
-def _unknown() -> None:
-    """Return no change token."""
 
 
 def configure(connection: apsw.Connection) -> None:

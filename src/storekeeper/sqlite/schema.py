@@ -47,19 +47,11 @@ def prepare(path: Path, *, upgrade: bool = True) -> None:
             if not os.access(path, os.W_OK):
                 # SQLite would open it to read, and fail at the first write.
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-            version = _refuse_foreign(path, _open_read_only(path, immutable=not _wal(path).exists()))
+            version = _refuse_foreign(path, open_read_only(path, immutable=not _beside(path, "-wal").exists()))
             if 0 < version < len(MIGRATIONS) and not upgrade:
-                raise older(path)
+                raise _older(path)
         with closing(_retry_while_busy(connect, path)) as connection:
             _retry_while_busy(upgrade_schema, connection)
-
-
-def older(path: Path) -> CannotStart:
-    """Return the error for a database of an older version; no command upgrades it under a running service."""
-    return CannotStart(
-        f"{path} was written by an older Storekeeper: upgrade it first, by starting `storekeeper serve --database"
-        f" sqlite:///{path}` once"
-    )
 
 
 @contextmanager
@@ -94,8 +86,18 @@ def open_source(path: Path) -> apsw.Connection:
     with raising_cannot_start(path, "reading"):
         refuse_orphaned_log(path)
         if _refuse_foreign(path, _open_unwritable(path)) != len(MIGRATIONS):
-            raise older(path)
+            raise _older(path)
         return _open_unwritable(path)
+
+
+@contextmanager
+def opened(path: Path, *, write: bool) -> Iterator[apsw.Connection]:
+    """Open a database for a command, also beside a running service. Raises CannotStart."""
+    if write:
+        prepare(path, upgrade=False)
+    with closing(connect(path) if write else open_source(path)) as connection, raising_cannot_start(path):
+        connection.set_busy_timeout(int(START_TIMEOUT * 1000))
+        yield connection
 
 
 def files(path: Path) -> tuple[Path, ...]:
@@ -121,11 +123,6 @@ def connect_exclusively(path: Path) -> apsw.Connection:
     connection.pragma("synchronous", "full")
     connection.pragma("temp_store", "memory")
     return connection
-
-
-def connect_to_file(path: Path) -> apsw.Connection:
-    """Open a connection that reads the file itself and ignores its log and all locks."""
-    return _open_read_only(path, immutable=True)
 
 
 def connect(path: Path, *, reader: bool = False) -> apsw.Connection:
@@ -160,27 +157,23 @@ def refuse_orphaned_log(path: Path) -> None:
     if path.exists() and not path.is_file():
         raise CannotStart(f"{path} is not a file: name another one with --database")
     # In this order, and once each: another first start may be creating them, the log last.
-    journal = _size(_journal(path))
-    log = _size(_wal(path))
-    size = _size(path)
+    journal, log = _beside(path, "-journal"), _beside(path, "-wal")
+    journal_size, log_size, size = map(_size, (journal, log, path))
     if size:
         return
-    if log or (journal and size is None):
-        orphan = _wal(path) if log else _journal(path)
+    if log_size or (journal_size and size is None):
+        orphan = log if log_size else journal
         raise CannotStart(f"{path} is gone but its log {orphan.name} is there: restore the file from a backup")
-    if size == 0 and not _journal(path).exists():  # else a first start was interrupted
+    if size == 0 and not journal.exists():  # else a first start was interrupted
         raise CannotStart(f"{path} is empty, so not a database: restore it, or delete it to begin a new one")
 
 
 def _create(path: Path) -> None:
     with temporary_path(path) as new:
-        connection = connect(new)
-        try:
+        with closing(connect(new)) as connection:
             _migrate(connection)
             # Closing would do so too, but not report a full disk; and only the file itself gets the name.
             connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-        finally:
-            connection.close()
         # Another process was first; or this file system has no hard links, and `prepare` creates the file in place.
         with suppress(OSError):
             path.hardlink_to(new)
@@ -202,21 +195,19 @@ def _recover(path: Path) -> None:
     # If it was interrupted there, the file cannot be read until a connection that can write rolls the journal back.
     # The journal of another program is never rolled back. Reading the file is safe: this process has no connection
     # whose locks that would drop.
-    if not _journal(path).exists():
+    if not _beside(path, "-journal").exists():
         return
     with path.open("rb") as file:
         if file.read(72)[68:] != APPLICATION_ID.to_bytes(4, "big"):
             return
-    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
-    try:
+    with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as connection:
         connection.pragma("user_version")
-    finally:
-        connection.close()
 
 
-def _open_read_only(path: Path, *, immutable: bool) -> apsw.Connection:
-    # Read-only, because closing the last writable connection would checkpoint another program's log. Without a
-    # log, it is opened as immutable, because SQLite would create a log beside it.
+def open_read_only(path: Path, *, immutable: bool) -> apsw.Connection:
+    """Open a connection that writes nothing; `immutable`: it reads the file itself, without its log and locks."""
+    # Closing the last connection that may write would checkpoint another program's log. Open a file without a log as
+    # immutable, or SQLite would create a log beside it.
     uri = f"file:{quote(str(path))}" + "?immutable=1" * immutable
     connection = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
     connection.set_busy_timeout(int(START_TIMEOUT * 1000))
@@ -225,9 +216,10 @@ def _open_read_only(path: Path, *, immutable: bool) -> apsw.Connection:
 
 def _open_unwritable(path: Path) -> apsw.Connection:
     # Where nothing can be written, SQLite reads a log only if its index exists too, and rolls no journal back.
-    logs = [log for log in (_wal(path), _journal(path)) if _size(log)]
-    if logs or _wal(path).exists():
-        connection = _open_read_only(path, immutable=False)
+    wal = _beside(path, "-wal")
+    logs = [log for log in (wal, _beside(path, "-journal")) if _size(log)]
+    if logs or wal.exists():
+        connection = open_read_only(path, immutable=False)
         try:
             connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
             return connection
@@ -235,18 +227,16 @@ def _open_unwritable(path: Path) -> apsw.Connection:
             connection.close()
     if logs:
         raise CannotStart(f"{path} is not whole without {logs[0].name}: copy both to where they may be written")
-    return _open_read_only(path, immutable=True)
+    return open_read_only(path, immutable=True)
 
 
 def _refuse_foreign(path: Path, connection: apsw.Connection) -> int:
-    has_no_log = not _wal(path).exists()
-    try:
+    has_no_log = not _beside(path, "-wal").exists()
+    with closing(connection):
         owner = connection.pragma("application_id")
         tables = set(connection.execute("SELECT name FROM sqlite_schema").fetchall())
         version: int = connection.pragma("user_version")
         pages, page_size = connection.pragma("page_count"), connection.pragma("page_size")
-    finally:
-        connection.close()
     if owner != APPLICATION_ID and (tables or owner or version):
         raise CannotStart(f"{path} is another program's database: name another file with --database")
     if version > len(MIGRATIONS):
@@ -261,6 +251,13 @@ def _refuse_foreign(path: Path, connection: apsw.Connection) -> int:
     return version
 
 
+def _older(path: Path) -> CannotStart:
+    return CannotStart(
+        f"{path} was written by an older Storekeeper: upgrade it first, by starting `storekeeper serve --database"
+        f" sqlite:///{path}` once"
+    )
+
+
 def _size(path: Path) -> int | None:
     try:
         return path.stat().st_size
@@ -268,12 +265,8 @@ def _size(path: Path) -> int | None:
         return None
 
 
-def _journal(path: Path) -> Path:
-    return path.with_name(path.name + "-journal")
-
-
-def _wal(path: Path) -> Path:
-    return path.with_name(path.name + "-wal")
+def _beside(path: Path, end: str) -> Path:
+    return path.with_name(path.name + end)
 
 
 def upgrade_schema(connection: apsw.Connection) -> None:

@@ -30,45 +30,35 @@ class SqliteSnapshot:
 
     def count(self) -> tuple[int, int]:
         """Return how many stores and how many changes there are."""
-        with self._naming_the_file():
-            stores, changes = (
-                self._connection.execute(f"SELECT count(*) FROM {_NAMES[table]}").get
-                for table in ("stores", "changes")
-            )
+        ((stores, changes),) = self._select(f"SELECT (SELECT count(*) FROM stores), (SELECT count(*) FROM {CHANGES})")
         return stores, changes
 
     def rows(self, table: str) -> Rows:
         """Return a table's rows by its key."""
-        columns = list(TABLES[table])
-        with self._naming_the_file():
-            yield from self._connection.execute(
-                f"SELECT {', '.join(columns)} FROM {_NAMES[table]} ORDER BY {columns[0]}"
-            )
-            self._check()
+        return self._select(f"SELECT {', '.join(TABLES[table])} FROM {_NAMES[table]} ORDER BY 1")
 
     def fill(self, table: str, rows: Iterable[Row]) -> None:
         """Add rows to an empty table."""
-        columns = list(TABLES[table])
-        placeholders = ", ".join("?" * len(columns))
-        statement = f"INSERT INTO {_NAMES[table]} ({', '.join(columns)}) VALUES ({placeholders})"
+        columns = TABLES[table]
+        values = ", ".join("?" * len(columns))
+        statement = f"INSERT INTO {_NAMES[table]} ({', '.join(columns)}) VALUES ({values})"
         self._connection.executemany(statement, rows)
 
     def epoch(self) -> str:
         """Return the epoch, which says of which history the versions are."""
-        with self._naming_the_file():
-            epoch: str = self._connection.execute(_EPOCH).get
-        return epoch
+        ((epoch,),) = self._select(_EPOCH)
+        return str(epoch)
 
     def finish(self, epoch: str | None) -> None:
         """Do nothing: this snapshot was only read."""
 
-    @contextmanager
-    def _naming_the_file(self) -> Iterator[None]:
+    def _select(self, statement: str) -> Rows:
         try:
-            yield
+            yield from self._connection.execute(statement)
         except apsw.Error as error:  # translate here, or the handler of the target would blame the target
             self._check()
             raise Unavailable(f"{self.path}: {error}") from None
+        self._check()
 
 
 class TargetSnapshot(SqliteSnapshot):
@@ -87,7 +77,7 @@ class TargetSnapshot(SqliteSnapshot):
         file = self._stack.enter_context(self.path.open("rb"))
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        self._connection = self._stack.enter_context(closing(schema.connect_to_file(self.path)))
+        self._connection = self._stack.enter_context(closing(schema.open_read_only(self.path, immutable=True)))
         if (found := self._connection.pragma("integrity_check")) != "ok":
             raise VerificationFailed(f"what was written is damaged ({found}): check the disk; nothing was kept of it")
 
@@ -128,19 +118,11 @@ def snapshot(path: Path, *, fill: bool) -> Iterator[Snapshot]:
 
 def epoch(path: Path, *, renew: bool) -> str:
     """Return the epoch of a file, a new one with `renew`; also beside a running service. Raises CannotStart."""
-    with closing(_open_for_epoch(path, renew=renew)) as connection, schema.raising_cannot_start(path):
-        connection.set_busy_timeout(int(schema.START_TIMEOUT * 1000))
+    with schema.opened(path, write=renew) as connection:
         if renew:
             connection.execute(_SET_EPOCH, (None,))
         found: str = connection.execute(_EPOCH).get
         return found
-
-
-def _open_for_epoch(path: Path, *, renew: bool) -> apsw.Connection:
-    if not renew:
-        return schema.open_source(path)
-    schema.prepare(path, upgrade=False)
-    return schema.connect(path)
 
 
 @contextmanager

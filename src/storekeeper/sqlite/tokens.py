@@ -1,8 +1,8 @@
 """Tokens in the SQLite collection, also beside a running service. Imports apsw and the domain."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import closing
 from pathlib import Path
 
 import apsw
@@ -26,13 +26,13 @@ def read(connection: apsw.Connection) -> list[Token]:
 
 def read_file(path: Path) -> list[Token]:
     """Return all tokens of a file. Raises CannotStart."""
-    with closing(schema.open_source(path)) as connection, schema.raising_cannot_start(path):
+    with schema.opened(path, write=False) as connection:
         return read(connection)
 
 
 def add(path: Path, token: Token, show: Callable[[], None]) -> None:
     """Add a token, whose number the database chooses, unless `show` raises. Raises CannotStart, NameTaken."""
-    with _writing(path) as connection, connection:
+    with schema.opened(path, write=True) as connection, connection:
         try:
             connection.execute(_ADD, (token.name, token.scope, token.hash, token.created, token.expires))
         except apsw.ConstraintError:
@@ -42,7 +42,7 @@ def add(path: Path, token: Token, show: Callable[[], None]) -> None:
 
 def revoke(path: Path, name: str, now: int) -> None:
     """Revoke a token. Raises CannotStart, NoSuchToken."""
-    with _writing(path) as connection:
+    with schema.opened(path, write=True) as connection:
         connection.execute(_REVOKE, (now, name))
         if not connection.changes():
             raise NoSuchToken(name)
@@ -52,11 +52,3 @@ def mark_used(path: Path, numbers: Iterable[int], now: int) -> None:
     """Note that tokens are used, unless that was noted not long ago. Raises apsw's errors."""
     with closing(schema.connect(path)) as connection:
         connection.execute(_USED, (json.dumps(list(numbers)), now))
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[apsw.Connection]:
-    schema.prepare(path, upgrade=False)
-    with closing(schema.connect(path)) as connection, schema.raising_cannot_start(path):
-        connection.set_busy_timeout(int(schema.START_TIMEOUT * 1000))
-        yield connection

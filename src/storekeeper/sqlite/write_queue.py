@@ -8,10 +8,15 @@ import asyncio
 import queue
 import threading
 import time
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeVarTuple
+from itertools import chain, takewhile
+from operator import attrgetter
+from typing import TypeVarTuple
+
+import msgspec
 
 from storekeeper.commands import Command, size
 from storekeeper.concurrency.queue_limit import QueueLimit
@@ -58,71 +63,29 @@ CLOSED = "The service is shutting down"
 QUEUE_FULL = "Too many writes are waiting"
 
 _JOIN_INTERVAL = 0.002
-_TICK = 0.25
-"""Seconds between two checks for overdue writes and of the file's identity."""
+TICK = 0.25
+"""Seconds between two calls of `tick`, which looks for overdue writes and at the file's identity."""
 
 
-class Write:
-    """One write from its submission to its result: a Pending.
+class Write(msgspec.Struct, eq=False):
+    """A command on its way and the future of its result.
 
-    Its callback runs at once when the write is settled; an `asyncio.Future` would take a loop iteration for each.
     `since` is the submission in seconds of the loop's clock, `size` is bytes of memory.
     """
 
-    __slots__ = ("_callback", "_loop", "_result", "_settled", "command", "since", "size")
-
-    def __init__(self, command: Command, since: float, loop: asyncio.AbstractEventLoop) -> None:
-        self.command = command
-        self.since = since
-        self.size = size(command)
-        self._loop = loop
-        self._settled = False
-        self._result: Result = None
-        self._callback: Callable[[Write], object] | None = None
+    command: Command
+    since: float
+    size: int
+    future: asyncio.Future[Store | None]
 
     def settle(self, result: Result) -> None:
-        """Set the result, unless the write has one."""
-        if self._settled:
+        """Set the result, unless the write has one or nobody waits for it any more."""
+        if self.future.done():
             return
-        self._settled = True
-        self._result = result
-        if (callback := self._callback) is not None:
-            # The callback refers to this write: the garbage collector would have to find the cycle.
-            self._callback = None
-            try:
-                callback(self)
-            except Exception as error:  # noqa: BLE001 - one callback's fault must not keep the batch's others
-                self._loop.call_exception_handler({"message": "a write's callback failed", "exception": error})
-
-    def done(self) -> bool:
-        """Tell whether the write has its result."""
-        return self._settled
-
-    def result(self) -> Store | None:
-        """Return the store, or None if there is none of that id; raise the error if the write failed."""
-        if isinstance(self._result, Exception):
-            raise self._result
-        return self._result
-
-    def exception(self) -> Exception | None:
-        """Return the error, or None if the write did not fail."""
-        return self._result if isinstance(self._result, Exception) else None
-
-    def add_done_callback(self, callback: Callable[[Any], object], /) -> None:
-        """Call a callback, the only one, when the write is settled."""
-        if self._settled:
-            self._loop.call_soon(callback, self)
+        if isinstance(result, Exception):
+            self.future.set_exception(result)
         else:
-            assert self._callback is None
-            self._callback = callback
-
-    def __await__(self) -> Generator[Any, None, Store | None]:
-        """Wait for the result."""
-        if not self._settled:
-            settled = self._loop.create_future()
-            self.add_done_callback(lambda _: None if settled.done() else settled.set_result(None))
-            yield from settled
-        return self.result()
+            self.future.set_result(result)
 
 
 class WriteQueue:
@@ -133,7 +96,7 @@ class WriteQueue:
         self._loop = asyncio.get_running_loop()
         self._fail = fail
         self._gathered: list[Write] = []
-        self._unsettled: deque[Write] = deque()
+        self._unsettled: deque[list[Write]] = deque()  # what was handed over together
         self._queued = 0
         self._queued_bytes = 0
         self._limit = QueueLimit(MAX_QUEUED, MAX_BATCH)
@@ -141,57 +104,45 @@ class WriteQueue:
         self._failure: str | None = None
         self.state = WriteState(self._begin_probe)
         self._thread = WriterThread(committer, self._limit, self._settle, self._on_failure, self._probed)
-        self._timer = self._loop.call_later(_TICK, self._tick)
-        self._next_look = self._loop.time() + KEYS_INTERVAL
 
-    def submit(self, command: Command) -> Write:
+    def submit(self, command: Command) -> asyncio.Future[Store | None]:
         """Queue a command; its result is the store, None if there is no such store, or the error."""
-        write = Write(command, self._loop.time(), self._loop)
-        if self._refusal is not None:
-            write.settle(Unavailable(self._refusal))
-            return write
-        if self._queued >= self._limit.limit or self._queued_bytes + write.size > MAX_QUEUED_BYTES:
-            write.settle(Unavailable(QUEUE_FULL))
-            return write
+        write = Write(command, self._loop.time(), size(command), self._loop.create_future())
+        full = self._queued >= self._limit.limit or self._queued_bytes + write.size > MAX_QUEUED_BYTES
+        if full or self._refusal is not None:
+            write.settle(Unavailable(self._refusal or QUEUE_FULL))
+            return write.future
         self._queued += 1
         self._queued_bytes += write.size
-        self._unsettled.append(write)
         # All writes of one loop iteration go to the thread together: one wake-up, one transaction.
         if not self._gathered:
             self._loop.call_soon(self._hand_over)
         self._gathered.append(write)
-        return write
-
-    def refuse(self, reason: str) -> None:
-        """Refuse all further writes."""
-        if self._refusal is None:
-            self._refusal = reason
+        return write.future
 
     def fail(self, reason: str) -> None:
-        """Acknowledge nothing more, not even writes under way."""
+        """Acknowledge nothing more, not even writes under way, and end the thread: nothing is written any more."""
         self._refusal = self._failure = reason
         self.state.probed(reason)
+        self._hand_over()
+        self._thread.inbox.put(None)
 
     async def close(self) -> None:
         """Finish every write that was submitted, then end the thread and close its connection.
 
         If the disk does not respond, this takes no longer than a write may take.
         """
-        self.refuse(CLOSED)
+        self._refusal = self._refusal or CLOSED
         self.state.close()
         self._hand_over()
-        if await self._thread.end(self._loop.time() + WRITE_TIMEOUT + 2 * _TICK):
+        if await self._thread.end(self._loop.time() + WRITE_TIMEOUT + 2 * TICK):
             self._committer.close()
-        self._timer.cancel()
 
     def _hand_over(self) -> None:
         if self._gathered:
+            self._unsettled.append(self._gathered)
             self._thread.inbox.put(self._gathered)
             self._gathered = []
-
-    def _probed(self, reason: str) -> None:
-        # After a failure nothing is written any more, whatever a probe finds.
-        self.state.probed(self._failure or reason)
 
     def _begin_probe(self) -> None:
         if self._queued and not self.state.reason:
@@ -201,51 +152,53 @@ class WriteQueue:
         self._thread.probe = (PROBE_LOCK_TIMEOUT, PROBE_SIZE) if self.state.reason else (LOCK_TIMEOUT, 0)
         self._thread.inbox.put([])
 
+    def _probed(self, reason: str) -> None:
+        # After a failure nothing is written any more, whatever a probe finds.
+        self.state.probed(self._failure or reason)
+
     def _settle(self, batch: list[Write], results: list[Result]) -> None:
-        if results and self._failure is None:
-            # Expired writes come first in a batch: if the last result is theirs, nothing was tried.
-            last = results[-1]
-            if type(last) is Unavailable and str(last) != QUEUE_FULL:
-                self.state.refused(str(last))
-            elif self.state.reason == LOCKED and not isinstance(last, Unavailable):
-                # A probe waits for the lock for a moment only, and may miss it again and again.
-                self.state.probed("")
+        if self._failure is not None:
+            lost = self._failure, Outcome.UNKNOWN
+            results = [result if isinstance(result, Unavailable) else Unavailable(*lost) for result in results]
+        # Expired writes come first in a batch: if the last result is theirs, nothing was tried.
+        elif type(last := results[-1]) is Unavailable and str(last) != QUEUE_FULL:
+            self.state.refused(str(last))
+        elif self.state.reason == LOCKED and not isinstance(last, Unavailable):
+            # A probe waits for the lock for a moment only, and may miss it again and again.
+            self.state.probed("")
         self._queued -= len(batch)
         self._queued_bytes -= sum([write.size for write in batch])
         for write, result in zip(batch, results, strict=True):
-            if self._failure is None or isinstance(result, Unavailable):
-                write.settle(result)
-            else:
-                write.settle(Unavailable(self._failure, Outcome.UNKNOWN))
-        while self._unsettled and self._unsettled[0].done():
-            self._unsettled.popleft()
+            write.settle(result)
+        settled = 0
+        while settled < len(batch):
+            settled += len(self._unsettled.popleft())
 
     def _on_failure(self, batch: list[Write], failure: errors.Failure) -> None:
         self.fail(failure.reason)
-        self._settle(batch, [Unavailable(failure.reason, Outcome.UNKNOWN) for _ in batch])
+        self._settle(batch, [None] * len(batch))
+        while self._unsettled:  # the thread has ended
+            for write in self._unsettled.popleft():
+                write.settle(Unavailable(failure.reason))
         self._fail(failure)
 
-    def _tick(self) -> None:
+    def tick(self) -> None:
+        """Give up what is overdue; find out if the file was replaced."""
         try:
             self._committer.identity.check()
         except FileReplaced as error:
             self._fail(errors.Failure(f"{errors.FAILED}: {error}"))
-        now = self._loop.time()
-        while self._unsettled and now - self._unsettled[0].since > WRITE_TIMEOUT:
-            self._unsettled.popleft().settle(Unavailable(DISK_STALLED, Outcome.UNKNOWN))
+        overdue = self._loop.time() - WRITE_TIMEOUT
+        for write in takewhile(lambda write: write.since < overdue, chain.from_iterable(self._unsettled)):
+            write.settle(Unavailable(DISK_STALLED, Outcome.UNKNOWN))
             self.state.refused(DISK_STALLED)
-        if now > self._next_look and not self._queued and self._refusal is None:
-            self._next_look = now + KEYS_INTERVAL
-            self._thread.look_for_keys = True
-            self._thread.inbox.put([])
-        self._timer = self._loop.call_later(_TICK, self._tick)
 
 
 class WriterThread:
-    """The thread's half of writing: commits batches from `inbox`, and calls `settle` or `fail` on the loop.
+    """The thread's half of writing: commits batches from `inbox` and calls `settle` on the loop, or `fail` and ends.
 
     Once `probe` is set (how long to wait for the lock, bytes to write), the next batch, which may be empty, makes it
-    probe first and call `probed`; once `look_for_keys` is set, it makes it delete old keys.
+    probe first and call `probed`.
     """
 
     def __init__(
@@ -263,8 +216,8 @@ class WriterThread:
         self._fail = fail
         self._probed = probed
         self.probe: tuple[float, int] | None = None
-        self.look_for_keys = False
         self._loading = True
+        self._next_look = time.monotonic() + KEYS_INTERVAL
         self._loop = asyncio.get_running_loop()
         self._thread = threading.Thread(target=self._run, name="storekeeper-writer", daemon=True)
         self._thread.start()
@@ -278,69 +231,53 @@ class WriterThread:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        while (batch := self._next()) is not None:
-            last = self._take_more(batch)
+        last = False
+        while not last:
+            batch: list[Write] = []
             try:
-                if (probe := self.probe) is not None:
-                    self._probe(*probe)
-                if self.look_for_keys:
-                    self.look_for_keys = False
-                    self._committer.delete_old_keys(time.monotonic() + PROBE_LOCK_TIMEOUT)
-                began = time.monotonic()
-                results = self._commit(batch)
+                last = self._take(batch)
+                self._serve(batch)
             except BaseException as error:  # noqa: BLE001 - no write may be left without a result
-                failure = errors.failure(error, self._committer.connection)
-                self._call_on_loop(self._fail, batch, failure)
-                # After the last batch nothing comes, not even the None that ends the inbox: it was taken with it.
-                return None if last else self._refuse_rest(failure.reason)
-            if batch:
-                self._limit.record(time.monotonic() - began)
-                self._call_on_loop(self._settle, batch, results)
-            if last:
-                return None
+                return self._call_on_loop(self._fail, batch, errors.failure(error, self._committer.connection))
         return None
 
-    def _next(self) -> list[Write] | None:
+    def _take(self, batch: list[Write]) -> bool:
+        """Wait until there is something to do; add the writes that wait, and return whether they are the last."""
         # All keys of a day take seconds: the first write with a key should not have to wait for that.
         while self._loading and self.inbox.empty():
             self._loading = self._committer.load_keys()
-        return self.inbox.get()
+        timeout, size = max(0.0, self._next_look - time.monotonic()), 0
+        with suppress(queue.Empty):
+            while len(batch) < MAX_BATCH and size < MAX_BATCH_BYTES:
+                if (more := self.inbox.get(timeout=timeout)) is None:
+                    return True
+                batch += more
+                size += sum([write.size for write in more])
+                timeout = 0.0
+        return False
+
+    def _serve(self, batch: list[Write]) -> None:
+        if self.probe is not None:
+            (timeout, size), self.probe = self.probe, None
+            self._call_on_loop(self._probed, self._committer.probe(time.monotonic() + timeout, size))
+        began = time.monotonic()
+        if batch:
+            results = self._commit(batch)
+            self._limit.record(time.monotonic() - began)
+            self._call_on_loop(self._settle, batch, results)
+        elif began > self._next_look:
+            self._next_look = began + KEYS_INTERVAL
+            self._committer.delete_old_keys(began + PROBE_LOCK_TIMEOUT)
 
     def _commit(self, batch: list[Write]) -> list[Result]:
-        oldest = time.monotonic() - QUEUE_TIMEOUT
-        expired: list[Result] = []
         # The queue is in the order of submission: expired writes come first.
-        while len(expired) < len(batch) and batch[len(expired)].since < oldest:
-            expired.append(Unavailable(QUEUE_FULL))
-        rest = batch[len(expired) :]
-        if not rest:
-            return expired
-        return expired + self._committer.commit([write.command for write in rest], rest[0].since + LOCK_TIMEOUT)
-
-    def _probe(self, timeout: float, size: int) -> None:
-        self.probe = None
-        self._call_on_loop(self._probed, self._committer.probe(time.monotonic() + timeout, size))
+        expired = bisect_left(batch, time.monotonic() - QUEUE_TIMEOUT, key=attrgetter("since"))
+        results: list[Result] = [Unavailable(QUEUE_FULL) for _ in batch[:expired]]
+        if rest := batch[expired:]:
+            results += self._committer.commit([write.command for write in rest], rest[0].since + LOCK_TIMEOUT)
+        return results
 
     def _call_on_loop(self, receive: Callable[[*Ts], None], *values: *Ts) -> None:
         # If the loop is closed, nothing waits for the result.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(receive, *values)
-
-    def _take_more(self, batch: list[Write]) -> bool:
-        size = sum([write.size for write in batch])
-        while len(batch) < MAX_BATCH and size < MAX_BATCH_BYTES:
-            try:
-                more = self.inbox.get_nowait()
-            except queue.Empty:
-                return False
-            if more is None:
-                return True
-            batch += more
-            size += sum([write.size for write in more])
-        return False
-
-    def _refuse_rest(self, reason: str) -> None:
-        while (batch := self.inbox.get()) is not None:
-            refused: list[Result] = [Unavailable(reason) for _ in batch]
-            if batch:
-                self._call_on_loop(self._settle, batch, refused)
