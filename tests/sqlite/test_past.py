@@ -78,6 +78,29 @@ def test_two_are_read_at_once_and_the_others_wait_only_so_long(reader: PastReade
     run(main())
 
 
+def test_a_long_read_gives_way_to_others_as_long_as_it_has_its_share_of_the_time(
+    reader: PastReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turn = 0.01  # of an event loop that never rests
+    turns = 0
+
+    def give_way() -> None:
+        nonlocal turns
+        turns += 1
+        time.sleep(turn)
+
+    monkeypatch.setattr(past, "_give_way", give_way)
+
+    async def main() -> None:
+        began = time.monotonic()
+        with pytest.raises(Unavailable, match="took too long"):
+            await reader._read(endlessly)
+        assert 0 < turns * turn < 0.7 * (time.monotonic() - began)
+        await reader.close()
+
+    run(main())
+
+
 def test_closing_ends_the_reads_under_way_and_refuses_further_ones(
     reader: PastReader, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

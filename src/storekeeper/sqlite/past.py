@@ -5,6 +5,7 @@ changed, so what a version was can be read in several statements.
 """
 
 import asyncio
+import ctypes
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -29,9 +30,11 @@ T = TypeVar("T")
 Execute = Callable[..., apsw.Cursor]
 Walk = Callable[[int, int, int], bytes]
 
-_PROGRESS_STEPS = 200_000
-"""Steps of SQLite's virtual machine, some 15 ms, between two looks at the time: each takes the interpreter's lock
-from the event loop."""
+_PROGRESS_STEPS = 2_500
+"""Steps of SQLite's virtual machine, some 0.2 ms, after which a read gives way. Fewer would cost it more than 5 %."""
+
+# os.sched_yield would keep the interpreter's lock, which whoever gets the core may need.
+_give_way: Callable[[], int] = ctypes.CDLL(None).sched_yield
 
 MAX_REMEMBERED = 256
 """Ways back that are remembered: what a store was at a version never changes, and a way of 1,000,000 steps takes
@@ -60,6 +63,7 @@ class PastReader:
         self._closed_reason = closed
         self._closed = False
         self._slots = asyncio.Semaphore(MAX_PAST_READS)
+        self._running = 0
         self._idle: list[apsw.Connection] = []
         self._remembered: dict[tuple[int, int, int], bytes] = {}
 
@@ -84,11 +88,13 @@ class PastReader:
             await self._acquire()
         except TimeoutError:
             raise Unavailable("Too many reads of the past are waiting") from None
+        self._running += 1
         try:
             return await run_in_thread(lambda stop: self._run(work, stop))
         except NoThread:
             raise Unavailable("Too many threads are running") from None
         finally:
+            self._running -= 1
             self._slots.release()
 
     async def _acquire(self) -> None:
@@ -100,11 +106,9 @@ class PastReader:
     def _run(self, work: Callable[[Execute, Walk], T], stop: threading.Event) -> T:
         if self._closed:
             raise Unavailable(self._closed_reason)
-        deadline = time.monotonic() + PAST_TIMEOUT
+        pause = self._pacer(stop)
         connection = self._idle.pop() if self._idle else self._connect()
-        connection.set_progress_handler(
-            lambda: self._closed or stop.is_set() or time.monotonic() > deadline, _PROGRESS_STEPS
-        )
+        connection.set_progress_handler(pause, _PROGRESS_STEPS)
         try:
             return work(connection.execute, partial(self._walk, connection.execute))
         except apsw.InterruptError:
@@ -113,6 +117,19 @@ class PastReader:
         finally:
             connection.set_progress_handler(None)
             self._idle.append(connection)
+
+    def _pacer(self, stop: threading.Event) -> Callable[[], bool]:
+        """Return what this thread's read calls every few steps, which tells it whether to end."""
+        began = time.monotonic()
+
+        def pause() -> bool:
+            now = time.monotonic()
+            # With less than its share, it would get next to nothing beside an event loop that never rests.
+            if time.thread_time() > (now - began) / (self._running + 1):
+                _give_way()
+            return self._closed or stop.is_set() or now > began + PAST_TIMEOUT
+
+        return pause
 
     def _walk(self, execute: Execute, first: int, last: int, version: int) -> bytes:
         """Return, for each store of a range of ids, the number of its latest change up to a version, as JSON."""
