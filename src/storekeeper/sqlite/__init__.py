@@ -68,8 +68,8 @@ class SqliteCollection:
         self._reader = Reader(self._connection, self._change_token)
         self._past = PastReader(path, CLOSED)
         self._loop = asyncio.get_running_loop()
-        self._timer = self._loop.call_later(TICK, self._tick)
         self._queue = WriteQueue(Committer(schema.connect(path), FileIdentity(path)), self._on_failure)
+        self._timer = self._loop.call_later(TICK, self._tick)
 
     def get(self, id: int) -> Store | None:
         """Return the store of that id, or None."""
