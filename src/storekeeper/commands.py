@@ -147,9 +147,9 @@ def touched(commands: Iterable[Command]) -> list[tuple[int, int, str, str | None
     ]
 
 
-def keys(commands: Iterable[Command]) -> set[Key]:
-    """Return the keys of which `apply` needs to know whether they are remembered."""
-    return {command.key for command in commands if command.key is not None}
+def keys(commands: Iterable[Command]) -> list[Key]:
+    """Return the keys of which `apply` needs to know whether they are remembered, perhaps some of them twice."""
+    return [command.key for command in commands if command.key is not None]
 
 
 def size(command: Command) -> int:

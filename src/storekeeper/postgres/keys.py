@@ -43,7 +43,7 @@ STATEMENTS = {
 
 def look_up(commands: Iterable[Command]) -> list[Statement]:
     """Return the statement that looks the keys of commands up, if they have any."""
-    sent = [(key.key, key.request) for key in keys(commands)]
+    sent = {(key.key, key.request) for key in keys(commands)}
     return [(b"remembered", as_arrays(sent))] if sent else []
 
 
