@@ -1,7 +1,6 @@
 """The Idempotency-Key of a request (decision 36): its grammar, and the hashes that a database remembers of it."""
 
 import re
-from collections.abc import Sequence
 from hashlib import blake2b
 
 import msgspec
@@ -10,14 +9,15 @@ from msgspec.structs import astuple
 from storekeeper.commands import Key, Tags
 from storekeeper.stores import Payload
 
-_KEY = re.compile(rb'(")?([!#-\[\]-~]{1,255})(?(1)")')
+_key = re.compile(rb'(")?([!#-\[\]-~]{1,255})(?(1)")').fullmatch
 _encode = msgspec.json.Encoder().encode
 _EMPTY = blake2b(digest_size=8)
+_number = int.from_bytes
 
 
-def parse_key(values: Sequence[bytes]) -> bytes | None:
-    """Return the key, the same with quotes and without; None unless the field is there once and valid."""
-    found = _KEY.fullmatch(values[0].strip()) if len(values) == 1 else None
+def parse_key(value: bytes) -> bytes | None:
+    """Return the key in the value of the field, the same with quotes and without; None if it is not valid."""
+    found = _key(value.strip())
     return found[2] if found else None
 
 
@@ -26,7 +26,7 @@ def hashed(key: bytes, route: str, id: int | None, payload: Payload, if_match: T
 
     `scope` is the number of the token that the key belongs to, 0 for the clients without one.
     """
-    text = key.decode("ascii")
+    text = key.decode()
     tags = None if if_match is None else sorted(if_match)
     request = _encode((text, route, id, *astuple(payload), tags))
     return Key(_hash(_encode((scope, text))), _hash(request))
@@ -36,4 +36,4 @@ def _hash(data: bytes) -> int:
     hashing = _EMPTY.copy()  # half the time of a new one, whose constructor reads a dozen parameters
     hashing.update(data)
     # Without the lowest bit: both databases have signed integers of 64 bits.
-    return int.from_bytes(hashing.digest()) >> 1
+    return _number(hashing.digest(), "big") >> 1

@@ -15,7 +15,7 @@ import msgspec
 
 from storekeeper.api.conditions import parse_tags
 from storekeeper.api.errors import not_found, to_response
-from storekeeper.api.idempotency import parse_key
+from storekeeper.api.idempotency import hashed, parse_key
 from storekeeper.api.plan import Plan, Run, constant
 from storekeeper.api.query import has_moment, next_page, parse_list_query, parse_store_query
 from storekeeper.api.routes import STORE, STORES, Route, match_route, parse_id
@@ -37,6 +37,7 @@ from storekeeper.http.response import (
 from storekeeper.stores import Payload, Replay, Store, check_payload
 
 T = TypeVar("T")
+_Write = Callable[[Conditions, bytes, int], Response | Deferred]
 
 _REPLAYED = (*JSON, (b"idempotent-replayed", b"true"))
 
@@ -113,24 +114,22 @@ class Resource:
 
     def _plan_write(self, route: Route, id_text: bytes, fields: list[tuple[bytes, bytes]]) -> Plan:
         """Return the plan of a write with these conditional fields."""
-        keyed = partial(self._keyed, route, id_text, fields)
+        write = partial(self._replace, id_text) if route == "store" else self._create
+        keyed = partial(self._keyed, write, route, id_text, fields)
         try:
             conditions = read_conditions(route, fields) if fields else UNCONDITIONAL
         except InvalidInput as error:
             return constant(self._fail(error), "write", conditional=keyed)
-        return Plan(self._write(route, id_text, conditions), "write", None, conditional=keyed)
+        return Plan(partial(write, conditions), "write", None, conditional=keyed)
 
-    def _keyed(self, route: Route, id_text: bytes, fields: list[tuple[bytes, bytes]], value: bytes) -> Run:
+    def _keyed(
+        self, write: _Write, route: Route, id_text: bytes, fields: list[tuple[bytes, bytes]], value: bytes
+    ) -> Run:
         """Return what carries out the same write with an Idempotency-Key; there is none among its fields."""
-        key = parse_key((value,))
+        key = parse_key(value)
         if fields or key is None:  # what is wrong with several fields is told together
             return self._plan_write(route, id_text, [*fields, (b"idempotency-key", value)]).run
-        return self._write(route, id_text, Conditions(key=key))
-
-    def _write(self, route: Route, id_text: bytes, conditions: Conditions) -> Run:
-        if route == "store":
-            return partial(self._replace, id_text, conditions)
-        return partial(self._create, conditions)
+        return partial(write, Conditions(None, None, key))
 
     def _get(self, id_text: bytes, query: bytes, tags: Tags | None, _body: bytes, _by: int) -> Response | Deferred:
         at = parse_store_query(query) if query else None
@@ -165,8 +164,9 @@ class Resource:
 
     def _create(self, conditions: Conditions, body: bytes, by: int) -> Deferred:
         payload = self._payload(body)
-        key = None if conditions.key is None else conditions.hashed_key("stores", None, payload, by)
-        command = Create(payload, conditions.if_match, key, by)
+        if_match = conditions.if_match
+        key = None if conditions.key is None else hashed(conditions.key, "stores", None, payload, if_match, by)
+        command = Create(payload, if_match, key, by)
         return self._deferred(self._collection.write(command), self._created)
 
     def _replace(self, id_text: bytes, conditions: Conditions, body: bytes, by: int) -> Response | Deferred:
@@ -174,9 +174,10 @@ class Resource:
         id = parse_id(id_text)
         if id is None and conditions.key is None:
             return self._missing(id_text)
-        key = None if conditions.key is None else conditions.hashed_key("store", id, payload, by)
+        if_match = conditions.if_match
+        key = None if conditions.key is None else hashed(conditions.key, "store", id, payload, if_match, by)
         # No store has the id 0; but whether the key is good for this request comes before that (decision 31).
-        command = Replace(id or 0, payload, conditions.if_match, conditions.if_none_match, key, by)
+        command = Replace(id or 0, payload, if_match, conditions.if_none_match, key, by)
         return self._deferred(self._collection.write(command), partial(self._written, id_text))
 
     def _deferred(self, pending: Pending[T], render: Callable[[T], Response]) -> Deferred:

@@ -10,12 +10,11 @@ import msgspec
 
 from storekeeper.api.conditions import parse_tags
 from storekeeper.api.errors import not_allowed
-from storekeeper.api.idempotency import hashed, parse_key
+from storekeeper.api.idempotency import parse_key
 from storekeeper.api.routes import ALLOWED, Route
-from storekeeper.commands import Key, Tags
+from storekeeper.commands import Tags
 from storekeeper.errors import InvalidInput, Violation
 from storekeeper.http.response import Response, error_response
-from storekeeper.stores import Payload
 
 Field = tuple[bytes, bytes]
 
@@ -32,10 +31,6 @@ class Conditions(msgspec.Struct, frozen=True):
     if_match: Tags | None = None
     if_none_match: Tags | None = None
     key: bytes | None = None
-
-    def hashed_key(self, route: Route, id: int | None, payload: Payload, by: int) -> Key | None:
-        """Return the hashes of the key of a token and of the request that it came with; None if there is no key."""
-        return hashed(self.key, route, id, payload, self.if_match, by) if self.key is not None else None
 
 
 UNCONDITIONAL = Conditions()
@@ -79,7 +74,7 @@ def read_conditions(route: Route, fields: Iterable[Field]) -> Conditions:
     violations = [_invalid(name, "must be entity tags in quotes, or *") for name in tags if tags[name] is None]
     key = None
     if sent := values.get(b"idempotency-key"):
-        key = parse_key(sent)
+        key = parse_key(sent[0]) if len(sent) == 1 else None
         if key is None:
             rule = "must be given once, and be 1 to 255 visible ASCII characters without quotes and backslashes"
             violations.append(_invalid(b"idempotency-key", rule))

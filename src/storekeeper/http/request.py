@@ -70,9 +70,9 @@ class Request(msgspec.Struct, eq=False, gc=False):
 
     def with_field(self, name: bytes, value: bytes, body: bytes) -> "Request":
         """Return the same request, which is planned, with one field more and another body."""
+        plan, size = self.plan.with_condition(value), self.headers_size + FIELD_BYTES + len(name) + len(value)
         headers = [*self.headers, (name, value)]
-        size = self.headers_size + FIELD_BYTES + len(name) + len(value)
-        return replace(self, headers=headers, headers_size=size, plan=self.plan.with_condition(value), body=body)
+        return Request(self.method, self.target, headers, self.version, self.keep_alive, body, plan, size)
 
 
 def size_of(fields: Fields) -> int:
