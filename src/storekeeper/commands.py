@@ -181,8 +181,8 @@ def apply(commands: Iterable[Command], present: Present, now: int) -> Batch:
     else:
         created = [change for id, change in latest.items() if id > present.count]
         replaced = [change for id, change in latest.items() if id <= present.count]
-    remembered = [(key, of.request, of.store.version, of.at) for key, of in applied.remembered.items()]
-    return Batch(count, applied.version, applied.at, results, created, replaced, changes, remembered)
+    rows = [(key, request, store.version, now) for key, (request, store) in applied.remembered.items()]
+    return Batch(count, applied.version, applied.at, results, created, replaced, changes, rows)
 
 
 class _Applied:
@@ -194,7 +194,7 @@ class _Applied:
         self.now = now
         self.changes: list[Change] = []
         self.latest: dict[int, Change] = {}
-        self.remembered: dict[int, Remembered] = {}
+        self.remembered: dict[int, tuple[int, Store]] = {}  # hash of the request and its response, by key
         self._present = present
         self._epoch = present.epoch
 
@@ -205,11 +205,13 @@ class _Applied:
             return _replay(known) if known.request == key.request else KeyReused(_REUSED)
         result = self._create(command) if type(command) is Create else self._replace(place, command)
         if key is not None and type(result) is Store:
-            self.remembered[key.key] = Remembered(key.request, result, self.now)
+            self.remembered[key.key] = key.request, result
         return result
 
     def _known(self, key: int) -> Remembered | None:
-        known = self.remembered.get(key) or self._present.remembered.get(key)
+        if key in self.remembered:
+            return Remembered(*self.remembered[key], self.now)
+        known = self._present.remembered.get(key)
         return known if known is not None and self.now - known.at <= MAX_KEY_AGE else None
 
     def _create(self, command: Create) -> Result:

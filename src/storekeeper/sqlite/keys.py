@@ -10,7 +10,7 @@ The writer's thread has few statements for each batch, because it waits for the 
 
 import time
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import starmap
 from struct import Struct
 
@@ -28,9 +28,6 @@ MAX_LOADED = 500
 
 LOAD_TIME = 0.5
 """Seconds for which a write with a key waits for the index of all keys; the rest is read without it, once again."""
-
-SWEEP = 16
-"""Entries that a bucket gets until those of deleted rows are removed from it."""
 
 _OLDEST = "SELECT n, at FROM keys ORDER BY n LIMIT 1"
 # One statement, or another process's first key could come between the numbers.
@@ -51,6 +48,9 @@ _DELETE = "DELETE FROM keys WHERE n < ?"
 _SPLIT = Struct("=H4s2x")  # a key: its bucket, and by what it is known there
 _ENTRY = Struct("=4sq")  # and the number of its row
 
+SWEEP = 16 * _ENTRY.size
+"""Bytes that a bucket gets until the entries of deleted rows are removed from it."""
+
 _numbers = msgspec.json.Decoder(list[int]).decode
 
 
@@ -63,22 +63,25 @@ class Index:
     def __init__(self) -> None:
         self._buckets = [b""] * 2**16
 
-    def find(self, keys: Iterable[int]) -> Iterator[int]:
+    def find(self, keys: Iterable[int]) -> set[int]:
         """Return the numbers of what may be the rows of these keys."""
         buckets = self._buckets
-        for bucket, known in _SPLIT.iter_unpack(array("q", keys)):
-            if (entries := buckets[bucket]) and entries.find(known) >= 0:  # `in` takes twice as long
-                yield from (n for found, n in _ENTRY.iter_unpack(entries) if found == known)
+        return {
+            n
+            for bucket, known in _SPLIT.iter_unpack(array("q", keys))
+            if buckets[bucket].find(known) >= 0  # `in` takes twice as long
+            for found, n in _ENTRY.iter_unpack(buckets[bucket])
+            if found == known
+        }
 
     def add(self, keys: Iterable[int], numbers: Iterable[int], oldest: int) -> None:
         """Add the rows of these keys and numbers; all rows before `oldest` were deleted."""
-        buckets = self._buckets
+        buckets, pack = self._buckets, _ENTRY.pack
         for n, (bucket, known) in zip(numbers, _SPLIT.iter_unpack(array("q", keys)), strict=True):
-            entries = buckets[bucket] + _ENTRY.pack(known, n)
-            if not len(entries) % (SWEEP * _ENTRY.size):
+            buckets[bucket] = entries = buckets[bucket] + pack(known, n)
+            if not len(entries) % SWEEP:
                 left = [entry for entry in _ENTRY.iter_unpack(entries) if entry[1] >= oldest]
-                entries = b"".join(starmap(_ENTRY.pack, left))
-            buckets[bucket] = entries
+                buckets[bucket] = b"".join(starmap(pack, left))
 
 
 class Keys:
@@ -114,7 +117,7 @@ class Keys:
         """Return what is remembered of keys: of each its latest row."""
         self.load_some()
         wanted = [key.key for key in keys]
-        found = set(self._index.find(wanted))
+        found = self._index.find(wanted)
         if self._behind:
             found.update(n for (n,) in self._execute(_NOT_INDEXED, (self._known, as_json(wanted))))
         if not found:
