@@ -17,7 +17,7 @@ _number = int.from_bytes
 
 def parse_key(value: bytes) -> bytes | None:
     """Return the key in the value of the field, the same with quotes and without; None if it is not valid."""
-    found = _key(value.strip())
+    found = _key(value.strip(b" \t"))
     return found[2] if found else None
 
 

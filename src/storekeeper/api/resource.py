@@ -37,7 +37,6 @@ from storekeeper.http.response import (
 from storekeeper.stores import Payload, Replay, Store, check_payload
 
 T = TypeVar("T")
-_Write = Callable[[Conditions, bytes, int], Response | Deferred]
 
 _REPLAYED = (*JSON, (b"idempotent-replayed", b"true"))
 
@@ -115,21 +114,21 @@ class Resource:
     def _plan_write(self, route: Route, id_text: bytes, fields: list[tuple[bytes, bytes]]) -> Plan:
         """Return the plan of a write with these conditional fields."""
         write = partial(self._replace, id_text) if route == "store" else self._create
-        keyed = partial(self._keyed, write, route, id_text, fields)
+
+        def keyed(value: bytes) -> Run | None:
+            """Return what carries out the same write with an Idempotency-Key; there is none among its fields."""
+            key = parse_key(value)
+            if key is None:
+                return None
+            if fields:
+                return self._plan_write(route, id_text, [*fields, (b"idempotency-key", value)]).run
+            return partial(write, Conditions(None, None, key))
+
         try:
             conditions = read_conditions(route, fields) if fields else UNCONDITIONAL
         except InvalidInput as error:
             return constant(self._fail(error), "write", conditional=keyed)
         return Plan(partial(write, conditions), "write", None, conditional=keyed)
-
-    def _keyed(
-        self, write: _Write, route: Route, id_text: bytes, fields: list[tuple[bytes, bytes]], value: bytes
-    ) -> Run:
-        """Return what carries out the same write with an Idempotency-Key; there is none among its fields."""
-        key = parse_key(value)
-        if fields or key is None:  # what is wrong with several fields is told together
-            return self._plan_write(route, id_text, [*fields, (b"idempotency-key", value)]).run
-        return partial(write, Conditions(None, None, key))
 
     def _get(self, id_text: bytes, query: bytes, tags: Tags | None, _body: bytes, _by: int) -> Response | Deferred:
         at = parse_store_query(query) if query else None
@@ -233,7 +232,7 @@ def _unchanged(response: Response) -> Response:
 
 def _with_tags(read: Callable[[Tags | None, bytes, int], Response | Deferred], value: bytes) -> Run | None:
     tags = parse_tags([value])
-    return None if tags is None else partial(read, tags)  # malformed: a poller goes on
+    return None if tags is None else partial(read, tags)
 
 
 def _not_modified(tags: Tags, current: str) -> Response | None:

@@ -17,9 +17,8 @@ other clients sent cannot change what a request means:
 4. If some fields are valid, so are the deciding ones alone: of the other names, llhttp gives none a meaning.
 5. The fields alone decide the length of the body, which is compared with the bytes that are there each time.
 6. What is planned depends on the line and the deciding fields alone, and these are the key of a remembered head.
-7. A GET with one If-None-Match, or a write with one Idempotency-Key, a whole line of visible characters, is the head
-   without that line, and a condition on its plan: llhttp gives those names no meaning, and takes those characters in
-   any value.
+7. A GET with one If-None-Match, or a write with one Idempotency-Key, is the head without that line, and a condition
+   on its plan: llhttp gives those names no meaning, and takes in any value the characters of one that the plan takes.
 """
 
 import re
@@ -74,12 +73,10 @@ _TAGS = (b"if-none-match", b"\r\nIf-None-Match:", b"\r\nif-none-match:")
 _APART = {b"G": _TAGS, b"H": _TAGS, b"P": _KEY}
 """For each first letter of a method the field that is another in each request of many clients, as they write it."""
 
-_is_visible = re.compile(rb"[\t -~]*").fullmatch
-
 Planner = Callable[[str, bytes, Fields], Any]
 """Returns what the application plans for a head (its method, target and deciding fields), None if it needs all.
 
-`with_condition` of a plan returns the plan of the same head with the field of `_APART`.
+`with_condition` of a plan returns the plan of the same head with the field of `_APART`, None for a value not valid.
 """
 
 
@@ -221,7 +218,7 @@ def _take_apart(line: bytes, text: bytes) -> tuple[bytes, bytes, bytes] | None:
     if not found:
         before, found, rest = text.partition(lower)
     value, end, after = rest.partition(b"\r")
-    return (name, value.strip(), before + end + after) if found and _is_visible(value) else None
+    return (name, value.strip(b" \t"), before + end + after) if found else None
 
 
 def _size_of_fields(text: bytes, deciding: _Deciding) -> int:

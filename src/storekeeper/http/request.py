@@ -68,9 +68,12 @@ class Request(msgspec.Struct, eq=False, gc=False):
         """Return the same request with another body."""
         return replace(self, body=body)
 
-    def with_field(self, name: bytes, value: bytes, body: bytes) -> "Request":
-        """Return the same request, which is planned, with one field more and another body."""
-        plan, size = self.plan.with_condition(value), self.headers_size + FIELD_BYTES + len(name) + len(value)
+    def with_field(self, name: bytes, value: bytes, body: bytes) -> "Request | None":
+        """Return the same request, which is planned, with one field more and another body; None without a plan."""
+        plan = self.plan.with_condition(value)
+        if plan is None:
+            return None
+        size = self.headers_size + FIELD_BYTES + len(name) + len(value)
         headers = [*self.headers, (name, value)]
         return Request(self.method, self.target, headers, self.version, self.keep_alive, body, plan, size)
 
