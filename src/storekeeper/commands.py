@@ -118,9 +118,9 @@ def touched(commands: Iterable[Command]) -> list[tuple[int, int, str, str | None
     ]
 
 
-def keys(commands: Iterable[Command]) -> set[Key]:
-    """Return the keys of which `apply` needs to know whether they are remembered."""
-    return {command.key for command in commands if command.key is not None}
+def keys(commands: Iterable[Command]) -> list[Key]:
+    """Return the keys of which `apply` needs to know whether they are remembered, perhaps some of them twice."""
+    return [command.key for command in commands if command.key is not None]
 
 
 def size(command: Command) -> int:
@@ -155,7 +155,8 @@ class Batch:
         """For each command what it led to."""
         self.changes: list[Change] = []
         """One for each command that changed something, in the order of their versions."""
-        self.remembered: dict[int, Remembered] = {}
+        self.remembered: dict[int, tuple[int, Store]] = {}
+        """The hash of the request and its response, by the hash of its key."""
         self._created: dict[int, Change] = {}
         self._replaced: dict[int, Change] = {}
         self._present = present
@@ -176,7 +177,7 @@ class Batch:
     @property
     def keys(self) -> list[KeyRow]:
         """The keys to remember: each with a store among the results."""
-        return [(key, of.request, of.store.version, of.at) for key, of in self.remembered.items()]
+        return [(key, request, store.version, self._now) for key, (request, store) in self.remembered.items()]
 
     @property
     def writes(self) -> bool:
@@ -192,11 +193,13 @@ class Batch:
             return Replay(*astuple(known.store))
         result = self._create(command) if type(command) is Create else self._replace(place, command)
         if key is not None and type(result) is Store:
-            self.remembered[key.key] = Remembered(key.request, result, self._now)
+            self.remembered[key.key] = key.request, result
         return result
 
     def _known(self, key: int) -> Remembered | None:
-        known = self.remembered.get(key) or self._present.remembered.get(key)
+        if key in self.remembered:
+            return Remembered(*self.remembered[key], self._now)
+        known = self._present.remembered.get(key)
         return known if known is not None and self._now - known.at <= MAX_KEY_AGE else None
 
     def _create(self, command: Create) -> Result:

@@ -85,7 +85,7 @@ class InMemory:
         for key, request, _seq, at in batch.keys:
             assert isinstance(result, Store)
             self._remembered[key] = Remembered(request, result, at)
-        assert command.key is None or commands.keys([command]) == {command.key}
+        assert command.key is None or commands.keys([command]) == [command.key]
         return Done(result)
 
     def _called(self, name: str) -> None:

@@ -77,7 +77,7 @@ def deciding(read: Request) -> list[tuple[bytes, bytes]]:
     return sorted([field for field in read.headers if field[0] in DECIDING_FIELDS], key=itemgetter(0))
 
 
-def compare(data: Iterable[bytes]) -> int:
+def compare(data: Iterable[bytes], gate: Gate = gate) -> int:
     """Compare what both ways make of each; return how many the short way accepts.
 
     Each comes when its head is unknown, when its fields were seen before, and when all may be remembered.
@@ -228,17 +228,39 @@ def test_a_client_that_changes_what_another_ones_bytes_mean_is_found(
         compare_clients(clients(5000))
 
 
+def with_each_byte() -> list[bytes]:
+    """Return requests with each byte at each end and amid the value of a field that is read apart."""
+    written = [request("GET", "/api/stores/1", None, f"If-None-Match: {tag}") for tag in ('@"1.a"', '"1@a"', "*@")]
+    written += [create("A", f"Idempotency-Key: {key}") for key in ("@a", "a@b", '"a"@')]
+    return [data.replace(b"@", bytes([byte])) for data in written for byte in range(256)]
+
+
+def test_no_byte_gets_by_llhttp_in_a_field_that_is_read_apart() -> None:
+    assert compare(with_each_byte(), open_gate) > 500
+
+
+@pytest.mark.parametrize("name", ["parse_key", "parse_tags"])
+def test_a_plan_that_takes_any_value_of_such_a_field_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"storekeeper.api.resource.{name}", lambda value: value)
+    with pytest.raises((AssertionError, ValueError)):
+        compare(with_each_byte(), open_gate)
+
+
 @pytest.mark.parametrize("field", ['If-None-Match: "1.aaaaaaaa"', "If-Match: 1"])
 def test_a_request_takes_as_many_bytes_whether_a_field_is_read_apart_or_not(field: str) -> None:
-    read = PlainReader(gate.plan).read(request("GET", "/api/stores/1", None, field))
+    read = PlainReader(open_gate.plan).read(request("GET", "/api/stores/1", None, field))
     assert read is not None
     assert read.size == Request(read.method, read.target, read.headers, "1.1", True).size
 
 
 def test_what_is_wrong_with_a_field_that_is_read_apart_is_told_with_what_is_wrong_with_the_others() -> None:
-    read = PlainReader(open_gate.plan).read(create("A", "Idempotency-Key: a b", "If-Match: 1"))
-    assert read is not None
-    response = resource.respond(read.plan, read.body)
+    data = create("A", "Idempotency-Key: a b", "If-Match: 1")
+    assert PlainReader(open_gate.plan).read(data) is None, "the careful way tells it"
+    [read] = carefully(data)
+    assert isinstance(read, Request)
+    plan = open_gate.plan(read.method, read.target, read.headers)
+    assert plan is not None
+    response = resource.respond(plan, read.body)
     assert isinstance(response, Response)
     assert b'["if-match","idempotency-key"]' in response.body
 

@@ -16,7 +16,7 @@ Scope = Literal["read", "write"]
 
 
 Conditional = Callable[[bytes], Run | None]
-"""Returns `run` of the same head with If-None-Match, of a write Idempotency-Key; None: the field is ignored."""
+"""Returns `run` of the same head with If-None-Match, of a write Idempotency-Key; None: the value is not valid."""
 
 
 class Claim(NamedTuple):
@@ -53,10 +53,13 @@ class Plan(msgspec.Struct, frozen=True):
     conditional: Conditional | None = None
     """None: no such field has a meaning."""
 
-    def with_condition(self, value: bytes) -> "Plan":
-        """Return the plan of the same head with the field that `conditional` takes; the head has none."""
+    def with_condition(self, value: bytes) -> "Plan | None":
+        """Return the plan of the same head with the field that `conditional` takes; the head has none.
+
+        None if there is none or its value is not valid. What is valid consists of what llhttp takes in any value.
+        """
         if self.conditional is None or (run := self.conditional(value)) is None:
-            return self
+            return None
         return Plan(run, self.scope, None, self.fields, None, self.claim)
 
 

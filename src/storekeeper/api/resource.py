@@ -121,24 +121,22 @@ class Resource:
 
     def _plan_write(self, route: Route, id_text: bytes, fields: list[tuple[bytes, bytes]]) -> Plan:
         """Return the plan of a write with these conditional fields."""
-        keyed = partial(self._keyed, route, id_text, fields)
+        write = partial(self._replace, id_text) if route == "store" else self._create
+
+        def keyed(value: bytes) -> Run | None:
+            """Return what carries out the same write with an Idempotency-Key; there is none among its fields."""
+            key = parse_key(value)
+            if key is None:
+                return None
+            if fields:
+                return self._plan_write(route, id_text, [*fields, (b"idempotency-key", value)]).run
+            return partial(write, Conditions(None, None, key))
+
         try:
             conditions = read_conditions(route, fields) if fields else UNCONDITIONAL
         except InvalidInput as error:
             return constant(self._fail(error), "write", conditional=keyed)
-        return Plan(self._write(route, id_text, conditions), "write", None, conditional=keyed)
-
-    def _keyed(self, route: Route, id_text: bytes, fields: list[tuple[bytes, bytes]], value: bytes) -> Run:
-        """Return what carries out the same write with an Idempotency-Key; there is none among its fields."""
-        key = parse_key((value,))
-        if fields or key is None:  # what is wrong with several fields is told together
-            return self._plan_write(route, id_text, [*fields, (b"idempotency-key", value)]).run
-        return self._write(route, id_text, Conditions(key=key))
-
-    def _write(self, route: Route, id_text: bytes, conditions: Conditions) -> Run:
-        if route == "store":
-            return partial(self._replace, id_text, conditions)
-        return partial(self._create, conditions)
+        return Plan(partial(write, conditions), "write", None, conditional=keyed)
 
     def _get(self, id_text: bytes, query: bytes, tags: Tags | None, _body: bytes, _by: int) -> Response | Deferred:
         at = parse_store_query(query) if query else None
@@ -173,7 +171,7 @@ class Resource:
 
     def _create(self, conditions: Conditions, body: bytes, by: int) -> Deferred:
         payload = self._payload(body)
-        key = conditions.hashed_key("stores", None, payload, by)
+        key = None if conditions.key is None else conditions.hashed_key("stores", None, payload, by)
         command = Create(payload, conditions.if_match, key, by)
         return self._deferred(self._collection.write(command), self._created)
 
@@ -182,7 +180,7 @@ class Resource:
         id = parse_id(id_text)
         if id is None and conditions.key is None:
             return self._missing(id_text)
-        key = conditions.hashed_key("store", id, payload, by)
+        key = None if conditions.key is None else conditions.hashed_key("store", id, payload, by)
         # No store has the id 0; but whether the key is good for this request comes before that (decision 31).
         command = Replace(id or 0, payload, conditions.if_match, conditions.if_none_match, key, by)
         return self._deferred(self._collection.write(command), partial(self._written, id_text))
@@ -236,7 +234,7 @@ class _InvalidJson(StorekeeperError):
 
 def _with_tags(read: Callable[[Tags | None, bytes, int], Response | Deferred], value: bytes) -> Run | None:
     tags = parse_tags([value])
-    return None if tags is None else partial(read, tags)  # malformed: a poller goes on
+    return None if tags is None else partial(read, tags)
 
 
 def _not_modified(tags: Tags, current: str) -> Response | None:

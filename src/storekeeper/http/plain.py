@@ -17,9 +17,8 @@ other clients sent cannot change what a request means:
 4. If some fields are valid, so are the deciding ones alone: of the other names, llhttp gives none a meaning.
 5. The fields alone decide the length of the body, which is compared with the bytes that are there each time.
 6. What is planned depends on the line and the deciding fields alone, and these are the key of a remembered head.
-7. A GET with one If-None-Match, or a write with one Idempotency-Key, a whole line of visible characters, is the head
-   without that line, and a condition on its plan: llhttp gives those names no meaning, and takes those characters in
-   any value.
+7. A GET with one If-None-Match, or a write with one Idempotency-Key, is the head without that line, and a condition
+   on its plan: llhttp gives those names no meaning, and takes in any value the characters of one that the plan takes.
 """
 
 import re
@@ -70,19 +69,15 @@ def _any_case(name: bytes) -> bytes:
 _FIRST_LETTERS = b"".join({_any_case(name[:1])[1:-1] for name in DECIDING_FIELDS})
 _FIELD = re.compile(rb"\n(?=[%b])(?:%b):[^\r]*\r" % (_FIRST_LETTERS, b"|".join(map(_any_case, DECIDING_FIELDS))))
 
-_KEY = (b"idempotency-key", (b"-Key:", b"-key:"))
-_TAGS = (b"if-none-match", (b"-None-", b"-none-"))
-# An LF that is neither the first byte nor behind a CR begins no field.
-_APART = {
-    letter: (name, *written, re.compile(rb"\n(?<![^\r]\n)%b:([\t -~]*)\r" % _any_case(name)))
-    for letter, (name, written) in ((b"G", _TAGS), (b"H", _TAGS), (b"P", _KEY))
-}
-"""For each first letter of a method the field that is another in each request of many clients, and its pattern."""
+_KEY = (b"idempotency-key", b"\r\nIdempotency-Key:", b"\r\nidempotency-key:")
+_TAGS = (b"if-none-match", b"\r\nIf-None-Match:", b"\r\nif-none-match:")
+_APART = {b"G": _TAGS, b"H": _TAGS, b"P": _KEY}
+"""For each first letter of a method the field that is another in each request of many clients, as they write it."""
 
 Planner = Callable[[str, bytes, Fields], Any]
 """Returns what the application plans for a head (its method, target and deciding fields), None if it needs all.
 
-`with_condition` of a plan returns the plan of the same head with the field of `_APART`.
+`with_condition` of a plan returns the plan of the same head with the field of `_APART`, None for a value not valid.
 """
 
 
@@ -164,7 +159,7 @@ class PlainReader:
     def _read_fields(self, line: bytes, written: bytes) -> tuple[_Deciding | None, bytes]:
         """Return the deciding fields among those of a head, and as they are written there."""
         # Behind an empty line, which llhttp skips, the fields would begin with the request line.
-        if not _LINE.fullmatch(line) or written.count(b"\n") > MAX_FIELDS:
+        if not _LINE.fullmatch(line) or written.count(b"\n") >= MAX_FIELDS:  # one more may have been taken apart
             return None, b""
         found = _FIELD.findall(written)
         text = b"".join(found)
@@ -219,13 +214,12 @@ def _take_apart(line: bytes, text: bytes) -> tuple[bytes, bytes, bytes] | None:
     known = _APART.get(line[:1])
     if known is None:
         return None
-    name, written, lower, pattern = known
-    if written not in text and lower not in text:
-        return None
-    found = pattern.search(text)
-    if found is None or text.count(b"\n") > MAX_FIELDS:
-        return None
-    return name, found[1].strip(b" \t"), text[: found.start()] + text[found.end() :]
+    name, written, lower = known
+    before, found, rest = text.partition(written)
+    if not found:
+        before, found, rest = text.partition(lower)
+    value, end, after = rest.partition(b"\r")
+    return (name, value.strip(b" \t"), before + end + after) if found else None
 
 
 def _size_of_fields(text: bytes, deciding: _Deciding) -> int:

@@ -8,7 +8,6 @@ from typing import Any
 
 import httptools
 import msgspec
-from msgspec.structs import replace
 
 from storekeeper.http.response import MAX_BODY_BYTES, Fields, Response, error_response, too_large
 
@@ -62,11 +61,14 @@ class Request(msgspec.Struct, eq=False, gc=False):
             self.headers_size = size_of(self.headers)
         return 400 + len(self.target) + self.headers_size
 
-    def with_field(self, name: bytes, value: bytes, body: bytes) -> "Request":
-        """Return the same request, which is planned, with one field more and another body."""
-        headers = [*self.headers, (name, value)]
+    def with_field(self, name: bytes, value: bytes, body: bytes) -> "Request | None":
+        """Return the same request, which is planned, with one field more and another body; None without a plan."""
+        plan = self.plan.with_condition(value)
+        if plan is None:
+            return None
         size = self.headers_size + FIELD_BYTES + len(name) + len(value)
-        return replace(self, headers=headers, headers_size=size, plan=self.plan.with_condition(value), body=body)
+        headers = [*self.headers, (name, value)]
+        return Request(self.method, self.target, headers, self.version, self.keep_alive, body, plan, size)
 
 
 def size_of(fields: Fields) -> int:

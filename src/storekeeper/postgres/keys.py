@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from storekeeper.commands import MAX_KEY_AGE, MAX_KEYS, MAX_KEYS_DELETED, Command, KeyRow, Remembered, keys
 from storekeeper.errors import Unavailable
-from storekeeper.postgres.columns import as_arrays
 from storekeeper.postgres.pipeline import ConnectionLost, Result, Statement, StatementError
 from storekeeper.postgres.pool import NO_RESPONSE, RESPONSE_TIMEOUT, Pool, roll_back, to_unavailable
 from storekeeper.stores import Store
@@ -43,8 +42,8 @@ STATEMENTS = {
 
 def look_up(commands: Iterable[Command]) -> list[Statement]:
     """Return the statement that looks the keys of commands up, if they have any."""
-    sent = [(key.key, key.request) for key in keys(commands)]
-    return [(b"remembered", as_arrays(sent))] if sent else []
+    sent = {(key.key, key.request) for key in keys(commands)}
+    return [(b"remembered", _arrays(sent))] if sent else []
 
 
 def remembered(result: Result, epoch: str) -> dict[int, Remembered]:
@@ -61,7 +60,7 @@ class Memory:
     def remember(self, rows: Iterable[KeyRow], now: int) -> list[Statement]:
         """Return the statements that remember keys, and forget some; `now` is in milliseconds since 1970."""
         forget = [_forget(now)] if time.monotonic() >= self._next_look else []
-        return [(b"remember", as_arrays(rows)), *forget]
+        return [(b"remember", _arrays(rows)), *forget]
 
     def forgot(self, count: int) -> None:
         """Know how many keys the last look found: after none, the next batches do not look."""
@@ -88,6 +87,11 @@ async def forget(pool: Pool) -> bool:
     finally:
         pool.release(connection)
     return deleted.affected > 0
+
+
+def _arrays(rows: Iterable[tuple[int, ...]]) -> tuple[str, ...]:
+    # `columns.as_arrays` asks of each value what it is: that takes nearly twice as long.
+    return tuple(["{" + ",".join(map(str, column)) + "}" for column in zip(*rows, strict=True)])
 
 
 def _forget(now: int) -> Statement:

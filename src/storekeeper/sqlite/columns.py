@@ -19,7 +19,7 @@ from storekeeper.tables import CONTENT, STORES
 _encode = msgspec.json.Encoder().encode
 
 MAX_ROWS = 64
-"""Rows of one statement, a power of two."""
+"""Rows of one statement."""
 
 _STORE = {"id": "store_id", "version": "seq"} | {name: name for name in CONTENT}
 """The columns of `stores`, and the column of a change that goes into each."""
@@ -39,8 +39,8 @@ def execute(run: Callable[..., apsw.Cursor], statement: str, rows: Sequence[Row]
     """Run a statement of this module on rows, as few times as it takes; they are the parameters of `{rows}`."""
     end, count = 0, len(rows)
     while end < count:
-        # Only powers of two: each size is a statement of its own, and SQLite's connection keeps a hundred.
-        size = min(MAX_ROWS, 1 << (count - end).bit_length() - 1)
+        # Only eights, then the rest: each size is a statement of its own, and SQLite's connection keeps a hundred.
+        size = min(MAX_ROWS, (count - end) // 8 * 8 or count - end)
         chunk, end = rows[end : end + size], end + size
         yield run(_with_rows(statement, size, len(rows[0])), tuple(chain.from_iterable(chunk)))
 

@@ -130,7 +130,7 @@ class Committer:
             if self.connection.in_transaction:
                 self._execute("ROLLBACK")
 
-    def _present(self, commands: Sequence[Command], keys: set[Key]) -> Present:
+    def _present(self, commands: Sequence[Command], keys: list[Key]) -> Present:
         count, version, epoch, at = self._execute(columns.STATE).get
         versions: dict[int, int] = {}
         equal: list[int] = []
