@@ -143,7 +143,7 @@ def remembers_only_its_own_keys() -> None:
     def carry_out_and_remember(all: Any, place: int, command: Command) -> Any:
         result = carry_out(all, place, command)
         new = all.remembered.items()
-        own.update({key: Remembered(request, store, all.now) for key, (request, store) in new})
+        own.update({key: Remembered(request, store, all._now) for key, (request, store) in new})
         return result
 
     applied.carry_out = carry_out_and_remember
