@@ -16,7 +16,6 @@ _FIELDS = Payload.__struct_fields__
 COLUMNS = ("id", *_FIELDS)
 """The columns of an export. An import needs all but the first; ids are assigned by the collection."""
 
-_PROGRESS_INTERVAL = 10_000
 _MAX_CELL_LENGTH = 2**20
 _MAX_LINE_LENGTH = 4 * 2**20
 """Characters of a line: more than any that can be imported has, quotes and all."""
@@ -78,8 +77,7 @@ class Import:
                     except InvalidInput as error:
                         bad += 1
                         self._report(line, str(error))
-                    if rows % _PROGRESS_INTERVAL == 0:
-                        progress(rows)
+                    progress(rows)
                 line = self._reader.line_num + 1
         except csv.Error as error:
             raise BadFile(f"line {line}: {error}") from None
@@ -127,8 +125,7 @@ def write(file: IO[str], rows: Iterable[Sequence[object]], progress: Callable[[i
     count = 0
     for count, row in enumerate(rows, 1):
         writer.writerow(row[: len(COLUMNS)])
-        if count % _PROGRESS_INTERVAL == 0:
-            progress(count)
+        progress(count)
     return count
 
 

@@ -1,7 +1,6 @@
 """The shared collection: one PostgreSQL database, any number of machines. Imports psycopg and the domain."""
 
 import asyncio
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
@@ -24,6 +23,7 @@ from storekeeper.write_state import WriteState
 
 describe, exists, prepare = session.describe, schema.exists, schema.prepare
 read_tokens, add_token, revoke_token = tokens.read, tokens.add, tokens.revoke
+load_all = load
 
 __all__ = ["PostgresCollection", "describe", "epoch", "exists", "open_collection", "prepare", "snapshot"]
 __all__ += ["add_token", "load_all", "read_tokens", "revoke_token"]
@@ -35,11 +35,6 @@ KEYS_INTERVAL = 60.0
 """Seconds between two looks for keys that are too old, as there may be no write that deletes them."""
 
 _STATEMENTS = reads.STATEMENTS | past.STATEMENTS | writes.STATEMENTS | tokens.STATEMENTS
-
-
-def load_all(url: str, payloads: Iterable[Payload], *, only_if_empty: bool) -> range:
-    """Create all of `payloads` in a prepared database, or none; return their ids. Raises Unavailable, CannotStart."""
-    return load(url, payloads, threading.Event(), only_if_empty=only_if_empty)
 
 
 class PostgresCollection:
