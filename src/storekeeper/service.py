@@ -146,13 +146,11 @@ async def _add_examples(collection: Collection) -> None:
     while True:
         try:
             await collection.load(EXAMPLES, only_if_empty=True)
-        except Unavailable:
-            # The start goes on meanwhile, without the examples.
+            return None
+        except Unavailable:  # the start goes on meanwhile, without the examples
             await asyncio.sleep(1)
-            continue
         except CannotStart as error:
-            emit(Event.DATABASE_REFUSED, reason=str(error))
-        return
+            return emit(Event.DATABASE_REFUSED, reason=str(error))
 
 
 def application() -> Service:

@@ -14,7 +14,7 @@ from storekeeper.errors import Unavailable
 from storekeeper.postgres import keys, past, reads, schema, session, tokens, writes
 from storekeeper.postgres.batcher import Batcher
 from storekeeper.postgres.load import load
-from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, StatementError, array
+from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, StatementError, array, rows
 from storekeeper.postgres.pool import CLOSED, RESPONSE_TIMEOUT, Pool
 from storekeeper.postgres.snapshot import epoch, snapshot
 from storekeeper.stores import Payload, Store
@@ -102,7 +102,7 @@ class PostgresCollection:
 
     async def _read_tokens(self) -> Sequence[Token]:
         (result,) = await self._pool.execute((b"tokens", ()))
-        return [Token(*row) for row in result.rows()]
+        return [Token(*row) for row in rows(result)]
 
     async def mark_used(self, numbers: Iterable[int], now: int) -> None:
         """Note that tokens are used."""
