@@ -130,7 +130,7 @@ class Collection(Protocol):
         as it is and the result is empty.
         """
 
-    def tokens(self) -> Eventual[Sequence[Token]]:
+    async def tokens(self) -> Sequence[Token]:
         """Return all tokens, also those that expired or were revoked."""
 
     async def mark_used(self, numbers: Iterable[int], now: int) -> None:

@@ -99,7 +99,7 @@ def snapshot(database: str, *, fill: bool = False) -> AbstractContextManager[Sna
 def copy(
     source: str, target: str, progress: Callable[[int, int], None], *, move: bool = False
 ) -> tuple[int, int, str]:
-    """Copy a collection from one URL to another, as `transfer.copy` does. Raises CannotStart too.
+    """Copy a collection from one URL to another, as `transfer.copy` does.
 
     Every message names the database that it is about, and which of the two it is.
     """

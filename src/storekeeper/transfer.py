@@ -9,15 +9,11 @@ from typing import Any, Protocol
 
 import msgspec
 
-from storekeeper.errors import StorekeeperError
+from storekeeper.errors import CannotStart, StorekeeperError
 from storekeeper.tables import TABLES
 
 Row = tuple[Any, ...]
 Rows = Generator[Row, None, None]
-
-
-class TargetNotEmpty(StorekeeperError):
-    """The target has stores already."""
 
 
 class VerificationFailed(StorekeeperError):
@@ -60,14 +56,14 @@ def copy(
     different changes. With `move` it keeps the source's, which must not be written any more. `reading` is entered
     for the source; `progress` is called with each row: rows done, rows in all.
 
-    Raises TargetNotEmpty, VerificationFailed, Unavailable.
+    Raises CannotStart, VerificationFailed, Unavailable.
     """
     with reading():
         count, epoch = source.count(), source.epoch()
     if target.count() != (0, 0):
-        raise TargetNotEmpty("the target has stores already: name an empty database")
+        raise CannotStart("the target has stores already: name an empty database")
     if list(target.rows("tokens")):
-        raise TargetNotEmpty("the target has tokens already, and gets those of the source: name an empty database")
+        raise CannotStart("the target has tokens already, and gets those of the source: name an empty database")
 
     def source_rows(table: str) -> Rows:
         with reading():  # the target reads them, and is not to blame

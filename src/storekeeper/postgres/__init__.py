@@ -96,11 +96,8 @@ class PostgresCollection:
         await self._prepare()
         return await run_in_thread(lambda stop: load(self._url, payloads, stop, only_if_empty=only_if_empty))
 
-    def tokens(self) -> asyncio.Future[Sequence[Token]]:
+    async def tokens(self) -> Sequence[Token]:
         """Return all tokens."""
-        return asyncio.ensure_future(self._read_tokens())
-
-    async def _read_tokens(self) -> Sequence[Token]:
         (result,) = await self._pool.execute((b"tokens", ()))
         return [Token(*row) for row in rows(result)]
 
