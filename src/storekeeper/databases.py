@@ -88,10 +88,7 @@ def load(database: str, payloads: Iterable[Payload], *, only_if_empty: bool) -> 
 
 
 def snapshot(database: str, *, fill: bool = False) -> AbstractContextManager[Snapshot]:
-    """Open all rows of a URL's collection, even where nothing can be written; with `fill`, those of an empty one.
-
-    Raises CannotStart, Unavailable.
-    """
+    """Open all rows of a collection, also a read-only one; with `fill`, of an empty one. Raises as `load` does."""
     engine, place = _prepared(database) if fill else existing(database)
     return engine.snapshot(place, fill=fill)
 

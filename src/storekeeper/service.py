@@ -154,10 +154,7 @@ async def _add_examples(collection: Collection) -> None:
 
 
 def application() -> Service:
-    """Return the application for another ASGI server, with the settings from the environment.
-
-    If a setting is wrong, print one line and exit with status 2, as the command does.
-    """
+    """Return the application for another ASGI server, set by the environment; if that is wrong, exit with 2."""
     try:
         settings = from_environment()
         if settings.auth is None:

@@ -22,10 +22,8 @@ from storekeeper.stores import Store
 from storekeeper.tables import STORES
 
 PAGE_SIZE = 1000
-"""Stores in one page of a list."""
-
 PAGE_BYTES = 2**20
-"""Bytes of addresses after which a page ends: a page of the longest ones would be a gigabyte."""
+"""Stores of a page of a list, and bytes of addresses after which it ends: of the longest ones it would have a GiB."""
 
 MAX_ID = 2**63 - 1
 """The greatest integer of PostgreSQL."""
