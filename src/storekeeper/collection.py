@@ -65,6 +65,11 @@ class Query(NamedTuple):
     limit: int | None = None
     at: Moment | None = None
 
+    def ids(self, count: int) -> tuple[range, int | None]:
+        """Return the ids that a query without a name asks for, of so many stores, and `Listing.last`."""
+        end = count if self.limit is None else min(count, self.after + self.limit)
+        return range(self.after + 1, end + 1), end if self.after < end < count else None
+
 
 class Listing(msgspec.Struct, frozen=True):
     """Stores as JSON in UTF-8, ascending by id: `first` is the inside of an array, `rest` what follows it.
@@ -125,7 +130,7 @@ class Collection(Protocol):
         as it is and the result is empty.
         """
 
-    def tokens(self) -> Eventual[Sequence[Token]]:
+    async def tokens(self) -> Sequence[Token]:
         """Return all tokens, also those that expired or were revoked."""
 
     async def mark_used(self, numbers: Iterable[int], now: int) -> None:

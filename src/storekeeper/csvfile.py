@@ -16,13 +16,10 @@ _FIELDS = Payload.__struct_fields__
 COLUMNS = ("id", *_FIELDS)
 """The columns of an export. An import needs all but the first; ids are assigned by the collection."""
 
-_PROGRESS_INTERVAL = 10_000
 _MAX_CELL_LENGTH = 2**20
 _MAX_LINE_LENGTH = 4 * 2**20
-"""Characters of a line: more than any that can be imported has, quotes and all."""
-
 _MAX_SHOWN_LENGTH = 80
-"""Characters of a header that an error message shows."""
+"""Characters of a cell; of a line, more than any that can be imported has; of a header or id that a message shows."""
 
 
 class BadFile(StorekeeperError):
@@ -58,8 +55,7 @@ class Import:
     def payloads(self, progress: Callable[[int], None], *, refuse_ids: bool) -> Iterator[Payload]:
         """Return the payloads. Raises BadFile, and with `refuse_ids` HasIds at the first row that has an id.
 
-        Reads to the end even when rows are bad, then raises BadRows. `progress` is called now and then with the
-        number of rows so far.
+        Reads to the end even when rows are bad, then raises BadRows. `progress` gets the number of rows so far.
         """
         bad = rows = 0
         line = self._reader.line_num + 1
@@ -78,8 +74,7 @@ class Import:
                     except InvalidInput as error:
                         bad += 1
                         self._report(line, str(error))
-                    if rows % _PROGRESS_INTERVAL == 0:
-                        progress(rows)
+                    progress(rows)
                 line = self._reader.line_num + 1
         except csv.Error as error:
             raise BadFile(f"line {line}: {error}") from None
@@ -127,16 +122,12 @@ def write(file: IO[str], rows: Iterable[Sequence[object]], progress: Callable[[i
     count = 0
     for count, row in enumerate(rows, 1):
         writer.writerow(row[: len(COLUMNS)])
-        if count % _PROGRESS_INTERVAL == 0:
-            progress(count)
+        progress(count)
     return count
 
 
 def may_be_replaced(file: Path) -> bool:
-    """Tell whether an export may take the place of a file: there is none, or it is empty, or an export itself.
-
-    What is no regular file is written to and not replaced.
-    """
+    """Tell whether an export may be written to a file: one that is not there, not regular, empty, or an export."""
     if not file.is_file():
         return True
     header = ",".join(COLUMNS).encode()

@@ -27,6 +27,7 @@ class _Engine(Protocol):
     def describe(self, place: Any, /) -> str: ...
     def epoch(self, place: Any, /, *, renew: bool) -> str: ...
     def read_tokens(self, place: Any, /) -> list[Token]: ...
+    # `show` is called before the commit, with the lock of the writers: if it raises, nothing is added.
     def add_token(self, place: Any, token: Token, show: Callable[[], None], /) -> None: ...
     def revoke_token(self, place: Any, name: str, now: int, /) -> None: ...
     def load_all(self, place: Any, payloads: Iterable[Payload], /, *, only_if_empty: bool) -> range: ...
@@ -68,31 +69,10 @@ def describe(database: str) -> str:
     return engine.describe(place)
 
 
-def epoch(database: str, *, renew: bool) -> str:
-    """Return the epoch of a URL's collection, a new one if it is to be renewed. Raises CannotStart, Unavailable."""
-    engine, place = _existing(database)
-    return engine.epoch(place, renew=renew)
-
-
 def read_tokens(database: str) -> list[Token]:
     """Return the tokens of a URL's collection. Raises CannotStart, Unavailable."""
-    engine, place = _existing(database)
+    engine, place = existing(database)
     return engine.read_tokens(place)
-
-
-def add_token(database: str, token: Token, show: Callable[[], None]) -> None:
-    """Add a token; the database chooses its number. Raises CannotStart, NameTaken, Unavailable.
-
-    `show` is called before the commit, with the lock of the writers: if it raises, nothing is added.
-    """
-    engine, place = _existing(database)
-    engine.add_token(place, token, show)
-
-
-def revoke_token(database: str, name: str, now: int) -> None:
-    """Revoke the token of that name. Raises CannotStart, NoSuchToken, Unavailable."""
-    engine, place = _existing(database)
-    engine.revoke_token(place, name, now)
 
 
 def is_empty(database: str) -> bool:
@@ -108,18 +88,15 @@ def load(database: str, payloads: Iterable[Payload], *, only_if_empty: bool) -> 
 
 
 def snapshot(database: str, *, fill: bool = False) -> AbstractContextManager[Snapshot]:
-    """Open all rows of a URL's collection, even where nothing can be written; with `fill`, those of an empty one.
-
-    Raises CannotStart, Unavailable.
-    """
-    engine, place = _prepared(database) if fill else _existing(database)
+    """Open all rows of a collection, also a read-only one; with `fill`, of an empty one. Raises as `load` does."""
+    engine, place = _prepared(database) if fill else existing(database)
     return engine.snapshot(place, fill=fill)
 
 
 def copy(
     source: str, target: str, progress: Callable[[int, int], None], *, move: bool = False
 ) -> tuple[int, int, str]:
-    """Copy a collection from one URL to another, as `transfer.copy` does. Raises CannotStart too.
+    """Copy a collection from one URL to another, as `transfer.copy` does.
 
     Every message names the database that it is about, and which of the two it is.
     """
@@ -213,7 +190,8 @@ def _prepared(database: str) -> tuple[_Engine, Path | str]:
     return engine, place
 
 
-def _existing(database: str) -> tuple[_Engine, Path | str]:
+def existing(database: str) -> tuple[_Engine, Path | str]:
+    """Return the package for the collection of a URL, and its place there. Raises CannotStart, Unavailable."""
     if not exists(database):
         raise CannotStart(
             f"--database: there is no such database, {describe(database)}: name the one of your service, here or in"

@@ -62,10 +62,7 @@ class EpochEnded(StorekeeperError):
 
 
 class Unavailable(StorekeeperError):
-    """The database is not available now; the same request may succeed later.
-
-    `outcome` says whether a write may have happened nevertheless.
-    """
+    """The database does not respond now; later it may. `outcome` says whether a write may have happened."""
 
     def __init__(self, reason: str, outcome: Outcome = Outcome.NONE) -> None:
         self.outcome = outcome

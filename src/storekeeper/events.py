@@ -51,8 +51,7 @@ _due: dict[Event, float] = {}
 def emit(event: Event, **fields: Any) -> None:
     """Log an event, one line on stderr. An exception that is passed as `error` adds its traceback.
 
-    Nothing waits for the log. If it cannot be written, because its reader is gone or does not read, or its disk is
-    full, the service continues.
+    Nothing waits for the log: if its reader is gone or does not read, or its disk is full, the service continues.
     """
     if not _allowed(event):
         suppressed[event] += 1

@@ -146,20 +146,15 @@ async def _add_examples(collection: Collection) -> None:
     while True:
         try:
             await collection.load(EXAMPLES, only_if_empty=True)
-        except Unavailable:
-            # The start goes on meanwhile, without the examples.
+            return None
+        except Unavailable:  # the start goes on meanwhile, without the examples
             await asyncio.sleep(1)
-            continue
         except CannotStart as error:
-            emit(Event.DATABASE_REFUSED, reason=str(error))
-        return
+            return emit(Event.DATABASE_REFUSED, reason=str(error))
 
 
 def application() -> Service:
-    """Return the application for another ASGI server, with the settings from the environment.
-
-    If a setting is wrong, print one line and exit with status 2, as the command does.
-    """
+    """Return the application for another ASGI server, set by the environment; if that is wrong, exit with 2."""
     try:
         settings = from_environment()
         if settings.auth is None:

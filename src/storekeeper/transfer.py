@@ -1,23 +1,19 @@
 """Copies a collection from one database to another, verified, all or nothing. Imports the domain."""
 
 import hashlib
-from collections.abc import Callable, Generator, Iterable, Iterator
+import itertools
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager, closing, nullcontext
 from typing import Any, Protocol
 
 import msgspec
 
-from storekeeper.errors import StorekeeperError
+from storekeeper.errors import CannotStart, StorekeeperError
 from storekeeper.tables import TABLES
 
 Row = tuple[Any, ...]
 Rows = Generator[Row, None, None]
-
-_PROGRESS_INTERVAL = 10_000
-
-
-class TargetNotEmpty(StorekeeperError):
-    """The target has stores already."""
 
 
 class VerificationFailed(StorekeeperError):
@@ -58,31 +54,37 @@ def copy(
 
     The target gets an epoch of its own, since both may be written from now on and would give the same versions to
     different changes. With `move` it keeps the source's, which must not be written any more. `reading` is entered
-    for the source; `progress` is called now and then: rows done, rows in all.
+    for the source; `progress` is called with each row: rows done, rows in all.
 
-    Raises TargetNotEmpty, VerificationFailed, Unavailable.
+    Raises CannotStart, VerificationFailed, Unavailable.
     """
     with reading():
         count, epoch = source.count(), source.epoch()
     if target.count() != (0, 0):
-        raise TargetNotEmpty("the target has stores already: name an empty database")
+        raise CannotStart("the target has stores already: name an empty database")
     if list(target.rows("tokens")):
-        raise TargetNotEmpty("the target has tokens already, and gets those of the source: name an empty database")
+        raise CannotStart("the target has tokens already, and gets those of the source: name an empty database")
 
     def source_rows(table: str) -> Rows:
         with reading():  # the target reads them, and is not to blame
             yield from source.rows(table)
 
-    checksums = _Checksums(lambda done: progress(done, max(done, 2 * sum(count))))  # the keys are not counted
+    numbers, total = itertools.count(1), 2 * sum(count)
+
+    def advance() -> None:
+        done = next(numbers)
+        progress(done, max(done, total))  # the keys are not counted
+
+    sent: dict[str, hashlib._Hash] = {}
     for table in TABLES:
+        sent[table] = hashlib.sha256()
         with closing(source_rows(table)) as rows:
-            target.fill(table, checksums.through(table, rows))
+            target.fill(table, _summed(rows, sent[table], advance))
     target.finish(epoch if move else None)
-    for table in TABLES:
-        sent = checksums.of[table]
-        for _ in checksums.through(table, target.rows(table)):
-            pass
-        if checksums.of[table].digest() != sent.digest():
+    for table, checksum in sent.items():
+        arrived = hashlib.sha256()
+        deque(_summed(target.rows(table), arrived, advance), maxlen=0)  # reads them all, and keeps none
+        if arrived.digest() != checksum.digest():
             raise VerificationFailed(
                 f"the {table} that arrived are not those that were sent; nothing was kept of them"
             )
@@ -93,20 +95,9 @@ def copy(
     return *count, arrived_epoch
 
 
-class _Checksums:
-    """Counts rows, and computes a checksum `of` each table, while they pass."""
-
-    def __init__(self, progress: Callable[[int], None]) -> None:
-        self._progress = progress
-        self._encode = msgspec.json.Encoder().encode
-        self._done = 0
-        self.of: dict[str, hashlib._Hash] = {}
-
-    def through(self, table: str, rows: Iterable[Row]) -> Iterator[Row]:
-        checksum = self.of[table] = hashlib.sha256()
-        for row in rows:
-            checksum.update(self._encode(row))
-            yield row
-            self._done += 1
-            if self._done % _PROGRESS_INTERVAL == 0:
-                self._progress(self._done)
+def _summed(rows: Rows, checksum: "hashlib._Hash", advance: Callable[[], None]) -> Rows:
+    encode = msgspec.json.Encoder().encode
+    for row in rows:
+        checksum.update(encode(row))
+        yield row
+        advance()

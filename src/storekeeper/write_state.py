@@ -7,10 +7,8 @@ from storekeeper.errors import DISK_STALLED, Unavailable
 from storekeeper.events import Event, emit
 
 PROBE_INTERVAL = 1.0
-"""Seconds between two probes while writes are refused."""
-
 LOG_INTERVAL = 60.0
-"""Seconds after which the log repeats that writes are refused."""
+"""Seconds between two probes while writes are refused, and between two lines of the log that say so."""
 
 MAX_AGE = 5.0
 """Seconds after which `check` has the state probed anew, as nobody may have written since."""

@@ -176,9 +176,7 @@ def test_a_use_is_noted_once_an_hour_and_each_change_has_its_token(database: Dat
                 (1, 2 * USED_INTERVAL, 2 * USED_INTERVAL),
             ):
                 await collection.mark_used([number, 9], at)
-                found = collection.tokens()
-                tokens = await found if isinstance(found, asyncio.Future) else found
-                assert [token.used for token in tokens] == [used, None]
+                assert [token.used for token in await collection.tokens()] == [used, None]
 
     run(main())
     with databases.snapshot(database.url) as snapshot:

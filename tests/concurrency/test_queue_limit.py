@@ -10,19 +10,18 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from storekeeper.concurrency.queue_limit import MAX_WAIT, MIN_QUEUE, QueueLimit
+from storekeeper.concurrency.queue_limit import MAX_QUEUED, MAX_WAIT, MIN_QUEUE, QueueLimit
 from tests.campaigns import load
 from tests.campaigns.load_clients import NEW_STORE
 from tests.harness import weakened
 from tests.harness.process import Running, serving
 from tests.oracles.history import Client
 
-LIMIT = 10_000
 BATCH = 1000
 
 
 def limit_after(*seconds: float) -> QueueLimit:
-    limit = QueueLimit(LIMIT, BATCH)
+    limit = QueueLimit(BATCH)
     for took in seconds:
         limit.record(took)
     return limit
@@ -37,21 +36,20 @@ def test_who_may_wait_would_be_answered_in_time() -> None:
 
 
 def test_a_fast_disk_and_a_cold_start_refuse_nothing() -> None:
-    assert limit_after().limit == LIMIT
-    assert limit_after(0.0, 0.001, 0.1).limit == LIMIT
+    assert limit_after().limit == MAX_QUEUED
+    assert limit_after(0.0, 0.001, 0.1).limit == MAX_QUEUED
 
 
 def test_whatever_happens_a_handful_may_wait() -> None:
     assert limit_after(100.0).limit == MIN_QUEUE
-    assert QueueLimit(5, BATCH).limit == 5
 
 
 def test_one_slow_batch_is_soon_forgotten() -> None:
-    assert limit_after(3.5, *[0.01] * 5).limit == LIMIT
+    assert limit_after(3.5, *[0.01] * 5).limit == MAX_QUEUED
 
 
 def test_the_pace_is_that_of_all_lanes() -> None:
-    one, two = QueueLimit(LIMIT, BATCH), QueueLimit(LIMIT, BATCH, workers=2)
+    one, two = QueueLimit(BATCH), QueueLimit(BATCH, workers=2)
     for limit in (one, two):
         limit.record(1.0)
     assert two.limit == 2 * one.limit

@@ -237,10 +237,11 @@ def test_a_stop_does_not_wait_for_a_writer_whose_last_batch_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The end of the inbox is taken together with that batch."""
-    go_on = threading.Event()
+    began_first, go_on = threading.Event(), threading.Event()
     failures: list[str] = []
 
     def commit(_committer: Committer, commands: Sequence[Command], _deadline: float) -> list[Result]:
+        began_first.set()
         assert go_on.wait(30)
         if len(commands) == 2:
             raise apsw.CorruptError("a damaged page")
@@ -251,7 +252,7 @@ def test_a_stop_does_not_wait_for_a_writer_whose_last_batch_failed(
         await collection.check()
         monkeypatch.setattr(Committer, "commit", commit)
         first = collection.write(Replace(1, Payload("first")))
-        await asyncio.sleep(0.01)
+        await until(began_first.is_set)
         last = [collection.write(Replace(1, Payload("last"))) for _ in range(2)]
         began = time.monotonic()
         asyncio.get_running_loop().call_later(0.1, go_on.set)

@@ -46,8 +46,7 @@ async def _state(collection: Collection) -> Any:
 
 
 async def _tokens(collection: Collection) -> Any:
-    found = collection.tokens()
-    return await found if asyncio.isfuture(found) else found
+    return await collection.tokens()
 
 
 async def _check_writes(collection: Collection) -> None:

@@ -22,9 +22,9 @@ import pytest
 
 from storekeeper import databases
 from storekeeper.collection import Collection, Moment
+from storekeeper.concurrency.queue_limit import MAX_QUEUED
 from storekeeper.errors import CannotStart, Unavailable
 from storekeeper.postgres import epoch, schema, session
-from storekeeper.postgres.batcher import MAX_QUEUED
 from storekeeper.postgres.schema import COLLECTION
 from storekeeper.stores import EXAMPLES, Payload, Store
 from tests.harness import weakened

@@ -14,6 +14,7 @@ import pytest
 from storekeeper import write_state
 from storekeeper.collection import Collection
 from storekeeper.commands import Command, Create, Replace
+from storekeeper.concurrency import queue_limit
 from storekeeper.errors import LOCKED, Outcome, Unavailable
 from storekeeper.events import Event
 from storekeeper.sqlite import SqliteCollection, schema, write_queue
@@ -423,7 +424,7 @@ def test_no_more_writes_than_the_limit_wait(
     held: tuple[Sqlite, apsw.Connection], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database, connection = held
-    monkeypatch.setattr(write_queue, "MAX_QUEUED", 50)
+    monkeypatch.setattr(queue_limit, "MAX_QUEUED", 50)
 
     async def main() -> None:
         async with handle(database) as collection:
@@ -455,7 +456,7 @@ def test_no_more_bytes_than_the_limit_wait(
     held: tuple[Sqlite, apsw.Connection], monkeypatch: pytest.MonkeyPatch, command: Command
 ) -> None:
     database, connection = held
-    monkeypatch.setattr(write_queue, "MAX_QUEUED_BYTES", 4 * MIB)
+    monkeypatch.setattr(queue_limit, "MAX_QUEUED_BYTES", 4 * MIB)
 
     async def main() -> None:
         async with handle(database) as collection:

@@ -77,8 +77,7 @@ class TokenTable:
         """Read the tokens, if the database is available. Raises CannotStart."""
         begun = time.clock_gettime(_CLOCK)
         with suppress(Unavailable):
-            found = self._collection.tokens()
-            self._take(await found if isinstance(found, asyncio.Future) else found, begun)
+            self._take(await self._collection.tokens(), begun)
 
     def _take(self, tokens: Sequence[Token], begun: float) -> None:
         self._good = {token.hash: token for token in tokens if token.revoked is None}

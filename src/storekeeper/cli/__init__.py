@@ -116,7 +116,8 @@ def epoch(
     """
     from storekeeper import databases
 
-    print(databases.epoch(settings.database, renew=new))
+    engine, place = databases.existing(settings.database)
+    print(engine.epoch(place, renew=new))
 
 
 @app.command()

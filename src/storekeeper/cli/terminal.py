@@ -41,7 +41,7 @@ def open_standard_streams() -> None:
 
 @contextmanager
 def progress(title: str, unit: str = "stores") -> Iterator[Callable[..., None]]:
-    """Show on a terminal how many rows are done, and of how many if that is known."""
+    """Show on a terminal, now and then, how many rows are done, and of how many if that is known."""
     if not sys.stderr.isatty():
         yield lambda *_: None
         return
@@ -52,4 +52,9 @@ def progress(title: str, unit: str = "stores") -> Iterator[Callable[..., None]]:
     columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), done, TimeElapsedColumn()
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(title, total=None)
-        yield lambda count, total=None: bar.update(task, completed=count, total=total)
+
+        def show(count: int, total: int | None = None) -> None:
+            if count % 10_000 == 0:
+                bar.update(task, completed=count, total=total)
+
+        yield show

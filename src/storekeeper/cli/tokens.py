@@ -52,7 +52,8 @@ def add(
         shown.append(text)
 
     try:
-        databases.add_token(settings.database, token, show)
+        engine, place = databases.existing(settings.database)
+        engine.add_token(place, token, show)
     except StorekeeperError as error:
         if not shown:
             raise
@@ -104,7 +105,8 @@ def revoke(settings: Settings, name: Name) -> None:
         name = tokens.check_name(name)
     except InvalidInput:
         raise tokens.NoSuchToken(ascii(name)) from None
-    databases.revoke_token(settings.database, name, time.time_ns() // 1_000_000)
+    engine, place = databases.existing(settings.database)
+    engine.revoke_token(place, name, time.time_ns() // 1_000_000)
     time.sleep(REVOKE_DELAY)
     print_line(f"{name} is revoked: from now on, nothing is served to it")
 

@@ -1,4 +1,20 @@
-"""How many requests may wait in a queue, by how long the latest batches took. Imports nothing of the project."""
+"""Requests that wait for a batch, and how many may, by how long the latest took. Imports nothing of the project."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+Q = TypeVar("Q")
+R = TypeVar("R")
+
+MAX_QUEUED = 10_000
+MAX_QUEUED_BYTES = 64 * 2**20
+"""Requests that may wait, fewer if the database is slow, and bytes that they take; the next are refused at once."""
+
+QUEUE_TIMEOUT = 4.0
+"""Seconds after which a request that still waits is refused: its remaining time would hardly suffice."""
 
 MAX_WAIT = 2.0
 """Seconds that an admitted request may have to wait, by the estimate; decision 30 allows 5."""
@@ -7,24 +23,55 @@ MIN_QUEUE = 64
 """Requests that may wait in any case, even if one slow batch makes the estimate small."""
 
 
+class Queued(msgspec.Struct, Generic[Q, R], eq=False):
+    """A request that waits `since` a time of the loop's clock; its `size` in bytes, and the future of its result."""
+
+    request: Q
+    since: float
+    size: int
+    future: asyncio.Future[R]
+
+    def settle(self, result: R | Exception) -> None:
+        """Set the result, unless the request has one or nobody waits for it any more."""
+        if self.future.done():
+            return
+        if isinstance(result, Exception):
+            self.future.set_exception(result)
+        else:
+            self.future.set_result(result)
+
+
 class QueueLimit:
     """Back-pressure: `limit` requests may wait. To refuse the next at once is better than to respond too late.
 
-    The queue is served in batches of up to `batch` requests, `workers` batches at once. Before the first
-    measurement `limit` is `maximum`; it is never more.
+    The queue is served in batches of up to `batch` requests, `workers` batches at once.
     """
 
-    __slots__ = ("_batch", "_maximum", "_seconds", "limit")
+    __slots__ = ("_batch", "_bytes", "_seconds", "count", "limit")
 
-    def __init__(self, maximum: int, batch: int, workers: int = 1) -> None:
-        self._maximum = maximum
+    def __init__(self, batch: int, workers: int = 1) -> None:
         self._batch = batch * workers
         self._seconds = 0.0
-        self.limit = maximum
+        self._bytes = 0
+        self.count = 0
+        self.limit = MAX_QUEUED
+
+    def admits(self, size: int) -> bool:
+        """Count a request of so many bytes, unless it is one too many."""
+        if self.count >= self.limit or self._bytes + size > MAX_QUEUED_BYTES:
+            return False
+        self.count += 1
+        self._bytes += size
+        return True
+
+    def release(self, requests: Sequence[Queued[Any, Any]]) -> None:
+        """Count requests no more."""
+        self.count -= len(requests)
+        self._bytes -= sum([each.size for each in requests])
 
     def record(self, seconds: float) -> None:
         """Record how long a batch took. The latest counts half, the one before a quarter, and so on."""
         self._seconds = (self._seconds + seconds) / 2
         # A new request waits for the batch under way, for those before its own, and for its own.
         batches = MAX_WAIT / max(self._seconds, 1e-6) - 1
-        self.limit = min(self._maximum, max(MIN_QUEUE, int(batches * self._batch)))
+        self.limit = min(MAX_QUEUED, max(MIN_QUEUE, int(batches * self._batch)))

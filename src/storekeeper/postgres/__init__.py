@@ -1,7 +1,6 @@
 """The shared collection: one PostgreSQL database, any number of machines. Imports psycopg and the domain."""
 
 import asyncio
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
@@ -15,7 +14,7 @@ from storekeeper.errors import Unavailable
 from storekeeper.postgres import keys, past, reads, schema, session, tokens, writes
 from storekeeper.postgres.batcher import Batcher
 from storekeeper.postgres.load import load
-from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, StatementError, array
+from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, StatementError, array, rows
 from storekeeper.postgres.pool import CLOSED, RESPONSE_TIMEOUT, Pool
 from storekeeper.postgres.snapshot import epoch, snapshot
 from storekeeper.stores import Payload, Store
@@ -24,6 +23,7 @@ from storekeeper.write_state import WriteState
 
 describe, exists, prepare = session.describe, schema.exists, schema.prepare
 read_tokens, add_token, revoke_token = tokens.read, tokens.add, tokens.revoke
+load_all = load
 
 __all__ = ["PostgresCollection", "describe", "epoch", "exists", "open_collection", "prepare", "snapshot"]
 __all__ += ["add_token", "load_all", "read_tokens", "revoke_token"]
@@ -35,11 +35,6 @@ KEYS_INTERVAL = 60.0
 """Seconds between two looks for keys that are too old, as there may be no write that deletes them."""
 
 _STATEMENTS = reads.STATEMENTS | past.STATEMENTS | writes.STATEMENTS | tokens.STATEMENTS
-
-
-def load_all(url: str, payloads: Iterable[Payload], *, only_if_empty: bool) -> range:
-    """Create all of `payloads` in a prepared database, or none; return their ids. Raises Unavailable, CannotStart."""
-    return load(url, payloads, threading.Event(), only_if_empty=only_if_empty)
 
 
 class PostgresCollection:
@@ -101,13 +96,10 @@ class PostgresCollection:
         await self._prepare()
         return await run_in_thread(lambda stop: load(self._url, payloads, stop, only_if_empty=only_if_empty))
 
-    def tokens(self) -> asyncio.Future[Sequence[Token]]:
+    async def tokens(self) -> Sequence[Token]:
         """Return all tokens."""
-        return asyncio.ensure_future(self._read_tokens())
-
-    async def _read_tokens(self) -> Sequence[Token]:
         (result,) = await self._pool.execute((b"tokens", ()))
-        return [Token(*row) for row in result.rows()]
+        return [Token(*row) for row in rows(result)]
 
     async def mark_used(self, numbers: Iterable[int], now: int) -> None:
         """Note that tokens are used."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from storekeeper.commands import MAX_KEY_AGE, MAX_KEYS, MAX_KEYS_DELETED, Command, KeyRow, Remembered, keys
 from storekeeper.errors import Unavailable
-from storekeeper.postgres.pipeline import ConnectionLost, Result, Statement, StatementError
+from storekeeper.postgres.pipeline import ConnectionLost, Result, Statement, StatementError, rows
 from storekeeper.postgres.pool import NO_RESPONSE, RESPONSE_TIMEOUT, Pool, roll_back, to_unavailable
 from storekeeper.stores import Store
 from storekeeper.tables import CONTENT
@@ -48,7 +48,7 @@ def look_up(commands: Iterable[Command]) -> list[Statement]:
 
 def remembered(result: Result, epoch: str) -> dict[int, Remembered]:
     """Return what `look_up` found, by key."""
-    return {key: Remembered(request, Store(*[*store, epoch]), at) for key, request, at, *store in result.rows()}
+    return {key: Remembered(request, Store(*[*store, epoch]), at) for key, request, at, *store in rows(result)}
 
 
 class Memory:
@@ -72,7 +72,7 @@ async def forget(pool: Pool) -> bool:
     deadline = asyncio.get_running_loop().time() + RESPONSE_TIMEOUT
     _, parameters = statement = _forget(time.time_ns() // 1_000_000)
     (found,) = await pool.execute((b"expired", parameters), deadline=deadline)
-    if found.rows() != [(True,)]:
+    if rows(found) != [(True,)]:
         return False
     connection = await pool.acquire(deadline)
     try:
@@ -86,7 +86,7 @@ async def forget(pool: Pool) -> bool:
         raise to_unavailable(error) from None
     finally:
         pool.release(connection)
-    return deleted.affected > 0
+    return bool(deleted.command_tuples)
 
 
 def _arrays(rows: Iterable[tuple[int, ...]]) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ _CHANGES = f"""INSERT INTO changes ({", ".join(CHANGES)})
 _COUNT = f"UPDATE {COLLECTION} SET count = count + %s, version = version + %s, at = %s WHERE one = 1"
 
 
-def load(url: str, payloads: Iterable[Payload], stop: threading.Event, *, only_if_empty: bool) -> range:
+def load(url: str, payloads: Iterable[Payload], stop: threading.Event | None = None, *, only_if_empty: bool) -> range:
     """Create all of `payloads`, or none if reading them raises; return their ids. Raises Unavailable, CannotStart.
 
     Once `stop` is set, nothing is created: the source may have been cut off by the same interrupt.
@@ -36,20 +36,15 @@ def load(url: str, payloads: Iterable[Payload], stop: threading.Event, *, only_i
         if only_if_empty and connection.execute(_EMPTY).fetchone() != (True,):
             return range(0)
         connection.execute(_STAGE)
-        staged = _stage(connection, payloads)
+        staged = 0
+        with connection.cursor() as cursor, cursor.copy("COPY pg_temp.staged FROM STDIN") as copy:
+            for staged, payload in enumerate(payloads, 1):
+                copy.write_row((staged, *astuple(payload)))
         loaded = _move(connection, staged, only_if_empty=only_if_empty)
-        if stop.is_set():
+        if stop and stop.is_set():
             connection.rollback()
             return range(0)
         return loaded
-
-
-def _stage(connection: Connection, payloads: Iterable[Payload]) -> int:
-    count = 0
-    with connection.cursor() as cursor, cursor.copy("COPY pg_temp.staged FROM STDIN") as copy:
-        for count, payload in enumerate(payloads, 1):
-            copy.write_row((count, *astuple(payload)))
-    return count
 
 
 def _move(connection: Connection, staged: int, *, only_if_empty: bool) -> range:

@@ -13,9 +13,9 @@ from typing import Any
 from storekeeper.collection import MAX_PAST_READS, PAST_TIMEOUT, Listing, Moment, Query, State, check_moment
 from storekeeper.errors import Unavailable
 from storekeeper.postgres.columns import FIELDS
-from storekeeper.postgres.pipeline import Statement
+from storekeeper.postgres.pipeline import Statement, rows
 from storekeeper.postgres.pool import Pool, single_row
-from storekeeper.postgres.reads import MAX_ID, PAGE_SIZE, Found, all_ids, as_of
+from storekeeper.postgres.reads import MAX_ID, PAGE_SIZE, as_of, with_rest
 from storekeeper.postgres.schema import COLLECTION
 from storekeeper.stores import Store
 
@@ -66,10 +66,10 @@ class PastReader:
         assert query.at is not None
         async with self._slot() as deadline:
             was = await self._find(query.at, deadline)
-            ids, last = all_ids(query, was.total)
+            ids, last = query.ids(was.total)
             first, end = await self._read(ids[:PAGE_SIZE], was.version, deadline) if ids else (b"", 0)
-        found = Found(first, ids, end, was.version, was.epoch, last, was.total)
-        return found.listing(self._page)
+        listing = Listing(was.version, was.epoch, first, None, last, was.total)
+        return with_rest((listing, ids, end), self._page)
 
     async def _page(self, ids: Sequence[int], version: int) -> tuple[bytes, int]:
         async with self._slot() as deadline:
@@ -93,7 +93,7 @@ class PastReader:
         left = max(1, int((deadline - self._loop.time()) * 1000))
         # Both are one transaction, at whose end the session has its own time limit again.
         _, result = await self._pool.execute((b"time left", (left,)), statement, deadline=deadline + GRACE)
-        return result.rows()
+        return rows(result)
 
     @asynccontextmanager
     async def _slot(self) -> AsyncIterator[float]:

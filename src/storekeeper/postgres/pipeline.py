@@ -6,7 +6,6 @@ were sent, completed or lost, and that decides the outcome that a client is told
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import psycopg
@@ -16,6 +15,9 @@ from psycopg.pq.abc import PGresult
 
 Statement = tuple[bytes, Sequence[str | int]]
 """The name of a prepared statement, and its parameters."""
+
+Result = PGresult
+"""What a statement led to; `rows` returns its rows."""
 
 _OK = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 
@@ -37,25 +39,6 @@ class StatementError(Exception):
         super().__init__(result.get_error_message())
 
 
-@dataclass(slots=True, eq=False)
-class Result:
-    """The result of one statement; `pg` is libpq's."""
-
-    pg: PGresult
-    connection: psycopg.AsyncConnection[Any]
-
-    @property
-    def affected(self) -> int:
-        """How many rows the statement wrote."""
-        return self.pg.command_tuples or 0
-
-    def rows(self) -> list[tuple[Any, ...]]:
-        """Return the rows."""
-        transformer = Transformer(self.connection)
-        transformer.set_pgresult(self.pg)
-        return transformer.load_rows(0, self.pg.ntuples, tuple)
-
-
 class PipelineConnection:
     """An open connection, for one round trip at a time. `lost` is why it was closed, or empty.
 
@@ -74,7 +57,7 @@ class PipelineConnection:
         self._pg.nonblocking = 1
         self._pg.notice_handler = self._notice
         self._pg.enter_pipeline_mode()
-        self._results: list[PGresult] = []
+        self._results: list[Result] = []
         self._pending: asyncio.Future[None] = self._loop.create_future()
         # Also while no statement is under way, so that the end of the server is noticed.
         self._loop.add_reader(self._socket, self._readable)
@@ -112,7 +95,7 @@ class PipelineConnection:
             for name, parameters in encoded:
                 self._pg.send_query_prepared(name, parameters, None, pq.Format.BINARY)
 
-        return [Result(result, self._connection) for result in await self._exchange(send, deadline)]
+        return await self._exchange(send, deadline)
 
     def drop(self, reason: str) -> None:
         """Close the connection; statements under way are lost."""
@@ -126,7 +109,7 @@ class PipelineConnection:
             self._pending.set_exception(ConnectionLost(reason, sent=True))
         self.on_lost(self)
 
-    async def _exchange(self, send: Callable[[], None], deadline: float) -> list[PGresult]:
+    async def _exchange(self, send: Callable[[], None], deadline: float) -> list[Result]:
         if self.lost:
             raise ConnectionLost(self.lost, sent=False)
         self._results = []
@@ -182,6 +165,13 @@ class PipelineConnection:
     def _notice(self, notice: PGresult) -> None:
         if notice.error_field(pq.DiagnosticField.SEVERITY_NONLOCALIZED) == b"WARNING":
             self.warning = notice.get_error_message()
+
+
+def rows(result: Result) -> list[tuple[Any, ...]]:
+    """Return the rows that a statement returned."""
+    transformer = Transformer()
+    transformer.set_pgresult(result)
+    return transformer.load_rows(0, result.ntuples, tuple)
 
 
 def array(values: Iterable[str | int | None]) -> str:

@@ -8,12 +8,13 @@ import asyncio
 from array import array
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec.structs import replace
 
 from storekeeper.collection import Listing, Query, State
 from storekeeper.postgres.columns import FIELDS, as_arrays
-from storekeeper.postgres.pipeline import Statement
+from storekeeper.postgres.pipeline import Statement, rows
 from storekeeper.postgres.pipeline import array as parameter
 from storekeeper.postgres.pool import Pool, single_row
 from storekeeper.postgres.schema import COLLECTION
@@ -21,10 +22,8 @@ from storekeeper.stores import Store
 from storekeeper.tables import STORES
 
 PAGE_SIZE = 1000
-"""Stores in one page of a list."""
-
 PAGE_BYTES = 2**20
-"""Bytes of addresses after which a page ends: a page of the longest ones would be a gigabyte."""
+"""Stores of a page of a list, and bytes of addresses after which it ends: of the longest ones it would have a GiB."""
 
 MAX_ID = 2**63 - 1
 """The greatest integer of PostgreSQL."""
@@ -71,34 +70,23 @@ Page = Callable[[Sequence[int], int], Awaitable[tuple[bytes, int]]]
 """Returns stores as JSON, as they were at a version, as many as fit in a page, and the last id among them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """The beginning of a list: `first` has the stores up to the one with the id `end`, of all these `ids`."""
+Found = tuple[Listing, Sequence[int], int]
+"""A list without what follows its first page, all its ids, and the last one in that page."""
 
-    first: bytes
-    ids: Sequence[int]
-    end: int
-    version: int
-    epoch: str
-    last: int | None = None
-    total: int | None = None
 
-    def listing(self, page: Page) -> Listing:
-        """Return the listing whose other pages `page` returns."""
-        rest = self._rest(page) if self.ids and self.ids[-1] > self.end else None
-        return Listing(self.version, self.epoch, self.first, rest, self.last, self.total)
+def with_rest(found: Found, page: Page) -> Listing:
+    """Return the listing that also has the other pages, which `page` returns."""
+    listing, ids, end = found
+    if not ids or ids[-1] <= end:
+        return listing
 
-    async def _rest(self, page: Page) -> AsyncIterator[bytes]:
-        end = self.end
-        while (start := bisect_right(self.ids, end)) < len(self.ids):
-            part, end = await page(self.ids[start : start + PAGE_SIZE], self.version)
+    async def rest() -> AsyncIterator[bytes]:
+        done = end
+        while (start := bisect_right(ids, done)) < len(ids):
+            part, done = await page(ids[start : start + PAGE_SIZE], listing.version)
             yield b"," + part
 
-
-def all_ids(query: Query, count: int) -> tuple[range, int | None]:
-    """Return the ids of a query without a name, if there are `count` stores, and `Listing.last`."""
-    end = count if query.limit is None else min(count, query.after + query.limit)
-    return range(query.after + 1, end + 1), end if query.after < end < count else None
+    return replace(listing, rest=rest())
 
 
 def as_of(ids: Sequence[int], version: int) -> Statement:
@@ -136,32 +124,32 @@ class Reader:
             sent = [(place, *_first_page(query)) for place, query in enumerate(named)]
             statements.append((b"named", as_arrays(sent)))
         results = await self._pool.execute(*statements, deadline=deadline)
-        found = {}
+        found: dict[Query, Found] = {}
         for query, result in zip(whole, results, strict=False):
-            first, end, _, count, version, epoch = single_row(result.rows())
-            ids, last = all_ids(query, count)
-            found[query] = Found(first or b"", ids, end or 0, version, epoch, last, count)
+            first, end, _, count, version, epoch = single_row(rows(result))
+            ids, last = query.ids(count)
+            found[query] = Listing(version, epoch, first or b"", None, last, count), ids, end or 0
         if named:
-            rows = results[-1].rows()
-            if not rows:
+            picked = rows(results[-1])
+            if not picked:
                 single_row([])  # no query finds anything, because the row of `collection` is missing
-            for place, *row in rows:
+            for place, *row in picked:
                 found[named[place]] = await self._named(named[place], row, deadline)
-        return [found[query].listing(self._page) for query in queries]
+        return [with_rest(found[query], self._page) for query in queries]
 
     async def _named(self, query: Query, row: Sequence[Any], deadline: float) -> Found:
         first, end, _, till, more, version, epoch = row
         if end == till and (not more or query.limit is not None):
-            return Found(first or b"", (), 0, version, epoch, end if more else None)
+            return Listing(version, epoch, first or b"", None, end if more else None), (), 0
         # It is longer than a page.
         name, after, _ = _first_page(query)
         limit = query.limit or MAX_ID - 1
         version, epoch, found = single_row(await self._rows((b"ids", (name, after, limit + 1)), deadline))
         ids = array("q", found[:limit])
         if not ids:  # others have renamed all of them since
-            return Found(b"", ids, 0, version, epoch)
+            return Listing(version, epoch, b""), ids, 0
         first, end = await self._read(ids[:PAGE_SIZE], version, deadline)
-        return Found(first, ids, end, version, epoch, ids[-1] if len(found) > limit else None)
+        return Listing(version, epoch, first, None, ids[-1] if len(found) > limit else None), ids, end
 
     async def _page(self, ids: Sequence[int], version: int) -> tuple[bytes, int]:
         # One page at a time, so that long lists leave connections for all other requests.
@@ -180,7 +168,7 @@ class Reader:
 
     async def _rows(self, statement: Statement, deadline: float | None = None) -> list[tuple[Any, ...]]:
         (result,) = await self._pool.execute(statement, deadline=deadline)
-        return result.rows()
+        return rows(result)
 
 
 def _first_page(query: Query) -> tuple[str, int, int]:

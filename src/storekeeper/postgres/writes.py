@@ -16,7 +16,7 @@ from storekeeper.errors import Outcome, Unavailable
 from storekeeper.events import Event, emit
 from storekeeper.postgres import keys
 from storekeeper.postgres.columns import LOCK, as_arrays, as_table
-from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, Result, Statement, StatementError
+from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, Result, Statement, StatementError, rows
 from storekeeper.postgres.pool import NO_RESPONSE, RESPONSE_TIMEOUT, Pool, roll_back, single_row, to_unavailable
 from storekeeper.postgres.reads import MAX_ID
 from storekeeper.postgres.schema import COLLECTION
@@ -109,8 +109,8 @@ class Writer:
             self._pool.release(connection)
 
     async def _finish(self, execute: Execute, batch: commands.Batch, now: int, keep: bool) -> None:
-        rows = {b"create": batch.created, b"replace": batch.replaced, b"change": batch.changes}
-        statements: list[Statement] = [(name, as_arrays(those)) for name, those in rows.items() if those]
+        new = {b"create": batch.created, b"replace": batch.replaced, b"change": batch.changes}
+        statements: list[Statement] = [(name, as_arrays(those)) for name, those in new.items() if those]
         if batch.changes:
             statements.append((b"count", (batch.count, batch.version, batch.at)))
         if batch.keys:
@@ -118,14 +118,11 @@ class Writer:
         if not keep:
             statements = [(b"probe", ()), *statements, (b"undo", ())]
         results = await execute(*statements, (b"commit", ()))
-        affected = {name: result.affected for (name, _), result in zip(statements, results, strict=False)}
+        affected = {name: result.command_tuples or 0 for (name, _), result in zip(statements, results, strict=False)}
         if (forgotten := affected.pop(b"forget", None)) is not None:
             self._memory.forgot(forgotten)
-        written, expected = (
-            sum(affected.values()),
-            sum(map(len, rows.values())) + len(batch.keys) + bool(batch.changes),
-        )
-        if written != expected:
+        expected = sum(map(len, new.values())) + len(batch.keys) + bool(batch.changes)
+        if (written := sum(affected.values())) != expected:
             if keep:
                 reason = f"{written} of {expected} rows were written: a trigger or a rule kept out the others"
                 emit(Event.DATABASE_REFUSED, sqlstate="00000", reason=reason)
@@ -142,9 +139,9 @@ async def _begin(execute: Execute, batch: Sequence[Command]) -> tuple[commands.P
     stores: list[Statement] = [(b"touched", as_arrays(touched))] if touched else []
     look_up = keys.look_up(batch)
     _, lock, *found = await execute((b"begin", ()), (b"lock", ()), *stores, *look_up)
-    count, version, at, epoch, replicated = single_row(lock.rows())
-    rows = found[0].rows() if stores else []
-    versions, equal = {id: version for _, id, version, _ in rows}, {place for place, _, _, equal in rows if equal}
+    count, version, at, epoch, replicated = single_row(rows(lock))
+    were = rows(found[0]) if stores else []
+    versions, equal = {id: version for _, id, version, _ in were}, {place for place, _, _, equal in were if equal}
     remembered = keys.remembered(found[-1], epoch) if look_up else {}
     return commands.Present(count, version, at, epoch, versions, equal, remembered), replicated
 
@@ -170,7 +167,7 @@ async def _execute(
         if refused and not error.sqlstate.startswith(_ROLLED_BACK):
             unavailable.outcome = Outcome.UNKNOWN
         raise unavailable from None
-    if commits and results[last].pg.command_status != b"COMMIT":
+    if commits and results[last].command_status != b"COMMIT":
         raise Unavailable("The database rolled the write back")
     if commits and connection.warning:
         # The wait for a synchronous standby was cancelled: the writes are committed here, but perhaps nowhere else.

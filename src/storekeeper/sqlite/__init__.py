@@ -125,7 +125,7 @@ class SqliteCollection:
         with self._translating(Outcome.UNKNOWN):
             return await run_in_thread(lambda stop: load(self._path, payloads, stop, only_if_empty=only_if_empty))
 
-    def tokens(self) -> Sequence[Token]:
+    async def tokens(self) -> Sequence[Token]:
         """Return all tokens."""
         with self._translating():
             return self._reader.tokens()

@@ -6,8 +6,6 @@ from typing import TypeVar
 import apsw
 import msgspec
 
-from storekeeper.collection import Query
-
 PAGE_SIZE = 1000
 """Stores in one page of a list: about 0.2 ms of the event loop."""
 
@@ -34,12 +32,6 @@ async def following(
                 pieces += (piece[half:], piece[:half])
             else:
                 yield part
-
-
-def page_range(query: Query, count: int) -> tuple[range, int | None]:
-    """Return the ids that a query without a name asks for, of so many stores; and the last if later ones follow."""
-    end = count if query.limit is None else min(count, query.after + query.limit)
-    return range(query.after + 1, end + 1), end if query.after < end < count else None
 
 
 def pages_of_all(ids: range) -> Iterator[range]:

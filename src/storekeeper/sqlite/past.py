@@ -23,7 +23,7 @@ from storekeeper.errors import Unavailable
 from storekeeper.sqlite import reads, schema
 from storekeeper.sqlite.columns import FIELDS, STATE
 from storekeeper.sqlite.migrations import CHANGES
-from storekeeper.sqlite.pages import following, numbers, page_range, pages_of_all
+from storekeeper.sqlite.pages import following, numbers, pages_of_all
 from storekeeper.stores import Store
 
 T = TypeVar("T")
@@ -163,7 +163,7 @@ def _begin(
     """Return the state at the query's moment, the last id if later ones were left out, a page, and what follows."""
     assert query.at is not None
     state = _find(execute, query.at)
-    ids, last = page_range(query, state.total)
+    ids, last = query.ids(state.total)
     pages: Iterator[Sequence[int]] = pages_of_all(ids) if query.limit is None else iter([ids])
     page = next(pages, range(0))
     if not page:

@@ -16,7 +16,7 @@ import apsw
 from storekeeper.collection import Listing, Query, State
 from storekeeper.sqlite.columns import FIELDS, STATE, as_json
 from storekeeper.sqlite.migrations import CHANGES
-from storekeeper.sqlite.pages import PAGE_SIZE, at_once, following, numbers, page_range, pages_of, pages_of_all
+from storekeeper.sqlite.pages import PAGE_SIZE, at_once, following, numbers, pages_of, pages_of_all
 from storekeeper.sqlite.read_transaction import ChangeToken, ReadTransaction, no_token
 from storekeeper.sqlite.tokens import read as read_tokens
 from storekeeper.stores import Store
@@ -151,7 +151,7 @@ class Reader:
     def _all(self, query: Query) -> Listing:
         state = self.state()
         self._drop_touched(state)
-        ids, last = page_range(query, state.total)
+        ids, last = query.ids(state.total)
         pages = pages_of_all(ids) if query.limit is None else iter([ids])
         return self._listing(pages, state, last, state.total)
 

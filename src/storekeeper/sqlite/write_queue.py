@@ -16,10 +16,8 @@ from itertools import chain, takewhile
 from operator import attrgetter
 from typing import TypeVarTuple
 
-import msgspec
-
 from storekeeper.commands import Command, size
-from storekeeper.concurrency.queue_limit import QueueLimit
+from storekeeper.concurrency.queue_limit import QUEUE_TIMEOUT, Queued, QueueLimit
 from storekeeper.errors import DISK_STALLED, LOCKED, Outcome, Unavailable
 from storekeeper.sqlite import errors
 from storekeeper.sqlite.committer import Committer, Result
@@ -28,24 +26,16 @@ from storekeeper.stores import Store
 from storekeeper.write_state import WriteState
 
 Ts = TypeVarTuple("Ts")
-
-MAX_QUEUED = 10_000
-"""Writes that may wait, fewer if the disk is slow; the next ones are refused at once."""
-
-MAX_QUEUED_BYTES = 64 * 2**20
-"""Bytes that all waiting writes may take, by the `size` of their commands."""
+Write = Queued[Command, Store | None]
 
 MAX_BATCH = 1000
 """Writes of one transaction; there are more only if they come in one loop iteration."""
 
 MAX_BATCH_BYTES = 4 * 2**20
-"""Bytes, by the same `size`, after which a batch is full: writing them takes several times as much memory."""
+"""Bytes, by `commands.size`, after which a batch is full: writing them takes several times as much memory."""
 
 LOCK_TIMEOUT = 3.5
 """Seconds after which a write that finds the file locked all the time is refused; nothing was written."""
-
-QUEUE_TIMEOUT = 4.0
-"""Seconds after which a write that still waits for its batch is refused; nothing was written."""
 
 WRITE_TIMEOUT = 4.5
 """Seconds after which a write gets its response in any case, with outcome unknown (decision 30: at most 5 s)."""
@@ -67,27 +57,6 @@ TICK = 0.25
 """Seconds between two calls of `tick`, which looks for overdue writes and at the file's identity."""
 
 
-class Write(msgspec.Struct, eq=False):
-    """A command on its way and the future of its result.
-
-    `since` is the submission in seconds of the loop's clock, `size` is bytes of memory.
-    """
-
-    command: Command
-    since: float
-    size: int
-    future: asyncio.Future[Store | None]
-
-    def settle(self, result: Result) -> None:
-        """Set the result, unless the write has one or nobody waits for it any more."""
-        if self.future.done():
-            return
-        if isinstance(result, Exception):
-            self.future.set_exception(result)
-        else:
-            self.future.set_result(result)
-
-
 class WriteQueue:
     """The event loop's half of writing. `fail` is called on the loop when nothing more can be written."""
 
@@ -97,9 +66,7 @@ class WriteQueue:
         self._fail = fail
         self._gathered: list[Write] = []
         self._unsettled: deque[list[Write]] = deque()  # what was handed over together
-        self._queued = 0
-        self._queued_bytes = 0
-        self._limit = QueueLimit(MAX_QUEUED, MAX_BATCH)
+        self._limit = QueueLimit(MAX_BATCH)
         self._refusal: str | None = None
         self._failure: str | None = None
         self.state = WriteState(self._begin_probe)
@@ -107,13 +74,10 @@ class WriteQueue:
 
     def submit(self, command: Command) -> asyncio.Future[Store | None]:
         """Queue a command; its result is the store, None if there is no such store, or the error."""
-        write = Write(command, self._loop.time(), size(command), self._loop.create_future())
-        full = self._queued >= self._limit.limit or self._queued_bytes + write.size > MAX_QUEUED_BYTES
-        if full or self._refusal is not None:
+        write: Write = Queued(command, self._loop.time(), size(command), self._loop.create_future())
+        if self._refusal is not None or not self._limit.admits(write.size):
             write.settle(Unavailable(self._refusal or QUEUE_FULL))
             return write.future
-        self._queued += 1
-        self._queued_bytes += write.size
         # All writes of one loop iteration go to the thread together: one wake-up, one transaction.
         if not self._gathered:
             self._loop.call_soon(self._hand_over)
@@ -145,7 +109,7 @@ class WriteQueue:
             self._gathered = []
 
     def _begin_probe(self) -> None:
-        if self._queued and not self.state.reason:
+        if self._limit.count and not self.state.reason:
             # What becomes of these writes will tell, and they must not wait for a probe that waits for the lock.
             self.state.probed("")
             return
@@ -166,8 +130,7 @@ class WriteQueue:
         elif self.state.reason == LOCKED and not isinstance(last, Unavailable):
             # A probe waits for the lock for a moment only, and may miss it again and again.
             self.state.probed("")
-        self._queued -= len(batch)
-        self._queued_bytes -= sum([write.size for write in batch])
+        self._limit.release(batch)
         for write, result in zip(batch, results, strict=True):
             write.settle(result)
         settled = 0
@@ -274,7 +237,7 @@ class WriterThread:
         expired = bisect_left(batch, time.monotonic() - QUEUE_TIMEOUT, key=attrgetter("since"))
         results: list[Result] = [Unavailable(QUEUE_FULL) for _ in batch[:expired]]
         if rest := batch[expired:]:
-            results += self._committer.commit([write.command for write in rest], rest[0].since + LOCK_TIMEOUT)
+            results += self._committer.commit([write.request for write in rest], rest[0].since + LOCK_TIMEOUT)
         return results
 
     def _call_on_loop(self, receive: Callable[[*Ts], None], *values: *Ts) -> None:
