@@ -64,14 +64,15 @@ class Log:
             pass
 
     def _write_some(self, timeout: int | None) -> bool:
-        """Write of the first line what a pipe takes without blocking; tell whether it does within milliseconds."""
+        """Write the first line, with a `timeout`, in milliseconds, what a pipe takes of it; False if that is none."""
         poll = select.poll()
         poll.register(self._file, select.POLLOUT)
         if not poll.poll(timeout):
             return False
         line = self.waiting[0]  # it stays until it is written, so that `flush` waits for it
         try:
-            written = os.write(self._file, line[:_PIPE_BUF])
+            # In one piece if this may wait: other processes write lines to the same file.
+            written = os.write(self._file, line if timeout is None else line[:_PIPE_BUF])
         except BlockingIOError:  # another program has made the pipe non-blocking, and filled it just now
             written = 0
         except OSError:  # the reader is gone, or the disk is full

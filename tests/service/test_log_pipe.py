@@ -3,6 +3,7 @@
 import fcntl
 import os
 import select
+import socket
 import subprocess
 import sys
 import threading
@@ -174,3 +175,15 @@ def test_an_event_that_repeats_is_limited_and_what_was_held_back_is_counted(monk
     events.flush()
     assert 'event="database refused a statement" suppressed=10' in lines[-1]
     events.suppressed.clear()
+
+
+def test_a_long_line_is_written_in_one_piece() -> None:
+    # Several workers append to one file: in pieces, the lines of one would stand amid those of another.
+    line = b"x" * (4 * PIPE) + b"\n"
+    reading, writing = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with reading, writing:
+        reading.settimeout(TIMEOUT)
+        log = Log(writing.fileno(), lambda _: b"")
+        log.write(line)
+        assert reading.recv(2 * len(line)) == line
+        assert log.flush(TIMEOUT)
