@@ -13,16 +13,18 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.harness.counting import Counting, forget_unfinished, import_all, let_threads_set_traces
+from tests.harness.counting import Counting, forget_unfinished, import_all
 from tests.harness.databases import KINDS, Database, postgres
 from tests.harness.forked import stop_interpreter
 from tests.harness.machine import need
 from tests.harness.postgres_server import stop_shared
 from tests.harness.process import Running, home, serving
 from tests.harness.quick import is_quick, no_process
+from tests.harness.tracing import let_interrupts_pass, let_threads_set_traces
 
 pytest.register_assert_rewrite("tests.harness.wire")
 let_threads_set_traces()
+let_interrupts_pass()
 
 # No test is timed, and all runs of one commit do the same.
 settings.register_profile("suite", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])

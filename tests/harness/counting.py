@@ -8,11 +8,8 @@ import importlib
 import os
 import pkgutil
 import sqlite3
-import sys
-import time
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 from coverage import Coverage
@@ -58,25 +55,6 @@ UNCOUNTED = (
 
 _PROCESSES = "COVERAGE_PROCESS_CONFIG"
 """Where it is set, an interpreter that starts begins to count."""
-
-
-def let_threads_set_traces() -> None:
-    """Have a thread try again where Python 3.11 lets it set no trace function because another one is just doing that.
-
-    It would die at its start, which is how coverage counts it, and what waits for it would wait for ever.
-    """
-    settrace = sys.settrace
-
-    def settrace_until_set(function: Any) -> None:
-        while True:
-            try:
-                settrace(function)
-            except RuntimeError:
-                time.sleep(0)
-            else:
-                return
-
-    sys.settrace = settrace_until_set
 
 
 class Counting:

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tests import ROOT
+from tests.harness.tracing import let_interrupts_pass, let_threads_set_traces
 
 IMPORTED = ("coverage", "psycopg", "structlog", "storekeeper.cli", "storekeeper.postgres", "storekeeper.service")
 STANDARD = (0, 1, 2)
@@ -115,6 +116,8 @@ def main() -> None:
     """Fork until nobody asks any more; what was forked returns from here too, when its file has run."""
     for name in IMPORTED:
         importlib.import_module(name)
+    let_threads_set_traces()
+    let_interrupts_pass()
     line = socket.socket(fileno=os.dup(0))
     while True:
         data, files, *_ = socket.recv_fds(line, 1 << 20, len(STANDARD))
