@@ -129,10 +129,15 @@ def size(command: Command) -> int:
     One character beyond U+FFFF makes all of a text take four bytes each.
     """
     size = getsizeof(command.payload.name) + getsizeof(command.payload.address)
-    for tags in (command.if_match, command.if_none_match if type(command) is Replace else None):
-        if tags is not None:
-            size += getsizeof(tags) + sum(map(getsizeof, tags))
+    if command.if_match is not None:
+        size += _size_of(command.if_match)
+    if type(command) is Replace and command.if_none_match is not None:
+        size += _size_of(command.if_none_match)
     return size
+
+
+def _size_of(tags: Tags) -> int:
+    return getsizeof(tags) + sum(map(getsizeof, tags))
 
 
 def apply(commands: Iterable[Command], present: Present, now: int) -> "Batch":

@@ -198,7 +198,10 @@ class Resource:
         if not body:
             return check_payload(None)  # a missing body is not an object (decision 11)
         try:
-            value = _parse_json(body)
+            try:
+                value = _decode(body)
+            except msgspec.ValidationError:
+                value = _with_any_number(body)
         except (ValueError, RecursionError):
             # Not a violation of a field, so generic mode names it too (decision 12).
             raise _InvalidJson from None
@@ -241,16 +244,15 @@ def _not_modified(tags: Tags, current: str) -> Response | None:
     return Response(b"", NO_CONTENT, 304, tag=current.encode()) if matches(tags, current) else None
 
 
-def _parse_json(body: bytes) -> object:
-    """Decode JSON strictly; raises ValueError or RecursionError."""
-    try:
-        return _decode(body)
-    except msgspec.ValidationError:
-        # Valid JSON with a number that msgspec cannot represent, in a field that is ignored or is refused for
-        # being a number. The standard library can; but it accepts lone surrogates, so encode the value again.
-        value = json.loads(body.decode(), parse_int=lambda _: 0, parse_float=lambda _: 0, parse_constant=_no_constant)
-        _encode(value)
-        return value
+def _with_any_number(body: bytes) -> object:
+    """Decode JSON with a number that msgspec cannot represent; raises ValueError or RecursionError.
+
+    It is in a field that is ignored, or is refused for being a number.
+    """
+    # The standard library can; but it accepts lone surrogates, so encode the value again.
+    value = json.loads(body.decode(), parse_int=lambda _: 0, parse_float=lambda _: 0, parse_constant=_no_constant)
+    _encode(value)
+    return value
 
 
 def _no_constant(name: str) -> NoReturn:

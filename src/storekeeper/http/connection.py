@@ -141,8 +141,9 @@ class Connection(HttpToolsProtocol):
         """Begin the exchange of a request, which is charged until its response is complete."""
         self.exchange = exchange = Exchange(self, request, self.loop.time())
         # Not on the request: one whose head is remembered belongs to many connections.
-        exchange.charged = request.size + len(request.body)
-        self._charge(exchange.charged)
+        exchange.charged = size = request.size + len(request.body)
+        self._lease += size  # as `_charge` does it, without another call
+        self.limits.received.size += size
         return exchange
 
     def end_exchange(self, exchange: Exchange) -> None:
@@ -192,7 +193,7 @@ class Connection(HttpToolsProtocol):
             self.begin(request)
         if self.exchange is not None or self.waiting or self.transport.is_closing():
             return
-        if not self.flow.write_paused:
+        if self.flow.read_paused and not self.flow.write_paused:
             self.flow.resume_reading()
         if self.reader.expects_continue:
             self._continue()

@@ -101,6 +101,7 @@ class PlainReader:
         self._bodiless: Generations[Request] = Generations(MAX_CACHED_BYTES, _size_of_head)
         self._with_body: Generations[Request] = Generations(MAX_CACHED_BYTES, _size_of_head)
         self._fields: Generations[_Deciding] = Generations(MAX_CACHED_BYTES, _size_of_fields)
+        self._young_fields = self._fields.young
         self.requests = self._bodiless.young
         """The remembered requests without a body, by all their bytes."""
 
@@ -117,7 +118,7 @@ class PlainReader:
         if not end:
             return None
         apart = None
-        deciding = self._fields.get(text)
+        deciding = self._young_fields.get(text) or self._fields.get(text)
         if deciding is None:
             if (apart := _take_apart(line, text)) is not None:
                 name, value, text = apart
@@ -141,7 +142,7 @@ class PlainReader:
         self, line: bytes, text: bytes, deciding: _Deciding, heads: Generations[Request]
     ) -> Request | None:
         head = _HEAD % (line, text)
-        request = heads.get(head)
+        request = heads.young.get(head) or heads.get(head)
         if request is not None:
             return request
         found = _LINE.fullmatch(line)

@@ -132,7 +132,10 @@ class WriteQueue:
             self.state.probed("")
         self._limit.release(batch)
         for write, result in zip(batch, results, strict=True):
-            write.settle(result)
+            if isinstance(result, Exception) or (future := write.future).done():
+                write.settle(result)
+            else:  # without a call: most writes come here
+                future.set_result(result)
         settled = 0
         while settled < len(batch):
             settled += len(self._unsettled.popleft())
