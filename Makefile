@@ -14,7 +14,7 @@ OTHER := $(if $(filter file,$(origin PYTHON)),,$(shell grep -qs "^version = \
   $$($(PYTHON) -c 'import platform; print(platform.python_version())')$$" .venv/pyvenv.cfg || echo another-python))
 
 .DEFAULT_GOAL := help
-.PHONY: another-python help dev quick serve serve-postgres setup test check format lock bench bench-ab bench-scaling huge profile fuzz-api fuzz-http thorough soak load faults sbom audit clean
+.PHONY: another-python help dev quick serve serve-postgres setup test check format lock examples bench bench-ab bench-scaling huge profile fuzz-api fuzz-http thorough soak load faults sbom audit clean
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z][a-z-]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -44,6 +44,9 @@ check: .venv/.dev  ## format, lint and types
 format: .venv/.dev  ## mends the format and what the linter can
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix --unsafe-fixes .
+
+examples: .venv/.dev  ## the errors that the service sends, into the OpenAPI document
+	@WRITE_EXAMPLES=1 $(BIN)/python -m pytest --quiet --no-header tests/api/test_openapi.py -k example
 
 bench: .venv/.dev  ## ratios to other stacks into docs/benchmarks.md; ARGS=--quick for a first look, ARGS=--help
 	@$(BIN)/python -m bench.run $(ARGS)

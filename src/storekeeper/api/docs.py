@@ -1,8 +1,9 @@
 """The routes /openapi.json and /docs, a page that loads nothing from other hosts. Imports Starlette and `api`.
 
 The OpenAPI document is `pages/openapi.json`. `tests/api/test_openapi.py` compares it with the service: every route,
-method, status, header, limit and error message that one has, the other has too. Swagger UI's files come from an
-installed package; nothing of that package runs here.
+method, status, header, limit and error message that one has, the other has too. Its examples of errors are what the
+service sends; `make examples` writes them. Swagger UI's files come from an installed package; nothing of that package
+runs here.
 """
 
 from collections.abc import Sequence
