@@ -61,7 +61,7 @@ class FastLane(Connection):
                 if request is not None:
                     self.begin(request)
                     return
-            except Exception as error:  # noqa: BLE001 - as on the careful way
+            except Exception as error:  # noqa: BLE001 - a bug ends this connection, and no other
                 emit(Event.BUG, error=error)
                 self.reader.refuse(internal_error())
                 return

@@ -95,7 +95,7 @@ class Resource:
         """
         try:
             return plan.run(body, by)
-        except Exception as error:  # noqa: BLE001 - as above
+        except Exception as error:  # noqa: BLE001 - every bug is logged and is a 500
             return self._fail(error)
 
     def _plan_read(
@@ -189,7 +189,7 @@ class Resource:
         def response() -> Response:
             try:
                 return render(pending.result())
-            except Exception as error:  # noqa: BLE001 - as in `respond`
+            except Exception as error:  # noqa: BLE001 - every bug is logged and is a 500
                 return self._fail(error)
 
         return Deferred(pending, response)
