@@ -25,6 +25,7 @@ from storekeeper.api.fastlane import FastLane, Runtime
 from storekeeper.api.gate import Gate
 from storekeeper.api.origins import Pages
 from storekeeper.api.resource import Resource, Rules
+from storekeeper.api.routes import SHAPES
 from storekeeper.api.token_table import TokenTable, known, refuse_silence
 from storekeeper.collection import Collection
 from storekeeper.databases import describe, open_collection, prepare, read_tokens
@@ -120,7 +121,7 @@ class Service:
         gate = Gate(resource, Pages(settings.cors_origin, hosts), mode, tokens)
         limits.connections.maximum = capacity()
         application = Application(resource, gate, collection, ready_needs_writes=settings.ready_needs_writes)
-        cache, plain = ResponseCache(collection), PlainReader(gate.plan)
+        cache, plain = ResponseCache(collection), PlainReader(gate.plan, SHAPES)
         self.runtime = Runtime(resource, gate, cache, plain, limits, application)
         return collection
 

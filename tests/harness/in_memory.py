@@ -159,4 +159,4 @@ def _respond(
     resource = Resource(collection, Rules(**rules))
     plan = resource.plan(method, target.encode(), headers)
     assert plan
-    return resource.respond(plan, body)
+    return resource.respond(plan, target.encode(), body)

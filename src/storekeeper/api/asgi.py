@@ -66,13 +66,13 @@ class Application:
             return
         # Anew: while the body was on its way, the token may have ended.
         by = self._gate.admit(plan.claim) if plan.claim else 0
-        response = by if isinstance(by, Response) else await self._respond(plan, body, by)
+        response = by if isinstance(by, Response) else await self._respond(plan, _target(scope), body, by)
         await _send(response, scope, send)
 
-    async def _respond(self, plan: Plan, body: bytes, by: int) -> Response:
+    async def _respond(self, plan: Plan, target: bytes, body: bytes, by: int) -> Response:
         if len(body) > MAX_BODY_BYTES:
             return too_large()
-        response = self._resource.respond(plan, body, by)
+        response = self._resource.respond(plan, target, body, by)
         if isinstance(response, Deferred):
             with suppress(Exception):  # `response()` turns it into a response
                 await response.future

@@ -82,15 +82,15 @@ class FastLane(Connection):
                 self._send(request, admitted, None)
                 return
             by = admitted
-        if (key := plan.cache_key) is None or not request.keep_alive or self.draining or self.half_closed:
+        if not (plan.cached and request.keep_alive) or self.draining or self.half_closed:
             self._respond(request, plan, None, by)  # no response that may be the last is cached
-        elif (content := self.cache.get(key)) is not None:
+        elif (content := self.cache.get(key := request.target)) is not None:
             self._write_ok(content, None, plan.fields)
         else:
             self._respond(request, plan, key if self.cache.admits(key) else None, by)
 
     def _respond(self, request: Request, plan: Plan, cache_key: bytes | None, by: int) -> None:
-        response = self.resource.respond(plan, request.body, by)
+        response = self.resource.respond(plan, request.target, request.body, by)
         if type(response) is Response:
             self._send(request, response, cache_key)
         else:

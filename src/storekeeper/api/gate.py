@@ -72,7 +72,7 @@ class Gate:
         claim = self._claim(plan.scope, headers) if self._tokens is not None and plan.scope is not None else None
         if isinstance(claim, Response):
             return refused(claim, fields)
-        return Plan(plan.run, plan.scope, plan.cache_key, fields, None, claim, plan.conditional)
+        return Plan(plan.run, plan.scope, plan.cached, fields, None, claim, plan.conditional)
 
     def _claim(self, scope: Scope, headers: Fields) -> Claim | Response | None:
         """Return what a head claims, None if it needs to claim nothing and does not, or the refusal."""

@@ -8,8 +8,8 @@ import msgspec
 
 from storekeeper.http.response import Deferred, Response
 
-Run = Callable[[bytes, int], Response | Deferred]
-"""Carries out a request, given its complete body and the number of its token; raises StorekeeperError."""
+Run = Callable[[bytes, bytes, int], Response | Deferred]
+"""Carries out a request, given its target, complete body, and number of its token; raises StorekeeperError."""
 
 Scope = Literal["read", "write"]
 """The permission that a request needs; None stands for a request that needs none."""
@@ -29,8 +29,8 @@ class Claim(NamedTuple):
 class Plan(msgspec.Struct, frozen=True):
     """What a request's head asks for.
 
-    A pure function of the head and the settings, so that it may be cached with the head: the client's identity, the
-    time and the state of the database have no influence on it.
+    A pure function of the method, the route, the fields and the settings, so that it may be cached with them: which
+    store or page it is, the client's identity, the time and the state of the database have no influence on it.
     """
 
     run: Run
@@ -38,8 +38,8 @@ class Plan(msgspec.Struct, frozen=True):
     scope: Scope | None
     """The permission that the gate has to grant; None: no permission is needed."""
 
-    cache_key: bytes | None
-    """The key under which a 200 may be cached; None: never."""
+    cached: bool
+    """Whether a 200 may be cached, under the target."""
 
     fields: bytes = b""
     """Encoded fields that the response has because of who asks. They are no part of what is cached."""
@@ -60,23 +60,23 @@ class Plan(msgspec.Struct, frozen=True):
         """
         if self.conditional is None or (run := self.conditional(value)) is None:
             return None
-        return Plan(run, self.scope, None, self.fields, None, self.claim)
+        return Plan(run, self.scope, False, self.fields, None, self.claim)
 
 
 def constant(
     response: Response,
     scope: Scope | None = None,
-    cache_key: bytes | None = None,
+    cached: bool = False,
     conditional: Conditional | None = None,
 ) -> Plan:
-    """Return the plan of a request whose response does not depend on its body."""
-    return Plan(partial(_constant, response), scope, cache_key, conditional=conditional)
+    """Return the plan of a request whose response does not depend on its target and body."""
+    return Plan(partial(_constant, response), scope, cached, conditional=conditional)
 
 
 def refused(response: Response, fields: bytes) -> Plan:
     """Return the plan of a request that the gate refuses."""
-    return Plan(partial(_constant, response), None, None, fields, response)
+    return Plan(partial(_constant, response), None, False, fields, response)
 
 
-def _constant(response: Response, _body: bytes, _by: int) -> Response:
+def _constant(response: Response, _target: bytes, _body: bytes, _by: int) -> Response:
     return response

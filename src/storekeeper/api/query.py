@@ -26,15 +26,9 @@ _NO_NAME = "?" * (MAX_NAME_LENGTH + 1)
 _NUMBER = re.compile(rb"[0-9]{1,19}")
 _VERSION = re.compile(rb"(0|[1-9][0-9]{0,18})(?:\.([a-z2-7]{8}))?")
 _TIME = re.compile(rb"([0-9]{4}-[0-9]{2}-[0-9]{2}T(?:[01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2})(?:\.([0-9]+))?Z")
-_HAS_MOMENT = re.compile(rb"(?:^|&)(?:a|%61)(?:t|%74)=")
 _1970 = datetime(1970, 1, 1, tzinfo=UTC)
 _URI = "!$%&'()*+,-./:;=?@_~[]"
 """What a URI may have beside letters and digits: targets have more (decision 48), which would end or break a link."""
-
-
-def has_moment(query: bytes) -> bool:
-    """Tell whether a query has `at`: then what it asks for is the past, which is not cached."""
-    return (b"t=" in query or b"74=" in query) and _HAS_MOMENT.search(query) is not None
 
 
 def parse_list_query(query: bytes) -> Query:

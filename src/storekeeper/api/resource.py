@@ -23,8 +23,8 @@ from storekeeper.api.conditions import (
 )
 from storekeeper.api.errors import not_found, to_response
 from storekeeper.api.plan import Plan, Run, constant
-from storekeeper.api.query import has_moment, next_page, parse_list_query, parse_store_query
-from storekeeper.api.routes import STORE, STORES, Route, match_route, parse_id
+from storekeeper.api.query import next_page, parse_list_query, parse_store_query
+from storekeeper.api.routes import STORES, Route, id_in, match_route, parse_id
 from storekeeper.collection import Collection, Listing, Query, State
 from storekeeper.commands import Create, Replace, Tags, matches, tag
 from storekeeper.errors import InvalidInput, StorekeeperError, Unavailable
@@ -74,38 +74,27 @@ class Resource:
         `target` is the request target in origin form, percent-encoded; header names are in lower case. A HEAD is
         planned as its GET, whose content the adapter leaves out.
         """
-        route: Route | None = "store"
-        query, id_text = b"", target[len(STORE) :]
-        if not (id_text.isdigit() and target.startswith(STORE)):  # the most frequent targets need no more
-            path, _, query = target.partition(b"?")
-            route, id_text = match_route(path)
+        route, _ = match_route(target.partition(b"?")[0])
         if route is None:
             return None
         if method in ("GET", "HEAD"):
-            return self._plan_read(route, id_text, query, headers, target if method == "GET" else None)
+            return self._plan_read(route, headers, cached=method == "GET")
         checked = check_method_and_type(route, method, headers)
         if isinstance(checked, Response):
             return constant(checked, "write" if method != "OPTIONS" and route in ("store", "stores") else None)
-        return self._plan_write(route, id_text, checked)
+        return self._plan_write(route, checked)
 
-    def respond(self, plan: Plan, body: bytes, by: int = 0) -> Response | Deferred:
-        """Return the response to a planned request with this complete body, from a client with that token.
+    def respond(self, plan: Plan, target: bytes, body: bytes, by: int = 0) -> Response | Deferred:
+        """Return the response to a planned request with this target and complete body, from a client with that token.
 
         No error leaves it: a bug in one response must not end the connection's others.
         """
         try:
-            return plan.run(body, by)
+            return plan.run(target, body, by)
         except Exception as error:  # noqa: BLE001 - every bug is logged and is a 500
             return self._fail(error)
 
-    def _plan_read(
-        self,
-        route: Route,
-        id_text: bytes,
-        query: bytes,
-        headers: Iterable[tuple[bytes, bytes]],
-        cache_key: bytes | None,
-    ) -> Plan:
+    def _plan_read(self, route: Route, headers: Iterable[tuple[bytes, bytes]], *, cached: bool) -> Plan:
         if route == "store" or route == "stores":  # noqa: PLR1714 - quicker
             tags = None
             for name, _ in headers:  # quicker than a list, which most requests do not need
@@ -113,15 +102,14 @@ class Resource:
                     # None if it is malformed: a poller goes on (decision 33).
                     tags = parse_tags([value for name, value in headers if name == b"if-none-match"])
                     break
-            if tags is not None or (query and has_moment(query)):
-                cache_key = None  # what is cached are the 200s of the present
-            read = partial(self._get, id_text, query) if route == "store" else partial(self._list, query)
-            return Plan(partial(read, tags), "read", cache_key, conditional=partial(_with_tags, read))
-        return constant(Response(b"OK", TEXT) if route == "test" else not_found(), None, cache_key)
+            read = self._get if route == "store" else self._list
+            # What is cached are the 200s of any tag.
+            return Plan(partial(read, tags), "read", cached and tags is None, conditional=partial(_with_tags, read))
+        return constant(Response(b"OK", TEXT) if route == "test" else not_found(), None, cached)
 
-    def _plan_write(self, route: Route, id_text: bytes, fields: list[tuple[bytes, bytes]]) -> Plan:
+    def _plan_write(self, route: Route, fields: list[tuple[bytes, bytes]]) -> Plan:
         """Return the plan of a write with these conditional fields."""
-        write = partial(self._replace, id_text) if route == "store" else self._create
+        write = self._replace if route == "store" else self._create
 
         def keyed(value: bytes) -> Run | None:
             """Return what carries out the same write with an Idempotency-Key; there is none among its fields."""
@@ -129,17 +117,18 @@ class Resource:
             if key is None:
                 return None
             if fields:
-                return self._plan_write(route, id_text, [*fields, (b"idempotency-key", value)]).run
+                return self._plan_write(route, [*fields, (b"idempotency-key", value)]).run
             return partial(write, Conditions(None, None, key))
 
         try:
             conditions = read_conditions(route, fields) if fields else UNCONDITIONAL
         except InvalidInput as error:
             return constant(self._fail(error), "write", conditional=keyed)
-        return Plan(partial(write, conditions), "write", None, conditional=keyed)
+        return Plan(partial(write, conditions), "write", False, conditional=keyed)
 
-    def _get(self, id_text: bytes, query: bytes, tags: Tags | None, _body: bytes, _by: int) -> Response | Deferred:
-        at = parse_store_query(query) if query else None
+    def _get(self, tags: Tags | None, target: bytes, _body: bytes, _by: int) -> Response | Deferred:
+        id_text = id_in(target)
+        at = parse_store_query(target.partition(b"?")[2]) if b"?" in target else None
         id = parse_id(id_text)
         if id is None:
             return self._missing(id_text)
@@ -148,7 +137,8 @@ class Resource:
             return self._deferred(store, partial(self._found, id_text, tags))
         return self._found(id_text, tags, store)
 
-    def _list(self, query: bytes, tags: Tags | None, _body: bytes, _by: int) -> Response | Deferred:
+    def _list(self, tags: Tags | None, target: bytes, _body: bytes, _by: int) -> Response | Deferred:
+        query = target.partition(b"?")[2]
         wanted = parse_list_query(query)
         if tags is not None and wanted.at is None:
             # A filter or a page changes with the collection only, so its numbers are enough to know.
@@ -169,14 +159,15 @@ class Resource:
         listing = self._collection.list(wanted)
         return _list_response(query, tags, await listing if isinstance(listing, Future) else listing)
 
-    def _create(self, conditions: Conditions, body: bytes, by: int) -> Deferred:
+    def _create(self, conditions: Conditions, _target: bytes, body: bytes, by: int) -> Deferred:
         payload = self._payload(body)
         key = None if conditions.key is None else conditions.hashed_key("stores", None, payload, by)
         command = Create(payload, conditions.if_match, key, by)
         return self._deferred(self._collection.write(command), self._created)
 
-    def _replace(self, id_text: bytes, conditions: Conditions, body: bytes, by: int) -> Response | Deferred:
+    def _replace(self, conditions: Conditions, target: bytes, body: bytes, by: int) -> Response | Deferred:
         payload = self._payload(body)  # checked before the id (decision 3)
+        id_text = id_in(target)
         id = parse_id(id_text)
         if id is None and conditions.key is None:
             return self._missing(id_text)
@@ -235,7 +226,7 @@ class _InvalidJson(StorekeeperError):
     """The body is not JSON text in UTF-8."""
 
 
-def _with_tags(read: Callable[[Tags | None, bytes, int], Response | Deferred], value: bytes) -> Run | None:
+def _with_tags(read: Callable[[Tags | None, bytes, bytes, int], Response | Deferred], value: bytes) -> Run | None:
     tags = parse_tags([value])
     return None if tags is None else partial(read, tags)
 

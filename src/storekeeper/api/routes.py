@@ -15,6 +15,14 @@ ALLOWED: dict[Route, tuple[str, ...]] = {
 
 STORES = b"/api/stores"
 STORE = b"/api/stores/"
+SHAPES = frozenset(
+    (
+        *(b"GET /api/stores", b"HEAD /api/stores", b"POST /api/stores"),
+        *(b"GET /api/stores/", b"HEAD /api/stores/", b"PUT /api/stores/"),
+    )
+)
+"""The most frequent methods and paths, without the digits behind the last slash."""
+
 _MAX_DIGITS = 19
 
 
@@ -33,6 +41,12 @@ def match_route(path: bytes) -> tuple[Route | None, bytes]:
     if path == b"/test":
         return "test", b""
     return ("server", b"") if path == b"*" else (None, b"")
+
+
+def id_in(target: bytes) -> bytes:
+    """Return the text of the id in a target of the route `store`."""
+    text = target[len(STORE) :]
+    return text if text.isdigit() else match_route(target.partition(b"?")[0])[1]
 
 
 def parse_id(id_text: bytes) -> int | None:

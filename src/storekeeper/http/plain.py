@@ -4,29 +4,30 @@ llhttp checks the bytes, as on the careful way (`reader.py`), but does not call 
 of DECIDING_FIELDS are looked for. What is not plain gets None here, and the careful way reads it from its start. So
 this way refuses nothing, and `tests/http/test_plain.py` shows that what it accepts means the same on the careful way.
 
-What llhttp has accepted is remembered: the fields, whatever the request line, and the planned head. A head is known
-by its line and its deciding fields alone, so that a new `x-request-id` in each request makes no new head. Why what
-other clients sent cannot change what a request means:
+What llhttp has accepted is remembered: the fields, whatever the request line, with the plans of the lines that came
+with them; and whole requests that came again. A plan is known by the shape of its line and the deciding fields alone,
+so that another id, or a new `x-request-id`, is no new plan. Why what other clients sent cannot change what a request
+means:
 
 1. A head ends at the first empty line, and its line at the first CR. So both ends are known before anybody is asked.
-2. A line is taken only if it is one of `_LINE`, remembered or not. llhttp takes each of those too, and what fields
-   mean does not depend on which of them stands before.
+2. A line is taken only if it is one of `_LINE`, or if it is a shape that was taken before with other digits at its
+   end. llhttp takes each of those too, and what fields mean does not depend on which of them stands before.
 3. Fields are remembered only after an llhttp that has read nothing before has taken them, behind such a line, up to
    the end of their head and no further. It takes a CR and an LF in no other place than at the end of a line, so that
    each field is one line, and one line is one field.
 4. If some fields are valid, so are the deciding ones alone: of the other names, llhttp gives none a meaning.
 5. The fields alone decide the length of the body, which is compared with the bytes that are there each time.
-6. What is planned depends on the line and the deciding fields alone, and these are the key of a remembered head.
+6. What is planned depends on the method, the route and the deciding fields. Of the application's shapes, neither the
+   digits at the end of the path nor the query decide the route; and a plan is remembered with the fields.
 7. A GET with one If-None-Match, or a write with one Idempotency-Key, is the head without that line, and a condition
    on its plan: llhttp gives those names no meaning, and takes in any value the characters of one that the plan takes.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
 import httptools
-from msgspec.structs import replace
 
 from storekeeper.http.generations import Generations
 from storekeeper.http.request import MAX_FIELDS, MAX_TARGET_BYTES, Request, is_host, size_of
@@ -47,18 +48,25 @@ MAX_PLAIN_BYTES = MAX_TARGET_BYTES
 """Bytes of a plain request, its body included: below the limits of a target, a head and a small body."""
 
 MAX_CACHED_BYTES = 4 * 2**20
-"""Bytes that the remembered heads may take with their requests; as much those with a body, and the fields."""
+"""Bytes that the remembered requests may take."""
+
+MAX_FIELDS_BYTES = 12 * 2**20
+"""Bytes that the remembered fields may take, each with plans for all shapes of a line."""
 
 MAX_CACHED_HEAD_BYTES = 1024
-"""Bytes of one remembered head, or of its fields."""
+"""Bytes of one remembered request, or of its fields."""
 
-QUOTE_BYTES = 70
-"""Bytes that a plan takes for each quotation mark of its head: an entity tag, which has two, is a string in a set."""
+PLANS_BYTES = 6 * 1024
+"""Bytes that the plans of one head's fields take, without what entity tags take."""
+
+QUOTE_BYTES = 420
+"""Bytes that plans take for each quotation mark: an entity tag, which has two, is a string in a set."""
 
 _HEAD = b"%b\r%b\n\r\n"
+_DIGITS = b"0123456789"
 _NOT_PLAIN = frozenset((b"expect", b"transfer-encoding", b"upgrade"))
 _CONNECTION = frozenset((b"connection", b"proxy-connection"))  # the same to llhttp
-_LINE = re.compile(rb"(GET|HEAD|POST|PUT) (/[!$-~]*) HTTP/1\.1")
+_LINE = re.compile(rb"((GET|HEAD|POST|PUT) /[!$->@-~]*)(?:\?[!$-~]*)? HTTP/1\.1")
 
 
 def _any_case(name: bytes) -> bytes:
@@ -90,89 +98,109 @@ class _Deciding(NamedTuple):
     """Bytes that Python takes for the fields."""
 
     names: frozenset[bytes]
+    plans: dict[bytes, tuple[str, Any]]
+    """By the shape of a line its method and its plan."""
 
 
 class PlainReader:
-    """Reads plain requests, of all connections of a process; `plan` is the application's."""
+    """Reads plain requests, of all connections of a process; `plan` is the application's.
 
-    def __init__(self, plan: Planner) -> None:
+    `shapes` are methods and paths, without the digits behind a last slash, whose plans depend on the fields alone.
+    """
+
+    def __init__(self, plan: Planner, shapes: Collection[bytes] = ()) -> None:
         self._plan = plan
+        self._shapes = shapes
         self._complete = False
-        self._bodiless: Generations[Request] = Generations(MAX_CACHED_BYTES, _size_of_head)
-        self._with_body: Generations[Request] = Generations(MAX_CACHED_BYTES, _size_of_head)
-        self._fields: Generations[_Deciding] = Generations(MAX_CACHED_BYTES, _size_of_fields)
+        self._requests: Generations[Request] = Generations(MAX_CACHED_BYTES, _size_of_request)
+        self._fields: Generations[_Deciding] = Generations(MAX_FIELDS_BYTES, _size_of_fields)
         self._young_fields = self._fields.young
-        self.requests = self._bodiless.young
-        """The remembered requests without a body, by all their bytes."""
+        self.requests = self._requests.young
+        """The remembered requests, by all their bytes; they have no body."""
 
     def __len__(self) -> int:
-        """Return how many heads are remembered."""
-        return len(self._bodiless) + len(self._with_body)
+        """Return how many requests are remembered."""
+        return len(self._requests)
 
     def read(self, data: bytes) -> Request | None:
         """Return the planned request that `data` is, with its deciding fields; None if it is not whole and plain."""
-        if len(data) > MAX_PLAIN_BYTES:
-            return None
         head, end, body = data.partition(b"\n\r\n")
         line, _, text = head.partition(b"\r")  # each field is from an LF to a CR
-        if not end:
+        if not end or len(data) > MAX_PLAIN_BYTES:
             return None
-        apart = None
         deciding = self._young_fields.get(text) or self._fields.get(text)
         if deciding is None:
-            if (apart := _take_apart(line, text)) is not None:
-                name, value, text = apart
-                deciding = self._fields.get(text)
-            if deciding is None:
-                deciding, text = self._read_fields(line, text)
-            if deciding is None or (apart is not None and name in deciding.names):
-                return None  # two such fields count together
-        if deciding.length != len(body):
-            return None
-        request = self._read_head(line, text, deciding, self._with_body if body else self._bodiless)
-        if request is not None and apart is not None:
-            return request.with_field(name, value, body)
-        return replace(request, body=body) if request is not None and body else request
+            return self._read_unknown(line, text, body)
+        request = self._read_line(line, deciding, body)
+        if request is not None and not body and len(data) <= MAX_CACHED_HEAD_BYTES and self._requests.admits(data):
+            self._requests.put(data, request)
+        return request
 
     def on_headers_complete(self) -> None:
         """Note that a head is whole; called by the parser."""
         self._complete = True
 
-    def _read_head(
-        self, line: bytes, text: bytes, deciding: _Deciding, heads: Generations[Request]
-    ) -> Request | None:
-        head = _HEAD % (line, text)
-        request = heads.young.get(head) or heads.get(head)
-        if request is not None:
-            return request
+    def _read_unknown(self, line: bytes, text: bytes, body: bytes) -> Request | None:
+        """Return the request with fields that are not remembered as they are; None if they are not plain."""
+        apart = _take_apart(line, text)
+        if apart is None:
+            deciding = self._read_fields(line, text)
+            return None if deciding is None else self._read_line(line, deciding, body)
+        name, value, text = apart
+        deciding = self._fields.get(text) or self._read_fields(line, text)
+        if deciding is None or name in deciding.names:
+            return None  # two such fields count together
+        request = self._read_line(line, deciding, body)
+        return None if request is None else request.with_field(name, value, body)
+
+    def _read_line(self, line: bytes, deciding: _Deciding, body: bytes) -> Request | None:
+        """Return the request with this line, these fields and this body; None if the line is not plain."""
+        if deciding.length != len(body):
+            return None
+        start, _, version = line.rpartition(b" ")
+        shape = start.rstrip(_DIGITS)
+        planned = deciding.plans.get(shape)
+        if planned is None or version != b"HTTP/1.1" or shape.endswith(b"/") is (shape == start):
+            planned = self._plan_line(line, deciding)
+            if planned is None:
+                return None
+        method, plan = planned
+        return Request(method, start[len(method) + 1 :], deciding.fields, "1.1", True, body, plan, deciding.size)
+
+    def _plan_line(self, line: bytes, deciding: _Deciding) -> tuple[str, Any] | None:
         found = _LINE.fullmatch(line)
         if found is None:
             return None
-        method, target = found.groups()
-        plan = self._plan(method := method.decode(), target, deciding.fields)
+        path, method = found.groups()
+        shape = path.rstrip(_DIGITS)
+        is_shape = shape in self._shapes and shape.endswith(b"/") is (shape != path)
+        if is_shape and (planned := deciding.plans.get(shape)):
+            return planned
+        target = line[len(method) + 1 : line.rfind(b" ")]
+        plan = self._plan(method.decode(), target, deciding.fields)
         if plan is None:
             return None
-        request = Request(method, target, deciding.fields, "1.1", True, b"", plan, deciding.size)
-        if len(head) <= MAX_CACHED_HEAD_BYTES and heads.admits(head):
-            heads.put(head, request)
-        return request
+        planned = method.decode(), plan
+        if is_shape:
+            deciding.plans[shape] = planned
+        return planned
 
-    def _read_fields(self, line: bytes, written: bytes) -> tuple[_Deciding | None, bytes]:
+    def _read_fields(self, line: bytes, written: bytes) -> _Deciding | None:
         """Return the deciding fields among those of a head, and as they are written there."""
         # Behind an empty line, which llhttp skips, the fields would begin with the request line.
         if not _LINE.fullmatch(line) or written.count(b"\n") >= MAX_FIELDS:  # one more may have been taken apart
-            return None, b""
+            return None
         found = _FIELD.findall(written)
         text = b"".join(found)
         known = self._fields.get(text)
         deciding = known or _deciding(found)
         if deciding is None or not self._is_valid(_HEAD % (line, written)):
-            return None, b""
+            return None
         if known is None:
             self._remember(text, deciding)
         if written != text:
             self._remember(written, deciding)
-        return deciding, text
+        return deciding
 
     def _remember(self, text: bytes, deciding: _Deciding) -> None:
         if len(text) <= MAX_CACHED_HEAD_BYTES and self._fields.admits(text):
@@ -207,7 +235,7 @@ def _deciding(lines: list[bytes]) -> _Deciding | None:
         fields.append((name, value))
     if not (has_host and length.isdigit() and len(length) < 8):
         return None
-    return _Deciding(fields, int(length), size_of(fields), frozenset([name for name, _ in fields]))
+    return _Deciding(fields, int(length), size_of(fields), frozenset([name for name, _ in fields]), {})
 
 
 def _take_apart(line: bytes, text: bytes) -> tuple[bytes, bytes, bytes] | None:
@@ -224,8 +252,8 @@ def _take_apart(line: bytes, text: bytes) -> tuple[bytes, bytes, bytes] | None:
 
 
 def _size_of_fields(text: bytes, deciding: _Deciding) -> int:
-    return len(text) + deciding.size
+    return len(text) + deciding.size + PLANS_BYTES + QUOTE_BYTES * text.count(b'"')
 
 
-def _size_of_head(head: bytes, request: Request) -> int:
-    return len(head) + request.size + QUOTE_BYTES * head.count(b'"')
+def _size_of_request(data: bytes, request: Request) -> int:
+    return len(data) + request.size
