@@ -50,13 +50,13 @@ MAX_PLAIN_BYTES = MAX_TARGET_BYTES
 MAX_CACHED_BYTES = 4 * 2**20
 """Bytes that the remembered requests may take."""
 
-MAX_FIELDS_BYTES = 12 * 2**20
+MAX_FIELDS_BYTES = 10 * 2**20
 """Bytes that the remembered fields may take, each with plans for all shapes of a line."""
 
 MAX_CACHED_HEAD_BYTES = 1024
 """Bytes of one remembered request, or of its fields."""
 
-PLANS_BYTES = 6 * 1024
+PLANS_BYTES = 4 * 1024
 """Bytes that the plans of one head's fields take, without what entity tags take."""
 
 QUOTE_BYTES = 420
