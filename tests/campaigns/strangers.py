@@ -20,6 +20,8 @@ LINES = [
     "GET /api/stores?name=a",
     "GET /none",
     "PUT /test",
+    "PUT /api/stores/1",
+    "POST /api/stores",
 ]
 SOME_FIELDS = [
     *(
@@ -81,6 +83,8 @@ HOSTILE_FIELDS = [
         "X" * 300 + ": y",
     ),
 ]
+# Of some fields each value is another one.
+SOME_FIELDS += ["X: 1", "X: 2", "Cookie: b=\t"]
 # A condition is read apart from the other fields.
 SOME_FIELDS += [
     *('If-None-Match: "1.aaaaaaaa"', 'if-none-match:\tW/"2.aaaaaaaa" , "3.a" '),

@@ -39,7 +39,7 @@ class ResponseCache:
 
     __slots__ = (
         *("_change_token", "_changed_since", "_others", "_recording", "_state", "_stores", "_token"),
-        *("_young_others", "_young_stores"),
+        *("_old_others", "_old_stores", "_young_others", "_young_stores"),
     )
 
     def __init__(self, collection: Collection) -> None:
@@ -47,7 +47,8 @@ class ResponseCache:
         self._changed_since = collection.changed_since
         self._stores: Generations[bytes] = Generations(MAX_STORES_BYTES, _size)
         self._others: Generations[bytes] = Generations(MAX_CACHED_BYTES, _size)
-        self._young_stores, self._young_others = self._stores.young, self._others.young
+        self._young_stores, self._old_stores = self._stores.young, self._stores.old
+        self._young_others, self._old_others = self._others.young, self._others.old
         self._token: bytes | None = None
         self._state = State(0, 0, "")
         self._recording = False
@@ -57,7 +58,9 @@ class ResponseCache:
 
     def get(self, key: bytes) -> bytes | None:
         """Return the response of a key, if it is cached and has not changed since."""
-        response = self._young_stores.get(key) or self._young_others.get(key) or self._find(key)
+        response = self._young_stores.get(key) or self._young_others.get(key)
+        if response is None and (key in self._old_stores or key in self._old_others):
+            response = self._find(key)
         return response if response is None or self._is_current() else self._find(key)
 
     def _find(self, key: bytes) -> bytes | None:

@@ -127,12 +127,13 @@ class Resource:
         return Plan(partial(write, conditions), "write", False, conditional=keyed)
 
     def _get(self, tags: Tags | None, target: bytes, _body: bytes, _by: int) -> Response | Deferred:
-        id_text = id_in(target)
-        at = parse_store_query(target.partition(b"?")[2]) if b"?" in target else None
+        id_text, at = id_in(target), parse_store_query(target.partition(b"?")[2]) if b"?" in target else None
         id = parse_id(id_text)
         if id is None:
             return self._missing(id_text)
         store = self._collection.get(id) if at is None else self._collection.get_at(id, at)
+        if type(store) is Store and tags is None:
+            return _store_response(store)
         if isinstance(store, Future):
             return self._deferred(store, partial(self._found, id_text, tags))
         return self._found(id_text, tags, store)

@@ -53,6 +53,6 @@ def parse_id(id_text: bytes) -> int | None:
     """Return the id that a text stands for; None if it is no number, or one that no store can have (decision 2)."""
     if not id_text.isdigit():  # of bytes: ASCII digits alone
         return None
-    if len(id_text) > _MAX_DIGITS:
-        id_text = id_text.lstrip(b"0") or b"0"
-    return int(id_text) if len(id_text) <= _MAX_DIGITS else None
+    if len(id_text) > _MAX_DIGITS and len(id_text := id_text.lstrip(b"0") or b"0") > _MAX_DIGITS:
+        return None
+    return int(id_text)

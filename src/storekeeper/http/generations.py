@@ -20,27 +20,25 @@ class Generations(Generic[V]):
     is asked for is young again.
     """
 
-    __slots__ = ("_max_bytes", "_old", "_sightings", "_size", "_young_bytes", "young")
+    __slots__ = ("_max_bytes", "_sightings", "_size", "_young_bytes", "old", "young")
 
     def __init__(self, max_bytes: int, size: Callable[[bytes, V], int]) -> None:
         self._max_bytes = max_bytes
         self._size = size
-        self._old: dict[bytes, V] = {}
         self._young_bytes = 0
         self._sightings = array("q", bytes(8 * _SLOTS))
         self.young: dict[bytes, V] = {}
-        """Always the same object, so that a caller may look here first."""
+        self.old: dict[bytes, V] = {}
+        """Both are always the same objects, so that a caller may look here first."""
 
     def __len__(self) -> int:
-        return len(self.young.keys() | self._old.keys())
+        return len(self.young.keys() | self.old.keys())
 
     def get(self, key: bytes) -> V | None:
         """Return the value of a key, or None."""
         value = self.young.get(key)
-        if value is None and self._old:
-            value = self._old.get(key)
-            if value is not None:
-                self.put(key, value)
+        if value is None and (value := self.old.get(key)) is not None:
+            self.put(key, value)
         return value
 
     def admits(self, key: bytes) -> bool:
@@ -56,19 +54,20 @@ class Generations(Generic[V]):
         """Cache a value."""
         self._young_bytes += self._size(key, value)
         if self._young_bytes > self._max_bytes // 2:
-            self._old = self.young.copy()
+            self.old.clear()
+            self.old.update(self.young)
             self.young.clear()
             self._young_bytes = self._size(key, value)
         self.young[key] = value
 
     def forget(self, key: bytes) -> None:
         """Forget the value of a key, if there is one."""
-        self._old.pop(key, None)
+        self.old.pop(key, None)
         if (value := self.young.pop(key, None)) is not None:
             self._young_bytes -= self._size(key, value)
 
     def clear(self) -> None:
         """Forget all values."""
         self.young.clear()
-        self._old.clear()
+        self.old.clear()
         self._young_bytes = 0

@@ -21,6 +21,8 @@ means:
    digits at the end of the path nor the query decide the route; and a plan is remembered with the fields.
 7. A GET with one If-None-Match, or a write with one Idempotency-Key, is the head without that line, and a condition
    on its plan: llhttp gives those names no meaning, and takes in any value the characters of one that the plan takes.
+8. Fields that differ from such as llhttp took in the values alone, of names that decide nothing or of the one in 7,
+   and have there what llhttp takes in any value (RFC 9110, section 5.5), are valid and have the same deciding fields.
 """
 
 import re
@@ -64,6 +66,7 @@ QUOTE_BYTES = 420
 
 _HEAD = b"%b\r%b\n\r\n"
 _DIGITS = b"0123456789"
+_IN_VALUES = bytes([9, *range(32, 127), *range(128, 256)])
 _NOT_PLAIN = frozenset((b"expect", b"transfer-encoding", b"upgrade"))
 _CONNECTION = frozenset((b"connection", b"proxy-connection"))  # the same to llhttp
 _LINE = re.compile(rb"((GET|HEAD|POST|PUT) /[!$->@-~]*)(?:\?[!$-~]*)? HTTP/1\.1")
@@ -81,6 +84,9 @@ _KEY = (b"idempotency-key", b"\r\nIdempotency-Key:", b"\r\nidempotency-key:")
 _TAGS = (b"if-none-match", b"\r\nIf-None-Match:", b"\r\nif-none-match:")
 _APART = {b"G": _TAGS, b"H": _TAGS, b"P": _KEY}
 """For each first letter of a method the field that is another in each request of many clients, as they write it."""
+
+LEARN_EVERY = 8
+"""Of so many heads with unknown fields one is learned from: where they have nothing in common, that costs little."""
 
 Planner = Callable[[str, bytes, Fields], Any]
 """Returns what the application plans for a head (its method, target and deciding fields), None if it needs all.
@@ -102,6 +108,32 @@ class _Deciding(NamedTuple):
     """By the shape of a line its method and its plan."""
 
 
+class _Pattern(NamedTuple):
+    """Lines of fields, from an LF each, of which those at `open` may have another value."""
+
+    lines: list[bytes]
+    names: list[bytes]
+    open: list[tuple[int, bytes]]
+    """Places of lines, and how these begin."""
+
+    apart: int
+    """The place of the line that is read apart; -1: there is none."""
+
+    methods: bytes
+    """The first letters of the methods that it holds for."""
+
+    deciding: _Deciding
+
+    def fits(self, lines: list[bytes]) -> bool:
+        """Tell whether these are such lines; changes the list."""
+        for place, start in self.open:
+            line = lines[place]
+            if not line.startswith(start) or line.translate(None, _IN_VALUES) != b"\n":
+                return False
+            lines[place] = self.lines[place]
+        return lines == self.lines
+
+
 class PlainReader:
     """Reads plain requests, of all connections of a process; `plan` is the application's.
 
@@ -115,6 +147,8 @@ class PlainReader:
         self._requests: Generations[Request] = Generations(MAX_CACHED_BYTES, _size_of_request)
         self._fields: Generations[_Deciding] = Generations(MAX_FIELDS_BYTES, _size_of_fields)
         self._young_fields = self._fields.young
+        self._patterns: dict[int, _Pattern] = {}  # by how many lines they have
+        self._unknown = 0
         self.requests = self._requests.young
         """The remembered requests, by all their bytes; they have no body."""
 
@@ -142,16 +176,43 @@ class PlainReader:
 
     def _read_unknown(self, line: bytes, text: bytes, body: bytes) -> Request | None:
         """Return the request with fields that are not remembered as they are; None if they are not plain."""
+        lines = text.split(b"\r")
+        pattern = self._patterns.get(len(lines))
+        if pattern is not None and line[:1] in pattern.methods:
+            apart = lines[pattern.apart]
+            if pattern.fits(lines):
+                request = self._read_line(line, pattern.deciding, body)
+                if pattern.apart < 0 or request is None:
+                    return request
+                name, _, value = apart[1:].partition(b":")
+                return request.with_field(name.lower(), value.strip(b" \t"), body)
+        self._unknown += 1
+        return self._read_first(line, text, body)
+
+    def _read_first(self, line: bytes, text: bytes, body: bytes) -> Request | None:
+        """Return the request with fields that are like no others; None if they are not plain."""
         apart = _take_apart(line, text)
-        if apart is None:
-            deciding = self._read_fields(line, text)
-            return None if deciding is None else self._read_line(line, deciding, body)
-        name, value, text = apart
-        deciding = self._fields.get(text) or self._read_fields(line, text)
+        name, value, rest = apart or (b"", b"", text)
+        deciding = (apart and self._fields.get(rest)) or self._read_fields(line, rest)
         if deciding is None or name in deciding.names:
             return None  # two such fields count together
+        if self._unknown % LEARN_EVERY == 0 and len(text) <= MAX_CACHED_HEAD_BYTES:
+            self._learn(line, text.split(b"\r"), name, deciding)
         request = self._read_line(line, deciding, body)
-        return None if request is None else request.with_field(name, value, body)
+        return request.with_field(name, value, body) if apart and request is not None else request
+
+    def _learn(self, line: bytes, lines: list[bytes], apart: bytes, deciding: _Deciding) -> None:
+        """Make or widen the pattern for valid fields, of which the one named `apart` is read apart."""
+        names = [line.partition(b":")[0] for line in lines]
+        place = [name[1:].lower() for name in names].index(apart) if apart else -1
+        methods = line[:1] if apart else b"GHP"
+        known = self._patterns.get(len(lines))
+        # Where the deciding fields and the names are equal, all that differs are values that decide nothing.
+        if known is None or known[1:2] + known[3:] != (names, place, methods, deciding):
+            known = _Pattern(lines, names, [(place, names[place])] if apart else [], place, methods, deciding)
+        differ = [at for at, (one, other) in enumerate(zip(lines, known.lines, strict=True)) if one != other]
+        places = sorted({at for at, _ in known.open}.union(differ))
+        self._patterns[len(lines)] = known._replace(open=[(at, names[at] + b":") for at in places])
 
     def _read_line(self, line: bytes, deciding: _Deciding, body: bytes) -> Request | None:
         """Return the request with this line, these fields and this body; None if the line is not plain."""
