@@ -267,8 +267,8 @@ def looks_at_no_value(patch: pytest.MonkeyPatch) -> None:
 def holds_for_all_methods(patch: pytest.MonkeyPatch) -> None:
     learn = PlainReader._learn
 
-    def learns(reader: PlainReader, line: bytes, lines: list[bytes], *found: Any) -> None:
-        learn(reader, line, lines, *found)
+    def learns(reader: PlainReader, lines: list[bytes], *found: Any) -> None:
+        learn(reader, lines, *found)
         known = reader._patterns[len(lines)]
         reader._patterns[len(lines)] = known._replace(methods=b"GHP")
 
@@ -284,6 +284,13 @@ def with_each_method() -> list[bytes]:
         for number in range(4)
         for line in (("GET", "/api/stores/1"), ("PUT", "/api/stores/1"), ("HEAD", "/api/stores"))
     ]
+
+
+def test_deciding_fields_that_are_written_in_two_ways_are_no_values_that_decide_nothing() -> None:
+    given = [
+        f"GET /test HTTP/1.1\r\nHost:{host}\r\nX: {host}\r\n\r\n".encode() for host in ("a", " a", "a\t", "", " a b")
+    ]
+    assert compare(given * 4) == 3 * 3 * 4
 
 
 def test_a_field_that_is_read_apart_for_one_method_is_not_for_another() -> None:

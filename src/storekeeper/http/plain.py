@@ -197,22 +197,22 @@ class PlainReader:
         if deciding is None or name in deciding.names:
             return None  # two such fields count together
         if self._unknown % LEARN_EVERY == 0 and len(text) <= MAX_CACHED_HEAD_BYTES:
-            self._learn(line, text.split(b"\r"), name, deciding)
+            self._learn(text.split(b"\r"), name, deciding)
         request = self._read_line(line, deciding, body)
         return request.with_field(name, value, body) if apart and request is not None else request
 
-    def _learn(self, line: bytes, lines: list[bytes], apart: bytes, deciding: _Deciding) -> None:
+    def _learn(self, lines: list[bytes], apart: bytes, deciding: _Deciding) -> None:
         """Make or widen the pattern for valid fields, of which the one named `apart` is read apart."""
         names = [line.partition(b":")[0] for line in lines]
         place = [name[1:].lower() for name in names].index(apart) if apart else -1
-        methods = line[:1] if apart else b"GHP"
         known = self._patterns.get(len(lines))
-        # Where the deciding fields and the names are equal, all that differs are values that decide nothing.
-        if known is None or known[1:2] + known[3:] != (names, place, methods, deciding):
-            known = _Pattern(lines, names, [(place, names[place])] if apart else [], place, methods, deciding)
+        # The deciding fields of one object are written alike: all that differs then are values that decide nothing.
+        if known is None or known.deciding is not deciding or (known.names, known.apart) != (names, place):
+            methods = b"".join([method for method, (name, *_) in _APART.items() if apart in (name, b"")])
+            known = _Pattern(lines, names, [], place, methods, deciding)
         differ = [at for at, (one, other) in enumerate(zip(lines, known.lines, strict=True)) if one != other]
-        places = sorted({at for at, _ in known.open}.union(differ))
-        self._patterns[len(lines)] = known._replace(open=[(at, names[at] + b":") for at in places])
+        places = {place for place, _ in known.open}.union(differ, [place] if apart else [])
+        self._patterns[len(lines)] = known._replace(open=[(place, names[place] + b":") for place in sorted(places)])
 
     def _read_line(self, line: bytes, deciding: _Deciding, body: bytes) -> Request | None:
         """Return the request with this line, these fields and this body; None if the line is not plain."""
