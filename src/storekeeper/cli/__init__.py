@@ -13,8 +13,8 @@ from typer.exceptions import TyperException
 from storekeeper import __version__
 from storekeeper.cli import tokens, transfers
 from storekeeper.cli.options import with_settings
-from storekeeper.cli.terminal import UsageError, ask, open_standard_streams, print_line
-from storekeeper.errors import CannotStartYet, StorekeeperError
+from storekeeper.cli.terminal import open_standard_streams, print_line
+from storekeeper.errors import CannotStart, CannotStartYet, StorekeeperError
 from storekeeper.settings import Settings, without_service_links
 
 EXIT_USAGE = 2
@@ -45,7 +45,7 @@ def main() -> None:
         sys.stdout.flush()
     except TyperException as error:
         status = _report_failure(_explained(error))
-    except (UsageError, StorekeeperError) as error:
+    except StorekeeperError as error:
         status = _report_failure(str(error))
     except (KeyboardInterrupt, typer.Abort):
         status = 130
@@ -60,8 +60,7 @@ def main() -> None:
 
 
 def _report_failure(message: str, status: int = EXIT_USAGE) -> int:
-    if message:
-        print_line(f"storekeeper: {message}")
+    print_line(f"storekeeper: {message}")
     return status
 
 
@@ -145,7 +144,7 @@ def check(
     from storekeeper.stores import EXAMPLES
 
     if not MIN_TIMEOUT <= timeout <= MAX_TIMEOUT:  # the parser accepts nan
-        raise UsageError(f"--timeout: from {MIN_TIMEOUT} to {MAX_TIMEOUT} seconds, not {timeout}")
+        raise CannotStart(f"--timeout: from {MIN_TIMEOUT} to {MAX_TIMEOUT} seconds, not {timeout}")
     return conformance.run(
         url,
         read_only=read_only,
@@ -165,20 +164,20 @@ def _read_token(file: Path | None) -> str:
         token = (file.read_text() if file else os.environ.get(TOKEN_VARIABLE, "")).strip()
     except (OSError, UnicodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not text"
-        raise UsageError(f"{where}: cannot be read ({reason}): name a file that has the token") from None
+        raise CannotStart(f"{where}: cannot be read ({reason}): name a file that has the token") from None
     if (file and not token) or not re.fullmatch(r"[!-~]*", token):
-        raise UsageError(f"{where}: has no token: expected a token alone, without `Authorization: Bearer`")
+        raise CannotStart(f"{where}: has no token: expected a token alone, without `Authorization: Bearer`")
     return token
 
 
 def _ask_to_add(url: str, most: int) -> None:
-    may_add = ask(f"This adds up to {most} stores to {url} that nobody can delete. Go on?")
-    if may_add is None:
-        raise UsageError(
-            f"to check {url} adds up to {most} stores that nobody can delete: say --yes if it may, or --read-only"
-        )
-    if not may_add:
-        raise UsageError("nothing was added; --read-only checks without adding")
+    added = f"adds up to {most} stores"
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise CannotStart(f"to check {url} {added} that nobody can delete: say --yes if it may, or --read-only")
+    question = f"This {added} to {url} that nobody can delete. Go on? [y/N] "
+    print(question, end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise CannotStart("nothing was added; --read-only checks without adding")
 
 
 @app.command()

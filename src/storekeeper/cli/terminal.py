@@ -1,13 +1,9 @@
-"""What a command says to people: lines, a question, progress; standard streams. Imports nothing of the project."""
+"""What a command says to people: lines, progress; standard streams. Imports nothing of the project."""
 
 import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-
-
-class UsageError(Exception):
-    """A command cannot be carried out; the message, one line, says what is wrong and what to do."""
 
 
 def print_line(message: str) -> None:
@@ -17,14 +13,6 @@ def print_line(message: str) -> None:
     # The work is done: a message that cannot be printed must not make it look failed.
     with suppress(OSError):
         print(printable, file=sys.stderr)
-
-
-def ask(question: str) -> bool | None:
-    """Ask on stderr, and tell whether the response on standard input is yes; None if nobody can respond."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return None
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def open_standard_streams() -> None:

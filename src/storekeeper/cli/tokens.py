@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 import typer
 
 from storekeeper.cli.options import with_settings
-from storekeeper.cli.terminal import UsageError, print_line
-from storekeeper.errors import InvalidInput, StorekeeperError
+from storekeeper.cli.terminal import print_line
+from storekeeper.errors import CannotStart, InvalidInput, StorekeeperError
 from storekeeper.settings import Settings
 
 REVOKE_DELAY = 2.0
@@ -44,7 +44,7 @@ def add(
         text = tokens.generate()
         token = tokens.Token(0, tokens.check_name(name), scope, tokens.hashed(text.encode()), now, until)
     except InvalidInput as error:
-        raise UsageError(f"{'--expires' if error.source == 'expires' else 'NAME'}: {error}") from None
+        raise CannotStart(f"{'--expires' if error.source == 'expires' else 'NAME'}: {error}") from None
     shown: list[str] = []
 
     def show() -> None:
@@ -58,7 +58,7 @@ def add(
         if not shown:
             raise
         doubt = f"the token that was printed is good only if `storekeeper token list` has {token.name}"
-        raise UsageError(f"{error}; {doubt}") from None
+        raise CannotStart(f"{error}; {doubt}") from None
     expiring = f" until {_day(until)}" if until else ""
     print_line(
         f"{name} may {scope}{expiring} in {databases.describe(settings.database)}, once its service runs with --auth"
@@ -74,7 +74,7 @@ def _print(text: str) -> None:
             print(text, file=out)
     except OSError as error:
         reason = f"the token cannot be printed ({error.strerror}), so it was not added"
-        raise UsageError(f"{reason}: have standard output go where it can be kept, and add it again") from None
+        raise CannotStart(f"{reason}: have standard output go where it can be kept, and add it again") from None
 
 
 @app.command("list")

@@ -12,8 +12,8 @@ import typer
 
 from storekeeper import atomicfile
 from storekeeper.cli.options import with_settings
-from storekeeper.cli.terminal import UsageError, print_line, progress
-from storekeeper.errors import Outcome, Unavailable
+from storekeeper.cli.terminal import print_line, progress
+from storekeeper.errors import CannotStart, Outcome, Unavailable
 from storekeeper.settings import Settings
 from storekeeper.stores import Payload
 
@@ -50,19 +50,19 @@ def import_(
             databases.prepare(settings.database, upgrade=False)
             ids = _load(settings.database, source, add=add)
     except csvfile.BadFile as error:
-        raise UsageError(f"{file}: {error}; nothing was imported into {into}") from None
+        raise CannotStart(f"{file}: {error}; nothing was imported into {into}") from None
     except csvfile.BadRows as error:
-        raise UsageError(f"{file}: {error}; nothing was imported into {into}: mend them and import again") from None
+        raise CannotStart(f"{file}: {error}; nothing was imported into {into}: mend them and import again") from None
     except csvfile.HasIds as error:
-        raise UsageError(
+        raise CannotStart(
             f"{file}: {error}, as in an export: its rows would be added to {into} again, as new stores that"
             " nobody can delete; nothing was imported, --add does that"
         ) from None
     except OSError as error:
-        raise UsageError(f"{file} cannot be read: {error.strerror}") from None
+        raise CannotStart(f"{file} cannot be read: {error.strerror}") from None
     except Unavailable as error:
         done = "nothing was imported" if error.outcome is Outcome.NONE else "it is not known whether it was imported"
-        raise UsageError(f"{into}: {error}; {done}") from None
+        raise CannotStart(f"{into}: {error}; {done}") from None
     print_line(
         f"{_stores(len(ids))} imported{_as_ids(ids)} into {into}"
         + "; the ids in the file were others" * source.renumbered(ids)
@@ -80,7 +80,7 @@ def _load(database: str, source: "csvfile.Import", *, add: bool) -> range:
         payloads = source.payloads(show, refuse_ids=refuse_ids)
         ids = databases.load(database, payloads, only_if_empty=only_if_empty)
     if only_if_empty and not ids and not databases.is_empty(database):
-        raise UsageError("the database has just got its first stores from elsewhere; nothing was imported")
+        raise CannotStart("the database has just got its first stores from elsewhere; nothing was imported")
     return ids
 
 
@@ -98,10 +98,10 @@ def export(
     from storekeeper import csvfile, databases
 
     if databases.is_database_file(settings.database, Path("/dev/stdout") if file == STANDARD_STREAM else file):
-        raise UsageError(f"{file} is the database itself, or its log: name another file")
+        raise CannotStart(f"{file} is the database itself, or its log: name another file")
     try:
         if not (force or file == STANDARD_STREAM or csvfile.may_be_replaced(file)):
-            raise UsageError(
+            raise CannotStart(
                 f"{file} is there, and not as an export: name another file, or overwrite it with --force"
             )
         with (
@@ -114,7 +114,7 @@ def export(
     except BrokenPipeError:
         return  # the reader of the output has closed it
     except OSError as error:
-        raise UsageError(
+        raise CannotStart(
             f"{'standard output' if file == STANDARD_STREAM else file} cannot be written: {error.strerror}"
         ) from None
     print_line(f"{_stores(count)} exported from {databases.describe(settings.database)}")

@@ -12,7 +12,7 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 SMALL, LARGE = 1 << 20, 1 << 28  # the longest body read, in bytes: of any response, and of one that a sink takes
-EXCERPT = 2048
+EXCERPT = 600  # how many bytes of a body a report shows
 PIECE = 1 << 18
 RATE = 1 << 22  # how many bytes of a body give it one more second: a long list may take its time
 

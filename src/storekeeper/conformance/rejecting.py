@@ -79,25 +79,23 @@ def adds_no_other(send: Request, service: Service) -> None:
     time, the growth is in proportion to the requests, and nothing grows while as much time goes by without any.
     """
     for _ in range(QUIET):
-        each, took = growth(service, send, 1)
+        each, paused = growth(service, send, 1)
         if not each:
             return
-        for times in (0, 3, 0, 2, 0, 4):
-            grown, took = growth(service, send, times, 0.0 if times else took)
-            if grown != times * each:
-                break
-        else:
+        if not paused and all(growth(service, send, times) == (times * each, 0) for times in (3, 2, 4)):
             known = f"{each} for each {len(WAYS)} of these, none while none is sent"
             raise Violation(f"requests that create no store add stores: {known}", send(service))
 
 
-def growth(service: Service, send: Request, times: int, seconds: float = 0.0) -> tuple[int, float]:
-    """Return how many stores came while this was sent so often, or in these seconds, and how long that took."""
+def growth(service: Service, send: Request, times: int) -> tuple[int, int]:
+    """Return how many stores came while this was sent so often, and if any, how many in a pause as long after it."""
     started, before = time.monotonic(), service.count()
     for _ in range(times):
         send(service)
-    time.sleep(max(0.0, started + seconds - time.monotonic()))
-    return service.count() - before, time.monotonic() - started
+    if came := service.count() - before:
+        time.sleep(time.monotonic() - started)
+        return came, service.count() - before - came
+    return 0, 0
 
 
 for method, send in METHODS:

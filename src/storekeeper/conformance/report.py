@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import partial
 from xml.etree import ElementTree as ET
 
+from storekeeper.conformance.client import EXCERPT
 from storekeeper.conformance.service import Result
 
 SIGNS = {"passed": "[green]✓[/]", "failed": "[red]✗[/]", "skipped": "[dim]-[/]"}
-SHOWN = 600  # the most characters of a body that are shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,14 +131,14 @@ def _shown(result: Result) -> tuple[str, str]:
     if not exchange.status:
         return request, "(no response)"
     head = f"HTTP/1.1 {exchange.status} {exchange.phrase}".rstrip()
-    rest = exchange.length - min(len(exchange.excerpt), SHOWN)
+    rest = exchange.length - len(exchange.excerpt)
     more = f" … and {rest} bytes more" if rest > 0 else ""
     fields = [f"{name}: {value}" for name, value in exchange.headers]
     return request, printable("\n".join([head, *fields, "", _body(exchange.excerpt) + more]))
 
 
 def _body(content: bytes) -> str:
-    return printable(content[:SHOWN].decode("utf-8", "backslashreplace"))
+    return printable(content[:EXCERPT].decode("utf-8", "backslashreplace"))
 
 
 def printable(text: str) -> str:
