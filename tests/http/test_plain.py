@@ -11,6 +11,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import Any
 
+import httptools
 import pytest
 
 from storekeeper.api.gate import Gate
@@ -63,6 +64,17 @@ def carefully(data: bytes) -> list[Request | Response]:
     return found
 
 
+class Told:
+    """What llhttp tells of the fields of one request."""
+
+    def __init__(self, data: bytes) -> None:
+        self.fields: list[tuple[bytes, bytes]] = []
+        httptools.HttpRequestParser(self).feed_data(data)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.fields.append((name.lower(), value.rstrip()))
+
+
 def meaning(plan: Plan | None) -> object:
     """Return what can be compared of a plan."""
     if plan is None:
@@ -93,6 +105,7 @@ def compare(data: Iterable[bytes], gate: Gate = gate) -> int:
         for name in ("method", "target", "version", "keep_alive", "body"):
             assert getattr(short, name) == getattr(careful, name), each
         assert deciding(short) == deciding(careful), each
+        assert careful.headers == Told(each).fields, each
         assert meaning(short.plan) == meaning(gate.plan(careful.method, careful.target, careful.headers)), each
     return accepted
 

@@ -69,8 +69,6 @@ class RequestReader:
         """When the current or latest request began, by `clock`."""
         self._line = b""
         """What has arrived of the current line; nothing while small chunks are parsed, several at once."""
-        self._field = b""
-        """The latest whole line of a field, until the parser tells of it."""
         self._is_head = False
         self._expected = 0
         """Bytes of a body or chunk that follow."""
@@ -81,8 +79,7 @@ class RequestReader:
         """Bytes of memory that an unfinished request takes."""
         if self.phase is Phase.HEAD:
             # The parser's pieces of a head take as much again.
-            pieces = 2 * self._head_bytes + len(self._line) + len(self._field)
-            return pieces + request_head.FIELD_BYTES * len(self._headers)
+            return 2 * self._head_bytes + len(self._line) + request_head.FIELD_BYTES * len(self._headers)
         return 0 if self._request is None else self._request.size + self._body_size
 
     def feed(self, data: bytes) -> None:
@@ -159,9 +156,10 @@ class RequestReader:
             # h2c with every plain request send its body there (decision 28).
             piece = b"x-" + self._line if self._line[:8].lower() == b"upgrade:" else self._line
         self._parser.feed_data(piece)
-        if self.phase is Phase.HEAD:
-            if whole:
-                self._field = self._line
+        if whole and self.phase is Phase.HEAD:
+            # The parser would tell of it only when the next line begins: too late for a refusal.
+            name, _, value = self._line.partition(b":")
+            self._headers.append((name.lower(), value.strip()))
             if len(self._headers) > request_head.MAX_FIELDS:
                 self.refuse(request_head.too_many_headers())
 
@@ -191,7 +189,6 @@ class RequestReader:
         self._head_bytes = 0
         self._request: Request | None = None
         self._url = b""
-        self._field = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._body: bytes | bytearray = b""
         self._body_size = self._framed_bytes = self._extra_bytes = self._trailers = 0
@@ -202,17 +199,10 @@ class RequestReader:
     def refuse(self, response: Response, request: Request | None = None) -> None:
         """Refuse the request that is being read, or `request`, which was just accepted; read nothing more."""
         head_only = request.method == "HEAD" if request else self.phase is not Phase.IDLE and self._is_head
-        headers = request.headers if request else self._fields_read()
+        headers = request.headers if request else self._headers
         if self.phase is not Phase.DISCARDING:
             self.discard()
             self._refuse(response, head_only, headers)
-
-    def _fields_read(self) -> Fields:
-        """Return all fields that were read: the parser tells of one, perhaps the Origin, when the next one begins."""
-        if not self._field:
-            return self._headers
-        name, _, value = self._field.partition(b":")
-        return [*self._headers, (name.lower(), value.strip())]
 
     def discard(self) -> None:
         """Forget the request that is being read, and drop all further bytes."""
@@ -226,12 +216,6 @@ class RequestReader:
     def on_url(self, url: bytes) -> None:
         """Append a piece of the target."""
         self._url += url
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Append a field of the head; drop the fields of a trailer (decision 27)."""
-        if self.phase is Phase.HEAD:
-            self._field = b""
-            self._headers.append((name.lower(), value.rstrip()))  # llhttp leaves trailing blanks
 
     def on_headers_complete(self) -> None:
         """Check the head; refuse the request at once if it breaks a limit."""
