@@ -23,9 +23,6 @@ from storekeeper.http import request as request_head
 from storekeeper.http.request import MAX_HEAD_BYTES, SMALL_BODY_BYTES, Request
 from storekeeper.http.response import MAX_BODY_BYTES, Fields, Response, internal_error, too_large
 
-MAX_FRAMED_BYTES = 8 * MAX_BODY_BYTES
-"""Bytes of a body on the wire, chunk headers included: 1-byte chunks take 6 of them."""
-
 _MAX_SIZE_LINE = 16
 """Bytes that the size of a chunk and its line ends take at most."""
 
@@ -104,16 +101,11 @@ class RequestReader:
         if self._expected:
             end = min(len(data), start + self._expected)
             self._expected -= end - start
-            self._framed_bytes += end - start
             self._parser.feed_data(data[start:end])
             return end
-        if (
-            self.phase is Phase.BODY
-            and not self._line
-            and not self._is_last_chunk
-            and (run := _SMALL_CHUNKS.match(data, start))
-        ):
-            self._take_small_chunks(run[0])
+        between_chunks = self.phase is Phase.BODY and not self._line and not self._is_last_chunk
+        if between_chunks and (run := _SMALL_CHUNKS.match(data, start)):
+            self._parser.feed_data(run[0])
             return run.end()
         end = data.find(b"\n", start) + 1 or len(data)
         piece = data[start:end]
@@ -164,8 +156,10 @@ class RequestReader:
                 self.refuse(request_head.too_many_headers())
 
     def _take_framing(self, piece: bytes) -> None:
-        """Parse what is no data of a chunked body; what is in it beyond the sizes is limited (decision 49)."""
-        self._framed_bytes += len(piece)
+        """Parse what is no data of a chunked body; what is in it beyond the sizes is limited (decision 49).
+
+        The sizes need no limit: each chunk has a byte of the body, which has one.
+        """
         self._extra_bytes += len(piece)
         self._trailers += self._is_last_chunk and piece.endswith(b"\n")
         self._parser.feed_data(piece)
@@ -174,14 +168,6 @@ class RequestReader:
         slack = 0 if piece.endswith(b"\n") else _MAX_SIZE_LINE
         if self._extra_bytes > MAX_HEAD_BYTES + slack or self._trailers > request_head.MAX_FIELDS:
             self.refuse(request_head.too_many_headers())
-        elif self._framed_bytes > MAX_FRAMED_BYTES:
-            self.refuse(too_large())
-
-    def _take_small_chunks(self, chunks: bytes) -> None:
-        self._framed_bytes += len(chunks)
-        self._parser.feed_data(chunks)
-        if self.phase is Phase.BODY and self._framed_bytes > MAX_FRAMED_BYTES:
-            self.refuse(too_large())
 
     def _forget(self) -> None:
         """Forget a request, so that an idle connection takes no memory for its last one."""
@@ -191,7 +177,7 @@ class RequestReader:
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._body: bytes | bytearray = b""
-        self._body_size = self._framed_bytes = self._extra_bytes = self._trailers = 0
+        self._body_size = self._extra_bytes = self._trailers = 0
         self._is_last_chunk = False
         self.expects_continue = False
         """Whether the client waits for a 100 before it sends the body."""
