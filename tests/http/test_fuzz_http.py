@@ -74,7 +74,7 @@ def carries_out_what_it_refuses(patch: pytest.MonkeyPatch) -> None:
     def carries_out(self: RequestReader, response: Response, request: Request | None = None) -> None:
         if self.phase is Phase.BODY and self._request is not None:
             self._request.body = bytes(self._body)
-            self._accept(self._request, len(self._body))
+            self._accept(self._request)
         refuse(self, response, request)
 
     patch.setattr(RequestReader, "refuse", carries_out)

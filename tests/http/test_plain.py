@@ -58,7 +58,7 @@ def corpus(damaged: int) -> Iterator[bytes]:
 def carefully(data: bytes) -> list[Request | Response]:
     """Return what the careful way makes of `data`."""
     found: list[Request | Response] = []
-    reader = RequestReader(lambda read, _: found.append(read), lambda refusal, *_: found.append(refusal), lambda: 0.0)
+    reader = RequestReader(found.append, lambda refusal, *_: found.append(refusal), lambda: 0.0)
     reader.feed(data)
     assert reader.phase in (Phase.IDLE, Phase.DISCARDING), "something is left over"
     return found
@@ -117,9 +117,7 @@ class Client:
         self.short = 0
         self.read: list[object] = []
         self._plain = plain
-        self._careful = RequestReader(
-            lambda read, _: self.read.append(self._meaning(read)), self._refuse, lambda: 0.0
-        )
+        self._careful = RequestReader(lambda read: self.read.append(self._meaning(read)), self._refuse, lambda: 0.0)
 
     def receive(self, data: bytes) -> None:
         if self._plain is not None and self._careful.phase is Phase.IDLE:

@@ -123,9 +123,9 @@ class Connection(HttpToolsProtocol):
 
     # Requests, in their order.
 
-    def _accept(self, request: Request, size: int) -> None:
+    def _accept(self, request: Request) -> None:
         # A body that came in one piece was not counted yet.
-        if size > self._unfinished and not self.limits.received.allows(size):
+        if (size := len(request.body)) > self._unfinished and not self.limits.received.allows(size):
             self.reader.refuse(unavailable("Too many large requests"), request)
         elif self.busy:
             self._queue(request)

@@ -43,14 +43,14 @@ _SMALL_CHUNKS = re.compile(b"(?s)(?:" + b"|".join(b"%x\r\n.{%d}\r\n" % (size, si
 class RequestReader:
     """The reading half of a connection, over llhttp.
 
-    `accept` is called with each complete request and the length of its body; `refuse`, at most once, with a response,
-    whether it must have no content because the request is a HEAD, and the fields that were read. `clock` is called
-    when a request begins; `check`, with a request that may have a large body, before that is read: it may refuse it.
+    `accept` is called with each complete request; `refuse`, at most once, with a response, whether it must have no
+    content because the request is a HEAD, and the fields that were read. `clock` is called when a request begins;
+    `check`, with a request that may have a large body, before that is read: it may refuse it.
     """
 
     def __init__(
         self,
-        accept: Callable[[Request, int], None],
+        accept: Callable[[Request], None],
         refuse: Callable[[Response, bool, Fields], None],
         clock: Callable[[], float],
         check: Callable[[Request], Response | None] = lambda _: None,
@@ -77,7 +77,7 @@ class RequestReader:
         if self.phase is Phase.HEAD:
             # The parser's pieces of a head take as much again.
             return 2 * self._head_bytes + len(self._line) + request_head.FIELD_BYTES * len(self._headers)
-        return 0 if self._request is None else self._request.size + self._body_size
+        return 0 if self._request is None else self._request.size + len(self._body)
 
     def feed(self, data: bytes) -> None:
         """Parse bytes from the client: a body or chunk as it comes, all else line by line.
@@ -177,7 +177,7 @@ class RequestReader:
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._body: bytes | bytearray = b""
-        self._body_size = self._extra_bytes = self._trailers = 0
+        self._extra_bytes = self._trailers = 0
         self._is_last_chunk = False
         self.expects_continue = False
         """Whether the client waits for a 100 before it sends the body."""
@@ -234,7 +234,6 @@ class RequestReader:
         """Append a piece of the body."""
         if self.phase is not Phase.BODY:
             return
-        self._body_size += len(body)
         self.expects_continue = False
         # Nearly every body is one piece. As objects, pieces of two bytes each would take fifty times their size.
         if not self._body:
@@ -243,7 +242,7 @@ class RequestReader:
             if type(self._body) is bytes:
                 self._body = bytearray(self._body)
             self._body += body
-        if self._body_size > MAX_BODY_BYTES:
+        if len(self._body) > MAX_BODY_BYTES:
             self.refuse(too_large())
 
     def on_chunk_header(self) -> None:
@@ -252,23 +251,17 @@ class RequestReader:
             return
         self._expected = int(self._line.partition(b";")[0], 16)
         self._is_last_chunk = not self._expected
-        self._extra_bytes -= len(b"%x\r\n" % self._expected)
-
-    def on_chunk_complete(self) -> None:
-        """Take the line end behind the data of a chunk as no extra."""
-        if self._line:
-            self._extra_bytes -= len(b"\r\n")
+        # Neither this size nor the line end behind the data is extra.
+        self._extra_bytes -= len(b"%x\r\n\r\n" % self._expected if self._expected else b"0\r\n")
 
     def on_message_complete(self) -> None:
         """Pass the complete request on."""
         request = self._request
         if self.phase is not Phase.BODY or request is None:
             return
-        size = self._body_size
-        if size:
-            request.body = bytes(self._body)
+        request.body = bytes(self._body)
         self._forget()
         self.phase = Phase.IDLE
-        self._accept(request, size)
+        self._accept(request)
         if not request.keep_alive and self.phase is Phase.IDLE:
             self.phase = Phase.DISCARDING
