@@ -115,7 +115,6 @@ class Connection(HttpToolsProtocol):
         self.reader.discard()
         self.waiting.clear()
         self._charge(-self._lease)
-        self._unfinished = 0
         if self.exchange is not None:
             self.exchange.charged = 0
             self.exchange.disconnect()
@@ -292,7 +291,6 @@ class Connection(HttpToolsProtocol):
 
     def sweep(self, now: float) -> None:
         """Enforce the timeouts; called for every connection twice a second."""
-        self.deadlines.observe(now, self.responses_sent)
         phase = self.reader.phase
         if self.deadlines.stalled(self.transport, now):
             self.transport.abort()
@@ -301,7 +299,7 @@ class Connection(HttpToolsProtocol):
                 self.reader.began = now  # the service makes the client wait
             if now - self.reader.began > deadlines.REQUEST_TIMEOUT:
                 self.reader.refuse(timed_out())
-        elif self.is_idle() and self.deadlines.idle_for_too_long(now):
+        elif self.is_idle() and self.deadlines.idle_for_too_long(now, self.responses_sent):
             self.transport.close()
 
     def idle_since(self, now: float) -> float:
@@ -312,9 +310,6 @@ class Connection(HttpToolsProtocol):
         """Finish the requests that the client has begun, then close; uvicorn calls this once, at a stop."""
         self.draining = True
         self.loop.call_later(deadlines.DRAIN_TIMEOUT, self._close_if_idle)
-
-    def timeout_keep_alive_handler(self) -> None:
-        """Do nothing: the sweep closes idle connections."""
 
     def _close_if_idle(self) -> None:
         if self.is_idle():
