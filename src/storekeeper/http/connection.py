@@ -202,11 +202,10 @@ class Connection(HttpToolsProtocol):
     def _queue(self, request: Request) -> None:
         # One read may bring thousands of requests, each of which takes more memory than its bytes did.
         cost = request.size + len(request.body)
-        self._charge(cost)
-        if not self.limits.received.allows(self._lease):
-            self._charge(-cost)
+        if not self.limits.received.allows(self._lease + cost):
             self.reader.refuse(unavailable("Too many requests are waiting"), request)
             return
+        self._charge(cost)
         self.waiting.append(request)
         if len(self.waiting) >= MAX_PIPELINED or self._lease >= MAX_BODY_BYTES:
             self.flow.pause_reading()
@@ -309,8 +308,4 @@ class Connection(HttpToolsProtocol):
     def shutdown(self) -> None:
         """Finish the requests that the client has begun, then close; uvicorn calls this once, at a stop."""
         self.draining = True
-        self.loop.call_later(deadlines.DRAIN_TIMEOUT, self._close_if_idle)
-
-    def _close_if_idle(self) -> None:
-        if self.is_idle():
-            self.transport.close()
+        self.loop.call_later(deadlines.DRAIN_TIMEOUT, self.advance)
