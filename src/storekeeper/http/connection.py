@@ -1,9 +1,7 @@
 """One client's connection: the order of responses, back-pressure, timeouts; for both adapters. Imports uvicorn.
 
-Decisions 15, 16 and 27 to 30. The connection reads each request to its end (a body is at most 1 MiB), responds to
-the requests in their order, and refuses what is not HTTP/1.x with the contract's error body. uvicorn manages sockets
-and the event loop. Its protocol class is no documented extension point: so uvicorn is pinned exactly, and
-`tests/http/test_connection.py` tests what this module relies on.
+Decisions 15, 16 and 27 to 30. uvicorn manages sockets and the event loop. Its protocol class is no documented
+extension point: so uvicorn is pinned exactly, and `tests/http/test_connection.py` tests what this module relies on.
 """
 
 import asyncio
@@ -300,10 +298,6 @@ class Connection(HttpToolsProtocol):
                 self.reader.refuse(timed_out())
         elif self.is_idle() and self.deadlines.idle_for_too_long(now, self.responses_sent):
             self.transport.close()
-
-    def idle_since(self, now: float) -> float:
-        """Return since when an idle connection has been idle, on the loop's clock."""
-        return self.deadlines.idle_since(now, self.responses_sent)
 
     def shutdown(self) -> None:
         """Finish the requests that the client has begun, then close; uvicorn calls this once, at a stop."""

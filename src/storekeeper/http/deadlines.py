@@ -40,9 +40,7 @@ class Delivery(NamedTuple):
 def delivery(transport: asyncio.BaseTransport) -> Delivery | None:
     """Return what the client's kernel has acknowledged; None if our kernel does not report it.
 
-    A transport tells only what our kernel has taken. That may be megabytes, and our kernel takes more only when a
-    third of its buffer is free again: a client that reads steadily, but slowly, would seem to read nothing for
-    minutes.
+    What our kernel takes comes in megabytes: a client that reads slowly would seem to read nothing for minutes.
     """
     if sys.platform != "linux":
         return None

@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from storekeeper.events import Event, emit
+from storekeeper.http.deadlines import Deadlines
 
 MAX_CONNECTIONS = 20_000
 """Connections of a process, however many files it may open: they cost memory too."""
@@ -34,12 +35,9 @@ SWEEP_SLICE = 100
 MAX_UNSENT_BYTES = 72 * 2**20
 """Bytes of responses that wait for all clients together, beside what is reserved."""
 
-HIGH_WATER = 64 * 1024
-"""Bytes that asyncio lets a transport hold before it says so."""
-
 MAX_RESERVATIONS = 896
-"""Connections for each of which HIGH_WATER bytes are reserved, 56 MiB in all. Their responses are counted only beyond
-that, so that small ones of a loop iteration are sent together; all other connections count from the first byte."""
+"""Connections that may leave unsent what asyncio lets a transport hold before it says so: 64 KiB each, 56 MiB in all.
+So the small responses of a loop iteration are sent together; all other connections count from the first byte."""
 
 MAX_RECEIVED_BYTES = 64 * 2**20
 """Bytes of requests that are incomplete, waiting or without a response, of all connections together."""
@@ -65,10 +63,10 @@ class _Member(Protocol):
 
     transport: asyncio.Transport
     loop: asyncio.AbstractEventLoop
+    deadlines: Deadlines
     responses_sent: int
 
     def is_idle(self) -> bool: ...
-    def idle_since(self, now: float) -> float: ...
     def sweep(self, now: float) -> None: ...
 
 
@@ -146,7 +144,7 @@ class ConnectionLimit:
 
     def _find_idle(self, now: float) -> None:
         idle = [connection for connection in self._open if _is_evictable(connection)]
-        idle.sort(key=lambda connection: connection.idle_since(now))
+        idle.sort(key=lambda connection: connection.deadlines.idle_since(now, connection.responses_sent))
         self._idle.extend((connection, connection.responses_sent) for connection in idle)
         # This looked at every connection. If it found few, it is not repeated before the next sweep.
         self._search_spent = len(idle) * 16 <= len(self._open)
@@ -172,7 +170,7 @@ class SendBudget:
         self._logged = -LOG_INTERVAL
 
     def reserve(self, connection: _Member) -> bool:
-        """Reserve HIGH_WATER bytes for a new connection; False if its transport has to say that any byte waits."""
+        """Reserve 64 KiB for a new connection; False if its transport has to say that any byte waits."""
         if len(self._reserved) >= MAX_RESERVATIONS:
             return False
         self._reserved.add(connection)

@@ -1,15 +1,6 @@
 """Bytes of one connection in, requests or a refusal out. It does no I/O. Imports httptools and events.
 
-The careful way: `plain.py` is the short one.
-
-phase       | event                              | action                                  | next phase
-------------|------------------------------------|-----------------------------------------|-------------------
-IDLE        | first byte of a request            | begin a head                            | HEAD
-HEAD        | head complete and accepted         | expect its body                         | BODY
-BODY        | body complete, keep-alive          | `accept` the request                    | IDLE
-BODY        | body complete, close or HTTP/1.0   | `accept` the request                    | DISCARDING
-HEAD, BODY  | limit, parse error, timeout        | `refuse`, behind earlier requests       | DISCARDING
-DISCARDING  | bytes                              | drop them                               | DISCARDING
+The careful way: `plain.py` is the short one. `docs/architecture.md` has a picture of the phases.
 """
 
 import re
