@@ -89,35 +89,32 @@ class ConnectionLimit:
 
     def __init__(self) -> None:
         self.maximum = MAX_CONNECTIONS
-        self._open: set[_Member] = set()
+        self.open: set[_Member] = set()
         self._idle: deque[tuple[_Member, int]] = deque()
         self._search_spent = False
         self._swept = 0.0
         self._skipped_sweep = False
         self._logged = -LOG_INTERVAL
 
-    def __len__(self) -> int:
-        return len(self._open)
-
     def enter(self, connection: _Member) -> bool:
         """Add a connection; at the limit, close the one idle for longest. Return False if none is idle."""
-        fits = len(self._open) < self.maximum or self._evict_idle(connection.loop.time())
-        self._open.add(connection)
+        fits = len(self.open) < self.maximum or self._evict_idle(connection.loop.time())
+        self.open.add(connection)
         return fits
 
     def leave(self, connection: _Member) -> None:
         """Remove a connection."""
-        self._open.discard(connection)
+        self.open.discard(connection)
 
     @property
     def exhausted(self) -> bool:
         """Whether there are too many connections even to refuse another one with a response."""
-        return len(self._open) > self.maximum + MAX_REFUSED
+        return len(self.open) > self.maximum + MAX_REFUSED
 
     async def sweep(self, now: float) -> None:
         """Enforce the timeouts of every connection, a few in each loop iteration; `now` is the loop's time."""
         self._search_spent = False
-        if len(self._open) < self.maximum:
+        if len(self.open) < self.maximum:
             self._idle.clear()
         was_paused, self._swept = now - self._swept > CLOCK_GAP, now
         if was_paused and not self._skipped_sweep:
@@ -125,8 +122,8 @@ class ConnectionLimit:
             self._skipped_sweep = True
             return
         self._skipped_sweep = False
-        for number, connection in enumerate(list(self._open), start=1):
-            if connection in self._open:
+        for number, connection in enumerate(list(self.open), start=1):
+            if connection in self.open:
                 connection.sweep(now)
             if number % SWEEP_SLICE == 0:
                 await asyncio.sleep(0)
@@ -143,14 +140,14 @@ class ConnectionLimit:
             self._find_idle(now)
 
     def _find_idle(self, now: float) -> None:
-        idle = [connection for connection in self._open if _is_evictable(connection)]
+        idle = [connection for connection in self.open if _is_evictable(connection)]
         idle.sort(key=lambda connection: connection.deadlines.idle_since(now, connection.responses_sent))
         self._idle.extend((connection, connection.responses_sent) for connection in idle)
         # This looked at every connection. If it found few, it is not repeated before the next sweep.
-        self._search_spent = len(idle) * 16 <= len(self._open)
+        self._search_spent = len(idle) * 16 <= len(self.open)
         if now - self._logged > LOG_INTERVAL:
             self._logged = now
-            emit(Event.TOO_MANY_CONNECTIONS, connections=len(self._open), idle=len(idle))
+            emit(Event.TOO_MANY_CONNECTIONS, connections=len(self.open), idle=len(idle))
 
 
 def _is_evictable(connection: _Member) -> bool:

@@ -55,12 +55,25 @@ class RequestReader:
         self.phase = Phase.IDLE
         self.began = clock()
         """When the current or latest request began, by `clock`."""
+        self._forget()
+
+    def _forget(self) -> None:
+        """Forget a request, so that an idle connection takes no memory for its last one."""
         self._line = b""
         """What has arrived of the current line; nothing while small chunks are parsed, several at once."""
+        self._has_line = False
         self._is_head = False
+        self._head_bytes = 0
+        self._request: Request | None = None
+        self._url = b""
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._body: bytes | bytearray = b""
         self._expected = 0
         """Bytes of a body or chunk that follow."""
-        self._forget()
+        self._extra_bytes = self._trailers = 0
+        self._is_last_chunk = False
+        self.expects_continue = False
+        """Whether the client waits for a 100 before it sends the body."""
 
     @property
     def unfinished_bytes(self) -> int:
@@ -107,7 +120,7 @@ class RequestReader:
             self._take_framing(piece)
         else:
             self._take_request_line()
-        if piece.endswith(b"\n") and self.phase is not Phase.DISCARDING:
+        if piece.endswith(b"\n"):
             self._line = b""
         return end
 
@@ -160,22 +173,9 @@ class RequestReader:
         if self._extra_bytes > MAX_HEAD_BYTES + slack or self._trailers > request_head.MAX_FIELDS:
             self.refuse(request_head.too_many_headers())
 
-    def _forget(self) -> None:
-        """Forget a request, so that an idle connection takes no memory for its last one."""
-        self._has_line = False
-        self._head_bytes = 0
-        self._request: Request | None = None
-        self._url = b""
-        self._headers: list[tuple[bytes, bytes]] = []
-        self._body: bytes | bytearray = b""
-        self._extra_bytes = self._trailers = 0
-        self._is_last_chunk = False
-        self.expects_continue = False
-        """Whether the client waits for a 100 before it sends the body."""
-
     def refuse(self, response: Response, request: Request | None = None) -> None:
         """Refuse the request that is being read, or `request`, which was just accepted; read nothing more."""
-        head_only = request.method == "HEAD" if request else self.phase is not Phase.IDLE and self._is_head
+        head_only = request.method == "HEAD" if request else self._is_head
         headers = request.headers if request else self._headers
         if self.phase is not Phase.DISCARDING:
             self.discard()
@@ -185,8 +185,6 @@ class RequestReader:
         """Forget the request that is being read, and drop all further bytes."""
         self.phase = Phase.DISCARDING
         self._forget()
-        self._line = b""
-        self._expected = 0
 
     # Called by the parser.
 
