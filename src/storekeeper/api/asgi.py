@@ -46,7 +46,7 @@ class Application:
         self._collection = collection
         self._ready_needs_writes = ready_needs_writes
         self.starlette = Starlette(
-            routes=[Route("/health/live", _live), Route("/health/ready", self._ready), *docs.routes()],
+            routes=[Route("/health/live", _live), Route("/health/ready", self._ready), *docs.ROUTES],
             exception_handlers={HTTPException: _http_error, Exception: _bug},
         )
         self.starlette.router.redirect_slashes = False

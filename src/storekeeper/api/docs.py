@@ -6,7 +6,6 @@ service sends; `make examples` writes them. Swagger UI's files come from an inst
 runs here.
 """
 
-from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +14,7 @@ import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import Route
 
 from storekeeper import __version__
 
@@ -37,16 +36,6 @@ _HEADERS = {
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }
-
-
-def routes() -> Sequence[BaseRoute]:
-    """Return the routes."""
-    return [
-        Route("/", _root, methods=_METHODS),
-        Route("/openapi.json", _openapi),
-        Route("/docs", _page),
-        Route("/docs/{name}", _asset),
-    ]
 
 
 @cache
@@ -88,3 +77,11 @@ def _installed() -> Path:
     assert spec is not None
     assert spec.origin is not None
     return Path(spec.origin).with_name("static")
+
+
+ROUTES = [
+    Route("/", _root, methods=_METHODS),
+    Route("/openapi.json", _openapi),
+    Route("/docs", _page),
+    Route("/docs/{name}", _asset),
+]

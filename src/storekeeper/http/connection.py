@@ -108,7 +108,7 @@ class Connection(HttpToolsProtocol):
     def connection_lost(self, _exc: Exception | None) -> None:
         """Release all that the connection took; requests under way are finished without their client."""
         self.connections.discard(self)
-        self.limits.connections.leave(self)
+        self.limits.connections.open.discard(self)
         self.limits.sent.forget(self)
         self.reader.discard()
         self.waiting.clear()

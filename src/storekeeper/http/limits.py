@@ -102,10 +102,6 @@ class ConnectionLimit:
         self.open.add(connection)
         return fits
 
-    def leave(self, connection: _Member) -> None:
-        """Remove a connection."""
-        self.open.discard(connection)
-
     @property
     def exhausted(self) -> bool:
         """Whether there are too many connections even to refuse another one with a response."""
