@@ -189,7 +189,7 @@ def syncs_normally() -> None:
 
 def keeps_every_connection() -> None:
     """However many files it may open."""
-    vars_of(ConnectionLimit).enter = lambda limit, newcomer: limit._open.add(newcomer) or True
+    vars_of(ConnectionLimit).enter = lambda limit, newcomer: limit.open.add(newcomer) or True
 
 
 def takes_all_writes() -> None:

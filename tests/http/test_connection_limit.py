@@ -50,7 +50,7 @@ def test_the_connection_that_is_idle_for_longest_makes_room(adapter: str, tmp_pa
                 newcomer.data_received(request("GET", "/test"))
                 await settled(newcomer)
                 assert last_response(line).status == 200
-            assert len(service.service.runtime.limits.connections) == 5
+            assert len(service.service.runtime.limits.connections.open) == 5
 
     run(scenario())
 

@@ -461,7 +461,7 @@ def test_a_refused_client_that_leaves_at_once_is_no_error(monkeypatch: pytest.Mo
         writer.write(b"no HTTP\r\n\r\n")
         assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
         writer.close()
-        await until(lambda: not len(limits.connections))
+        await until(lambda: not limits.connections.open)
         await asyncio.sleep(0.1)
         server.close()
 

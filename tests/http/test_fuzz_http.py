@@ -54,14 +54,14 @@ def takes_any_number_of_fields(patch: pytest.MonkeyPatch) -> None:
 
 
 def fails_at_a_byte(patch: pytest.MonkeyPatch) -> None:
-    on_header = RequestReader.on_header
+    check = heads.check
 
-    def raises(self: RequestReader, name: bytes, value: bytes) -> None:
-        if b"\xff" in value:
+    def raises(request: Request) -> Response | None:
+        if any(b"\xff" in value for _, value in request.headers):
             raise RuntimeError("a bug")
-        on_header(self, name, value)
+        return check(request)
 
-    patch.setattr(RequestReader, "on_header", raises)
+    patch.setattr(heads, "check", raises)
 
 
 def responses_out_of_order(patch: pytest.MonkeyPatch) -> None:
@@ -74,7 +74,7 @@ def carries_out_what_it_refuses(patch: pytest.MonkeyPatch) -> None:
     def carries_out(self: RequestReader, response: Response, request: Request | None = None) -> None:
         if self.phase is Phase.BODY and self._request is not None:
             self._request.body = bytes(self._body)
-            self._accept(self._request, len(self._body))
+            self._accept(self._request)
         refuse(self, response, request)
 
     patch.setattr(RequestReader, "refuse", carries_out)

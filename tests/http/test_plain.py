@@ -12,6 +12,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import Any
 
+import httptools
 import pytest
 
 from storekeeper.api.gate import Gate
@@ -66,10 +67,21 @@ def corpus(damaged: int) -> Iterator[bytes]:
 def carefully(data: bytes) -> list[Request | Response]:
     """Return what the careful way makes of `data`."""
     found: list[Request | Response] = []
-    reader = RequestReader(lambda read, _: found.append(read), lambda refusal, *_: found.append(refusal), lambda: 0.0)
+    reader = RequestReader(found.append, lambda refusal, *_: found.append(refusal), lambda: 0.0)
     reader.feed(data)
     assert reader.phase in (Phase.IDLE, Phase.DISCARDING), "something is left over"
     return found
+
+
+class Told:
+    """What llhttp tells of the fields of one request."""
+
+    def __init__(self, data: bytes) -> None:
+        self.fields: list[tuple[bytes, bytes]] = []
+        httptools.HttpRequestParser(self).feed_data(data)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.fields.append((name.lower(), value.rstrip()))
 
 
 def meaning(plan: Plan | None) -> object:
@@ -102,6 +114,7 @@ def compare(data: Iterable[bytes], gate: Gate = gate) -> int:
         for name in ("method", "target", "version", "keep_alive", "body"):
             assert getattr(short, name) == getattr(careful, name), each
         assert deciding(short) == deciding(careful), each
+        assert careful.headers == Told(each).fields, each
         assert meaning(short.plan) == meaning(gate.plan(careful.method, careful.target, careful.headers)), each
     return accepted
 
@@ -113,9 +126,7 @@ class Client:
         self.short = 0
         self.read: list[object] = []
         self._plain = plain
-        self._careful = RequestReader(
-            lambda read, _: self.read.append(self._meaning(read)), self._refuse, lambda: 0.0
-        )
+        self._careful = RequestReader(lambda read: self.read.append(self._meaning(read)), self._refuse, lambda: 0.0)
 
     def receive(self, data: bytes) -> None:
         if self._plain is not None and self._careful.phase is Phase.IDLE:

@@ -11,7 +11,7 @@ from tests.harness.refused_requests import ACCEPTED, REFUSED, SMUGGLED
 def read(data: bytes, size: int) -> list[Request | Response]:
     """Return what the reader makes of data that comes in pieces of that size."""
     found: list[Request | Response] = []
-    reader = RequestReader(lambda request, _: found.append(request), lambda refusal, *_: found.append(refusal), float)
+    reader = RequestReader(found.append, lambda refusal, *_: found.append(refusal), float)
     for start in range(0, len(data), size):
         reader.feed(data[start : start + size])
     assert reader.phase in (Phase.IDLE, Phase.DISCARDING)

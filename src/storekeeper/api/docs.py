@@ -1,4 +1,4 @@
-"""The routes /openapi.json and /docs, a page that loads nothing from other hosts. Imports Starlette and `api`.
+"""The routes /openapi.json and /docs, a page that loads nothing from other hosts. Imports Starlette.
 
 The OpenAPI document is `pages/openapi.json`. `tests/api/test_openapi.py` compares it with the service: every route,
 method, status, header, limit and error message that one has, the other has too. Its examples of errors are what the
@@ -6,7 +6,6 @@ service sends; `make examples` writes them. Swagger UI's files come from an inst
 runs here.
 """
 
-from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,11 +14,9 @@ import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import Route
 
 from storekeeper import __version__
-from storekeeper.api.operations import to_starlette
-from storekeeper.http.response import Response as JsonResponse
 
 _PAGES = Path(__file__).with_name("pages")
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
@@ -32,22 +29,13 @@ _POLICY = (
     "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self' 'unsafe-inline';"
     " img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+_JSON = {"content-type": "application/json; charset=utf-8", "cache-control": "no-cache"}
 _HEADERS = {
     "cache-control": "no-cache",
     "content-security-policy": _POLICY,
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }
-
-
-def routes() -> Sequence[BaseRoute]:
-    """Return the routes."""
-    return [
-        Route("/", _root, methods=_METHODS),
-        Route("/openapi.json", _openapi),
-        Route("/docs", _page),
-        Route("/docs/{name}", _asset),
-    ]
 
 
 @cache
@@ -59,7 +47,7 @@ def encoded_document() -> bytes:
 
 
 async def _openapi(_request: Request) -> Response:
-    return to_starlette(JsonResponse(encoded_document()))
+    return Response(encoded_document(), headers=_JSON)
 
 
 async def _root(request: Request) -> Response:
@@ -89,3 +77,11 @@ def _installed() -> Path:
     assert spec is not None
     assert spec.origin is not None
     return Path(spec.origin).with_name("static")
+
+
+ROUTES = [
+    Route("/", _root, methods=_METHODS),
+    Route("/openapi.json", _openapi),
+    Route("/docs", _page),
+    Route("/docs/{name}", _asset),
+]

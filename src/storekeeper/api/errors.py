@@ -2,14 +2,7 @@
 
 from collections.abc import Iterable
 
-from storekeeper.errors import (
-    EpochEnded,
-    InvalidInput,
-    KeyReused,
-    Outcome,
-    PreconditionFailed,
-    Unavailable,
-)
+from storekeeper.errors import EpochEnded, InvalidInput, KeyReused, Outcome, PreconditionFailed, Unavailable
 from storekeeper.events import Event, emit
 from storekeeper.http.response import (
     NO_CONTENT,

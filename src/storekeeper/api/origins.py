@@ -87,15 +87,13 @@ class Pages:
             return True
         found = _HOST.fullmatch(host)
         name = found[1].lower().rstrip(b".") if found else b""
-        return name in self._hosts or _is_address(name)
-
-
-def _is_address(name: bytes) -> bool:
-    try:
-        ip_address(name.decode().removeprefix("[").removesuffix("]"))
-    except ValueError:
-        return False
-    return True
+        if name in self._hosts:
+            return True
+        try:
+            ip_address(name.decode().removeprefix("[").removesuffix("]"))
+        except ValueError:
+            return False
+        return True
 
 
 def field(headers: Fields, name: bytes) -> bytes | None:

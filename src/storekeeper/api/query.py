@@ -13,7 +13,7 @@ from storekeeper.collection import Moment, Query
 from storekeeper.errors import InvalidInput, Violation
 from storekeeper.stores import MAX_NAME_LENGTH
 
-Parameters: TypeAlias = dict[bytes, tuple[Callable[[bytes], Any], str]]
+Parameters: TypeAlias = dict[str, tuple[Callable[[bytes], Any], str]]
 """How the value of each parameter is read, None if it is wrong; and what it must be."""
 
 MAX_LIMIT = 1000
@@ -37,23 +37,14 @@ def parse_list_query(query: bytes) -> Query:
         return _ALL
     if query.startswith(b"name=") and b"&" not in query:  # as below, and most queries are like this
         return Query(_parse_name(unquote_to_bytes(query[5:].replace(b"+", b" "))) or None)
-    found, violations = _read(query, _OF_LISTS)
-    name, at = found.get(b"name"), found.get(b"at")
-    if at is not None and name is not None:
-        violations.append(Violation("at", '"at" must not be used together with "name"'))
-    if violations:
-        raise InvalidInput("query", violations)
-    return Query(name, found.get(b"after", 0), found.get(b"limit"), at)
+    return Query(**_read(query, _OF_LISTS))
 
 
 def parse_store_query(query: bytes) -> Moment | None:
     """Return the moment at which a store shall be read, None for now; raises InvalidInput."""
     if b"t" not in query and b"74" not in query:
         return None
-    found, violations = _read(query, _OF_STORES)
-    if violations:
-        raise InvalidInput("query", violations)
-    return found.get(b"at")
+    return _read(query, _OF_STORES).get("at")
 
 
 def next_page(query: bytes, last: int) -> bytes:
@@ -65,24 +56,28 @@ def next_page(query: bytes, last: int) -> bytes:
     return quote_from_bytes(b"&".join(fields), _URI).encode()
 
 
-def _read(query: bytes, parameters: Parameters) -> tuple[dict[bytes, Any], list[Violation]]:
-    """Return the values of those parameters that are in a query and not empty, and what is wrong with others."""
+def _read(query: bytes, parameters: Parameters) -> dict[str, Any]:
+    """Return the values of those parameters that are in a query and not empty; raises InvalidInput."""
     sent: dict[bytes, list[bytes]] = {}
     for field in query.replace(b"+", b" ").split(b"&"):
         key, _, value = field.partition(b"=")
         sent.setdefault(unquote_to_bytes(key), []).append(unquote_to_bytes(value))
-    found: dict[bytes, Any] = {}
+    found: dict[str, Any] = {}
     violations: list[Violation] = []
-    for key, (parse, rule) in parameters.items():
-        values = sent.get(key)
+    for name, (parse, rule) in parameters.items():
+        values = sent.get(name.encode())
         if values is None or values == [b""]:
             continue
         parsed = parse(values[0]) if len(values) == 1 else None
         if parsed is None:
-            violations.append(Violation(key.decode(), f'"{key.decode()}" must be {rule}'))
+            violations.append(Violation(name, f'"{name}" must be {rule}'))
         else:
-            found[key] = parsed
-    return found, violations
+            found[name] = parsed
+    if "at" in found and "name" in found:
+        violations.append(Violation("at", '"at" must not be used together with "name"'))
+    if violations:
+        raise InvalidInput("query", violations)
+    return found
 
 
 def _key(field: bytes) -> bytes:
@@ -124,12 +119,10 @@ def _parse_moment(value: bytes) -> Moment | None:
 
 
 _ALL = Query()
-_OF_STORES: Parameters = {
-    b"at": (_parse_moment, "a version, a cursor, or a time in UTC that ends in Z"),
-}
+_OF_STORES: Parameters = {"at": (_parse_moment, "a version, a cursor, or a time in UTC that ends in Z")}
 _OF_LISTS: Parameters = {
-    b"name": (_parse_name, "a string"),
-    b"limit": (_parse_limit, f"an integer from 1 to {MAX_LIMIT}"),
-    b"after": (_parse_number, "the id of a store"),
+    "name": (_parse_name, "a string"),
+    "limit": (_parse_limit, f"an integer from 1 to {MAX_LIMIT}"),
+    "after": (_parse_number, "the id of a store"),
     **_OF_STORES,
 }

@@ -113,13 +113,11 @@ UNDECIDED = "Whether there are tokens cannot be read now"
 class Undecided(TokenTable):
     """Stands for the tokens while nobody has said who needs one: admits nothing until the database has none."""
 
-    def admit(self, claim: Claim) -> int | Response:
+    def admit(self, _claim: Claim) -> int | Response:
         """Return 0, or the refusal while it is not known whether there are tokens."""
-        del claim
         return 0 if self.is_open else unavailable(UNDECIDED)
 
-    def _take(self, tokens: Sequence[Token], begun: float) -> None:
-        del begun
+    def _take(self, tokens: Sequence[Token], _begun: float) -> None:
         refuse_silence(tokens)
         self.is_open = True
 

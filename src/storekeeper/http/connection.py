@@ -1,9 +1,7 @@
 """One client's connection: the order of responses, back-pressure, timeouts; for both adapters. Imports uvicorn.
 
-Decisions 15, 16 and 27 to 30. The connection reads each request to its end (a body is at most 1 MiB), responds to
-the requests in their order, and refuses what is not HTTP/1.x with the contract's error body. uvicorn manages sockets
-and the event loop. Its protocol class is no documented extension point: so uvicorn is pinned exactly, and
-`tests/http/test_connection.py` tests what this module relies on.
+Decisions 15, 16 and 27 to 30. uvicorn manages sockets and the event loop. Its protocol class is no documented
+extension point: so uvicorn is pinned exactly, and `tests/http/test_connection.py` tests what this module relies on.
 """
 
 import asyncio
@@ -110,12 +108,11 @@ class Connection(HttpToolsProtocol):
     def connection_lost(self, _exc: Exception | None) -> None:
         """Release all that the connection took; requests under way are finished without their client."""
         self.connections.discard(self)
-        self.limits.connections.leave(self)
+        self.limits.connections.open.discard(self)
         self.limits.sent.forget(self)
         self.reader.discard()
         self.waiting.clear()
         self._charge(-self._lease)
-        self._unfinished = 0
         if self.exchange is not None:
             self.exchange.charged = 0
             self.exchange.disconnect()
@@ -123,9 +120,9 @@ class Connection(HttpToolsProtocol):
 
     # Requests, in their order.
 
-    def _accept(self, request: Request, size: int) -> None:
+    def _accept(self, request: Request) -> None:
         # A body that came in one piece was not counted yet.
-        if size > self._unfinished and not self.limits.received.allows(size):
+        if (size := len(request.body)) > self._unfinished and not self.limits.received.allows(size):
             self.reader.refuse(unavailable("Too many large requests"), request)
         elif self.busy:
             self._queue(request)
@@ -203,11 +200,10 @@ class Connection(HttpToolsProtocol):
     def _queue(self, request: Request) -> None:
         # One read may bring thousands of requests, each of which takes more memory than its bytes did.
         cost = request.size + len(request.body)
-        self._charge(cost)
-        if not self.limits.received.allows(self._lease):
-            self._charge(-cost)
+        if not self.limits.received.allows(self._lease + cost):
             self.reader.refuse(unavailable("Too many requests are waiting"), request)
             return
+        self._charge(cost)
         self.waiting.append(request)
         if len(self.waiting) >= MAX_PIPELINED or self._lease >= MAX_BODY_BYTES:
             self.flow.pause_reading()
@@ -292,7 +288,6 @@ class Connection(HttpToolsProtocol):
 
     def sweep(self, now: float) -> None:
         """Enforce the timeouts; called for every connection twice a second."""
-        self.deadlines.observe(now, self.responses_sent)
         phase = self.reader.phase
         if self.deadlines.stalled(self.transport, now):
             self.transport.abort()
@@ -301,21 +296,10 @@ class Connection(HttpToolsProtocol):
                 self.reader.began = now  # the service makes the client wait
             if now - self.reader.began > deadlines.REQUEST_TIMEOUT:
                 self.reader.refuse(timed_out())
-        elif self.is_idle() and self.deadlines.idle_for_too_long(now):
+        elif self.is_idle() and self.deadlines.idle_for_too_long(now, self.responses_sent):
             self.transport.close()
-
-    def idle_since(self, now: float) -> float:
-        """Return since when an idle connection has been idle, on the loop's clock."""
-        return self.deadlines.idle_since(now, self.responses_sent)
 
     def shutdown(self) -> None:
         """Finish the requests that the client has begun, then close; uvicorn calls this once, at a stop."""
         self.draining = True
-        self.loop.call_later(deadlines.DRAIN_TIMEOUT, self._close_if_idle)
-
-    def timeout_keep_alive_handler(self) -> None:
-        """Do nothing: the sweep closes idle connections."""
-
-    def _close_if_idle(self) -> None:
-        if self.is_idle():
-            self.transport.close()
+        self.loop.call_later(deadlines.DRAIN_TIMEOUT, self.advance)

@@ -40,9 +40,7 @@ class Delivery(NamedTuple):
 def delivery(transport: asyncio.BaseTransport) -> Delivery | None:
     """Return what the client's kernel has acknowledged; None if our kernel does not report it.
 
-    A transport tells only what our kernel has taken. That may be megabytes, and our kernel takes more only when a
-    third of its buffer is free again: a client that reads steadily, but slowly, would seem to read nothing for
-    minutes.
+    What our kernel takes comes in megabytes: a client that reads slowly would seem to read nothing for minutes.
     """
     if sys.platform != "linux":
         return None
@@ -67,19 +65,16 @@ class Deadlines:
         self._acked = 0
         self._progress_since = now
 
-    def observe(self, now: float, served: int) -> None:
-        """Record, at a sweep, how many responses were sent; a new one starts the idle time again."""
+    def idle_since(self, now: float, served: int) -> float:
+        """Return since when the connection has been idle; `now` if a response was sent since the latest look."""
         if served != self._served:
             self._served = served
             self._idle_since = now
+        return self._idle_since
 
-    def idle_since(self, now: float, served: int) -> float:
-        """Return since when the connection has been idle; `now` if a response was sent since the latest sweep."""
-        return self._idle_since if served == self._served else now
-
-    def idle_for_too_long(self, now: float) -> bool:
+    def idle_for_too_long(self, now: float, served: int) -> bool:
         """Tell whether an idle connection has to be closed."""
-        return now - self._idle_since > (IDLE_TIMEOUT if self._served else REQUEST_TIMEOUT)
+        return now - self.idle_since(now, served) > (IDLE_TIMEOUT if served else REQUEST_TIMEOUT)
 
     def stalled(self, transport: asyncio.Transport, now: float) -> bool:
         """Tell whether the client has read nothing for STALL_TIMEOUT although bytes wait for it."""

@@ -44,12 +44,13 @@ class Exchange:
     response's head.
     """
 
-    started = False
     over = False
     """Whether nothing more is sent: the response is complete or broken off, or the client is gone."""
 
     close = False
     status = 0
+    """0 until the response begins."""
+
     size = 0
     charged = 0
     fields = b""
@@ -78,7 +79,6 @@ class Exchange:
         Content without a Content-Length is chunked, or to an HTTP/1.0 client ends with the connection.
         """
         request = self.request
-        self.started = True
         self.status = status
         self.close = self.connection.is_last(request)
         fields = []
@@ -143,7 +143,7 @@ class Exchange:
             emit(Event.BUG, error=error)
         if self.over:
             return
-        if self.started:
+        if self.status:
             self.abort()
             return
         response = internal_error()

@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from storekeeper.events import Event, emit
+from storekeeper.http.deadlines import Deadlines
 
 MAX_CONNECTIONS = 20_000
 """Connections of a process, however many files it may open: they cost memory too."""
@@ -34,12 +35,9 @@ SWEEP_SLICE = 100
 MAX_UNSENT_BYTES = 72 * 2**20
 """Bytes of responses that wait for all clients together, beside what is reserved."""
 
-HIGH_WATER = 64 * 1024
-"""Bytes that asyncio lets a transport hold before it says so."""
-
 MAX_RESERVATIONS = 896
-"""Connections for each of which HIGH_WATER bytes are reserved, 56 MiB in all. Their responses are counted only beyond
-that, so that small ones of a loop iteration are sent together; all other connections count from the first byte."""
+"""Connections that may leave unsent what asyncio lets a transport hold before it says so: 64 KiB each, 56 MiB in all.
+So the small responses of a loop iteration are sent together; all other connections count from the first byte."""
 
 MAX_RECEIVED_BYTES = 64 * 2**20
 """Bytes of requests that are incomplete, waiting or without a response, of all connections together."""
@@ -65,10 +63,10 @@ class _Member(Protocol):
 
     transport: asyncio.Transport
     loop: asyncio.AbstractEventLoop
+    deadlines: Deadlines
     responses_sent: int
 
     def is_idle(self) -> bool: ...
-    def idle_since(self, now: float) -> float: ...
     def sweep(self, now: float) -> None: ...
 
 
@@ -91,35 +89,28 @@ class ConnectionLimit:
 
     def __init__(self) -> None:
         self.maximum = MAX_CONNECTIONS
-        self._open: set[_Member] = set()
+        self.open: set[_Member] = set()
         self._idle: deque[tuple[_Member, int]] = deque()
         self._search_spent = False
         self._swept = 0.0
         self._skipped_sweep = False
         self._logged = -LOG_INTERVAL
 
-    def __len__(self) -> int:
-        return len(self._open)
-
     def enter(self, connection: _Member) -> bool:
         """Add a connection; at the limit, close the one idle for longest. Return False if none is idle."""
-        fits = len(self._open) < self.maximum or self._evict_idle(connection.loop.time())
-        self._open.add(connection)
+        fits = len(self.open) < self.maximum or self._evict_idle(connection.loop.time())
+        self.open.add(connection)
         return fits
-
-    def leave(self, connection: _Member) -> None:
-        """Remove a connection."""
-        self._open.discard(connection)
 
     @property
     def exhausted(self) -> bool:
         """Whether there are too many connections even to refuse another one with a response."""
-        return len(self._open) > self.maximum + MAX_REFUSED
+        return len(self.open) > self.maximum + MAX_REFUSED
 
     async def sweep(self, now: float) -> None:
         """Enforce the timeouts of every connection, a few in each loop iteration; `now` is the loop's time."""
         self._search_spent = False
-        if len(self._open) < self.maximum:
+        if len(self.open) < self.maximum:
             self._idle.clear()
         was_paused, self._swept = now - self._swept > CLOCK_GAP, now
         if was_paused and not self._skipped_sweep:
@@ -127,8 +118,8 @@ class ConnectionLimit:
             self._skipped_sweep = True
             return
         self._skipped_sweep = False
-        for number, connection in enumerate(list(self._open), start=1):
-            if connection in self._open:
+        for number, connection in enumerate(list(self.open), start=1):
+            if connection in self.open:
                 connection.sweep(now)
             if number % SWEEP_SLICE == 0:
                 await asyncio.sleep(0)
@@ -145,14 +136,14 @@ class ConnectionLimit:
             self._find_idle(now)
 
     def _find_idle(self, now: float) -> None:
-        idle = [connection for connection in self._open if _is_evictable(connection)]
-        idle.sort(key=lambda connection: connection.idle_since(now))
+        idle = [connection for connection in self.open if _is_evictable(connection)]
+        idle.sort(key=lambda connection: connection.deadlines.idle_since(now, connection.responses_sent))
         self._idle.extend((connection, connection.responses_sent) for connection in idle)
         # This looked at every connection. If it found few, it is not repeated before the next sweep.
-        self._search_spent = len(idle) * 16 <= len(self._open)
+        self._search_spent = len(idle) * 16 <= len(self.open)
         if now - self._logged > LOG_INTERVAL:
             self._logged = now
-            emit(Event.TOO_MANY_CONNECTIONS, connections=len(self._open), idle=len(idle))
+            emit(Event.TOO_MANY_CONNECTIONS, connections=len(self.open), idle=len(idle))
 
 
 def _is_evictable(connection: _Member) -> bool:
@@ -172,7 +163,7 @@ class SendBudget:
         self._logged = -LOG_INTERVAL
 
     def reserve(self, connection: _Member) -> bool:
-        """Reserve HIGH_WATER bytes for a new connection; False if its transport has to say that any byte waits."""
+        """Reserve 64 KiB for a new connection; False if its transport has to say that any byte waits."""
         if len(self._reserved) >= MAX_RESERVATIONS:
             return False
         self._reserved.add(connection)

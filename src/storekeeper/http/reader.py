@@ -1,15 +1,6 @@
 """Bytes of one connection in, requests or a refusal out. It does no I/O. Imports httptools and events.
 
-The careful way: `plain.py` is the short one.
-
-phase       | event                              | action                                  | next phase
-------------|------------------------------------|-----------------------------------------|-------------------
-IDLE        | first byte of a request            | begin a head                            | HEAD
-HEAD        | head complete and accepted         | expect its body                         | BODY
-BODY        | body complete, keep-alive          | `accept` the request                    | IDLE
-BODY        | body complete, close or HTTP/1.0   | `accept` the request                    | DISCARDING
-HEAD, BODY  | limit, parse error, timeout        | `refuse`, behind earlier requests       | DISCARDING
-DISCARDING  | bytes                              | drop them                               | DISCARDING
+The careful way: `plain.py` is the short one. `docs/architecture.md` has a picture of the phases.
 """
 
 import re
@@ -22,9 +13,6 @@ from storekeeper.events import Event, emit
 from storekeeper.http import request as request_head
 from storekeeper.http.request import MAX_HEAD_BYTES, SMALL_BODY_BYTES, Request
 from storekeeper.http.response import MAX_BODY_BYTES, Fields, Response, internal_error, too_large
-
-MAX_FRAMED_BYTES = 8 * MAX_BODY_BYTES
-"""Bytes of a body on the wire, chunk headers included: 1-byte chunks take 6 of them."""
 
 _MAX_SIZE_LINE = 16
 """Bytes that the size of a chunk and its line ends take at most."""
@@ -46,14 +34,14 @@ _SMALL_CHUNKS = re.compile(b"(?s)(?:" + b"|".join(b"%x\r\n.{%d}\r\n" % (size, si
 class RequestReader:
     """The reading half of a connection, over llhttp.
 
-    `accept` is called with each complete request and the length of its body; `refuse`, at most once, with a response,
-    whether it must have no content because the request is a HEAD, and the fields that were read. `clock` is called
-    when a request begins; `check`, with a request that may have a large body, before that is read: it may refuse it.
+    `accept` is called with each complete request; `refuse`, at most once, with a response, whether it must have no
+    content because the request is a HEAD, and the fields that were read. `clock` is called when a request begins;
+    `check`, with a request that may have a large body, before that is read: it may refuse it.
     """
 
     def __init__(
         self,
-        accept: Callable[[Request, int], None],
+        accept: Callable[[Request], None],
         refuse: Callable[[Response, bool, Fields], None],
         clock: Callable[[], float],
         check: Callable[[Request], Response | None] = lambda _: None,
@@ -67,23 +55,33 @@ class RequestReader:
         self.phase = Phase.IDLE
         self.began = clock()
         """When the current or latest request began, by `clock`."""
+        self._forget()
+
+    def _forget(self) -> None:
+        """Forget a request, so that an idle connection takes no memory for its last one."""
         self._line = b""
         """What has arrived of the current line; nothing while small chunks are parsed, several at once."""
-        self._field = b""
-        """The latest whole line of a field, until the parser tells of it."""
+        self._has_line = False
         self._is_head = False
+        self._head_bytes = 0
+        self._request: Request | None = None
+        self._url = b""
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._body: bytes | bytearray = b""
         self._expected = 0
         """Bytes of a body or chunk that follow."""
-        self._forget()
+        self._extra_bytes = self._trailers = 0
+        self._is_last_chunk = False
+        self.expects_continue = False
+        """Whether the client waits for a 100 before it sends the body."""
 
     @property
     def unfinished_bytes(self) -> int:
         """Bytes of memory that an unfinished request takes."""
         if self.phase is Phase.HEAD:
             # The parser's pieces of a head take as much again.
-            pieces = 2 * self._head_bytes + len(self._line) + len(self._field)
-            return pieces + request_head.FIELD_BYTES * len(self._headers)
-        return 0 if self._request is None else self._request.size + self._body_size
+            return 2 * self._head_bytes + len(self._line) + request_head.FIELD_BYTES * len(self._headers)
+        return 0 if self._request is None else self._request.size + len(self._body)
 
     def feed(self, data: bytes) -> None:
         """Parse bytes from the client: a body or chunk as it comes, all else line by line.
@@ -107,16 +105,11 @@ class RequestReader:
         if self._expected:
             end = min(len(data), start + self._expected)
             self._expected -= end - start
-            self._framed_bytes += end - start
             self._parser.feed_data(data[start:end])
             return end
-        if (
-            self.phase is Phase.BODY
-            and not self._line
-            and not self._is_last_chunk
-            and (run := _SMALL_CHUNKS.match(data, start))
-        ):
-            self._take_small_chunks(run[0])
+        between_chunks = self.phase is Phase.BODY and not self._line and not self._is_last_chunk
+        if between_chunks and (run := _SMALL_CHUNKS.match(data, start)):
+            self._parser.feed_data(run[0])
             return run.end()
         end = data.find(b"\n", start) + 1 or len(data)
         piece = data[start:end]
@@ -127,7 +120,7 @@ class RequestReader:
             self._take_framing(piece)
         else:
             self._take_request_line()
-        if piece.endswith(b"\n") and self.phase is not Phase.DISCARDING:
+        if piece.endswith(b"\n"):
             self._line = b""
         return end
 
@@ -159,15 +152,18 @@ class RequestReader:
             # h2c with every plain request send its body there (decision 28).
             piece = b"x-" + self._line if self._line[:8].lower() == b"upgrade:" else self._line
         self._parser.feed_data(piece)
-        if self.phase is Phase.HEAD:
-            if whole:
-                self._field = self._line
+        if whole and self.phase is Phase.HEAD:
+            # The parser would tell of it only when the next line begins: too late for a refusal.
+            name, _, value = self._line.partition(b":")
+            self._headers.append((name.lower(), value.strip()))
             if len(self._headers) > request_head.MAX_FIELDS:
                 self.refuse(request_head.too_many_headers())
 
     def _take_framing(self, piece: bytes) -> None:
-        """Parse what is no data of a chunked body; what is in it beyond the sizes is limited (decision 49)."""
-        self._framed_bytes += len(piece)
+        """Parse what is no data of a chunked body; what is in it beyond the sizes is limited (decision 49).
+
+        The sizes need no limit: each chunk has a byte of the body, which has one.
+        """
         self._extra_bytes += len(piece)
         self._trailers += self._is_last_chunk and piece.endswith(b"\n")
         self._parser.feed_data(piece)
@@ -176,62 +172,25 @@ class RequestReader:
         slack = 0 if piece.endswith(b"\n") else _MAX_SIZE_LINE
         if self._extra_bytes > MAX_HEAD_BYTES + slack or self._trailers > request_head.MAX_FIELDS:
             self.refuse(request_head.too_many_headers())
-        elif self._framed_bytes > MAX_FRAMED_BYTES:
-            self.refuse(too_large())
-
-    def _take_small_chunks(self, chunks: bytes) -> None:
-        self._framed_bytes += len(chunks)
-        self._parser.feed_data(chunks)
-        if self.phase is Phase.BODY and self._framed_bytes > MAX_FRAMED_BYTES:
-            self.refuse(too_large())
-
-    def _forget(self) -> None:
-        """Forget a request, so that an idle connection takes no memory for its last one."""
-        self._has_line = False
-        self._head_bytes = 0
-        self._request: Request | None = None
-        self._url = b""
-        self._field = b""
-        self._headers: list[tuple[bytes, bytes]] = []
-        self._body: bytes | bytearray = b""
-        self._body_size = self._framed_bytes = self._extra_bytes = self._trailers = 0
-        self._is_last_chunk = False
-        self.expects_continue = False
-        """Whether the client waits for a 100 before it sends the body."""
 
     def refuse(self, response: Response, request: Request | None = None) -> None:
         """Refuse the request that is being read, or `request`, which was just accepted; read nothing more."""
-        head_only = request.method == "HEAD" if request else self.phase is not Phase.IDLE and self._is_head
-        headers = request.headers if request else self._fields_read()
+        head_only = request.method == "HEAD" if request else self._is_head
+        headers = request.headers if request else self._headers
         if self.phase is not Phase.DISCARDING:
             self.discard()
             self._refuse(response, head_only, headers)
-
-    def _fields_read(self) -> Fields:
-        """Return all fields that were read: the parser tells of one, perhaps the Origin, when the next one begins."""
-        if not self._field:
-            return self._headers
-        name, _, value = self._field.partition(b":")
-        return [*self._headers, (name.lower(), value.strip())]
 
     def discard(self) -> None:
         """Forget the request that is being read, and drop all further bytes."""
         self.phase = Phase.DISCARDING
         self._forget()
-        self._line = b""
-        self._expected = 0
 
     # Called by the parser.
 
     def on_url(self, url: bytes) -> None:
         """Append a piece of the target."""
         self._url += url
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Append a field of the head; drop the fields of a trailer (decision 27)."""
-        if self.phase is Phase.HEAD:
-            self._field = b""
-            self._headers.append((name.lower(), value.rstrip()))  # llhttp leaves trailing blanks
 
     def on_headers_complete(self) -> None:
         """Check the head; refuse the request at once if it breaks a limit."""
@@ -264,7 +223,6 @@ class RequestReader:
         """Append a piece of the body."""
         if self.phase is not Phase.BODY:
             return
-        self._body_size += len(body)
         self.expects_continue = False
         # Nearly every body is one piece. As objects, pieces of two bytes each would take fifty times their size.
         if not self._body:
@@ -273,7 +231,7 @@ class RequestReader:
             if type(self._body) is bytes:
                 self._body = bytearray(self._body)
             self._body += body
-        if self._body_size > MAX_BODY_BYTES:
+        if len(self._body) > MAX_BODY_BYTES:
             self.refuse(too_large())
 
     def on_chunk_header(self) -> None:
@@ -282,23 +240,17 @@ class RequestReader:
             return
         self._expected = int(self._line.partition(b";")[0], 16)
         self._is_last_chunk = not self._expected
-        self._extra_bytes -= len(b"%x\r\n" % self._expected)
-
-    def on_chunk_complete(self) -> None:
-        """Take the line end behind the data of a chunk as no extra."""
-        if self._line:
-            self._extra_bytes -= len(b"\r\n")
+        # Neither this size nor the line end behind the data is extra.
+        self._extra_bytes -= len(b"%x\r\n\r\n" % self._expected if self._expected else b"0\r\n")
 
     def on_message_complete(self) -> None:
         """Pass the complete request on."""
         request = self._request
         if self.phase is not Phase.BODY or request is None:
             return
-        size = self._body_size
-        if size:
-            request.body = bytes(self._body)
+        request.body = bytes(self._body)
         self._forget()
         self.phase = Phase.IDLE
-        self._accept(request, size)
+        self._accept(request)
         if not request.keep_alive and self.phase is Phase.IDLE:
             self.phase = Phase.DISCARDING

@@ -127,8 +127,6 @@ def unavailable(message: str, outcome: Outcome = "none") -> Response:
 
 # The encoder. A head is a start (the status line and the fields of every response, renewed each second) and a rest.
 
-_STATUS_LINE = {status: b"HTTP/1.1 %d %b\r\n" % (status, phrase(status).encode()) for status in range(100, 600)}
-
 _CHUNKED = b"transfer-encoding: chunked\r\n"
 LAST_CHUNK = b"0\r\n\r\n"
 
@@ -158,7 +156,8 @@ def encode_start(status: int, common: Iterable[tuple[bytes, bytes]]) -> bytes:
     """Encode the status line and the fields that every response has. A renewed `common` is always a new object."""
     start = _starts.get(status)
     if start is None or start[0] is not common:
-        start = _starts[status] = common, _STATUS_LINE[status] + encode_fields(common)
+        line = b"HTTP/1.1 %d %b\r\n" % (status, phrase(status).encode())
+        start = _starts[status] = common, line + encode_fields(common)
     return start[1]
 
 
