@@ -23,7 +23,7 @@ from storekeeper.errors import Unavailable
 from storekeeper.sqlite import reads, schema
 from storekeeper.sqlite.columns import FIELDS, STATE
 from storekeeper.sqlite.migrations import CHANGES
-from storekeeper.sqlite.pages import following, numbers, pages_of_all
+from storekeeper.sqlite.pages import following, numbers, pages_of
 from storekeeper.stores import Store
 
 T = TypeVar("T")
@@ -164,7 +164,7 @@ def _begin(
     assert query.at is not None
     state = _find(execute, query.at)
     ids, last = query.ids(state.total)
-    pages: Iterator[Sequence[int]] = pages_of_all(ids) if query.limit is None else iter([ids])
+    pages = pages_of(ids)
     page = next(pages, range(0))
     if not page:
         return state, last, b"", None
