@@ -7,7 +7,7 @@ import pytest
 
 from storekeeper.errors import Outcome
 from storekeeper.sqlite import errors
-from storekeeper.sqlite.errors import Failure, failure, is_fatal, temporary
+from storekeeper.sqlite.errors import failure, is_fatal, temporary
 from tests.harness.weakened import vars_of
 
 
@@ -59,7 +59,12 @@ def test_a_page_is_damaged_only_if_the_disk_can_be_read(tmp_path: Path) -> None:
     connection = apsw.Connection(str(tmp_path / "stores.db"))
     connection.execute("CREATE TABLE one (two)")
     corrupt = apsw.CorruptError("page 2")
-    assert failure(corrupt, connection) == Failure("The database is damaged: page 2", damaged=True)
-    assert failure(apsw.IOError("read"), connection) == Failure("The database failed: read")
+
+    def found(error: apsw.Error) -> tuple[str, bool]:
+        failed = failure(error, connection)
+        return failed.reason, failed.damaged
+
+    assert found(corrupt) == ("The database is damaged: page 2", True)
+    assert found(apsw.IOError("read")) == ("The database failed: read", False)
     connection.close()
-    assert failure(corrupt, connection) == Failure(f"{errors.FAILED}: page 2")
+    assert found(corrupt) == (f"{errors.FAILED}: page 2", False)

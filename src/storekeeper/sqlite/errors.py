@@ -1,7 +1,6 @@
 """The one table of SQLite's errors, and what each of them means. Imports apsw and the domain."""
 
 import errno
-from dataclasses import dataclass
 
 import apsw
 
@@ -11,12 +10,13 @@ FAILED = "The database failed"
 DAMAGED = "The database is damaged"
 
 
-@dataclass(frozen=True)
-class Failure:
-    """Why the file cannot be trusted any more. If it is `damaged`, it does not help to open it anew."""
+class Failure(Unavailable):
+    """The file cannot be trusted any more. If it is `damaged`, it does not help to open it anew."""
 
-    reason: str
-    damaged: bool = False
+    def __init__(self, reason: str, outcome: Outcome = Outcome.NONE, *, damaged: bool = False) -> None:
+        self.reason = reason
+        self.damaged = damaged
+        super().__init__(reason, outcome)
 
 
 def classified(error: apsw.Error, connection: apsw.Connection) -> apsw.Error:
@@ -26,6 +26,14 @@ def classified(error: apsw.Error, connection: apsw.Connection) -> apsw.Error:
     """
     quota = getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_WRITE and connection.system_errno == errno.EDQUOT
     return apsw.FullError("quota exceeded") if quota else error
+
+
+def translated(error: apsw.Error, connection: apsw.Connection, outcome: Outcome = Outcome.NONE) -> Exception:
+    """Return the Unavailable for an error that a connection raised, perhaps a Failure; the error itself for a bug."""
+    error = classified(error, connection)
+    if unavailable := temporary(error, outcome):
+        return unavailable
+    return failure(error, connection, outcome) if is_fatal(error) else error
 
 
 def temporary(error: apsw.Error, outcome: Outcome) -> Unavailable | None:
@@ -58,7 +66,7 @@ def is_fatal(error: BaseException) -> bool:
     return isinstance(error, _CORRUPT)
 
 
-def failure(error: BaseException, connection: apsw.Connection) -> Failure:
+def failure(error: BaseException, connection: apsw.Connection, outcome: Outcome = Outcome.NONE) -> Failure:
     """Return the failure that a fatal error means."""
     damaged = isinstance(error, _CORRUPT)
     if damaged:
@@ -66,7 +74,7 @@ def failure(error: BaseException, connection: apsw.Connection) -> Failure:
             connection.read("main", 0, 0, 100)
         except apsw.Error:
             damaged = False
-    return Failure(f"{DAMAGED if damaged else FAILED}: {error}", damaged)
+    return Failure(f"{DAMAGED if damaged else FAILED}: {error}", outcome, damaged=damaged)
 
 
 _CORRUPT = (apsw.CorruptError, apsw.NotADBError)
