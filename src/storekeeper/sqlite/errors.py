@@ -9,6 +9,8 @@ from storekeeper.errors import DISK_FULL, LOCKED, Outcome, Unavailable
 FAILED = "The database failed"
 DAMAGED = "The database is damaged"
 
+_CORRUPT = (apsw.CorruptError, apsw.NotADBError)
+
 
 class Failure(Unavailable):
     """The file cannot be trusted any more. If it is `damaged`, it does not help to open it anew."""
@@ -33,7 +35,7 @@ def translated(error: apsw.Error, connection: apsw.Connection, outcome: Outcome 
     error = classified(error, connection)
     if unavailable := temporary(error, outcome):
         return unavailable
-    return failure(error, connection, outcome) if is_fatal(error) else error
+    return failure(error, connection, outcome) if isinstance(error, (apsw.IOError, *_CORRUPT)) else error
 
 
 def temporary(error: apsw.Error, outcome: Outcome) -> Unavailable | None:
@@ -46,7 +48,7 @@ def temporary(error: apsw.Error, outcome: Outcome) -> Unavailable | None:
             return Unavailable(LOCKED)
         case apsw.FullError():
             return Unavailable(DISK_FULL)
-        case apsw.IOError() if _no_space_for_the_index(error):
+        case apsw.IOError() if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHMSIZE:
             # The disk has no space for the index of the log. The commit is in the log by then: no running process
             # sees it, but it takes effect if all of them crash before the next commit overwrites it.
             return Unavailable(DISK_FULL, outcome)
@@ -59,13 +61,6 @@ def temporary(error: apsw.Error, outcome: Outcome) -> Unavailable | None:
     return None
 
 
-def is_fatal(error: BaseException) -> bool:
-    """Tell whether the file cannot be trusted any more after this error."""
-    if isinstance(error, apsw.IOError):
-        return not _no_space_for_the_index(error)
-    return isinstance(error, _CORRUPT)
-
-
 def failure(error: BaseException, connection: apsw.Connection, outcome: Outcome = Outcome.NONE) -> Failure:
     """Return the failure that a fatal error means."""
     damaged = isinstance(error, _CORRUPT)
@@ -75,10 +70,3 @@ def failure(error: BaseException, connection: apsw.Connection, outcome: Outcome 
         except apsw.Error:
             damaged = False
     return Failure(f"{DAMAGED if damaged else FAILED}: {error}", outcome, damaged=damaged)
-
-
-_CORRUPT = (apsw.CorruptError, apsw.NotADBError)
-
-
-def _no_space_for_the_index(error: apsw.IOError) -> bool:
-    return getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHMSIZE

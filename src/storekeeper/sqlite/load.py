@@ -63,10 +63,9 @@ def _stage(connection: apsw.Connection, payloads: Iterable[Payload]) -> None:
     # Reading the source may be slow, or fail; until it is read, no other writer waits.
     connection.execute(f"CREATE TEMP TABLE staged ({FIELDS})")
     rows = map(astuple, payloads)
-    connection.execute("BEGIN")
     try:
-        connection.executemany(f"INSERT INTO temp.staged VALUES ({', '.join('?' * len(CONTENT))})", rows)
-        connection.execute("COMMIT")
+        with connection:
+            connection.executemany(f"INSERT INTO temp.staged VALUES ({', '.join('?' * len(CONTENT))})", rows)
     except apsw.Error as error:
         if not isinstance(errors.classified(error, connection), apsw.FullError):
             raise

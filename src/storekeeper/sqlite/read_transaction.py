@@ -1,16 +1,12 @@
 """The change token, and the read transaction that many requests share. Imports apsw and the domain.
 
 The token is the header of SQLite's wal-index, in the memory that its processes share. Whoever commits writes a new
-one, after the sync and before anybody learns of the commit (https://sqlite.org/walformat.html, section 2). `PRAGMA
-data_version` compares the same header, but locks the file for it: 4 µs. A look at the header itself takes 0.1 µs.
-It has a counter of commits and a checksum of the log, so that no two states have the same one; a look amid a commit
-finds a mixture, which is no other state's header either.
+one, after the sync and before anybody learns of the commit (https://sqlite.org/walformat.html, section 2). It has a
+counter of commits and a checksum of the log, so that no two states have the same one; a look amid a commit finds a
+mixture, which is no other state's header either.
 
-Half of a short read are the locks of its transaction (2.5 µs of 5). So a transaction stays open from read to read,
-as long as nobody commits: the first read after a commit begins it with its own statement, which is left unfinished.
-It never hides a commit: each read compares the change token first, and the token was taken before the transaction
-began. And it does not keep the log from being reused: while the log is long enough to begin anew, and when nothing
-was read for a while, no transaction stays open.
+The first read after a commit begins the transaction with its own statement, which is left unfinished. It never hides
+a commit: each read compares the change token first, and the token was taken before the transaction began.
 """
 
 import ctypes

@@ -74,9 +74,9 @@ def raising_cannot_start(path: Path, purpose: str = "writing") -> Iterator[None]
     except apsw.BusyError:
         raise CannotStart(f"{path} is locked by another program: stop that one first") from None
     except (apsw.Error, OSError) as error:
-        if isinstance(error, apsw.Error) and errors.is_fatal(error):
-            raise CannotStart(f"{path} cannot be read or written ({error}): check the disk") from None
         reason = error.strerror if isinstance(error, OSError) else errors.temporary(error, Outcome.NONE)
+        if reason is None and isinstance(error, apsw.IOError):
+            raise CannotStart(f"{path} cannot be read or written ({error}): check the disk") from None
         if reason is None:
             raise
         raise (CannotStartYet if str(reason) in _FULL else CannotStart)(
