@@ -17,6 +17,9 @@ from storekeeper.tables import CONTENT, STORES
 
 _encode = msgspec.json.Encoder().encode
 
+numbers = msgspec.json.Decoder(list[int]).decode
+"""Returns the integers of a JSON array."""
+
 MAX_ROWS = 64
 """Rows of one statement."""
 

@@ -21,9 +21,9 @@ from storekeeper.collection import MAX_PAST_READS, PAST_TIMEOUT, Listing, Moment
 from storekeeper.concurrency.threads import NoThread, run_in_thread
 from storekeeper.errors import Unavailable
 from storekeeper.sqlite import reads, schema
-from storekeeper.sqlite.columns import FIELDS, STATE
+from storekeeper.sqlite.columns import FIELDS, STATE, numbers
 from storekeeper.sqlite.migrations import CHANGES
-from storekeeper.sqlite.pages import following, numbers, pages_of
+from storekeeper.sqlite.reads import following, pages_of
 from storekeeper.stores import Store
 
 T = TypeVar("T")
