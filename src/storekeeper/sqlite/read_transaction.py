@@ -41,30 +41,23 @@ def token_reader(connection: apsw.Connection) -> ChangeToken:
     It returns None if this SQLite does not share its memory in the way that is documented.
     """
     connection.execute("SELECT 1 FROM sqlite_schema").get  # noqa: B018 - SQLite maps the wal-index at the first read
-    address = _wal_index(connection)
-    if address is None:
+    file, address = ctypes.c_void_p(), ctypes.c_void_p()
+    connection.file_control("main", apsw.SQLITE_FCNTL_FILE_POINTER, ctypes.addressof(file))
+    if not file.value:
         return no_token
-    header = memoryview((ctypes.c_ubyte * _HEADER_BYTES).from_address(address)).cast("B")
-    return header.tobytes
+    methods = ctypes.POINTER(ctypes.c_void_p).from_address(file.value)  # the first member of C's `sqlite3_file`
+    if ctypes.cast(methods, ctypes.POINTER(ctypes.c_int))[0] < 2:
+        return no_token
+    shm_map = ctypes.cast(methods[_SHM_MAP] or 0, _ShmMap)
+    if shm_map(file, 0, _PAGE_BYTES, 0, ctypes.byref(address)) != 0 or not address.value:
+        return no_token
+    if ctypes.string_at(address.value, len(_FORMAT)) != _FORMAT:
+        return no_token
+    return memoryview((ctypes.c_ubyte * _HEADER_BYTES).from_address(address.value)).cast("B").tobytes
 
 
 def no_token() -> None:
     """Return that nobody knows the change token."""
-
-
-def _wal_index(connection: apsw.Connection) -> int | None:
-    """Return where SQLite has mapped the wal-index; None if that, or its format, is not as we know it."""
-    file, address = ctypes.c_void_p(), ctypes.c_void_p()
-    connection.file_control("main", apsw.SQLITE_FCNTL_FILE_POINTER, ctypes.addressof(file))
-    if not file.value:
-        return None
-    methods = ctypes.POINTER(ctypes.c_void_p).from_address(file.value)  # the first member of C's `sqlite3_file`
-    if ctypes.cast(methods, ctypes.POINTER(ctypes.c_int))[0] < 2:
-        return None
-    shm_map = ctypes.cast(methods[_SHM_MAP] or 0, _ShmMap)
-    if shm_map(file, 0, _PAGE_BYTES, 0, ctypes.byref(address)) != 0 or not address.value:
-        return None
-    return address.value if ctypes.string_at(address.value, len(_FORMAT)) == _FORMAT else None
 
 
 class ReadTransaction:
