@@ -107,7 +107,7 @@ class PastReader:
         if self._closed:
             raise Unavailable(self._closed_reason)
         pause = self._pacer(stop)
-        connection = self._idle.pop() if self._idle else self._connect()
+        connection = self._idle.pop() if self._idle else schema.connect(self._path, reader=True)
         connection.set_progress_handler(pause, _PROGRESS_STEPS)
         try:
             return work(connection.execute, partial(self._walk, connection.execute))
@@ -140,11 +140,6 @@ class PastReader:
                 self._remembered.clear()
             self._remembered[key] = seqs
         return seqs
-
-    def _connect(self) -> apsw.Connection:
-        connection = schema.connect(self._path, reader=True)
-        reads.configure(connection)
-        return connection
 
     async def close(self) -> None:
         """End the reads under way, which they notice soon unless the disk does not respond; close the connections."""

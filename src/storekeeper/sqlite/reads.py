@@ -27,9 +27,6 @@ from storekeeper.tokens import Token
 PAGE_SIZE = 1000
 """Stores in one page of a list: about 0.2 ms of the event loop."""
 
-MAX_PAGE_BYTES = 8 * 2**20
-"""Bytes of one page: more than the longest store takes, and far less than `PAGE_SIZE` of them."""
-
 MAX_CACHED_BYTES = 8 * 2**20
 """Bytes of all cached pages: those of some 100,000 stores."""
 
@@ -79,7 +76,7 @@ AS_OF = f"""SELECT {_JSON} FROM (
 
 
 class Reader:
-    """Carries out reads on one connection; raises apsw's errors."""
+    """Carries out reads on one connection of `schema.connect`; raises apsw's errors."""
 
     def __init__(self, connection: apsw.Connection, token: ChangeToken | None = None) -> None:
         self._connection = connection
@@ -91,7 +88,6 @@ class Reader:
         self._pages: dict[int, bytes] = {}  # by number
         self._pages_version = self._pages_last = 0
         self._latest_named = "", 0, 0, array("q")  # name, after, version, ids
-        configure(connection)
 
     def get(self, id: int) -> Store | None:
         """Return the store of that id, or None."""
@@ -254,13 +250,6 @@ class Reader:
             for (number,) in self._execute(_TOUCHED, (self._pages_version, version)):
                 self._pages.pop(number, None)
         self._pages_version = version
-
-
-def configure(connection: apsw.Connection) -> None:
-    """Set up a connection for reads by these statements: longer pages raise TooBigError."""
-    connection.limit(apsw.SQLITE_LIMIT_LENGTH, MAX_PAGE_BYTES)
-    # Else SQLite, built with STAT4, plans a statement again for each value that it compares with an index.
-    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
 
 
 async def following(

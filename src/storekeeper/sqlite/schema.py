@@ -26,6 +26,9 @@ _FULL = {DISK_FULL, os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT)}
 START_TIMEOUT = 10.0
 """Seconds that a start waits for another process that opens or upgrades the same file."""
 
+MAX_PAGE_BYTES = 8 * 2**20
+"""Bytes of one page of a list: more than the longest store takes, and far less than a thousand of them."""
+
 
 def prepare(path: Path, *, upgrade: bool = True) -> None:
     """Create the database at `path`, or upgrade it to the present version.
@@ -154,6 +157,10 @@ def connect(path: Path, *, reader: bool = False) -> apsw.Connection:
         connection.pragma("query_only", True)
         # Only connections that write also checkpoint: a reader on the event loop must never fsync.
         connection.wal_autocheckpoint(0)
+        # A longer page raises TooBigError.
+        connection.limit(apsw.SQLITE_LIMIT_LENGTH, MAX_PAGE_BYTES)
+        # Else SQLite, built with STAT4, plans a statement again for each value that it compares with an index.
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     return connection
 
 
