@@ -181,7 +181,7 @@ class Reader:
         """Return the ids of all stores of that name: one array for all clients that read this version."""
         if self._latest_named[:3] != (name, after, version):
             ids = array("q")
-            while found := numbers(self._execute(_NAMED_IDS, (name, ids[-1] if ids else after, 100_000)).get):
+            while found := numbers(self._execute(_NAMED_IDS, (name, ids[-1] if ids else after, 10_000)).get):
                 ids.fromlist(found)
             self._latest_named = (name, after, version, ids)
         return self._latest_named[3]

@@ -116,23 +116,19 @@ def files(path: Path) -> tuple[Path, ...]:
     return tuple(Path(os.path.realpath(path) + end) for end in ("", "-wal", "-shm", "-journal"))
 
 
-def connect_exclusively(path: Path) -> apsw.Connection:
-    """Open the only connection to a file, without a log: what is committed is in the file itself.
+def exclude_others(connection: apsw.Connection) -> None:
+    """Make a connection the only one to its file, without a log: what is committed is in the file itself.
 
-    Raises apsw.BusyError if another connection is open.
+    Raises apsw.BusyError if another one is open.
     """
-    connection = apsw.Connection(str(path))
     try:
         connection.pragma("locking_mode", "exclusive")
         connection.pragma("journal_mode", "delete")
         connection.execute("BEGIN EXCLUSIVE; COMMIT")
     except apsw.Error as error:
-        classified = errors.classified(error, connection)
-        connection.close()
-        raise classified from None
+        raise errors.classified(error, connection) from None
     connection.pragma("synchronous", "full")
     connection.pragma("temp_store", "memory")
-    return connection
 
 
 def connect(path: Path, *, reader: bool = False) -> apsw.Connection:

@@ -144,7 +144,8 @@ def _modified(path: Path) -> tuple[int, int] | None:
 def _open_target(file: Path, path: Path) -> Iterator[TargetSnapshot]:
     with ExitStack() as stack:
         with schema.raising_cannot_start(path):
-            connection = stack.enter_context(closing(schema.connect_exclusively(file)))
+            connection = stack.enter_context(closing(apsw.Connection(str(file))))
+            schema.exclude_others(connection)
         target = TargetSnapshot(file, connection, stack)
         try:
             schema.upgrade_schema(connection)
