@@ -8,7 +8,7 @@ import itertools
 import os
 import sys
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
@@ -117,12 +117,8 @@ def counts_ids_in_memory() -> None:
 
 def reads_pages_as_they_are() -> None:
     """The later pages of a long list are not as of the first one."""
-    page = Reader._page
-
-    def newest(reader: Reader, ids: Sequence[int], _version: int) -> Coroutine[None, None, bytes]:
-        return page(reader, ids, 2**62)
-
-    vars_of(Reader)._page = newest
+    page = Reader._page_as_of
+    vars_of(Reader)._page_as_of = lambda reader, ids, **_version: page(reader, ids, 2**62)
 
 
 def ignores_if_match() -> None:

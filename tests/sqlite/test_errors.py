@@ -1,13 +1,15 @@
 """What each of SQLite's errors means for whoever asked, and for the process. How they come about: `test_disk`."""
 
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import apsw
 import pytest
 
-from storekeeper.errors import Outcome
+from storekeeper.errors import Outcome, Unavailable
 from storekeeper.sqlite import errors
-from storekeeper.sqlite.errors import Failure, failure, is_fatal, temporary
+from storekeeper.sqlite.errors import Failure, failure, temporary, translated
 from tests.harness.weakened import vars_of
 
 
@@ -29,37 +31,50 @@ GOES_ON = [
 ]
 
 
+@pytest.fixture
+def connection() -> Iterator[apsw.Connection]:
+    with closing(apsw.Connection("")) as opened:
+        yield opened
+
+
 @pytest.mark.parametrize(("error", "reason"), GOES_ON)
-def test_after_some_errors_nothing_has_changed_and_it_goes_on(error: apsw.Error, reason: str) -> None:
-    found = temporary(error, Outcome.UNKNOWN)
-    assert found is not None
+def test_after_some_errors_nothing_has_changed_and_it_goes_on(
+    connection: apsw.Connection, error: apsw.Error, reason: str
+) -> None:
+    found = translated(error, connection, Outcome.UNKNOWN)
+    assert type(found) is Unavailable
     assert (str(found), found.outcome) == (reason, Outcome.NONE)
-    assert not is_fatal(error)
 
 
-def test_without_space_for_the_index_of_the_log_a_commit_may_be_in_it() -> None:
-    found = temporary(no_space_for_the_index(), Outcome.UNKNOWN)
-    assert found is not None
+def test_without_space_for_the_index_of_the_log_a_commit_may_be_in_it(connection: apsw.Connection) -> None:
+    found = translated(no_space_for_the_index(), connection, Outcome.UNKNOWN)
+    assert type(found) is Unavailable
     assert (str(found), found.outcome) == ("The disk is full", Outcome.UNKNOWN)
-    assert not is_fatal(no_space_for_the_index())
 
 
 @pytest.mark.parametrize("error", [apsw.IOError(), apsw.CorruptError(), apsw.NotADBError()])
-def test_after_others_the_file_cannot_be_trusted(error: apsw.Error) -> None:
+def test_after_others_the_file_cannot_be_trusted(connection: apsw.Connection, error: apsw.Error) -> None:
     assert temporary(error, Outcome.NONE) is None
-    assert is_fatal(error)
+    found = translated(error, connection, Outcome.UNKNOWN)
+    assert isinstance(found, Failure)
+    assert found.outcome == Outcome.UNKNOWN
 
 
-@pytest.mark.parametrize("error", [apsw.ConstraintError(), ValueError(), KeyError()])
-def test_all_else_is_a_bug(error: Exception) -> None:
-    assert not is_fatal(error)
+def test_all_else_is_a_bug(connection: apsw.Connection) -> None:
+    bug = apsw.ConstraintError()
+    assert translated(bug, connection) is bug
 
 
 def test_a_page_is_damaged_only_if_the_disk_can_be_read(tmp_path: Path) -> None:
     connection = apsw.Connection(str(tmp_path / "stores.db"))
     connection.execute("CREATE TABLE one (two)")
     corrupt = apsw.CorruptError("page 2")
-    assert failure(corrupt, connection) == Failure("The database is damaged: page 2", damaged=True)
-    assert failure(apsw.IOError("read"), connection) == Failure("The database failed: read")
+
+    def found(error: apsw.Error) -> tuple[str, bool]:
+        failed = failure(error, connection)
+        return failed.reason, failed.damaged
+
+    assert found(corrupt) == ("The database is damaged: page 2", True)
+    assert found(apsw.IOError("read")) == ("The database failed: read", False)
     connection.close()
-    assert failure(corrupt, connection) == Failure(f"{errors.FAILED}: page 2")
+    assert found(corrupt) == (f"{errors.FAILED}: page 2", False)

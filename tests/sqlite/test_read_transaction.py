@@ -1,6 +1,7 @@
 """The read transaction that reads share: it hides no commit, and does not keep the log from being reused."""
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from storekeeper import sqlite
 from storekeeper.collection import Query
+from storekeeper.sqlite.migrations import CHANGES
 from storekeeper.sqlite.read_transaction import MAX_LOG_PAGES, ReadTransaction
 from storekeeper.stores import Payload
 from tests.harness.collection import get, now, numbered, replace, run, stores
@@ -49,6 +51,32 @@ def test_a_page_of_stores_that_another_process_renames_meanwhile_is_empty(
             monkeypatch.setattr(ReadTransaction, "begin", interrupted)
             page = await now(two.list(Query("Same", limit=1)))
             assert (page.first, page.rest, page.last) == (b"", None, None)
+            connection.close()
+
+    run(main())
+
+
+def test_the_first_page_of_a_list_is_of_its_version_although_no_transaction_is_shared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with handle(Sqlite(tmp_path)) as one, handle(Sqlite(tmp_path)) as two:
+            await one.load([Payload("Former")])
+            connection = apsw.Connection(str(tmp_path / "stores.db"))
+            begin = ReadTransaction.begin
+
+            def interrupted(self: ReadTransaction, *rest: Any) -> Any:
+                row = begin(self, *rest)
+                monkeypatch.setattr(ReadTransaction, "begin", begin)
+                connection.execute(f"""BEGIN; UPDATE stores SET name = 'Later', version = 2;
+                  INSERT INTO {CHANGES} VALUES (2, 1, 'Later', NULL, 1, 1, 1, 0); COMMIT""")
+                return row
+
+            monkeypatch.setattr("storekeeper.sqlite.read_transaction.MAX_LOG_PAGES", 0)
+            monkeypatch.setattr(ReadTransaction, "begin", interrupted)
+            found = await now(two.list(Query()))
+            assert (found.version, json.loads(found.first)["name"]) in [(1, "Former"), (2, "Later")]
+            assert (await now(two.list(Query()))).version == 2, "nothing was written in between"
             connection.close()
 
     run(main())

@@ -4,7 +4,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import apsw
@@ -549,7 +549,7 @@ def test_the_schema_itself_refuses_what_validation_should_have(path: Path) -> No
 
 
 def test_a_read_of_another_value_is_not_planned_anew(path: Path) -> None:
-    with connected(path) as connection:
+    with closing(schema.connect(path, reader=True)) as connection:
         reader = Reader(connection)
         planned: list[object] = []
 

@@ -1,9 +1,8 @@
 """The embedded collection: one SQLite file, any number of processes. Imports apsw and the domain."""
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -31,20 +30,10 @@ from storekeeper.tokens import Token
 exists = Path.exists
 describe = str
 read_tokens, add_token, revoke_token = tokens.read_file, tokens.add, tokens.revoke
+load_all = load
 
 __all__ = ["SqliteCollection", "describe", "epoch", "exists", "files", "open_collection", "prepare", "snapshot"]
 __all__ += ["add_token", "load_all", "read_tokens", "revoke_token"]
-
-
-def load_all(path: Path, payloads: Iterable[Payload], *, only_if_empty: bool) -> range:
-    """Create all of `payloads` in a prepared file, or none; return their ids. Raises Unavailable."""
-    with closing(schema.connect(path, reader=True)) as connection:
-        try:
-            return load(path, payloads, threading.Event(), only_if_empty=only_if_empty)
-        except apsw.Error as error:
-            if errors.is_fatal(error):
-                raise Unavailable(errors.failure(error, connection).reason, Outcome.UNKNOWN) from None
-            raise errors.temporary(error, Outcome.UNKNOWN) or error from None
 
 
 T = TypeVar("T")
@@ -179,17 +168,14 @@ class SqliteCollection:
     def _translating(self, outcome: Outcome = Outcome.NONE) -> Iterator[None]:
         try:
             yield
-        except apsw.Error as error:
+        except (apsw.Error, errors.Failure) as error:
             raise self._translated(error, outcome) from error
 
-    def _translated(self, error: apsw.Error, outcome: Outcome = Outcome.NONE) -> Exception:
-        if unavailable := errors.temporary(error, outcome):
-            return unavailable
-        if not errors.is_fatal(error):
-            return error
-        failure = errors.failure(error, self._connection)
-        self._on_failure(failure)
-        return Unavailable(failure.reason, outcome)
+    def _translated(self, error: Exception, outcome: Outcome = Outcome.NONE) -> Exception:
+        found = errors.translated(error, self._connection, outcome) if isinstance(error, apsw.Error) else error
+        if isinstance(found, errors.Failure):
+            self._on_failure(found)
+        return found
 
     def _on_failure(self, failure: errors.Failure) -> None:
         if self._failure:

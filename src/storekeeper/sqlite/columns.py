@@ -1,8 +1,7 @@
 """The statements that follow from the columns of the tables, for SQLite. Imports the domain.
 
-Many rows go to SQLite in one statement: one step of its virtual machine, which runs without the interpreter's lock.
-Row by row, the thread would release that lock and wait for it again with every row. A table of values costs half
-of what a JSON array costs that SQLite takes apart.
+Many rows go to SQLite in one statement, else the thread would wait for the interpreter's lock with every row. A table
+of values costs half of what a JSON array costs that SQLite takes apart.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,6 +16,9 @@ from storekeeper.tables import CHANGES as COLUMNS
 from storekeeper.tables import CONTENT, STORES
 
 _encode = msgspec.json.Encoder().encode
+
+numbers = msgspec.json.Decoder(list[int]).decode
+"""Returns the integers of a JSON array."""
 
 MAX_ROWS = 64
 """Rows of one statement."""

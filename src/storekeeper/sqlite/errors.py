@@ -1,7 +1,6 @@
 """The one table of SQLite's errors, and what each of them means. Imports apsw and the domain."""
 
 import errno
-from dataclasses import dataclass
 
 import apsw
 
@@ -10,13 +9,16 @@ from storekeeper.errors import DISK_FULL, LOCKED, Outcome, Unavailable
 FAILED = "The database failed"
 DAMAGED = "The database is damaged"
 
+_CORRUPT = (apsw.CorruptError, apsw.NotADBError)
 
-@dataclass(frozen=True)
-class Failure:
-    """Why the file cannot be trusted any more. If it is `damaged`, it does not help to open it anew."""
 
-    reason: str
-    damaged: bool = False
+class Failure(Unavailable):
+    """The file cannot be trusted any more. If it is `damaged`, it does not help to open it anew."""
+
+    def __init__(self, reason: str, outcome: Outcome = Outcome.NONE, *, damaged: bool = False) -> None:
+        self.reason = reason
+        self.damaged = damaged
+        super().__init__(reason, outcome)
 
 
 def classified(error: apsw.Error, connection: apsw.Connection) -> apsw.Error:
@@ -26,6 +28,14 @@ def classified(error: apsw.Error, connection: apsw.Connection) -> apsw.Error:
     """
     quota = getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_WRITE and connection.system_errno == errno.EDQUOT
     return apsw.FullError("quota exceeded") if quota else error
+
+
+def translated(error: apsw.Error, connection: apsw.Connection, outcome: Outcome = Outcome.NONE) -> Exception:
+    """Return the Unavailable for an error that a connection raised, perhaps a Failure; the error itself for a bug."""
+    error = classified(error, connection)
+    if unavailable := temporary(error, outcome):
+        return unavailable
+    return failure(error, connection, outcome) if isinstance(error, (apsw.IOError, *_CORRUPT)) else error
 
 
 def temporary(error: apsw.Error, outcome: Outcome) -> Unavailable | None:
@@ -38,7 +48,7 @@ def temporary(error: apsw.Error, outcome: Outcome) -> Unavailable | None:
             return Unavailable(LOCKED)
         case apsw.FullError():
             return Unavailable(DISK_FULL)
-        case apsw.IOError() if _no_space_for_the_index(error):
+        case apsw.IOError() if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHMSIZE:
             # The disk has no space for the index of the log. The commit is in the log by then: no running process
             # sees it, but it takes effect if all of them crash before the next commit overwrites it.
             return Unavailable(DISK_FULL, outcome)
@@ -51,14 +61,7 @@ def temporary(error: apsw.Error, outcome: Outcome) -> Unavailable | None:
     return None
 
 
-def is_fatal(error: BaseException) -> bool:
-    """Tell whether the file cannot be trusted any more after this error."""
-    if isinstance(error, apsw.IOError):
-        return not _no_space_for_the_index(error)
-    return isinstance(error, _CORRUPT)
-
-
-def failure(error: BaseException, connection: apsw.Connection) -> Failure:
+def failure(error: BaseException, connection: apsw.Connection, outcome: Outcome = Outcome.NONE) -> Failure:
     """Return the failure that a fatal error means."""
     damaged = isinstance(error, _CORRUPT)
     if damaged:
@@ -66,11 +69,4 @@ def failure(error: BaseException, connection: apsw.Connection) -> Failure:
             connection.read("main", 0, 0, 100)
         except apsw.Error:
             damaged = False
-    return Failure(f"{DAMAGED if damaged else FAILED}: {error}", damaged)
-
-
-_CORRUPT = (apsw.CorruptError, apsw.NotADBError)
-
-
-def _no_space_for_the_index(error: apsw.IOError) -> bool:
-    return getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHMSIZE
+    return Failure(f"{DAMAGED if damaged else FAILED}: {error}", outcome, damaged=damaged)

@@ -9,7 +9,7 @@ from pathlib import Path
 import apsw
 from msgspec.structs import astuple
 
-from storekeeper.errors import Unavailable
+from storekeeper.errors import Outcome, Unavailable
 from storekeeper.sqlite import errors, migrations, schema
 from storekeeper.sqlite.columns import FIELDS, STATE
 from storekeeper.stores import Payload
@@ -29,11 +29,14 @@ _EMPTY = "SELECT NOT EXISTS (SELECT 1 FROM stores)"
 _INDEXES = "SELECT name, sql FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL"
 
 
-def load(path: Path, payloads: Iterable[Payload], stop: threading.Event, *, only_if_empty: bool) -> range:
-    """Create all of `payloads`, or none if reading them raises; return their ids. Raises apsw's errors, Unavailable.
+def load(
+    path: Path, payloads: Iterable[Payload], stop: threading.Event | None = None, *, only_if_empty: bool
+) -> range:
+    """Create all of `payloads` in a prepared file, or none if reading them raises; return their ids.
 
-    Once `stop` is set, it ends soon and creates nothing.
+    Once `stop` is set, it ends soon and creates nothing. Raises Unavailable.
     """
+    stop = stop or threading.Event()
     connection = schema.connect(path)
     try:
         if only_if_empty and not connection.execute(_EMPTY).get:
@@ -51,7 +54,7 @@ def load(path: Path, payloads: Iterable[Payload], stop: threading.Event, *, only
         connection.execute("COMMIT")
         return loaded
     except apsw.Error as error:
-        raise errors.classified(error, connection) from None
+        raise errors.translated(error, connection, Outcome.UNKNOWN) from None
     finally:
         connection.close()  # rolls back what was not committed
 
@@ -60,10 +63,9 @@ def _stage(connection: apsw.Connection, payloads: Iterable[Payload]) -> None:
     # Reading the source may be slow, or fail; until it is read, no other writer waits.
     connection.execute(f"CREATE TEMP TABLE staged ({FIELDS})")
     rows = map(astuple, payloads)
-    connection.execute("BEGIN")
     try:
-        connection.executemany(f"INSERT INTO temp.staged VALUES ({', '.join('?' * len(CONTENT))})", rows)
-        connection.execute("COMMIT")
+        with connection:
+            connection.executemany(f"INSERT INTO temp.staged VALUES ({', '.join('?' * len(CONTENT))})", rows)
     except apsw.Error as error:
         if not isinstance(errors.classified(error, connection), apsw.FullError):
             raise

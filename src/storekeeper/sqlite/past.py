@@ -21,9 +21,9 @@ from storekeeper.collection import MAX_PAST_READS, PAST_TIMEOUT, Listing, Moment
 from storekeeper.concurrency.threads import NoThread, run_in_thread
 from storekeeper.errors import Unavailable
 from storekeeper.sqlite import reads, schema
-from storekeeper.sqlite.columns import FIELDS, STATE
+from storekeeper.sqlite.columns import FIELDS, STATE, numbers
 from storekeeper.sqlite.migrations import CHANGES
-from storekeeper.sqlite.pages import following, numbers, pages_of_all
+from storekeeper.sqlite.reads import following, pages_of
 from storekeeper.stores import Store
 
 T = TypeVar("T")
@@ -107,7 +107,7 @@ class PastReader:
         if self._closed:
             raise Unavailable(self._closed_reason)
         pause = self._pacer(stop)
-        connection = self._idle.pop() if self._idle else self._connect()
+        connection = self._idle.pop() if self._idle else schema.connect(self._path, reader=True)
         connection.set_progress_handler(pause, _PROGRESS_STEPS)
         try:
             return work(connection.execute, partial(self._walk, connection.execute))
@@ -141,11 +141,6 @@ class PastReader:
             self._remembered[key] = seqs
         return seqs
 
-    def _connect(self) -> apsw.Connection:
-        connection = schema.connect(self._path, reader=True)
-        reads.configure(connection)
-        return connection
-
     async def close(self) -> None:
         """End the reads under way, which they notice soon unless the disk does not respond; close the connections."""
         self._closed = True
@@ -164,7 +159,7 @@ def _begin(
     assert query.at is not None
     state = _find(execute, query.at)
     ids, last = query.ids(state.total)
-    pages: Iterator[Sequence[int]] = pages_of_all(ids) if query.limit is None else iter([ids])
+    pages = pages_of(ids)
     page = next(pages, range(0))
     if not page:
         return state, last, b"", None

@@ -1,16 +1,12 @@
 """The change token, and the read transaction that many requests share. Imports apsw and the domain.
 
 The token is the header of SQLite's wal-index, in the memory that its processes share. Whoever commits writes a new
-one, after the sync and before anybody learns of the commit (https://sqlite.org/walformat.html, section 2). `PRAGMA
-data_version` compares the same header, but locks the file for it: 4 µs. A look at the header itself takes 0.1 µs.
-It has a counter of commits and a checksum of the log, so that no two states have the same one; a look amid a commit
-finds a mixture, which is no other state's header either.
+one, after the sync and before anybody learns of the commit (https://sqlite.org/walformat.html, section 2). It has a
+counter of commits and a checksum of the log, so that no two states have the same one; a look amid a commit finds a
+mixture, which is no other state's header either.
 
-Half of a short read are the locks of its transaction (2.5 µs of 5). So a transaction stays open from read to read,
-as long as nobody commits: the first read after a commit begins it with its own statement, which is left unfinished.
-It never hides a commit: each read compares the change token first, and the token was taken before the transaction
-began. And it does not keep the log from being reused: while the log is long enough to begin anew, and when nothing
-was read for a while, no transaction stays open.
+The first read after a commit begins the transaction with its own statement, which is left unfinished. It never hides
+a commit: each read compares the change token first, and the token was taken before the transaction began.
 """
 
 import ctypes
@@ -45,30 +41,23 @@ def token_reader(connection: apsw.Connection) -> ChangeToken:
     It returns None if this SQLite does not share its memory in the way that is documented.
     """
     connection.execute("SELECT 1 FROM sqlite_schema").get  # noqa: B018 - SQLite maps the wal-index at the first read
-    address = _wal_index(connection)
-    if address is None:
+    file, address = ctypes.c_void_p(), ctypes.c_void_p()
+    connection.file_control("main", apsw.SQLITE_FCNTL_FILE_POINTER, ctypes.addressof(file))
+    if not file.value:
         return no_token
-    header = memoryview((ctypes.c_ubyte * _HEADER_BYTES).from_address(address)).cast("B")
-    return header.tobytes
+    methods = ctypes.POINTER(ctypes.c_void_p).from_address(file.value)  # the first member of C's `sqlite3_file`
+    if ctypes.cast(methods, ctypes.POINTER(ctypes.c_int))[0] < 2:
+        return no_token
+    shm_map = ctypes.cast(methods[_SHM_MAP] or 0, _ShmMap)
+    if shm_map(file, 0, _PAGE_BYTES, 0, ctypes.byref(address)) != 0 or not address.value:
+        return no_token
+    if ctypes.string_at(address.value, len(_FORMAT)) != _FORMAT:
+        return no_token
+    return memoryview((ctypes.c_ubyte * _HEADER_BYTES).from_address(address.value)).cast("B").tobytes
 
 
 def no_token() -> None:
     """Return that nobody knows the change token."""
-
-
-def _wal_index(connection: apsw.Connection) -> int | None:
-    """Return where SQLite has mapped the wal-index; None if that, or its format, is not as we know it."""
-    file, address = ctypes.c_void_p(), ctypes.c_void_p()
-    connection.file_control("main", apsw.SQLITE_FCNTL_FILE_POINTER, ctypes.addressof(file))
-    if not file.value:
-        return None
-    methods = ctypes.POINTER(ctypes.c_void_p).from_address(file.value)  # the first member of C's `sqlite3_file`
-    if ctypes.cast(methods, ctypes.POINTER(ctypes.c_int))[0] < 2:
-        return None
-    shm_map = ctypes.cast(methods[_SHM_MAP] or 0, _ShmMap)
-    if shm_map(file, 0, _PAGE_BYTES, 0, ctypes.byref(address)) != 0 or not address.value:
-        return None
-    return address.value if ctypes.string_at(address.value, len(_FORMAT)) == _FORMAT else None
 
 
 class ReadTransaction:

@@ -7,24 +7,25 @@ write, a list costs one page.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
-from itertools import chain
+from array import array
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import apsw
 
 from storekeeper.collection import Listing, Query, State
-from storekeeper.sqlite.columns import FIELDS, STATE, as_json
+from storekeeper.sqlite.columns import FIELDS, STATE, as_json, numbers
 from storekeeper.sqlite.migrations import CHANGES
-from storekeeper.sqlite.pages import PAGE_SIZE, at_once, following, numbers, pages_of, pages_of_all
 from storekeeper.sqlite.read_transaction import ChangeToken, ReadTransaction, no_token
 from storekeeper.sqlite.tokens import read as read_tokens
 from storekeeper.stores import Store
 from storekeeper.tables import CONTENT
 from storekeeper.tokens import Token
 
-MAX_PAGE_BYTES = 8 * 2**20
-"""Bytes of one page: more than the longest store takes, and far less than `PAGE_SIZE` of them."""
+PAGE_SIZE = 1000
+"""Stores in one page of a list: about 0.2 ms of the event loop."""
 
 MAX_CACHED_BYTES = 8 * 2**20
 """Bytes of all cached pages: those of some 100,000 stores."""
@@ -58,7 +59,7 @@ _NAMED = f"""SELECT {_JSON}, CASE WHEN count(*) = ?3 THEN max(id) END,
     ifnull((SELECT max(seq) FROM {CHANGES}), 0), (SELECT epoch FROM collection)
   FROM (SELECT * FROM stores WHERE name = ?1 AND id > ?2 ORDER BY id LIMIT ?3)"""
 # The ids as one value: row by row they would take three times as long, all of it on the event loop.
-_NAMED_IDS = """SELECT CAST(group_concat(id) AS BLOB) FROM
+_NAMED_IDS = """SELECT CAST(json_group_array(id) AS BLOB) FROM
   (SELECT id FROM stores WHERE name = ? AND id > ? ORDER BY id LIMIT ?)"""
 _PICKED = f"""SELECT {_JSON}, max(version) FROM (
   SELECT stores.* FROM json_each(?) AS pick JOIN stores ON stores.id = pick.value ORDER BY stores.id)"""
@@ -75,7 +76,7 @@ AS_OF = f"""SELECT {_JSON} FROM (
 
 
 class Reader:
-    """Carries out reads on one connection; raises apsw's errors."""
+    """Carries out reads on one connection of `schema.connect`; raises apsw's errors."""
 
     def __init__(self, connection: apsw.Connection, token: ChangeToken | None = None) -> None:
         self._connection = connection
@@ -86,8 +87,7 @@ class Reader:
         self.transaction = ReadTransaction(connection)
         self._pages: dict[int, bytes] = {}  # by number
         self._pages_version = self._pages_last = 0
-        self._latest_named: tuple[str, int, int, list[bytes]] = ("", 0, 0, [])  # name, after, version, ids
-        configure(connection)
+        self._latest_named = "", 0, 0, array("q")  # name, after, version, ids
 
     def get(self, id: int) -> Store | None:
         """Return the store of that id, or None."""
@@ -144,16 +144,18 @@ class Reader:
 
     def list(self, query: Query) -> Listing:
         """Return the stores that the query asks for, as they are at present."""
-        if query.name is None:
-            return self._all(query)
-        return self._named(query.name, min(query.after, MAX_ID), query.limit)
-
-    def _all(self, query: Query) -> Listing:
+        if query.name is not None:
+            return self._named(query.name, min(query.after, MAX_ID), query.limit)
         state = self.state()
+        if self.transaction.current:
+            return self._all(query, state)
+        with self._snapshot() as state:
+            return self._all(query, state)
+
+    def _all(self, query: Query, state: State) -> Listing:
         self._drop_touched(state)
         ids, last = query.ids(state.total)
-        pages = pages_of_all(ids) if query.limit is None else iter([ids])
-        return self._listing(pages, state, last, state.total)
+        return self._listing(ids, state, last, state.total)
 
     def _named(self, name: str, after: int, limit: int | None) -> Listing:
         try:
@@ -163,85 +165,79 @@ class Reader:
             last = after
         if last is None:
             return Listing(version, epoch, first or b"")
-        with self._connection:  # one snapshot for all statements
-            state = State(*self._execute(STATE).get[:3])
-            if limit is not None:
-                # None, if others have renamed all of them since.
-                ids = numbers(b"[%b]" % (self._execute(_NAMED_IDS, (name, after, limit + 1)).get or b""))
-                return self._listing(iter([ids[:limit]]), state, ids[limit - 1] if len(ids) > limit else None)
-            # One list of ids for all clients that read this version.
-            if self._latest_named[:3] != (name, after, state.version):
-                self._latest_named = (name, after, state.version, list(self._named_ids(name, after)))
-        return self._listing(chain.from_iterable(map(pages_of, self._latest_named[3])), state)
+        with self._snapshot() as state:
+            if limit is None:
+                return self._listing(self._all_named(name, after, state.version), state, None)
+            ids = numbers(self._execute(_NAMED_IDS, (name, after, limit + 1)).get)
+            return self._listing(ids[:limit], state, ids[limit - 1] if len(ids) > limit else None)
 
-    def _named_ids(self, name: str, after: int) -> Iterator[bytes]:
-        while ids := self._execute(_NAMED_IDS, (name, after, 100_000)).get:
-            yield ids
-            after = int(ids[ids.rfind(b",") + 1 :])
+    @contextmanager
+    def _snapshot(self) -> Iterator[State]:
+        """Have all statements in one transaction; yield the numbers of the collection in it."""
+        with self._connection:
+            yield State(*self._execute(STATE).get[:3])
+
+    def _all_named(self, name: str, after: int, version: int) -> Sequence[int]:
+        """Return the ids of all stores of that name: one array for all clients that read this version."""
+        if self._latest_named[:3] != (name, after, version):
+            ids = array("q")
+            while found := numbers(self._execute(_NAMED_IDS, (name, ids[-1] if ids else after, 10_000)).get):
+                ids.fromlist(found)
+            self._latest_named = (name, after, version, ids)
+        return self._latest_named[3]
 
     def close(self) -> None:
         """Look at SQLite's memory no more; the connection may be closed."""
         self.transaction.end()
         self._token = no_token
 
-    def _listing(
-        self, pages: Iterator[Sequence[int]], state: State, last: int | None = None, total: int | None = None
-    ) -> Listing:
+    def _listing(self, ids: Sequence[int], state: State, last: int | None, total: int | None = None) -> Listing:
+        """Return a list, whose first page is read at once: in the transaction in which `state` was read."""
         _, version, epoch = state
-        ids = next(pages, ())
         if not ids:
             return Listing(version, epoch, b"", total=total)
+        page = next(pages_of(ids))
         try:
-            first = at_once(self._page(ids, version))
+            first, _ = self._page(page, version)
         except apsw.TooBigError:
-            first = at_once(self._page(ids[:1], version))
-            pages = chain([ids[1:]], pages)
-        second = next(pages, ())
-        rest = self._rest(chain([second], pages), version) if second else None
+            page = page[:1]
+            first, _ = self._page(page, version)
+        rest = None
+        if len(page) < len(ids):
+            rest = following(partial(self._page_as_of, version=version), pages_of(ids, len(page)))
         return Listing(version, epoch, first, rest, last, total)
 
-    def _rest(self, pages: Iterator[Sequence[int]], version: int) -> AsyncIterator[bytes]:
-        async def read(ids: Sequence[int]) -> bytes:
-            # A fast client must not keep the others waiting until its list ends.
-            await asyncio.sleep(0)
-            return await self._page(ids, version)
+    async def _page_as_of(self, ids: Sequence[int], version: int) -> bytes:
+        # A fast client must not keep the others waiting until its list ends.
+        await asyncio.sleep(0)
+        page, newest = self._page(ids, version)
+        if newest > version:
+            page = self._execute(AS_OF, (await self._walk_back(ids, version),)).get
+        return page
 
-        return following(read, pages)
-
-    async def _page(self, ids: Sequence[int], version: int) -> bytes:
+    def _page(self, ids: Sequence[int], version: int) -> tuple[bytes, int]:
+        """Return stores as they are, a whole page perhaps as of `version`, and the newest version among them."""
         if not isinstance(ids, range):
-            return await self._read(_PICKED, (as_json(ids),), ids, version)
+            found: tuple[bytes, int] = self._execute(_PICKED, (as_json(ids),)).get
+            return found
         number, offset = divmod(ids[0] - 1, PAGE_SIZE)
         # Only whole pages: others come and go with what clients ask for.
         whole = not offset and (len(ids) == PAGE_SIZE or ids[-1] == self._pages_last)
-        if whole and self._pages_version == version and (cached := self._pages.get(number)):
-            return cached
-        page = await self._read(PAGE, (ids[0], ids[-1]), ids, version)
-        # Asked again: while the read paused, another list may have brought the cached pages to a later version.
         current = whole and self._pages_version == version
-        if current and sum(map(len, self._pages.values()), len(page)) <= MAX_CACHED_BYTES:
+        if current and (cached := self._pages.get(number)):
+            return cached, version
+        page, newest = self._execute(PAGE, (ids[0], ids[-1])).get
+        if current and newest <= version and sum(map(len, self._pages.values()), len(page)) <= MAX_CACHED_BYTES:
             self._pages[number] = page
-        return page
-
-    async def _read(self, statement: str, values: tuple[Any, ...], ids: Sequence[int], version: int) -> bytes:
-        page: bytes
-        page, newest = self._execute(statement, values).get
-        if newest > version:
-            seqs = await self._walk_back(ids, version)
-            page = self._execute(AS_OF, (seqs,)).get
-        return page
+        return page, newest
 
     async def _walk_back(self, ids: Sequence[int], version: int) -> str:
         """Return, for each store, the number of its latest change up to a version, as JSON."""
-        found: list[int] = []
-        left = numbers(self._execute(_VERSIONS, (as_json(ids),)).get)
-        while left:
-            found += [seq for seq in left if seq <= version]
-            left = [seq for seq in left if seq > version]
-            if left:
-                left = numbers(self._execute(_WALK, (as_json(left), version, MAX_STEPS // len(left))).get)
-                await asyncio.sleep(0)
-        return as_json(found)
+        seqs = numbers(self._execute(_VERSIONS, (as_json(ids),)).get)
+        while later := sum(seq > version for seq in seqs):
+            seqs = numbers(self._execute(_WALK, (as_json(seqs), version, MAX_STEPS // later)).get)
+            await asyncio.sleep(0)
+        return as_json(seqs)
 
     def _drop_touched(self, state: State) -> None:
         """Bring the cached pages to a version: drop those in which a store was changed or added since."""
@@ -256,8 +252,32 @@ class Reader:
         self._pages_version = version
 
 
-def configure(connection: apsw.Connection) -> None:
-    """Set up a connection for reads by these statements: longer pages raise TooBigError."""
-    connection.limit(apsw.SQLITE_LIMIT_LENGTH, MAX_PAGE_BYTES)
-    # Else SQLite, built with STAT4, plans a statement again for each value that it compares with an index.
-    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+async def following(
+    read: Callable[[Sequence[int]], Awaitable[bytes]], pages: Iterator[Sequence[int]]
+) -> AsyncIterator[bytes]:
+    """Yield what `read` returns for each page, with a comma in front; half a page at a time if it is too big."""
+    for page in pages:
+        pieces = [page]
+        while pieces:
+            piece = pieces.pop()
+            try:
+                part = b"," + await read(piece)
+            except apsw.TooBigError:  # the addresses are long
+                half = len(piece) // 2
+                if not half:
+                    raise
+                pieces += (piece[half:], piece[:half])
+            else:
+                yield part
+
+
+def pages_of(ids: Sequence[int], start: int = 0) -> Iterator[Sequence[int]]:
+    """Yield the ids of each page, from the index `start` on.
+
+    In a long range each ends at a multiple of the size of a page, so that all lists have the same pages.
+    """
+    aligned = isinstance(ids, range) and len(ids) > PAGE_SIZE
+    while start < len(ids):
+        end = start + PAGE_SIZE - ((ids[start] - 1) % PAGE_SIZE if aligned else 0)
+        yield ids[start:end]
+        start = end

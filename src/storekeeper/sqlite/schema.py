@@ -4,10 +4,9 @@ import errno
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
 from urllib.parse import quote
 
 import apsw
@@ -15,9 +14,6 @@ import apsw
 from storekeeper import atomicfile
 from storekeeper.errors import DISK_FULL, CannotStart, CannotStartYet, Outcome
 from storekeeper.sqlite import errors, migrations
-
-A = TypeVar("A")
-R = TypeVar("R")
 
 APPLICATION_ID = 0x53544F52
 """`STOR` in the file's header, the mark of a database of this program."""
@@ -29,6 +25,9 @@ _FULL = {DISK_FULL, os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT)}
 
 START_TIMEOUT = 10.0
 """Seconds that a start waits for another process that opens or upgrades the same file."""
+
+MAX_PAGE_BYTES = 8 * 2**20
+"""Bytes of one page of a list: more than the longest store takes, and far less than a thousand of them."""
 
 
 def prepare(path: Path, *, upgrade: bool = True) -> None:
@@ -42,16 +41,28 @@ def prepare(path: Path, *, upgrade: bool = True) -> None:
         refuse_orphaned_log(path)
         if not path.exists():
             _create(path)
-        if path.exists():
-            _retry_while_busy(_recover, path)
-            if not os.access(path, os.W_OK):
-                # SQLite would open it to read, and fail at the first write.
-                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-            version = _refuse_foreign(path, open_read_only(path, immutable=not _beside(path, "-wal").exists()))
-            if 0 < version < len(MIGRATIONS) and not upgrade:
-                raise _older(path)
-        with closing(_retry_while_busy(connect, path)) as connection:
-            _retry_while_busy(upgrade_schema, connection)
+        deadline = time.monotonic() + START_TIMEOUT
+        while True:
+            try:
+                return _check_and_upgrade(path, upgrade=upgrade)
+            except apsw.BusyError:
+                # SQLite does not wait for a lock in every step of opening a file: several first starts would fail.
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
+
+
+def _check_and_upgrade(path: Path, *, upgrade: bool) -> None:
+    if path.exists():  # else it is created in place
+        _recover(path)
+        if not os.access(path, os.W_OK):
+            # SQLite would open it to read, and fail at the first write.
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        version = _refuse_foreign(path, open_read_only(path, immutable=not Path(f"{path}-wal").exists()))
+        if 0 < version < len(MIGRATIONS) and not upgrade:
+            raise _older(path)
+    with closing(connect(path)) as connection:
+        upgrade_schema(connection)
 
 
 @contextmanager
@@ -66,9 +77,9 @@ def raising_cannot_start(path: Path, purpose: str = "writing") -> Iterator[None]
     except apsw.BusyError:
         raise CannotStart(f"{path} is locked by another program: stop that one first") from None
     except (apsw.Error, OSError) as error:
-        if isinstance(error, apsw.Error) and errors.is_fatal(error):
-            raise CannotStart(f"{path} cannot be read or written ({error}): check the disk") from None
         reason = error.strerror if isinstance(error, OSError) else errors.temporary(error, Outcome.NONE)
+        if reason is None and isinstance(error, apsw.IOError):
+            raise CannotStart(f"{path} cannot be read or written ({error}): check the disk") from None
         if reason is None:
             raise
         raise (CannotStartYet if str(reason) in _FULL else CannotStart)(
@@ -102,27 +113,22 @@ def opened(path: Path, *, write: bool) -> Iterator[apsw.Connection]:
 
 def files(path: Path) -> tuple[Path, ...]:
     """Return the paths of all files of a database, whether they exist or not."""
-    path = Path(os.path.realpath(path))
-    return tuple(path.with_name(path.name + end) for end in ("", "-wal", "-shm", "-journal"))
+    return tuple(Path(os.path.realpath(path) + end) for end in ("", "-wal", "-shm", "-journal"))
 
 
-def connect_exclusively(path: Path) -> apsw.Connection:
-    """Open the only connection to a file, without a log: what is committed is in the file itself.
+def exclude_others(connection: apsw.Connection) -> None:
+    """Make a connection the only one to its file, without a log: what is committed is in the file itself.
 
-    Raises apsw.BusyError if another connection is open.
+    Raises apsw.BusyError if another one is open.
     """
-    connection = apsw.Connection(str(path))
     try:
         connection.pragma("locking_mode", "exclusive")
         connection.pragma("journal_mode", "delete")
         connection.execute("BEGIN EXCLUSIVE; COMMIT")
     except apsw.Error as error:
-        classified = errors.classified(error, connection)
-        connection.close()
-        raise classified from None
+        raise errors.classified(error, connection) from None
     connection.pragma("synchronous", "full")
     connection.pragma("temp_store", "memory")
-    return connection
 
 
 def connect(path: Path, *, reader: bool = False) -> apsw.Connection:
@@ -147,6 +153,10 @@ def connect(path: Path, *, reader: bool = False) -> apsw.Connection:
         connection.pragma("query_only", True)
         # Only connections that write also checkpoint: a reader on the event loop must never fsync.
         connection.wal_autocheckpoint(0)
+        # A longer page raises TooBigError.
+        connection.limit(apsw.SQLITE_LIMIT_LENGTH, MAX_PAGE_BYTES)
+        # Else SQLite, built with STAT4, plans a statement again for each value that it compares with an index.
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     return connection
 
 
@@ -157,7 +167,7 @@ def refuse_orphaned_log(path: Path) -> None:
     if path.exists() and not path.is_file():
         raise CannotStart(f"{path} is not a file: name another one with --database")
     # In this order, and once each: another first start may be creating them, the log last.
-    journal, log = _beside(path, "-journal"), _beside(path, "-wal")
+    _, log, _, journal = files(path)
     journal_size, log_size, size = map(_size, (journal, log, path))
     if size:
         return
@@ -171,7 +181,7 @@ def refuse_orphaned_log(path: Path) -> None:
 def _create(path: Path) -> None:
     with temporary_path(path) as new:
         with closing(connect(new)) as connection:
-            _migrate(connection)
+            upgrade_schema(connection)
             # Closing would do so too, but not report a full disk; and only the file itself gets the name.
             connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         # Another process was first; or this file system has no hard links, and `prepare` creates the file in place.
@@ -195,7 +205,7 @@ def _recover(path: Path) -> None:
     # If it was interrupted there, the file cannot be read until a connection that can write rolls the journal back.
     # The journal of another program is never rolled back. Reading the file is safe: this process has no connection
     # whose locks that would drop.
-    if not _beside(path, "-journal").exists():
+    if not Path(f"{path}-journal").exists():
         return
     with path.open("rb") as file:
         if file.read(72)[68:] != APPLICATION_ID.to_bytes(4, "big"):
@@ -216,8 +226,8 @@ def open_read_only(path: Path, *, immutable: bool) -> apsw.Connection:
 
 def _open_unwritable(path: Path) -> apsw.Connection:
     # Where nothing can be written, SQLite reads a log only if its index exists too, and rolls no journal back.
-    wal = _beside(path, "-wal")
-    logs = [log for log in (wal, _beside(path, "-journal")) if _size(log)]
+    _, wal, _, journal = files(path)
+    logs = [log for log in (wal, journal) if _size(log)]
     if logs or wal.exists():
         connection = open_read_only(path, immutable=False)
         try:
@@ -231,7 +241,7 @@ def _open_unwritable(path: Path) -> apsw.Connection:
 
 
 def _refuse_foreign(path: Path, connection: apsw.Connection) -> int:
-    has_no_log = not _beside(path, "-wal").exists()
+    has_no_log = not Path(f"{path}-wal").exists()
     with closing(connection):
         owner = connection.pragma("application_id")
         tables = set(connection.execute("SELECT name FROM sqlite_schema").fetchall())
@@ -265,39 +275,15 @@ def _size(path: Path) -> int | None:
         return None
 
 
-def _beside(path: Path, end: str) -> Path:
-    return path.with_name(path.name + end)
-
-
 def upgrade_schema(connection: apsw.Connection) -> None:
     """Apply the migrations that a database has not had yet."""
     # Checked without the lock, which an import may hold for long.
-    if connection.pragma("user_version") != len(MIGRATIONS):
-        _migrate(connection)
-
-
-def _migrate(connection: apsw.Connection) -> None:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    if connection.pragma("user_version") == len(MIGRATIONS):
+        return
+    connection.transaction_mode = "IMMEDIATE"
+    with connection:
         version = connection.pragma("user_version")
         for number, migration in enumerate(MIGRATIONS[version:], start=version + 1):
             connection.execute(migration)
             connection.pragma("user_version", number)
         connection.pragma("application_id", APPLICATION_ID)
-        connection.execute("COMMIT")
-    finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-
-
-def _retry_while_busy(action: Callable[[A], R], argument: A) -> R:
-    # SQLite does not wait for a lock in every step of opening a file, so several first starts at once
-    # would fail.
-    deadline = time.monotonic() + START_TIMEOUT
-    while True:
-        try:
-            return action(argument)
-        except apsw.BusyError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.02)

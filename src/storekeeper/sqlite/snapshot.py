@@ -1,7 +1,7 @@
 """The SQLite collection as a snapshot, for `storekeeper.transfer`. Imports apsw and the domain."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
@@ -21,12 +21,12 @@ _SET_EPOCH = f"UPDATE collection SET epoch = ifnull(?, {NEW_EPOCH})"
 
 
 class SqliteSnapshot:
-    """A Snapshot in a transaction of `connection`. `check` raises Unavailable if the file was changed meanwhile."""
+    """A Snapshot in a transaction of `connection`. `before` is of `_modified`, if no lock keeps writers away."""
 
-    def __init__(self, path: Path, connection: apsw.Connection, check: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, path: Path, connection: apsw.Connection, before: tuple[int, int] | None = None) -> None:
         self.path = path
         self._connection = connection
-        self._check = check
+        self._before = before
 
     def count(self) -> tuple[int, int]:
         """Return how many stores and how many changes there are."""
@@ -59,6 +59,10 @@ class SqliteSnapshot:
             self._check()
             raise Unavailable(f"{self.path}: {error}") from None
         self._check()
+
+    def _check(self) -> None:
+        if self._before not in (None, _modified(self.path)):
+            raise Unavailable(f"{self.path} was written meanwhile: try again")
 
 
 class TargetSnapshot(SqliteSnapshot):
@@ -96,9 +100,12 @@ def snapshot(path: Path, *, fill: bool) -> Iterator[Snapshot]:
     """Open the collection of a file; with `fill`, an empty or a new one. Raises CannotStart, Unavailable."""
     path = Path(os.path.realpath(path))
     if not fill:
-        with _open_source(path) as (connection, check):
+        # Where there is no log and none can be created, nothing is locked: a service that can write may start, and
+        # its checkpoints would change the file while it is read.
+        before = None if schema.files(path)[1].exists() else _modified(path)
+        with closing(schema.open_source(path)) as connection:
             connection.execute("BEGIN")
-            yield SqliteSnapshot(path, connection, check)
+            yield SqliteSnapshot(path, connection, before if connection.readonly("main") else None)
         return
     try:
         if path.exists() or not path.parent.exists():
@@ -125,24 +132,6 @@ def epoch(path: Path, *, renew: bool) -> str:
         return found
 
 
-@contextmanager
-def _open_source(path: Path) -> Iterator[tuple[apsw.Connection, Callable[[], None]]]:
-    # Where there is no log and none can be created, nothing is locked: a service that can write may start, and
-    # its checkpoints would change the file while it is read.
-    has_no_log, before = not schema.files(path)[1].exists(), _modified(path)
-    with closing(schema.open_source(path)) as connection:
-
-        def check() -> None:
-            if has_no_log and connection.readonly("main") and _modified(path) != before:
-                raise Unavailable(f"{path} was written meanwhile: try again")
-
-        try:
-            yield connection, check
-        except apsw.Error as error:
-            check()
-            raise Unavailable(f"{path}: {error}") from None
-
-
 def _modified(path: Path) -> tuple[int, int] | None:
     try:
         found = path.stat()
@@ -155,7 +144,8 @@ def _modified(path: Path) -> tuple[int, int] | None:
 def _open_target(file: Path, path: Path) -> Iterator[TargetSnapshot]:
     with ExitStack() as stack:
         with schema.raising_cannot_start(path):
-            connection = stack.enter_context(closing(schema.connect_exclusively(file)))
+            connection = stack.enter_context(closing(apsw.Connection(str(file))))
+            schema.exclude_others(connection)
         target = TargetSnapshot(file, connection, stack)
         try:
             schema.upgrade_schema(connection)

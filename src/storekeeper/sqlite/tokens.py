@@ -1,6 +1,5 @@
 """Tokens in the SQLite collection, also beside a running service. Imports apsw and the domain."""
 
-import json
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 import apsw
 
 from storekeeper.sqlite import schema
+from storekeeper.sqlite.columns import as_json
 from storekeeper.tables import TOKENS
 from storekeeper.tokens import USED_INTERVAL, NameTaken, NoSuchToken, Token
 
@@ -51,4 +51,4 @@ def revoke(path: Path, name: str, now: int) -> None:
 def mark_used(path: Path, numbers: Iterable[int], now: int) -> None:
     """Note that tokens are used, unless that was noted not long ago. Raises apsw's errors."""
     with closing(schema.connect(path)) as connection:
-        connection.execute(_USED, (json.dumps(list(numbers)), now))
+        connection.execute(_USED, (as_json(numbers), now))
