@@ -15,7 +15,7 @@ from storekeeper.stores import Payload, Store
 from storekeeper.tokens import Token
 
 MAX_PAST_READS = 2
-"""Reads of the past at once; further ones wait for `PAST_TIMEOUT`."""
+"""Reads of the past at once that are not short; further ones wait for `PAST_TIMEOUT`."""
 
 PAST_TIMEOUT = 1.0
 """Seconds that one read of the past may take; each page of a list is one."""
@@ -102,7 +102,7 @@ class Collection(Protocol):
       and a store's `version` is the number of its latest change. `epoch` is eight characters of `[a-z2-7]`.
     - **Conditions, keys, and writes that change nothing:** as `commands.apply` decides inside the transaction; the
       PreconditionFailed or KeyReused is the exception of the future.
-    - **The past:** reads of it leave the others their time: two at once, 1 s each, then Unavailable.
+    - **The past:** long reads of it leave the others their time: two at once, 1 s each, then Unavailable.
     - **Errors:** `Unavailable`, raised or as the exception of the future, whenever the database cannot
       respond; its `outcome` says whether a write may have happened. At most 5 s pass before it (decision 30);
       `load` waits for others for up to a minute, and raises CannotStart if the operator has to change something.

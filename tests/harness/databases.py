@@ -4,7 +4,7 @@ A new one is a class like `Sqlite` and a line in `KINDS`.
 """
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any, LiteralString, Protocol
 
@@ -14,6 +14,7 @@ import pytest
 
 from storekeeper.collection import Collection
 from storekeeper.databases import open_collection
+from storekeeper.sqlite.migrations import CHANGES
 from storekeeper.tables import CONTENT
 from tests.harness.machine import need
 from tests.harness.postgres_server import Missing, Server, shared
@@ -70,6 +71,12 @@ class Sqlite:
             return list(connection.execute(query))
         finally:
             connection.close()
+
+
+def without_end(path: Path, seq: int) -> None:
+    """Have the way back over two changes of one store, that one and the next, never end."""
+    with closing(apsw.Connection(str(path))) as connection:
+        connection.execute(f"UPDATE {CHANGES} SET previous = ? WHERE seq = ?", (seq + 1, seq))
 
 
 class Postgres:

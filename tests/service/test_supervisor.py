@@ -15,6 +15,7 @@ import pytest
 from tests.harness import weakened
 from tests.harness.client import create as store
 from tests.harness.client import until
+from tests.harness.databases import without_end
 from tests.harness.linux import of, ports, workers
 from tests.harness.machine import need
 from tests.harness.process import TIMEOUT, Running, assert_nothing_logged, serving
@@ -158,6 +159,10 @@ def test_a_stop_needs_no_more_thread(open_folder: Path) -> None:
         until(lambda: ports(service.process.pid))
         service.port = ports(service.process.pid).pop()
         assert store(service, "There") == 1
+        for name in "AB":
+            assert service.request("PUT", "/api/stores/1", {"name": name}).status == 200
+        without_end(open_folder / "stores.db", 2)
+        assert service.request("GET", "/api/stores?at=3").status == 200
         assert_error(service.request("GET", "/api/stores?at=1"), 503, outcome="none")
         assert service.stop() == 0
         assert "Traceback" not in service.log

@@ -1,10 +1,9 @@
 """The embedded collection: one SQLite file, any number of processes. Imports apsw and the domain."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
 
 import apsw
 from msgspec.structs import replace
@@ -36,9 +35,6 @@ __all__ = ["SqliteCollection", "describe", "epoch", "exists", "files", "open_col
 __all__ += ["add_token", "load_all", "read_tokens", "revoke_token"]
 
 
-T = TypeVar("T")
-
-
 class SqliteCollection:
     """A Collection in one SQLite file. Needs a running event loop, and a file that `prepare` was called for.
 
@@ -55,7 +51,7 @@ class SqliteCollection:
         self._connection = schema.connect(path, reader=True)
         self._change_token = token_reader(self._connection)
         self._reader = Reader(self._connection, self._change_token)
-        self._past = PastReader(path, CLOSED)
+        self._past = PastReader(path, self._translating)
         self._loop = asyncio.get_running_loop()
         self._queue = WriteQueue(Committer(schema.connect(path), FileIdentity(path)), self._on_failure)
         self._timer = self._loop.call_later(TICK, self._tick)
@@ -69,27 +65,17 @@ class SqliteCollection:
 
     def get_at(self, id: int, at: Moment) -> Eventual[Store | None]:
         """Return the store as it was at that moment, or None."""
-        return self._loop.create_task(self._read_past(self._past.get(id, at)))
+        return self._past.get(id, at)
 
     def list(self, query: Query) -> Eventual[Listing]:
         """Return the stores that the query asks for."""
         if query.at is not None:
-            return self._loop.create_task(self._list_at(query))
+            return self._past.list(query)
         try:
             listing = self._reader.list(query)
         except apsw.Error as error:
             raise self._translated(error) from error
-        return listing if listing.rest is None else self._translated_rest(listing)
-
-    async def _list_at(self, query: Query) -> Listing:
-        return self._translated_rest(await self._read_past(self._past.list(query)))
-
-    async def _read_past(self, read: Awaitable[T]) -> T:
-        with self._translating():
-            return await read
-
-    def _translated_rest(self, listing: Listing) -> Listing:
-        return replace(listing, rest=listing.rest and self._rest(listing.rest))
+        return replace(listing, rest=self._rest(listing.rest)) if listing.rest else listing
 
     def state(self) -> State:
         """Return the numbers of the collection."""

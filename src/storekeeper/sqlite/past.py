@@ -1,37 +1,40 @@
 """Reads of the past: the collection as it was at a moment. Imports apsw and the domain.
 
-The way back to a moment may be long, so each read is on a thread, with a connection of its own. Changes are never
-changed, so what a version was can be read in several statements.
+A short read, or one whose way back to the moment is remembered, is completed at once. The way may be long: then the
+read begins anew on a thread. Changes are never changed, so what a version was can be read in several statements.
 """
 
 import asyncio
 import ctypes
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
 import apsw
 
-from storekeeper.collection import MAX_PAST_READS, PAST_TIMEOUT, Listing, Moment, Query, State, check_moment
+from storekeeper.collection import MAX_PAST_READS, PAST_TIMEOUT, Eventual, Listing, Moment, Query, State, check_moment
 from storekeeper.concurrency.threads import NoThread, run_in_thread
 from storekeeper.errors import Unavailable
 from storekeeper.sqlite import reads, schema
 from storekeeper.sqlite.columns import FIELDS, STATE, numbers
 from storekeeper.sqlite.migrations import CHANGES
 from storekeeper.sqlite.reads import following, pages_of
+from storekeeper.sqlite.write_queue import CLOSED
 from storekeeper.stores import Store
 
 T = TypeVar("T")
 Execute = Callable[..., apsw.Cursor]
-Walk = Callable[[int, int, int], bytes]
+
+AT_ONCE_TIMEOUT = 0.0002
+"""Seconds that a read may take on the event loop: about what a page of the present takes."""
 
 _PROGRESS_STEPS = 2_500
-"""Steps of SQLite's virtual machine, some 0.2 ms, after which a read gives way. Fewer would cost it more than 5 %."""
+"""Steps of SQLite's virtual machine, up to 0.2 ms, after which a read looks at the time, and on a thread gives way.
+Fewer would cost it more than 5 %."""
 
 # os.sched_yield would keep the interpreter's lock, which whoever gets the core may need.
 _give_way: Callable[[], int] = ctypes.CDLL(None).sched_yield
@@ -56,82 +59,116 @@ _CHANGE = f"SELECT {FIELDS}, seq FROM {CHANGES} WHERE seq = ?"
 
 
 class PastReader:
-    """Carries out reads of the past; they raise apsw's errors, Unavailable, EpochEnded, InvalidInput."""
+    """Carries out reads of the past; they raise Unavailable, EpochEnded, InvalidInput.
 
-    def __init__(self, path: Path, closed: str) -> None:
+    `translating` turns apsw's errors into Unavailable where they are no bugs.
+    """
+
+    def __init__(self, path: Path, translating: Callable[[], AbstractContextManager[None]]) -> None:
         self._path = path
-        self._closed_reason = closed
+        self._translating = translating
         self._closed = False
         self._slots = asyncio.Semaphore(MAX_PAST_READS)
         self._running = 0
         self._idle: list[apsw.Connection] = []
         self._remembered: dict[tuple[int, int, int], bytes] = {}
 
-    async def get(self, id: int, at: Moment) -> Store | None:
+    def get(self, id: int, at: Moment) -> Eventual[Store | None]:
         """Return the store of that id as it was, None if there was none."""
-        return await self._read(lambda execute, walk: _get(execute, walk, id, at))
+        return self._read(partial(self._get, id, at))
 
-    async def list(self, query: Query) -> Listing:
+    def list(self, query: Query) -> Eventual[Listing]:
         """Return the stores that the query asks for, as they were."""
-        state, last, first, pages = await self._read(lambda execute, walk: _begin(execute, walk, query))
-        rest = self._rest(pages, state.version) if pages else None
-        return Listing(state.version, state.epoch, first, rest, last, state.total)
+        return self._read(partial(self._list, query))
 
-    def _rest(self, pages: Iterator[Sequence[int]], version: int) -> AsyncIterator[bytes]:
-        async def read(ids: Sequence[int]) -> bytes:
-            return await self._read(lambda execute, walk: _page(execute, walk, ids, version))
+    def _read(self, work: Callable[[Execute], T]) -> Eventual[T]:
+        deadline = time.monotonic() + AT_ONCE_TIMEOUT
+        with self._translating(), suppress(apsw.InterruptError):
+            return self._run(work, lambda: time.monotonic() > deadline)
+        return asyncio.ensure_future(self._read_on_thread(work))
 
-        return following(read, pages)
-
-    async def _read(self, work: Callable[[Execute, Walk], T]) -> T:
+    async def _read_on_thread(self, work: Callable[[Execute], T]) -> T:
         try:
-            await self._acquire()
+            async with asyncio.timeout(PAST_TIMEOUT):
+                await self._slots.acquire()
         except TimeoutError:
             raise Unavailable("Too many reads of the past are waiting") from None
         self._running += 1
         try:
-            return await run_in_thread(lambda stop: self._run(work, stop))
+            with self._translating():
+                return await run_in_thread(lambda stop: self._run(work, self._pacer(stop)))
         except NoThread:
             raise Unavailable("Too many threads are running") from None
+        except apsw.InterruptError:
+            raise Unavailable(CLOSED if self._closed else "The read of the past took too long") from None
         finally:
             self._running -= 1
             self._slots.release()
 
-    async def _acquire(self) -> None:
+    def _run(self, work: Callable[[Execute], T], is_over: Callable[[], bool]) -> T:
+        """Return what `work` reads on a connection; raises InterruptError if its time is over earlier."""
         if self._closed:
-            raise Unavailable(self._closed_reason)
-        async with asyncio.timeout(PAST_TIMEOUT):
-            await self._slots.acquire()
-
-    def _run(self, work: Callable[[Execute, Walk], T], stop: threading.Event) -> T:
-        if self._closed:
-            raise Unavailable(self._closed_reason)
-        pause = self._pacer(stop)
-        connection = self._idle.pop() if self._idle else schema.connect(self._path, reader=True)
-        connection.set_progress_handler(pause, _PROGRESS_STEPS)
+            raise Unavailable(CLOSED)
         try:
-            return work(connection.execute, partial(self._walk, connection.execute))
-        except apsw.InterruptError:
-            reason = self._closed_reason if self._closed else "The read of the past took too long"
-            raise Unavailable(reason) from None
+            connection = self._idle.pop()
+        except IndexError:
+            connection = schema.connect(self._path, reader=True)
+        connection.set_progress_handler(is_over, _PROGRESS_STEPS)
+        try:
+            return work(connection.execute)
         finally:
             connection.set_progress_handler(None)
             self._idle.append(connection)
 
     def _pacer(self, stop: threading.Event) -> Callable[[], bool]:
-        """Return what this thread's read calls every few steps, which tells it whether to end."""
+        """Return what tells a read on this thread whether its time is over, and makes it give way."""
         began = time.monotonic()
 
-        def pause() -> bool:
+        def is_over() -> bool:
             now = time.monotonic()
             # With less than its share, it would get next to nothing beside an event loop that never rests.
             if time.thread_time() > (now - began) / (self._running + 1):
                 _give_way()
             return self._closed or stop.is_set() or now > began + PAST_TIMEOUT
 
-        return pause
+        return is_over
 
-    def _walk(self, execute: Execute, first: int, last: int, version: int) -> bytes:
+    def _get(self, id: int, at: Moment, execute: Execute) -> Store | None:
+        was = _find(at, execute)
+        if not 0 < id <= was.total:
+            return None
+        (seq,) = numbers(self._walk(id, id, was.version, execute))
+        return Store(*[id, *execute(_CHANGE, (seq,)).get, was.epoch])
+
+    def _list(self, query: Query, execute: Execute) -> Listing:
+        assert query.at is not None
+        total, version, epoch = _find(query.at, execute)
+        ids, last = query.ids(total)
+        if not ids:
+            return Listing(version, epoch, b"", total=total)
+        page = ids[: len(next(pages_of(ids)))]
+        try:
+            first = self._page(page, version, execute)
+        except apsw.TooBigError:
+            page = page[:1]
+            first = self._page(page, version, execute)
+        left = range(page.stop, ids.stop)
+        rest = following(partial(self._page_later, version), pages_of(left)) if left else None
+        return Listing(version, epoch, first, rest, last, total)
+
+    async def _page_later(self, version: int, ids: Sequence[int]) -> bytes:
+        await asyncio.sleep(0)  # a fast client must not keep the others waiting until its list ends
+        page = self._read(partial(self._page, ids, version))
+        return await page if isinstance(page, asyncio.Future) else page
+
+    def _page(self, ids: Sequence[int], version: int, execute: Execute) -> bytes:
+        page: bytes
+        page, newest = execute(reads.PAGE, (ids[0], ids[-1])).get
+        if newest > version:
+            page = execute(reads.AS_OF, (self._walk(ids[0], ids[-1], version, execute).decode(),)).get
+        return page
+
+    def _walk(self, first: int, last: int, version: int, execute: Execute) -> bytes:
         """Return, for each store of a range of ids, the number of its latest change up to a version, as JSON."""
         key = (first, last, version)
         if (seqs := self._remembered.get(key)) is None:
@@ -152,27 +189,7 @@ class PastReader:
             connection.close()
 
 
-def _begin(
-    execute: Execute, walk: Walk, query: Query
-) -> tuple[State, int | None, bytes, Iterator[Sequence[int]] | None]:
-    """Return the state at the query's moment, the last id if later ones were left out, a page, and what follows."""
-    assert query.at is not None
-    state = _find(execute, query.at)
-    ids, last = query.ids(state.total)
-    pages = pages_of(ids)
-    page = next(pages, range(0))
-    if not page:
-        return state, last, b"", None
-    try:
-        first = _page(execute, walk, page, state.version)
-    except apsw.TooBigError:
-        first = _page(execute, walk, page[:1], state.version)
-        return state, last, first, chain([page[1:]], pages)
-    following = next(pages, None)
-    return state, last, first, chain([following], pages) if following else None
-
-
-def _find(execute: Execute, moment: Moment) -> State:
+def _find(moment: Moment, execute: Execute) -> State:
     """Return the numbers of the collection at a moment."""
     _, version, epoch, at = execute(STATE).get
     check_moment(moment, version, epoch, max(at, time.time_ns() // 1_000_000))
@@ -180,19 +197,3 @@ def _find(execute: Execute, moment: Moment) -> State:
     if moment.time is not None:
         seq = execute(_LATEST, (version, max(moment.time, -reads.MAX_ID))).get
     return State(execute(_COUNT, (seq,)).get or 0, seq, epoch)
-
-
-def _get(execute: Execute, walk: Walk, id: int, at: Moment) -> Store | None:
-    was = _find(execute, at)
-    if not 0 < id <= was.total:
-        return None
-    (seq,) = numbers(walk(id, id, was.version))
-    return Store(*[id, *execute(_CHANGE, (seq,)).get, was.epoch])
-
-
-def _page(execute: Execute, walk: Walk, ids: Sequence[int], version: int) -> bytes:
-    page: bytes
-    page, newest = execute(reads.PAGE, (ids[0], ids[-1])).get
-    if newest > version:
-        page = execute(reads.AS_OF, (walk(ids[0], ids[-1], version).decode(),)).get
-    return page
