@@ -1,4 +1,4 @@
-"""The complete ASGI application: the contract's routes, health and docs by Starlette. Imports Starlette and `api`.
+"""The complete ASGI application: the contract's routes, and Starlette's for all else. Imports Starlette and `api`.
 
 It runs on any ASGI server. Its caller opens the collection and closes it.
 """
@@ -6,22 +6,19 @@ It runs on any ASGI server. Its caller opens the collection and closes it.
 from contextlib import suppress
 from urllib.parse import quote
 
-import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response as StarletteResponse
-from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
-from storekeeper.api import docs
-from storekeeper.api.errors import not_allowed, not_found, to_response
+from storekeeper.api import docs, operations
+from storekeeper.api.errors import not_allowed, not_found
 from storekeeper.api.gate import Gate
+from storekeeper.api.operations import to_starlette
 from storekeeper.api.plan import Plan
 from storekeeper.api.resource import Resource
-from storekeeper.api.token_table import UNDECIDED
 from storekeeper.collection import Collection
-from storekeeper.errors import Unavailable
 from storekeeper.http.response import (
     MAX_BODY_BYTES,
     Headers,
@@ -31,7 +28,6 @@ from storekeeper.http.response import (
     internal_error,
     phrase,
     too_large,
-    unavailable,
 )
 
 
@@ -43,13 +39,11 @@ class Application:
     ) -> None:
         self._resource = resource
         self._gate = gate
-        self._collection = collection
-        self._ready_needs_writes = ready_needs_writes
-        self.starlette = Starlette(
-            routes=[Route("/health/live", _live), Route("/health/ready", self._ready), *docs.ROUTES],
+        self._starlette = Starlette(
+            routes=[*operations.routes(collection, lambda: gate.decided, ready_needs_writes), *docs.ROUTES],
             exception_handlers={HTTPException: _http_error, Exception: _bug},
         )
-        self.starlette.router.redirect_slashes = False
+        self._starlette.router.redirect_slashes = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Respond to one request."""
@@ -58,7 +52,7 @@ class Application:
         if fields := self._gate.fields(headers):
             send = _adding(fields, send)
         if plan is None:
-            await self.starlette(scope, receive, send)
+            await self._starlette(scope, receive, send)
         elif (response := await self._respond(plan, scope, receive)) is not None:
             await _send(response, scope, send)
 
@@ -82,26 +76,6 @@ class Application:
         with suppress(Exception):  # `response()` turns it into a response
             await response.future
         return response.response()
-
-    async def _ready(self, _request: Request) -> StarletteResponse:
-        try:
-            await self._collection.check()
-            if not self._gate.decided:
-                raise Unavailable(UNDECIDED)
-        except Unavailable as error:
-            return _to_starlette(to_response(error))
-        writes = {"writes": "ok"}
-        try:
-            await self._collection.check_writes()
-        except Unavailable as error:
-            if self._ready_needs_writes:
-                return _to_starlette(unavailable(f"Writes are refused: {error}"))
-            writes = {"writes": "refused", "reason": str(error)}
-        return _to_starlette(Response(msgspec.json.encode({"status": "ready"} | writes)))
-
-
-async def _live(_request: Request) -> StarletteResponse:
-    return _to_starlette(Response(b'{"status":"live"}'))
 
 
 def _adding(fields: Headers, send: Send) -> Send:
@@ -150,19 +124,13 @@ def _http_error(request: Request, error: Exception) -> StarletteResponse:
     """Return the response to one of Starlette's own errors, with the contract's body (decision 22)."""
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
-        return _to_starlette(not_found())
+        return to_starlette(not_found())
     if error.status_code == 405:
         allowed = (error.headers or {}).get("Allow", "").split(", ")
-        return _to_starlette(not_allowed(request.method, (*sorted(allowed), "OPTIONS")))
-    return _to_starlette(error_response(error.status_code, phrase(error.status_code)))
+        return to_starlette(not_allowed(request.method, (*sorted(allowed), "OPTIONS")))
+    return to_starlette(error_response(error.status_code, phrase(error.status_code)))
 
 
 def _bug(_request: Request, _error: Exception) -> StarletteResponse:
     # Starlette raises the error again after this response, so that the server logs it.
-    return _to_starlette(internal_error())
-
-
-def _to_starlette(response: Response) -> StarletteResponse:
-    converted = StarletteResponse(response.body, response.status)
-    converted.raw_headers = framed_headers(response)
-    return converted
+    return to_starlette(internal_error())

@@ -1,4 +1,4 @@
-"""The routes /openapi.json and /docs, a page that loads nothing from other hosts. Imports Starlette.
+"""The routes /openapi.json and /docs, a page that loads nothing from other hosts. Imports Starlette and `api`.
 
 The OpenAPI document is `pages/openapi.json`. `tests/api/test_openapi.py` compares it with the service: every route,
 method, status, header, limit and error message that one has, the other has too. Its examples of errors are what the
@@ -17,6 +17,8 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
 from storekeeper import __version__
+from storekeeper.api.operations import to_starlette
+from storekeeper.http.response import Response as JsonResponse
 
 _PAGES = Path(__file__).with_name("pages")
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
@@ -29,7 +31,6 @@ _POLICY = (
     "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self' 'unsafe-inline';"
     " img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-_JSON = {"content-type": "application/json; charset=utf-8", "cache-control": "no-cache"}
 _HEADERS = {
     "cache-control": "no-cache",
     "content-security-policy": _POLICY,
@@ -47,7 +48,7 @@ def encoded_document() -> bytes:
 
 
 async def _openapi(_request: Request) -> Response:
-    return Response(encoded_document(), headers=_JSON)
+    return to_starlette(JsonResponse(encoded_document()))
 
 
 async def _root(request: Request) -> Response:

@@ -1,0 +1,53 @@
+"""The operator's routes: health. Imports Starlette, `api` and the domain."""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response as StarletteResponse
+from starlette.routing import BaseRoute, Route
+
+from storekeeper.api.errors import to_response
+from storekeeper.api.token_table import UNDECIDED
+from storekeeper.collection import Collection
+from storekeeper.errors import Unavailable
+from storekeeper.http.response import Response, framed_headers
+
+
+def routes(
+    collection: Collection, decided: Callable[[], bool] = lambda: True, ready_needs_writes: bool = False
+) -> Sequence[BaseRoute]:
+    """Return the routes, bound to a collection; `decided` tells whether it is known who needs a token."""
+
+    async def live(_request: Request) -> StarletteResponse:
+        return to_starlette(Response(b'{"status":"live"}'))
+
+    async def ready(_request: Request) -> StarletteResponse:
+        try:
+            await collection.check()
+            if not decided():
+                raise Unavailable(UNDECIDED)
+            reason = await _refusal_of_writes(collection)
+            if reason and ready_needs_writes:
+                raise Unavailable(f"Writes are refused: {reason}")
+        except Unavailable as error:
+            return to_starlette(to_response(error))
+        writes = {"writes": "refused", "reason": reason} if reason else {"writes": "ok"}
+        return to_starlette(Response(msgspec.json.encode({"status": "ready"} | writes)))
+
+    return [Route("/health/live", live), Route("/health/ready", ready)]
+
+
+async def _refusal_of_writes(collection: Collection) -> str:
+    try:
+        await collection.check_writes()
+    except Unavailable as error:
+        return str(error)
+    return ""
+
+
+def to_starlette(response: Response) -> StarletteResponse:
+    """Return the same response as Starlette has it."""
+    converted = StarletteResponse(response.body, response.status)
+    converted.raw_headers = framed_headers(response)
+    return converted
