@@ -8,7 +8,7 @@ import psycopg
 from storekeeper.postgres.columns import LOCK, TYPES
 from storekeeper.postgres.load import LOCK_TIMEOUT
 from storekeeper.postgres.pool import single_row
-from storekeeper.postgres.schema import COLLECTION, NEW_EPOCH
+from storekeeper.postgres.schema import COLLECTION, NEW_EPOCH, prepare
 from storekeeper.postgres.session import Connection, connected, translated, write
 from storekeeper.tables import TABLES
 from storekeeper.transfer import Row, Rows, Snapshot
@@ -62,7 +62,9 @@ class PostgresSnapshot:
 
 @contextmanager
 def snapshot(url: str, *, fill: bool) -> Iterator[Snapshot]:
-    """Open a prepared database, to read it or, with `fill`, to fill it. Raises Unavailable."""
+    """Open a prepared database to read it; with `fill`, an empty or a new one. Raises CannotStart, Unavailable."""
+    if fill:
+        prepare(url, upgrade=False)
     with connected(url) as connection:
         connection.execute(LOCK if fill else _SNAPSHOT)
         yield PostgresSnapshot(url, connection)
