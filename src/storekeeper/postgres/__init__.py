@@ -11,19 +11,18 @@ from storekeeper.collection import Listing, Moment, Query, State
 from storekeeper.commands import Command
 from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.errors import Unavailable
-from storekeeper.postgres import keys, past, reads, schema, session, tokens, writes
+from storekeeper.postgres import keys, past, reads, session, tokens, writes
 from storekeeper.postgres.batcher import Batcher
-from storekeeper.postgres.load import load
+from storekeeper.postgres.load import load_all
 from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, StatementError, array, rows
 from storekeeper.postgres.pool import CLOSED, RESPONSE_TIMEOUT, Pool
+from storekeeper.postgres.schema import exists, prepare
+from storekeeper.postgres.session import describe
 from storekeeper.postgres.snapshot import epoch, snapshot
+from storekeeper.postgres.tokens import add_token, read_tokens, revoke_token
 from storekeeper.stores import Payload, Store
 from storekeeper.tokens import Token
 from storekeeper.write_state import WriteState
-
-describe, exists, prepare = session.describe, schema.exists, schema.prepare
-read_tokens, add_token, revoke_token = tokens.read, tokens.add, tokens.revoke
-load_all = load
 
 __all__ = ["PostgresCollection", "describe", "epoch", "exists", "open_collection", "prepare", "snapshot"]
 __all__ += ["add_token", "load_all", "read_tokens", "revoke_token"]
@@ -94,7 +93,7 @@ class PostgresCollection:
         if self._closed:
             raise Unavailable(CLOSED)
         await self._prepare()
-        return await run_in_thread(lambda stop: load(self._url, payloads, stop, only_if_empty=only_if_empty))
+        return await run_in_thread(lambda stop: load_all(self._url, payloads, stop, only_if_empty=only_if_empty))
 
     async def tokens(self) -> Sequence[Token]:
         """Return all tokens."""
@@ -163,7 +162,7 @@ class PostgresCollection:
     async def _prepare(self) -> str:
         """Return the schema of the collection; look for it once, because a later one that hides it is not ours."""
         if not self._schema:
-            self._schema = await run_in_thread(lambda _stop: schema.prepare(self._url))
+            self._schema = await run_in_thread(lambda _stop: prepare(self._url))
         return self._schema
 
 

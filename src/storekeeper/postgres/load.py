@@ -26,7 +26,9 @@ _CHANGES = f"""INSERT INTO changes ({", ".join(CHANGES)})
 _COUNT = f"UPDATE {COLLECTION} SET count = count + %s, version = version + %s, at = %s WHERE one = 1"
 
 
-def load(url: str, payloads: Iterable[Payload], stop: threading.Event | None = None, *, only_if_empty: bool) -> range:
+def load_all(
+    url: str, payloads: Iterable[Payload], stop: threading.Event | None = None, *, only_if_empty: bool
+) -> range:
     """Create all of `payloads`, or none if reading them raises; return their ids. Raises Unavailable, CannotStart.
 
     Once `stop` is set, nothing is created: the source may have been cut off by the same interrupt.
