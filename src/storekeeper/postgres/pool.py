@@ -19,9 +19,8 @@ RESPONSE_TIMEOUT = 4.5
 MAX_CONNECTION_AGE = 600.0
 """Seconds after which a connection is replaced, so that it does not keep an old server or old plans for ever."""
 
-MIN_RETRY_PAUSE = 0.1
-MAX_RETRY_PAUSE = 1.0
-"""Seconds between two attempts to connect: the first pause, and the longest, as each is twice the one before."""
+RETRY_PAUSE = 0.5
+"""Seconds between two attempts to connect."""
 
 LOG_INTERVAL = 60.0
 """Seconds after which the log repeats that the database cannot be reached."""
@@ -112,13 +111,11 @@ class Pool:
 
     async def _keep_connecting(self) -> None:
         """Open connections while requests wait for them, at least one; retry until that is done."""
-        pause = MIN_RETRY_PAUSE
         try:
             while not self._connections or (self._waiting and len(self._connections) < POOL_SIZE):
                 began = self._loop.time()
                 try:
                     self._add(await self._connect())
-                    pause = MIN_RETRY_PAUSE
                 except CannotStart as error:
                     self._refuse(UNREACHABLE)
                     self._fail(str(error))
@@ -127,8 +124,7 @@ class Pool:
                     if self._connections:  # these suffice, although the server accepts no more
                         return
                     self._record_outage(str(error), began)
-                    await asyncio.sleep(pause)
-                    pause = min(2 * pause, MAX_RETRY_PAUSE)
+                    await asyncio.sleep(RETRY_PAUSE)
         finally:
             self._connecting = None
 
