@@ -13,8 +13,7 @@ from storekeeper.postgres.session import Connection, connected, write
 from storekeeper.stores import Payload
 from storekeeper.tables import CHANGES, CONTENT, STORES
 
-# Reading the source may be slow, or fail; until it is read, no other writer waits. (An engine
-# without temporary tables cannot load; everything else works there.)
+# Reading the source may be slow, or fail; until it is read, no other writer waits.
 _COLUMNS = ", ".join(f"{name} {TYPES[kind]}" for name, kind in CONTENT.items())
 _STAGE = f"CREATE TEMPORARY TABLE staged (place bigint, {_COLUMNS}) ON COMMIT DROP"
 LOCK_TIMEOUT = "SET LOCAL lock_timeout = '60s'"

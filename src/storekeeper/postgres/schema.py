@@ -111,8 +111,7 @@ _COMPLETE = {"stores": 1, "changes": 1, "collection": 1, "keys": 3, "tokens": 4}
 """Tables and views that have to be there, and since which migration."""
 
 MIGRATION_LOCK = 0x53544F52
-"""The advisory lock of all migrations: without it, migrations at the same time can fail. On an engine without
-advisory locks, start the first instance alone."""
+"""The advisory lock of all migrations: without it, migrations at the same time can fail."""
 
 _LOCK_TIMEOUT = "SET LOCAL lock_timeout = '4s'"
 
