@@ -45,7 +45,6 @@ class Pool:
         self._refusal = ""
         self._outage_began = self._logged = 0.0
         self._connecting: asyncio.Task[None] | None = None
-        self._closed = False
         self._connect_more()
 
     async def execute(self, *statements: Statement, deadline: float | None = None) -> list[Result]:
@@ -88,8 +87,8 @@ class Pool:
         """Take a connection back, for whoever has been waiting for longest."""
         if connection.lost:
             return
-        if self._closed or self._loop.time() - connection.since > MAX_CONNECTION_AGE:
-            connection.drop(CLOSED if self._closed else EXPIRED)
+        if self._loop.time() - connection.since > MAX_CONNECTION_AGE:
+            connection.drop(EXPIRED)
         elif self._waiting:
             self._waiting.popleft().set_result(connection)
         else:
@@ -97,7 +96,6 @@ class Pool:
 
     async def close(self) -> None:
         """Close every connection."""
-        self._closed = True
         self._refuse(CLOSED)
         for connection in list(self._connections):
             connection.drop(CLOSED)
@@ -106,7 +104,7 @@ class Pool:
             await asyncio.wait((self._connecting,))
 
     def _connect_more(self) -> None:
-        if self._connecting is None and not self._closed:
+        if self._connecting is None and self._refusal != CLOSED:
             self._connecting = asyncio.create_task(self._keep_connecting())
 
     async def _keep_connecting(self) -> None:
@@ -155,8 +153,6 @@ class Pool:
         self._connections.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)
-        if self._closed:
-            return
         if connection.lost != EXPIRED:
             # What ended one connection has probably ended all, and a dead host does not close them.
             for other in list(self._idle):
