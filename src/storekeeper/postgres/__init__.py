@@ -93,7 +93,7 @@ class PostgresCollection:
         if self._closed:
             raise Unavailable(CLOSED)
         await self._prepare()
-        return await run_in_thread(lambda stop: load_all(self._url, payloads, stop, only_if_empty=only_if_empty))
+        return await run_in_thread(lambda _stop: load_all(self._url, payloads, only_if_empty=only_if_empty))
 
     async def tokens(self) -> Sequence[Token]:
         """Return all tokens."""
