@@ -15,7 +15,7 @@ from storekeeper.postgres import keys, past, reads, session, tokens, writes
 from storekeeper.postgres.batcher import Batcher
 from storekeeper.postgres.load import load_all
 from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, StatementError, array, rows
-from storekeeper.postgres.pool import CLOSED, RESPONSE_TIMEOUT, Pool
+from storekeeper.postgres.pool import RESPONSE_TIMEOUT, Pool
 from storekeeper.postgres.schema import exists, prepare
 from storekeeper.postgres.session import describe
 from storekeeper.postgres.snapshot import epoch, snapshot
@@ -47,7 +47,6 @@ class PostgresCollection:
         self._url = url
         self._conninfo = session.parameters(url)
         self._schema = ""
-        self._closed = False
         self._pool = Pool(self._connect, fail)
         self._state = WriteState(self._begin_probe)
         reader = reads.Reader(self._pool)
@@ -90,9 +89,7 @@ class PostgresCollection:
 
     async def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False) -> range:
         """Create all of `payloads` or none; return their ids."""
-        if self._closed:
-            raise Unavailable(CLOSED)
-        await self._prepare()
+        await self.check()  # after that, its tables are there
         return await run_in_thread(lambda _stop: load_all(self._url, payloads, only_if_empty=only_if_empty))
 
     async def tokens(self) -> Sequence[Token]:
@@ -141,7 +138,6 @@ class PostgresCollection:
 
     async def close(self) -> None:
         """Finish the reads and writes under way, then close every connection."""
-        self._closed = True
         self._state.close()
         self._forgetting.cancel()
         await asyncio.gather(*(each.close() for each in (self._by_id, self._states, self._lists, self._writes)))
@@ -151,19 +147,15 @@ class PostgresCollection:
 
     async def _connect(self) -> PipelineConnection:
         """Open a connection and prepare its session; raises Unavailable, CannotStart."""
-        setup = (*session.setup_statements(session.SERVING), session.set_search_path(await self._prepare()))
+        if not self._schema:  # looked for once: a later one that hides it is not ours
+            self._schema = await run_in_thread(lambda _stop: prepare(self._url))
+        setup = (*session.setup_statements(session.SERVING), session.set_search_path(self._schema))
         try:
             connection = PipelineConnection(await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True))
             await connection.prepare(setup, _STATEMENTS, asyncio.get_running_loop().time() + RESPONSE_TIMEOUT)
         except (psycopg.Error, ConnectionLost, StatementError) as error:
             raise session.translated(error, self._url) from None
         return connection
-
-    async def _prepare(self) -> str:
-        """Return the schema of the collection; look for it once, because a later one that hides it is not ours."""
-        if not self._schema:
-            self._schema = await run_in_thread(lambda _stop: prepare(self._url))
-        return self._schema
 
 
 open_collection = PostgresCollection
