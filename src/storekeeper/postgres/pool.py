@@ -10,8 +10,7 @@ from storekeeper.events import Event, emit
 from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, Result, Statement, StatementError
 
 POOL_SIZE = 9
-"""Connections that one process opens at most: two for reads by id, two for reads of the past, one each for the
-collection's numbers, lists, pages of lists, tokens, and writes."""
+"""Connections that one process opens at most; `docs/scaling.md` says what for."""
 
 RESPONSE_TIMEOUT = 4.5
 """Seconds after which a request gets its response in any case (decision 30: at most 5 s)."""
