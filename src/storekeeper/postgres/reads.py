@@ -127,8 +127,8 @@ class Reader:
             found[query] = Listing(version, epoch, first or b"", None, last, count), ids, end or 0
         if named:
             picked = rows(results[-1])
-            if not picked:
-                single_row([])  # no query finds anything, because the row of `collection` is missing
+            if len(picked) != len(named):
+                single_row([])  # the row of `collection` is missing, or there are several
             for place, first, end, _, all_ids, version, epoch in picked:
                 listed = array("q", all_ids[: named[place].limit])
                 last = listed[-1] if len(listed) < len(all_ids) else None
