@@ -45,7 +45,7 @@ STATEMENTS = {
     b"first": f"""WITH page AS ({_PAGE} stores WHERE id BETWEEN $1::bigint AND $2::bigint)
       SELECT {_JSON}, count, version, epoch FROM {COLLECTION}""",
     b"picked": f"WITH page AS ({_PAGE} stores WHERE id = ANY($1::bigint[])) SELECT {_JSON}",
-    # With all ids, and one more than the limit if there is one: the further pages are read by their ids.
+    # With the ids of all `most` stores, and one more: the pages after the first are read by their ids.
     b"named": f"""SELECT pick.place, found.*, version, epoch
       FROM {COLLECTION}, unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[])
         AS pick (place, name, past, most), LATERAL (
@@ -118,7 +118,8 @@ class Reader:
             (b"first", (_after(query) + 1, _after(query) + (query.limit or PAGE_SIZE))) for query in whole
         ]
         if named:
-            statements.append((b"named", as_arrays(map(_named, range(len(named)), named))))
+            sent = [_named(place, query, query.limit or PAGE_SIZE) for place, query in enumerate(named)]
+            statements.append((b"named", as_arrays(sent)))
         results = await self._pool.execute(*statements, deadline=deadline)
         found: dict[Query, Found] = {}
         for query, result in zip(whole, results, strict=False):
@@ -129,11 +130,19 @@ class Reader:
             picked = rows(results[-1])
             if len(picked) != len(named):
                 single_row([])  # the row of `collection` is missing, or there are several
-            for place, first, end, _, all_ids, version, epoch in picked:
-                listed = array("q", all_ids[: named[place].limit])
-                last = listed[-1] if len(listed) < len(all_ids) else None
-                found[named[place]] = Listing(version, epoch, first or b"", None, last), listed, end or 0
+            for place, *row in picked:
+                found[named[place]] = await self._of_name(named[place], row, deadline)
         return [with_rest(found[query], self._page) for query in queries]
+
+    async def _of_name(self, query: Query, row: Sequence[Any], deadline: float) -> Found:
+        if query.limit is None and len(row[3]) > PAGE_SIZE:
+            # Longer than a page: once more for all ids, of one list at a time, as they take much memory on their way.
+            statement = b"named", as_arrays([_named(0, query, MAX_ID - 1)])
+            _, *row = single_row(await self._rows(statement, deadline))
+        first, end, _, found, version, epoch = row
+        ids = array("q", found[: query.limit])
+        last = ids[-1] if len(ids) < len(found) else None
+        return Listing(version, epoch, first or b"", None, last), ids, end or 0
 
     async def _page(self, ids: Sequence[int], version: int) -> tuple[bytes, int]:
         if isinstance(ids, range):
@@ -152,10 +161,10 @@ class Reader:
         return rows(result)
 
 
-def _named(place: int, query: Query) -> tuple[int, str, int, int]:
+def _named(place: int, query: Query, most: int) -> tuple[int, str, int, int]:
     # libpq accepts no U+0000; no store's name has one, and none is empty.
     name = "" if not query.name or "\0" in query.name else query.name
-    return place, name, _after(query), query.limit or MAX_ID - 1
+    return place, name, _after(query), most
 
 
 def _after(query: Query) -> int:
