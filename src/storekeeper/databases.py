@@ -89,7 +89,7 @@ def load(database: str, payloads: Iterable[Payload], *, only_if_empty: bool) -> 
 
 def snapshot(database: str, *, fill: bool = False) -> AbstractContextManager[Snapshot]:
     """Open all rows of a collection, also a read-only one; with `fill`, of an empty one. Raises as `load` does."""
-    engine, place = _prepared(database) if fill else existing(database)
+    engine, place = _located(database) if fill else existing(database)
     return engine.snapshot(place, fill=fill)
 
 
@@ -183,18 +183,12 @@ def _located(database: str) -> tuple[_Engine, Path | str]:
     return postgres, database
 
 
-def _prepared(database: str) -> tuple[_Engine, Path | str]:
-    engine, place = _located(database)
-    if engine is not sqlite:  # which looks by itself, where a file may be written
-        engine.prepare(place, upgrade=False)
-    return engine, place
-
-
 def existing(database: str) -> tuple[_Engine, Path | str]:
     """Return the package for the collection of a URL, and its place there. Raises CannotStart, Unavailable."""
-    if not exists(database):
+    engine, place = _located(database)
+    if not engine.exists(place):
         raise CannotStart(
-            f"--database: there is no such database, {describe(database)}: name the one of your service, here or in"
-            " STOREKEEPER_DATABASE"
+            f"--database: there is no such database, {engine.describe(place)}: name the one of your service, here or"
+            " in STOREKEEPER_DATABASE"
         )
-    return _prepared(database)
+    return engine, place

@@ -559,6 +559,7 @@ def test_numbers_that_were_not_restored_whole_are_no_bug(database: Postgres, spo
             for question in (
                 create(collection, Payload("Second")),
                 listing(collection),
+                listing(collection, "First"),
                 collection.load(EXAMPLES),
                 now(collection.state()),
                 now(collection.get_at(1, Moment(1))),

@@ -11,19 +11,18 @@ from storekeeper.collection import Listing, Moment, Query, State
 from storekeeper.commands import Command
 from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.errors import Unavailable
-from storekeeper.postgres import keys, past, reads, schema, session, tokens, writes
+from storekeeper.postgres import keys, past, reads, session, tokens, writes
 from storekeeper.postgres.batcher import Batcher
-from storekeeper.postgres.load import load
+from storekeeper.postgres.load import load_all
 from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, StatementError, array, rows
-from storekeeper.postgres.pool import CLOSED, RESPONSE_TIMEOUT, Pool
+from storekeeper.postgres.pool import RESPONSE_TIMEOUT, Pool
+from storekeeper.postgres.schema import exists, prepare
+from storekeeper.postgres.session import describe
 from storekeeper.postgres.snapshot import epoch, snapshot
+from storekeeper.postgres.tokens import add_token, read_tokens, revoke_token
 from storekeeper.stores import Payload, Store
 from storekeeper.tokens import Token
 from storekeeper.write_state import WriteState
-
-describe, exists, prepare = session.describe, schema.exists, schema.prepare
-read_tokens, add_token, revoke_token = tokens.read, tokens.add, tokens.revoke
-load_all = load
 
 __all__ = ["PostgresCollection", "describe", "epoch", "exists", "open_collection", "prepare", "snapshot"]
 __all__ += ["add_token", "load_all", "read_tokens", "revoke_token"]
@@ -48,7 +47,6 @@ class PostgresCollection:
         self._url = url
         self._conninfo = session.parameters(url)
         self._schema = ""
-        self._closed = False
         self._pool = Pool(self._connect, fail)
         self._state = WriteState(self._begin_probe)
         reader = reads.Reader(self._pool)
@@ -91,10 +89,8 @@ class PostgresCollection:
 
     async def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False) -> range:
         """Create all of `payloads` or none; return their ids."""
-        if self._closed:
-            raise Unavailable(CLOSED)
-        await self._prepare()
-        return await run_in_thread(lambda stop: load(self._url, payloads, stop, only_if_empty=only_if_empty))
+        await self.check()  # after that, its tables are there
+        return await run_in_thread(lambda _stop: load_all(self._url, payloads, only_if_empty=only_if_empty))
 
     async def tokens(self) -> Sequence[Token]:
         """Return all tokens."""
@@ -142,7 +138,6 @@ class PostgresCollection:
 
     async def close(self) -> None:
         """Finish the reads and writes under way, then close every connection."""
-        self._closed = True
         self._state.close()
         self._forgetting.cancel()
         await asyncio.gather(*(each.close() for each in (self._by_id, self._states, self._lists, self._writes)))
@@ -152,19 +147,15 @@ class PostgresCollection:
 
     async def _connect(self) -> PipelineConnection:
         """Open a connection and prepare its session; raises Unavailable, CannotStart."""
-        setup = (*session.setup_statements(session.SERVING), session.set_search_path(await self._prepare()))
+        if not self._schema:  # looked for once: a later one that hides it is not ours
+            self._schema = await run_in_thread(lambda _stop: prepare(self._url))
+        setup = (*session.setup_statements(session.SERVING), session.set_search_path(self._schema))
         try:
             connection = PipelineConnection(await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True))
             await connection.prepare(setup, _STATEMENTS, asyncio.get_running_loop().time() + RESPONSE_TIMEOUT)
         except (psycopg.Error, ConnectionLost, StatementError) as error:
             raise session.translated(error, self._url) from None
         return connection
-
-    async def _prepare(self) -> str:
-        """Return the schema of the collection; look for it once, because a later one that hides it is not ours."""
-        if not self._schema:
-            self._schema = await run_in_thread(lambda _stop: schema.prepare(self._url))
-        return self._schema
 
 
 open_collection = PostgresCollection

@@ -1,6 +1,5 @@
 """Bulk creates into the shared collection, on a connection of their own. Imports the domain."""
 
-import threading
 import time
 from collections.abc import Iterable
 
@@ -13,8 +12,7 @@ from storekeeper.postgres.session import Connection, connected, write
 from storekeeper.stores import Payload
 from storekeeper.tables import CHANGES, CONTENT, STORES
 
-# Reading the source may be slow, or fail; until it is read, no other writer waits. (An engine
-# without temporary tables cannot load; everything else works there.)
+# Reading the source may be slow, or fail; until it is read, no other writer waits.
 _COLUMNS = ", ".join(f"{name} {TYPES[kind]}" for name, kind in CONTENT.items())
 _STAGE = f"CREATE TEMPORARY TABLE staged (place bigint, {_COLUMNS}) ON COMMIT DROP"
 LOCK_TIMEOUT = "SET LOCAL lock_timeout = '60s'"
@@ -26,11 +24,8 @@ _CHANGES = f"""INSERT INTO changes ({", ".join(CHANGES)})
 _COUNT = f"UPDATE {COLLECTION} SET count = count + %s, version = version + %s, at = %s WHERE one = 1"
 
 
-def load(url: str, payloads: Iterable[Payload], stop: threading.Event | None = None, *, only_if_empty: bool) -> range:
-    """Create all of `payloads`, or none if reading them raises; return their ids. Raises Unavailable, CannotStart.
-
-    Once `stop` is set, nothing is created: the source may have been cut off by the same interrupt.
-    """
+def load_all(url: str, payloads: Iterable[Payload], *, only_if_empty: bool) -> range:
+    """Create all of `payloads`, or none if reading them raises; return their ids. Raises Unavailable, CannotStart."""
     with connected(url, needs="to create many stores at once needs TEMPORARY on the database") as connection:
         # Checked without the lock, which another writer may hold for long.
         if only_if_empty and connection.execute(_EMPTY).fetchone() != (True,):
@@ -40,11 +35,7 @@ def load(url: str, payloads: Iterable[Payload], stop: threading.Event | None = N
         with connection.cursor() as cursor, cursor.copy("COPY pg_temp.staged FROM STDIN") as copy:
             for staged, payload in enumerate(payloads, 1):
                 copy.write_row((staged, *astuple(payload)))
-        loaded = _move(connection, staged, only_if_empty=only_if_empty)
-        if stop and stop.is_set():
-            connection.rollback()
-            return range(0)
-        return loaded
+        return _move(connection, staged, only_if_empty=only_if_empty)
 
 
 def _move(connection: Connection, staged: int, *, only_if_empty: bool) -> range:

@@ -10,8 +10,7 @@ from storekeeper.events import Event, emit
 from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, Result, Statement, StatementError
 
 POOL_SIZE = 9
-"""Connections that one process opens at most: two for reads by id, two for reads of the past, one each for the
-collection's numbers, lists, pages of lists, tokens, and writes."""
+"""Connections that one process opens at most; `docs/scaling.md` says what for."""
 
 RESPONSE_TIMEOUT = 4.5
 """Seconds after which a request gets its response in any case (decision 30: at most 5 s)."""
@@ -19,9 +18,8 @@ RESPONSE_TIMEOUT = 4.5
 MAX_CONNECTION_AGE = 600.0
 """Seconds after which a connection is replaced, so that it does not keep an old server or old plans for ever."""
 
-MIN_RETRY_PAUSE = 0.1
-MAX_RETRY_PAUSE = 1.0
-"""Seconds between two attempts to connect: the first pause, and the longest, as each is twice the one before."""
+RETRY_PAUSE = 0.5
+"""Seconds between two attempts to connect."""
 
 LOG_INTERVAL = 60.0
 """Seconds after which the log repeats that the database cannot be reached."""
@@ -46,7 +44,6 @@ class Pool:
         self._refusal = ""
         self._outage_began = self._logged = 0.0
         self._connecting: asyncio.Task[None] | None = None
-        self._closed = False
         self._connect_more()
 
     async def execute(self, *statements: Statement, deadline: float | None = None) -> list[Result]:
@@ -89,8 +86,8 @@ class Pool:
         """Take a connection back, for whoever has been waiting for longest."""
         if connection.lost:
             return
-        if self._closed or self._loop.time() - connection.since > MAX_CONNECTION_AGE:
-            connection.drop(CLOSED if self._closed else EXPIRED)
+        if self._loop.time() - connection.since > MAX_CONNECTION_AGE:
+            connection.drop(EXPIRED)
         elif self._waiting:
             self._waiting.popleft().set_result(connection)
         else:
@@ -98,7 +95,6 @@ class Pool:
 
     async def close(self) -> None:
         """Close every connection."""
-        self._closed = True
         self._refuse(CLOSED)
         for connection in list(self._connections):
             connection.drop(CLOSED)
@@ -107,18 +103,16 @@ class Pool:
             await asyncio.wait((self._connecting,))
 
     def _connect_more(self) -> None:
-        if self._connecting is None and not self._closed:
+        if self._connecting is None and self._refusal != CLOSED:
             self._connecting = asyncio.create_task(self._keep_connecting())
 
     async def _keep_connecting(self) -> None:
         """Open connections while requests wait for them, at least one; retry until that is done."""
-        pause = MIN_RETRY_PAUSE
         try:
             while not self._connections or (self._waiting and len(self._connections) < POOL_SIZE):
                 began = self._loop.time()
                 try:
                     self._add(await self._connect())
-                    pause = MIN_RETRY_PAUSE
                 except CannotStart as error:
                     self._refuse(UNREACHABLE)
                     self._fail(str(error))
@@ -127,8 +121,7 @@ class Pool:
                     if self._connections:  # these suffice, although the server accepts no more
                         return
                     self._record_outage(str(error), began)
-                    await asyncio.sleep(pause)
-                    pause = min(2 * pause, MAX_RETRY_PAUSE)
+                    await asyncio.sleep(RETRY_PAUSE)
         finally:
             self._connecting = None
 
@@ -159,8 +152,6 @@ class Pool:
         self._connections.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)
-        if self._closed:
-            return
         if connection.lost != EXPIRED:
             # What ended one connection has probably ended all, and a dead host does not close them.
             for other in list(self._idle):

@@ -45,18 +45,15 @@ STATEMENTS = {
     b"first": f"""WITH page AS ({_PAGE} stores WHERE id BETWEEN $1::bigint AND $2::bigint)
       SELECT {_JSON}, count, version, epoch FROM {COLLECTION}""",
     b"picked": f"WITH page AS ({_PAGE} stores WHERE id = ANY($1::bigint[])) SELECT {_JSON}",
-    # The last id of the page, and whether there are later ones.
+    # With the ids of all `most` stores, and one more: the pages after the first are read by their ids.
     b"named": f"""SELECT pick.place, found.*, version, epoch
       FROM {COLLECTION}, unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[])
         AS pick (place, name, past, most), LATERAL (
-        WITH page AS ({_PAGE} (
-          SELECT * FROM stores WHERE name = pick.name AND id > past ORDER BY id LIMIT most) AS same),
-        till AS (SELECT max(id) AS id FROM page)
-        SELECT {_JSON}, till.id,
-          EXISTS (SELECT FROM stores WHERE name = pick.name AND stores.id > till.id) FROM till) AS found
+        WITH page AS ({_PAGE} (SELECT * FROM stores
+          WHERE name = pick.name AND id > past ORDER BY id LIMIT least(most, {PAGE_SIZE})) AS same)
+        SELECT {_JSON}, ARRAY(SELECT id FROM stores
+          WHERE name = pick.name AND id > past ORDER BY id LIMIT most + 1)) AS found
       WHERE one = 1""",
-    b"ids": f"""SELECT version, epoch, ARRAY(SELECT id FROM stores WHERE name = $1::text AND id > $2::bigint
-      ORDER BY id LIMIT $3::bigint) FROM {COLLECTION}""",
     # The slow way, for a page that changed after the version: each store as its last change up to there left it.
     b"as of": f"""WITH page AS ({_PAGE} (
         SELECT pick.id, was.* FROM unnest($1::bigint[]) AS pick (id), LATERAL (
@@ -118,10 +115,10 @@ class Reader:
         whole = [query for query in set(queries) if query.name is None]
         named = [query for query in set(queries) if query.name is not None]
         statements: list[Statement] = [
-            (b"first", (after + 1, after + most)) for _, after, most in map(_first_page, whole)
+            (b"first", (_after(query) + 1, _after(query) + (query.limit or PAGE_SIZE))) for query in whole
         ]
         if named:
-            sent = [(place, *_first_page(query)) for place, query in enumerate(named)]
+            sent = [_named(place, query, query.limit or PAGE_SIZE) for place, query in enumerate(named)]
             statements.append((b"named", as_arrays(sent)))
         results = await self._pool.execute(*statements, deadline=deadline)
         found: dict[Query, Found] = {}
@@ -131,39 +128,32 @@ class Reader:
             found[query] = Listing(version, epoch, first or b"", None, last, count), ids, end or 0
         if named:
             picked = rows(results[-1])
-            if not picked:
-                single_row([])  # no query finds anything, because the row of `collection` is missing
+            if len(picked) != len(named):
+                single_row([])  # the row of `collection` is missing, or there are several
             for place, *row in picked:
-                found[named[place]] = await self._named(named[place], row, deadline)
+                found[named[place]] = await self._of_name(named[place], row, deadline)
         return [with_rest(found[query], self._page) for query in queries]
 
-    async def _named(self, query: Query, row: Sequence[Any], deadline: float) -> Found:
-        first, end, _, till, more, version, epoch = row
-        if end == till and (not more or query.limit is not None):
-            return Listing(version, epoch, first or b"", None, end if more else None), (), 0
-        # It is longer than a page.
-        name, after, _ = _first_page(query)
-        limit = query.limit or MAX_ID - 1
-        version, epoch, found = single_row(await self._rows((b"ids", (name, after, limit + 1)), deadline))
-        ids = array("q", found[:limit])
-        if not ids:  # others have renamed all of them since
-            return Listing(version, epoch, b""), ids, 0
-        first, end = await self._read(ids[:PAGE_SIZE], version, deadline)
-        return Listing(version, epoch, first, None, ids[-1] if len(found) > limit else None), ids, end
+    async def _of_name(self, query: Query, row: Sequence[Any], deadline: float) -> Found:
+        if query.limit is None and len(row[3]) > PAGE_SIZE:
+            # Longer than a page: once more for all ids, of one list at a time, as they take much memory on their way.
+            statement = b"named", as_arrays([_named(0, query, MAX_ID - 1)])
+            _, *row = single_row(await self._rows(statement, deadline))
+        first, end, _, found, version, epoch = row
+        ids = array("q", found[: query.limit])
+        last = ids[-1] if len(ids) < len(found) else None
+        return Listing(version, epoch, first or b"", None, last), ids, end or 0
 
     async def _page(self, ids: Sequence[int], version: int) -> tuple[bytes, int]:
-        # One page at a time, so that long lists leave connections for all other requests.
-        async with self._paging:
-            return await self._read(ids, version)
-
-    async def _read(self, ids: Sequence[int], version: int, deadline: float | None = None) -> tuple[bytes, int]:
         if isinstance(ids, range):
             statement: Statement = (b"first", (ids[0], ids[-1]))
         else:
             statement = (b"picked", (parameter(ids),))
-        page, end, newest, *_ = single_row(await self._rows(statement, deadline))
-        if newest > version:
-            ((page, end, _),) = await self._rows(as_of(ids, version), deadline)
+        # One page at a time, so that long lists leave connections for all other requests.
+        async with self._paging:
+            page, end, newest, *_ = single_row(await self._rows(statement))
+            if newest > version:
+                ((page, end, _),) = await self._rows(as_of(ids, version))
         return page, end
 
     async def _rows(self, statement: Statement, deadline: float | None = None) -> list[tuple[Any, ...]]:
@@ -171,8 +161,11 @@ class Reader:
         return rows(result)
 
 
-def _first_page(query: Query) -> tuple[str, int, int]:
-    """Return the name that a query asks for, after which id its first page begins, and the most stores in that."""
-    name = query.name or ""
+def _named(place: int, query: Query, most: int) -> tuple[int, str, int, int]:
     # libpq accepts no U+0000; no store's name has one, and none is empty.
-    return "" if "\0" in name else name, min(query.after, MAX_ID - PAGE_SIZE), query.limit or PAGE_SIZE
+    name = "" if not query.name or "\0" in query.name else query.name
+    return place, name, _after(query), most
+
+
+def _after(query: Query) -> int:
+    return min(query.after, MAX_ID - PAGE_SIZE)

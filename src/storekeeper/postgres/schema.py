@@ -111,16 +111,15 @@ _COMPLETE = {"stores": 1, "changes": 1, "collection": 1, "keys": 3, "tokens": 4}
 """Tables and views that have to be there, and since which migration."""
 
 MIGRATION_LOCK = 0x53544F52
-"""The advisory lock of all migrations: without it, migrations at the same time can fail. On an engine without
-advisory locks, start the first instance alone."""
+"""The advisory lock of all migrations: without it, migrations at the same time can fail."""
 
 _LOCK_TIMEOUT = "SET LOCAL lock_timeout = '4s'"
 
 
 def exists(url: str) -> bool:
-    """Tell whether the database has a collection; raises CannotStart, Unavailable."""
+    """Tell whether the database has a collection of the present version; raises as `prepare` without `upgrade`."""
     with connected(url) as connection:
-        return version(connection) > 0
+        return version(connection, upgrade=False) > 0
 
 
 def prepare(url: str, *, upgrade: bool = True) -> str:
@@ -131,13 +130,7 @@ def prepare(url: str, *, upgrade: bool = True) -> str:
     """
     with connected(url, needs="for the first start needs CREATE on the schema") as connection:
         connection.execute(_LOCK_TIMEOUT)
-        done = version(connection)
-        if done and done < len(MIGRATIONS) and not upgrade:
-            raise CannotStart(
-                "--database was written by an older Storekeeper: upgrade it first, by starting"
-                " `storekeeper serve` with it once"
-            )
-        if done < len(MIGRATIONS):
+        if version(connection, upgrade=upgrade) < len(MIGRATIONS):
             _migrate(connection)
         return collection_schema(connection)
 
@@ -152,8 +145,8 @@ def _migrate(connection: Connection) -> None:
     connection.execute("UPDATE storekeeper SET schema = %s", (len(MIGRATIONS),))
 
 
-def version(connection: Connection) -> int:
-    """Return how many migrations the database has had; raise CannotStart if more than are known."""
+def version(connection: Connection, *, upgrade: bool = True) -> int:
+    """Return how many migrations the database has had; raise CannotStart if it cannot be used."""
     tables = {name for (name,) in connection.execute(_TABLES)}
     if "storekeeper" not in tables:
         return 0
@@ -169,6 +162,11 @@ def version(connection: Connection) -> int:
             f" {len(MIGRATIONS)}): install that version or a later one"
         )
     _check_tables(connection, tables, number)
+    if number < len(MIGRATIONS) and not upgrade:
+        raise CannotStart(
+            "--database was written by an older Storekeeper: upgrade it first, by starting `storekeeper serve` with"
+            " it once"
+        )
     return int(number)
 
 

@@ -1,8 +1,4 @@
-"""A session: the URL of its database, its connection, its settings. Imports psycopg and the domain.
-
-ALTER ROLE, ALTER DATABASE and ALTER SYSTEM, a URL's `options` and PGOPTIONS all give a session its settings, and a
-reload changes them while it runs. What the session itself sets overrides all of them.
-"""
+"""A session: the URL of its database, its connection, its settings. Imports psycopg and the domain."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -38,8 +34,8 @@ PINNED = {
     "idle_session_timeout": "0",
     "transaction_timeout": "0",
 }
-"""The pinned settings, and why. One that the server does not know (an older server) is left out. Not among them is
-default_transaction_read_only: operators and managed services stop writes with it, and clients are told so."""
+"""What a session sets for itself: that alone comes before the role, the database, the URL, and later reloads. A
+setting that the server does not know is left out. Not default_transaction_read_only: operators stop writes by it."""
 
 SERVING = PINNED | {
     "statement_timeout": "5s",
@@ -52,11 +48,9 @@ BULK = PINNED | {"statement_timeout": "0", "lock_timeout": "0", "idle_in_transac
 """For bulk creates and copies, which may take long, as their source may be slow."""
 
 SHARED_SESSION = "22007"
-"""The SQLSTATE with which `_CLAIM_SESSION` fails in a session that another client has used too. Nothing else here
-makes dates."""
+"""The SQLSTATE with which `_CLAIM_SESSION` fails where another client has left its mark. Nothing else makes dates."""
 
 # A pooler that passes a session from client to client would run the statements of one with the settings of another.
-# A new or reset session has no such mark: a client that does not fail here has the session to itself.
 _CLAIM_SESSION = """SELECT pg_catalog.set_config('storekeeper.session', CASE coalesce(
   pg_catalog.current_setting('storekeeper.session', true), '') WHEN '' THEN 'taken'
   ELSE (pg_catalog.current_setting('storekeeper.session') || ' already')::date::text END, false)"""

@@ -8,17 +8,18 @@ import psycopg
 from storekeeper.postgres.columns import LOCK, TYPES
 from storekeeper.postgres.load import LOCK_TIMEOUT
 from storekeeper.postgres.pool import single_row
-from storekeeper.postgres.schema import COLLECTION, NEW_EPOCH
+from storekeeper.postgres.schema import COLLECTION, NEW_EPOCH, prepare
 from storekeeper.postgres.session import Connection, connected, translated, write
 from storekeeper.tables import TABLES
 from storekeeper.transfer import Row, Rows, Snapshot
 
 _SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 _COUNTS = "SELECT (SELECT count(*) FROM stores), (SELECT count(*) FROM changes)"
-_UPDATE = f"""UPDATE {COLLECTION} SET count = (SELECT count(*) FROM stores),
-  version = (SELECT count(*) FROM changes), at = (SELECT coalesce(max(at), 0) FROM changes) WHERE one = 1"""
+_FINISH = f"""UPDATE {COLLECTION} SET count = (SELECT count(*) FROM stores),
+  version = (SELECT count(*) FROM changes), at = (SELECT coalesce(max(at), 0) FROM changes),
+  epoch = coalesce(%s, {NEW_EPOCH}) WHERE one = 1"""
 _EPOCH = f"SELECT epoch FROM {COLLECTION}"
-_SET_EPOCH = f"UPDATE {COLLECTION} SET epoch = coalesce(%s, {NEW_EPOCH}) WHERE one = 1"
+_RENEW = f"UPDATE {COLLECTION} SET epoch = {NEW_EPOCH} WHERE one = 1"
 
 
 class PostgresSnapshot:
@@ -56,25 +57,24 @@ class PostgresSnapshot:
         return str(single_row(self._connection.execute(_EPOCH).fetchall())[0])
 
     def finish(self, epoch: str | None) -> None:
-        """Set the epoch, a new one for None. Rows that this transaction reads are those that its commit keeps."""
-        write(self._connection, 1, _SET_EPOCH, (epoch,))
+        """Set the epoch and the numbers. Rows that this transaction reads are those that its commit keeps."""
+        write(self._connection, 1, _FINISH, (epoch,))
 
 
 @contextmanager
 def snapshot(url: str, *, fill: bool) -> Iterator[Snapshot]:
-    """Open a prepared database, to read it or, with `fill`, to fill it. Raises Unavailable."""
+    """Open a prepared database to read it; with `fill`, an empty or a new one. Raises CannotStart, Unavailable."""
+    if fill:
+        prepare(url, upgrade=False)
     with connected(url) as connection:
         connection.execute(LOCK if fill else _SNAPSHOT)
         yield PostgresSnapshot(url, connection)
-        if fill:
-            write(connection, 1, _UPDATE)
 
 
 def epoch(url: str, renew: bool) -> str:
     """Return the epoch of a prepared database; if it is to be renewed, the new one. Raises Unavailable."""
     with connected(url) as connection:
-        found = PostgresSnapshot(url, connection)
         if renew:
             connection.execute(LOCK_TIMEOUT)
-            found.finish(None)
-        return found.epoch()
+            write(connection, 1, _RENEW)
+        return PostgresSnapshot(url, connection).epoch()

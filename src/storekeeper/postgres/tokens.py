@@ -21,14 +21,14 @@ STATEMENTS = {
 """The statements that a connection has to prepare for tokens."""
 
 
-def read(url: str) -> list[Token]:
+def read_tokens(url: str) -> list[Token]:
     """Return all tokens of a prepared database. Raises Unavailable, CannotStart."""
     with connected(url) as connection:
         return [Token(*row) for row in connection.execute(_SELECT.encode()).fetchall()]
 
 
-def add(url: str, token: Token, show: Callable[[], None]) -> None:
-    """Add a token, whose number the database chooses, unless `show` raises. Raises NameTaken, and as `read` does."""
+def add_token(url: str, token: Token, show: Callable[[], None]) -> None:
+    """Add a token, whose number the database chooses, unless `show` raises. Raises also NameTaken."""
     with connected(url) as connection:
         connection.execute("LOCK TABLE tokens IN SHARE ROW EXCLUSIVE MODE")
         try:
@@ -38,8 +38,8 @@ def add(url: str, token: Token, show: Callable[[], None]) -> None:
         show()
 
 
-def revoke(url: str, name: str, now: int) -> None:
-    """Revoke a token. Raises NoSuchToken, Unavailable, CannotStart."""
+def revoke_token(url: str, name: str, now: int) -> None:
+    """Revoke a token. Raises also NoSuchToken."""
     with connected(url) as connection:
         if not connection.execute(_REVOKE.encode(), (now, name)).rowcount:
             raise NoSuchToken(name)
