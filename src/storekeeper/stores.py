@@ -9,13 +9,11 @@ from storekeeper.errors import InvalidInput, Violation
 MAX_NAME_LENGTH = 30
 """Characters of a name: Unicode code points (decision 7)."""
 
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME_LENGTH)]
-
 
 class Payload(msgspec.Struct, frozen=True):
     """The content of a store as a client sends it, complete, to create or replace the store."""
 
-    name: Name
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME_LENGTH)]
     address: str | None = None
 
 

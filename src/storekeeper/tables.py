@@ -11,15 +11,7 @@ CONTENT = {"name": str, "address": str}
 STORES = {"id": int, **CONTENT, "version": int}
 """A store as its latest change left it; `version` is the number of that change."""
 
-CHANGES = {
-    "seq": int,
-    "store_id": int,
-    **CONTENT,
-    "at": int,
-    "previous": int,
-    "count": int,
-    "by_token": int,
-}
+CHANGES = {"seq": int, "store_id": int, **CONTENT, "at": int, "previous": int, "count": int, "by_token": int}
 """What a change made of its store. `at` is milliseconds since 1970 in UTC and never falls; `previous` is the seq of
 the store's change before, 0 for the one that created it; `count` is how many stores there were after it; `by_token`
 is the number of the token that wrote it, 0 for none."""
