@@ -1,7 +1,7 @@
 """Domain: what can go wrong. Any error that is no StorekeeperError is a bug. Imports nothing of the project."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 LOCKED = "The database is locked"
 DISK_FULL = "The disk is full"
@@ -19,8 +19,7 @@ class StorekeeperError(Exception):
     """The base of every error that is not a bug; its text may be shown to the client."""
 
 
-@dataclass(frozen=True)
-class Violation:
+class Violation(NamedTuple):
     """One broken rule: the offending field, None for the value as a whole, and the contract's sentence."""
 
     key: str | None
