@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 import msgspec
 
 from storekeeper.commands import Command
-from storekeeper.errors import EpochEnded, InvalidInput, Violation
+from storekeeper.errors import EpochEnded, InvalidInput
 from storekeeper.stores import Payload, Store
 from storekeeper.tokens import Token
 
@@ -50,7 +50,7 @@ def check_moment(moment: Moment, version: int, epoch: str, now: int) -> None:
     if moment.epoch not in ("", epoch):
         raise EpochEnded(f"The epoch {moment.epoch} has ended: the collection's is {epoch} now", f"{version}.{epoch}")
     if (moment.seq or 0) > version or (moment.time or 0) > now:
-        raise InvalidInput("query", [Violation("at", '"at" must not be later than now')])
+        raise InvalidInput("query", {"at": '"at" must not be later than now'})
 
 
 class Query(NamedTuple):

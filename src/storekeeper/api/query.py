@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from storekeeper.collection import Moment, Query
-from storekeeper.errors import InvalidInput, Violation
+from storekeeper.errors import InvalidInput
 from storekeeper.stores import MAX_NAME_LENGTH
 
 Parameters: TypeAlias = dict[bytes, tuple[Callable[[bytes], Any], str]]
@@ -46,7 +46,7 @@ def parse_list_query(query: bytes) -> Query:
     found, violations = _read(query, _OF_LISTS)
     name, at = found.get(b"name"), found.get(b"at")
     if at is not None and name is not None:
-        violations.append(Violation("at", '"at" must not be used together with "name"'))
+        violations["at"] = '"at" must not be used together with "name"'
     if violations:
         raise InvalidInput("query", violations)
     return Query(name, found.get(b"after", 0), found.get(b"limit"), at)
@@ -71,21 +71,21 @@ def next_page(query: bytes, last: int) -> bytes:
     return quote_from_bytes(b"&".join(fields), _URI).encode()
 
 
-def _read(query: bytes, parameters: Parameters) -> tuple[dict[bytes, Any], list[Violation]]:
+def _read(query: bytes, parameters: Parameters) -> tuple[dict[bytes, Any], dict[str, str]]:
     """Return the values of those parameters that are in a query and not empty, and what is wrong with others."""
     sent: dict[bytes, list[bytes]] = {}
     for field in query.replace(b"+", b" ").split(b"&"):
         key, _, value = field.partition(b"=")
         sent.setdefault(unquote_to_bytes(key), []).append(unquote_to_bytes(value))
     found: dict[bytes, Any] = {}
-    violations: list[Violation] = []
+    violations: dict[str, str] = {}
     for key, (parse, rule) in parameters.items():
         values = sent.get(key)
         if values is None or values == [b""]:
             continue
         parsed = parse(values[0]) if len(values) == 1 else None
         if parsed is None:
-            violations.append(Violation(key.decode(), f'"{key.decode()}" must be {rule}'))
+            violations[key.decode()] = f'"{key.decode()}" must be {rule}'
         else:
             found[key] = parsed
     return found, violations
