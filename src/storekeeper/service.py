@@ -53,8 +53,6 @@ FILES_PER_WORKER = 4
 """Files that a process opens before any client connects, and further ones that a supervisor opens per worker."""
 
 _SWEEP_INTERVAL = 0.5
-_DATABASE_FAILED = 74
-"""Exit status after the database failed (EX_IOERR of sysexits.h)."""
 
 
 class Service:
@@ -303,7 +301,6 @@ def _listen(host: str, port: int) -> socket.socket:
         # Listen now, so that a port in use is found here and not in a worker.
         listener.listen(2048)
         listener.setblocking(False)
-        listener.set_inheritable(True)
     except (OSError, UnicodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a host name"
         raise CannotStart(
@@ -328,4 +325,4 @@ def _fail(reason: str) -> None:
 
 def _exit() -> None:
     flush()
-    os._exit(_DATABASE_FAILED)
+    os._exit(os.EX_IOERR)
