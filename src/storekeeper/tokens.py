@@ -28,7 +28,10 @@ _EXPIRY = re.compile(r"([1-9][0-9]{0,4})d")
 
 
 class Token(msgspec.Struct, frozen=True):
-    """A row of `tables.TOKENS`, in the order of its columns; times are milliseconds since 1970, None: never."""
+    """Who may read or write; the fields are the columns of the table. Times are in milliseconds since 1970, or never.
+
+    `hash` is the SHA-256 of its text, in hexadecimal digits; `used` is about when it was used last.
+    """
 
     number: int
     name: str

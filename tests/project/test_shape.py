@@ -35,7 +35,7 @@ MAY_IMPORT = {
     "concurrency": set[str](),
     "atomicfile": set[str](),
     "stores": {"errors"},
-    "tables": set[str](),
+    "tables": {"tokens"},
     "tokens": {"errors"},
     "commands": {"stores", "errors"},
     "collection": {"stores", "tokens", "commands", "errors"},
