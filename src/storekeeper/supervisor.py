@@ -79,14 +79,13 @@ class Worker:
         self.ready = self.closed = self.outdated = False
         self.stop_deadline: float | None = None
         self._deadline = time.monotonic() + START_TIMEOUT
+        resource_tracker.ensure_running()  # its first start would unblock the signals
         self.pipe, other = multiprocessing.Pipe(duplex=False)
         os.set_blocking(self.pipe.fileno(), False)
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+        self.process = _spawn.Process(target=work, args=(Heartbeat(other),))
+        # A terminal sends these to all processes; it is the supervisor that stops this one.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGHUP))
         try:
-            self.process = _spawn.Process(target=work, args=(Heartbeat(other),))
-            resource_tracker.ensure_running()  # its first start would unblock the signals
-            # A terminal sends these to all processes; it is the supervisor that stops this one.
-            signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGHUP))
             self.process.start()
         except BaseException:
             self.pipe.close()
