@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 import msgspec
 
 from storekeeper.commands import Command
-from storekeeper.errors import EpochEnded, InvalidInput, Violation
+from storekeeper.errors import EpochEnded, InvalidInput
 from storekeeper.stores import Payload, Store
 from storekeeper.tokens import Token
 
@@ -50,7 +50,7 @@ def check_moment(moment: Moment, version: int, epoch: str, now: int) -> None:
     if moment.epoch not in ("", epoch):
         raise EpochEnded(f"The epoch {moment.epoch} has ended: the collection's is {epoch} now", f"{version}.{epoch}")
     if (moment.seq or 0) > version or (moment.time or 0) > now:
-        raise InvalidInput("query", [Violation("at", '"at" must not be later than now')])
+        raise InvalidInput("query", {"at": '"at" must not be later than now'})
 
 
 class Query(NamedTuple):
@@ -124,10 +124,9 @@ class Collection(Protocol):
         """Carry out a command; the result is the store as it left it, None if there is no such store."""
 
     async def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False) -> range:
-        """Create all of `payloads` in their order in one transaction, all or none; return their ids.
+        """Create all of `payloads` in their order, or none; return their ids. Reads them once, and keeps none.
 
-        Reads them once and keeps none in memory. With `only_if_empty`, a collection that has stores is left
-        as it is and the result is empty.
+        With `only_if_empty`, a collection that has stores is left as it is, and the result is empty.
         """
 
     async def tokens(self) -> Sequence[Token]:
@@ -139,25 +138,20 @@ class Collection(Protocol):
     def change_token(self) -> bytes | None:
         """Return a value that differs after any write that was acknowledged before this call, by any process.
 
-        It takes well under a microsecond. None, every time, if checking would cost as much as reading. Raises
-        Unavailable.
+        It takes well under a microsecond; None if that would cost as much as reading. Raises Unavailable.
         """
 
     def changed_since(self, state: State) -> tuple[State, Sequence[int] | None]:
         """Return the present state, and the ids of the stores that changed since an earlier one.
 
-        None instead of ids, if these are many or the epoch is another. Only for those who have a change token. Raises
-        Unavailable.
+        None instead of ids, if these are many or the epoch is another. Raises Unavailable.
         """
 
     async def check(self) -> None:
         """Return if the collection can be read; raise Unavailable if not. For readiness probes."""
 
     async def check_writes(self) -> None:
-        """Return if writes are not refused, as far as this process found out; raise Unavailable if they are.
-
-        What it found out is at most a few seconds old: it tries a write that changes nothing.
-        """
+        """Return if writes are not refused, as found out in the last few seconds; raise Unavailable if they are."""
 
     async def close(self) -> None:
         """Finish the writes under way, then close the database. A second call does nothing."""

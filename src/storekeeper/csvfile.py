@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
-from storekeeper.errors import InvalidInput, StorekeeperError, Violation
+from storekeeper.errors import InvalidInput, StorekeeperError
 from storekeeper.stores import Payload, check_payload
 
 _FIELDS = Payload.__struct_fields__
@@ -83,8 +83,7 @@ class Import:
 
     def _payload(self, row: list[str], cells: dict[str, str]) -> Payload:
         if len(row) != len(self._columns):
-            wrong = f"{len(row)} cells instead of {len(self._columns)}"
-            raise InvalidInput("payload", [Violation(None, wrong)])
+            raise InvalidInput("payload", f"{len(row)} cells instead of {len(self._columns)}")
         return check_payload({name: cell for name, cell in cells.items() if cell})
 
     def renumbered(self, ids: range) -> bool:

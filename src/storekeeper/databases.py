@@ -3,7 +3,7 @@
 import functools
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote
@@ -138,14 +138,10 @@ def is_database_file(database: str, file: Path) -> bool:
     if _is_postgres(database):
         return False
     parts = sqlite.files(sqlite_path(database))
-    return Path(os.path.realpath(file)) in parts or any(_is_same_file(file, part) for part in parts)
-
-
-def _is_same_file(one: Path, other: Path) -> bool:
-    try:
-        return one.samefile(other)
-    except OSError:  # one of them does not exist
-        return False
+    with suppress(OSError):  # the file does not exist
+        if any(part.exists() and file.samefile(part) for part in parts):
+            return True
+    return Path(os.path.realpath(file)) in parts
 
 
 def sqlite_path(database: str) -> Path:

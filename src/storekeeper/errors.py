@@ -1,6 +1,5 @@
 """Domain: what can go wrong. Any error that is no StorekeeperError is a bug. Imports nothing of the project."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 LOCKED = "The database is locked"
@@ -19,26 +18,16 @@ class StorekeeperError(Exception):
     """The base of every error that is not a bug; its text may be shown to the client."""
 
 
-@dataclass(frozen=True)
-class Violation:
-    """One broken rule: the offending field, None for the value as a whole, and the contract's sentence."""
-
-    key: str | None
-    message: str
-
-
 class InvalidInput(StorekeeperError):
-    """A part of a request breaks its rules: all `violations` at once, in the order of the fields (decision 9)."""
+    """A part of a request breaks its rules: the contract's sentence on each field, in their order (decision 9).
 
-    def __init__(self, source: str, violations: list[Violation]) -> None:
+    A sentence alone is on the part as a whole.
+    """
+
+    def __init__(self, source: str, violations: dict[str, str] | str) -> None:
         self.source = source
-        self.violations = violations
-        super().__init__(". ".join(violation.message for violation in violations))
-
-    @property
-    def keys(self) -> list[str]:
-        """The names of the offending fields."""
-        return [violation.key for violation in self.violations if violation.key is not None]
+        self.keys = [] if isinstance(violations, str) else list(violations)
+        super().__init__(violations if isinstance(violations, str) else ". ".join(violations.values()))
 
 
 class PreconditionFailed(StorekeeperError):

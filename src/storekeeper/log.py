@@ -22,17 +22,17 @@ class Log:
         self._format_dropped = dropped
         self._changed = threading.Condition()  # its lock is reentrant: a finalizer may log
         self._thread: threading.Thread | None = None
-        self._size = 0
         self._dropped = 0
         self.waiting: deque[bytes] = deque()
 
     def write(self, line: bytes) -> None:
         """Queue a line, which is written soon."""
         with self._changed:
-            if len(self.waiting) >= MAX_QUEUED_LINES or self._size + len(line) > MAX_QUEUED_BYTES:
+            if len(self.waiting) >= MAX_QUEUED_LINES or sum(map(len, self.waiting)) + len(line) > MAX_QUEUED_BYTES:
                 self._dropped += 1
                 return
-            self._append(line)
+            self.waiting.append(line)
+            self._changed.notify_all()
             if self._thread is None:
                 thread = threading.Thread(target=self._run, name="storekeeper-log", daemon=True)
                 try:
@@ -47,11 +47,6 @@ class Log:
             if self._thread is None:
                 self._write_at_once()
             return self._changed.wait_for(lambda: not self.waiting, timeout)
-
-    def _append(self, line: bytes) -> None:
-        self.waiting.append(line)
-        self._size += len(line)
-        self._changed.notify_all()
 
     def _run(self) -> None:
         while True:
@@ -78,12 +73,11 @@ class Log:
         except OSError:  # the reader is gone, or the disk is full
             written = len(line)
         with self._changed:
-            self._size -= written
             self.waiting[0] = line[written:]
             if not self.waiting[0]:
                 self.waiting.popleft()
                 if not self.waiting and self._dropped:
                     dropped, self._dropped = self._dropped, 0
-                    self._append(self._format_dropped(dropped))
+                    self.waiting.append(self._format_dropped(dropped))
             self._changed.notify_all()
         return True

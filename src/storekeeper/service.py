@@ -1,9 +1,7 @@
 """The wiring: settings in, running service out; start, drain, stop. Imports uvicorn, `api` and `databases`."""
 
 import asyncio
-import functools
 import gc
-import multiprocessing
 import os
 import resource
 import signal
@@ -12,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -36,7 +35,7 @@ from storekeeper.http.limits import Limits, bound_unsent, capacity
 from storekeeper.http.plain import PlainReader
 from storekeeper.settings import Settings, from_environment, is_loopback
 from storekeeper.stores import EXAMPLES
-from storekeeper.supervisor import CANNOT_START, Heartbeat, Supervisor, ignore_signals, tell_stop
+from storekeeper.supervisor import CANNOT_START, CLOSED, READY, Heartbeat, Supervisor, ignore_signals, tell_stop
 
 SWITCH_INTERVAL = 0.0005
 """Seconds for which the event loop waits at most for the interpreter's lock, while another thread runs Python."""
@@ -55,8 +54,6 @@ FILES_PER_WORKER = 4
 """Files that a process opens before any client connects, and further ones that a supervisor opens per worker."""
 
 _SWEEP_INTERVAL = 0.5
-_DATABASE_FAILED = 74
-"""Exit status after the database failed (EX_IOERR of sysexits.h)."""
 
 
 class Service:
@@ -133,14 +130,10 @@ class Service:
             signal.raise_signal(signal.SIGTERM)
 
     async def _sweep(self) -> None:
-        parent = multiprocessing.parent_process()
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(_SWEEP_INTERVAL)
             await self.runtime.limits.connections.sweep(loop.time())
-            if parent is not None and os.getppid() != parent.pid:
-                # The supervisor is gone: nothing else would stop this process, and it would keep the port.
-                signal.raise_signal(signal.SIGTERM)
 
 
 async def _add_examples(collection: Collection) -> None:
@@ -177,33 +170,19 @@ def serve(settings: Settings) -> int:
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     address = f"http://{host}:{listener.getsockname()[1]}"
     service = Service(settings, create=False)
-    config = uvicorn.Config(
-        service,
-        http=service.connect,  # type: ignore[arg-type]  # only called, and pickled for the workers
-        loop="uvloop",
-        interface="asgi3",
-        lifespan="on",
-        ws="none",
-        workers=settings.workers,
-        log_config=None,
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        timeout_graceful_shutdown=GRACEFUL_TIMEOUT,
-    )
-    announce = functools.partial(_announce, settings, address)
+    announce = partial(_announce, settings, address)
     if settings.workers == 1:
         # All are the same socket: libuv accepts one connection from each in a loop iteration, and with only one of
         # them new clients of a service at its connection limit would wait for seconds. Several workers share clients
         # more evenly if each has only one.
         listeners = [listener, *(listener.dup() for _ in range(_ACCEPTS_PER_ITERATION - 1))]
-        server = _Server(config, announce)
+        server = _Server(service, announce)
         try:
-            status = _run(server, listeners)
+            status = min(_run(server, listeners), 1)
         finally:
             tell_stop(server.stop_signal, server.stopping)
     else:
-        work = functools.partial(_run_worker, config, listener)
+        work = partial(_run_worker, service, listener)
         status = Supervisor(settings.workers, work, listener, announce).run()
     if status and settings.auth is None:
         _prepared(settings)
@@ -226,12 +205,27 @@ def _prepared(settings: Settings) -> Settings:
 
 
 class _Server(uvicorn.Server):
-    """A server that calls back when it is ready, and when it accepts no more connections."""
+    """Runs the service; calls back when it is ready, and when it accepts no more connections."""
 
     def __init__(
-        self, config: uvicorn.Config, ready: Callable[[], None], closed: Callable[[], None] = lambda: None
+        self, service: Service, ready: Callable[[], None], closed: Callable[[], None] = lambda: None
     ) -> None:
+        config = uvicorn.Config(
+            service,
+            http=service.connect,  # type: ignore[arg-type]  # only called
+            loop="uvloop",
+            interface="asgi3",
+            lifespan="on",
+            ws="none",
+            workers=1,
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            timeout_graceful_shutdown=GRACEFUL_TIMEOUT,
+        )
         super().__init__(config)
+        self.service = service
         self._ready = ready
         self._closed = closed
         self.stop_signal: int | None = None
@@ -257,37 +251,35 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def _run_worker(config: uvicorn.Config, listener: socket.socket, heartbeat: Heartbeat) -> None:
-    """Run the server in a worker process."""
+def _run_worker(service: Service, listener: socket.socket, heartbeat: Heartbeat) -> None:
     try:
         heartbeat.start()
     except RuntimeError as error:  # no thread can be made
         emit(Event.WORKER_CANNOT_START, reason=str(error))
         sys.exit(1)
-    sys.exit(_run(_Server(config, heartbeat.ready, heartbeat.closed), [listener], CANNOT_START))
+    server = _Server(service, partial(heartbeat.report, READY), partial(heartbeat.report, CLOSED))
+    sys.exit(_run(server, [listener]))
 
 
-def _run(server: uvicorn.Server, listeners: list[socket.socket], status_if_refused: int = 1) -> int:
+def _run(server: _Server, listeners: list[socket.socket]) -> int:
+    """Run a server until it is told to stop; return 0, 1 if it did not start, or CANNOT_START."""
     # uvicorn raises the signal again after a graceful stop; the exit status of a requested stop is 0.
     # A signal that comes before uvicorn handles signals stops the server too, once it has started.
     # So does a terminal that closes.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, server.handle_exit)
     bridge_log()
-    service = server.config.app
-    assert isinstance(service, Service)
     try:
         server.run(listeners)
     except SystemExit:
-        return status_if_refused if service.cannot_start else 1
+        pass  # it did not start, and the service has said why
     except (OSError, RuntimeError, MemoryError) as error:
         if server.started:
             raise
         emit(Event.WORKER_CANNOT_START, reason=str(error))
-        return 1
     finally:
         ignore_signals()
-    return status_if_refused if service.cannot_start else 0
+    return CANNOT_START if server.service.cannot_start else int(not server.started)
 
 
 def _check_open_files_limit(workers: int) -> None:
@@ -310,7 +302,6 @@ def _listen(host: str, port: int) -> socket.socket:
         # Listen now, so that a port in use is found here and not in a worker.
         listener.listen(2048)
         listener.setblocking(False)
-        listener.set_inheritable(True)
     except (OSError, UnicodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a host name"
         raise CannotStart(
@@ -329,12 +320,10 @@ def _announce(settings: Settings, address: str) -> None:
 
 def _fail(reason: str) -> None:
     """End this process soon: requests under way get their 503 first, and the supervisor starts another process."""
-    try:
-        emit(Event.DATABASE_FAILED, reason=reason)
-    finally:  # and not before: the first log line takes a while, and the responses are sent after it
-        asyncio.get_running_loop().call_later(0.3, _exit)
+    asyncio.get_running_loop().call_later(0.3, _exit)
+    emit(Event.DATABASE_FAILED, reason=reason)
 
 
 def _exit() -> None:
     flush()
-    os._exit(_DATABASE_FAILED)
+    os._exit(os.EX_IOERR)

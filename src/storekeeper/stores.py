@@ -4,18 +4,16 @@ from typing import Annotated
 
 import msgspec
 
-from storekeeper.errors import InvalidInput, Violation
+from storekeeper.errors import InvalidInput
 
 MAX_NAME_LENGTH = 30
 """Characters of a name: Unicode code points (decision 7)."""
-
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME_LENGTH)]
 
 
 class Payload(msgspec.Struct, frozen=True):
     """The content of a store as a client sends it, complete, to create or replace the store."""
 
-    name: Name
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME_LENGTH)]
     address: str | None = None
 
 
@@ -50,18 +48,16 @@ def check_payload(value: object, *, reject_unknown: bool = False) -> Payload:
     Keys that are no field are ignored, or violations if `reject_unknown` (decision 4).
     """
     if type(value) is not dict:
-        raise InvalidInput("payload", [Violation(None, '"value" must be of type object')])
+        raise InvalidInput("payload", '"value" must be of type object')
     name = value.get("name", "")
     address = value.get("address")
-    violations = []
+    violations: dict[str, str] = {}
     if broken := _broken_by_name(name):
-        violations.append(Violation("name", broken))
+        violations["name"] = broken
     if "address" in value and (broken := _broken_by_address(address)):
-        violations.append(Violation("address", broken))
+        violations["address"] = broken
     if reject_unknown:
-        violations += [
-            Violation(key, f'"{key}" is not allowed') for key in value if key not in Payload.__struct_fields__
-        ]
+        violations |= {key: f'"{key}" is not allowed' for key in value if key not in Payload.__struct_fields__}
     if violations:
         raise InvalidInput("payload", violations)
     return Payload(name, address)

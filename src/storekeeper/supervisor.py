@@ -38,12 +38,15 @@ CANNOT_START = 3
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _WATCH_INTERVAL = 0.5
 _KILL_TIMEOUT = 0.5
-_ALIVE, _READY, _CLOSED = b"a", b"r", b"c"
+
+ALIVE, READY, CLOSED = b"a", b"r", b"c"
+"""What a worker reports: that it lives, that it serves, that it accepts no more connections."""
+
 _spawn = multiprocessing.get_context("spawn")
 
 
 class Heartbeat:
-    """The worker's end of the pipe to its supervisor. It never blocks, not even without a supervisor."""
+    """The worker's end of the pipe to its supervisor. It never blocks."""
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
@@ -53,22 +56,19 @@ class Heartbeat:
         os.set_blocking(self._pipe.fileno(), False)
         threading.Thread(target=self._beat, name="storekeeper-beat", daemon=True).start()
 
-    def ready(self) -> None:
-        """Report that this worker serves."""
-        self._send(_READY)
-
-    def closed(self) -> None:
-        """Report that this worker accepts no more connections."""
-        self._send(_CLOSED)
+    def report(self, message: bytes) -> None:
+        """Send a report. Without a supervisor, stop this process: nothing else would, and it would keep the port."""
+        try:
+            os.write(self._pipe.fileno(), message)
+        except BlockingIOError:
+            pass  # the supervisor stands still
+        except OSError:
+            signal.raise_signal(signal.SIGTERM)
 
     def _beat(self) -> None:
         while True:
-            self._send(_ALIVE)
+            self.report(ALIVE)
             time.sleep(HEARTBEAT_INTERVAL)
-
-    def _send(self, message: bytes) -> None:
-        with suppress(OSError):
-            os.write(self._pipe.fileno(), message)
 
 
 class Worker:
@@ -79,14 +79,13 @@ class Worker:
         self.ready = self.closed = self.outdated = False
         self.stop_deadline: float | None = None
         self._deadline = time.monotonic() + START_TIMEOUT
+        resource_tracker.ensure_running()  # its first start would unblock the signals
         self.pipe, other = multiprocessing.Pipe(duplex=False)
         os.set_blocking(self.pipe.fileno(), False)
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+        self.process = _spawn.Process(target=work, args=(Heartbeat(other),))
+        # A terminal sends these to all processes; it is the supervisor that stops this one.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGHUP))
         try:
-            self.process = _spawn.Process(target=work, args=(Heartbeat(other),))
-            resource_tracker.ensure_running()  # its first start would unblock the signals
-            # A terminal sends these to all processes; it is the supervisor that stops this one.
-            signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGHUP))
             self.process.start()
         except BaseException:
             self.pipe.close()
@@ -99,8 +98,8 @@ class Worker:
         """Read what it reported; if the supervisor itself was paused, it has more time for the next heartbeat."""
         with suppress(OSError):
             received = os.read(self.pipe.fileno(), 65536)
-            self.ready |= _READY in received
-            self.closed |= _CLOSED in received
+            self.ready |= READY in received
+            self.closed |= CLOSED in received
             if received:
                 self._deadline = time.monotonic() + HEARTBEAT_TIMEOUT
         if was_paused:

@@ -1,9 +1,12 @@
-"""Domain: the tables of a collection and their columns, the same in every database. Imports nothing.
+"""Domain: the tables of a collection and their columns, the same in every database. Imports only the domain.
 
 Both databases make their statements from these names, and a copy transfers just these tables.
 """
 
 from collections.abc import Mapping
+from typing import get_type_hints
+
+from storekeeper.tokens import Token
 
 CONTENT = {"name": str, "address": str}
 """What clients say of a store: the fields of `stores.Payload`."""
@@ -11,15 +14,7 @@ CONTENT = {"name": str, "address": str}
 STORES = {"id": int, **CONTENT, "version": int}
 """A store as its latest change left it; `version` is the number of that change."""
 
-CHANGES = {
-    "seq": int,
-    "store_id": int,
-    **CONTENT,
-    "at": int,
-    "previous": int,
-    "count": int,
-    "by_token": int,
-}
+CHANGES = {"seq": int, "store_id": int, **CONTENT, "at": int, "previous": int, "count": int, "by_token": int}
 """What a change made of its store. `at` is milliseconds since 1970 in UTC and never falls; `previous` is the seq of
 the store's change before, 0 for the one that created it; `count` is how many stores there were after it; `by_token`
 is the number of the token that wrote it, 0 for none."""
@@ -28,19 +23,8 @@ KEYS = {"n": int, "key": int, "request": int, "seq": int, "at": int}
 """A remembered Idempotency-Key (decision 36): hashes of key and request, the seq of the change that is its response,
 and when it was used. `n` grows by one with each: the oldest, which are deleted first, stand together."""
 
-TOKENS = {
-    "number": int,
-    "name": str,
-    "scope": str,
-    "hash": str,
-    "created": int,
-    "expires": int,
-    "revoked": int,
-    "used": int,
-}
-"""A token: who may read or write. `hash` is the SHA-256 of its text, in hexadecimal digits. Nothing deletes a token,
-so that its number and its name are unique for ever. Times are milliseconds since 1970 in UTC, null for never; `used`
-is about when it was used last."""
+TOKENS = {name: str if kind is str else int for name, kind in get_type_hints(Token).items()}
+"""A token. Nothing deletes one, so that its number and its name are unique for ever."""
 
 TABLES: dict[str, Mapping[str, type]] = {"stores": STORES, "changes": CHANGES, "keys": KEYS, "tokens": TOKENS}
 """All tables, in the order in which they can be filled. The first column of each is its key."""

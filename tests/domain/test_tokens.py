@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from storekeeper.errors import InvalidInput
+from storekeeper.errors import CannotStart
 from storekeeper.tokens import check_name, expiry, generate, hashed, is_well_formed
 
 DAY = 24 * 60 * 60 * 1000
@@ -35,12 +35,12 @@ def test_a_name(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "a b", "a" * 65, "-a", ".a", "_a", "ü", "a\n", "a/b"])
 def test_what_is_no_name(name: str) -> None:
-    with pytest.raises(InvalidInput, match="1 to 64 letters"):
+    with pytest.raises(CannotStart, match="NAME: a name is 1 to 64 letters"):
         check_name(name)
 
 
 def test_an_expiry_is_a_number_of_days() -> None:
     assert [expiry(text, 7) for text in ("1d", "90d", "36500d")] == [7 + days * DAY for days in (1, 90, 36_500)]
     for wrong in ("", "d", "0d", "90", "-1d", "1.5d", "1h", "36501d", "99999d", "1d ", "1\uff19d", "01d"):
-        with pytest.raises(InvalidInput, match="expected a number of days from 1d to 36500d, such as 90d"):
+        with pytest.raises(CannotStart, match="--expires: expected a number of days from 1d to 36500d, such as 90d"):
             expiry(wrong, 7)

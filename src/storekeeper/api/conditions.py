@@ -15,7 +15,7 @@ from msgspec.structs import astuple
 from storekeeper.api.errors import not_allowed
 from storekeeper.api.routes import ALLOWED, Route
 from storekeeper.commands import ANY, Key, Tags
-from storekeeper.errors import InvalidInput, Violation
+from storekeeper.errors import InvalidInput
 from storekeeper.http.response import Response, error_response
 from storekeeper.stores import Payload
 
@@ -101,15 +101,15 @@ def read_conditions(route: Route, fields: Iterable[Field]) -> Conditions:
     if route == "stores":
         values.pop(b"if-none-match", None)
     tags = {name: parse_tags(values[name]) for name in (b"if-match", b"if-none-match") if name in values}
-    violations = [_invalid(name, "must be entity tags in quotes, or *") for name in tags if tags[name] is None]
+    broken: dict[bytes, str] = {name: "must be entity tags in quotes, or *" for name in tags if tags[name] is None}
     key = None
     if sent := values.get(b"idempotency-key"):
         key = parse_key(sent[0]) if len(sent) == 1 else None
         if key is None:
             rule = "must be given once, and be 1 to 255 visible ASCII characters without quotes and backslashes"
-            violations.append(_invalid(b"idempotency-key", rule))
-    if violations:
-        raise InvalidInput("headers", violations)
+            broken[b"idempotency-key"] = rule
+    if broken:
+        raise InvalidInput("headers", {name.decode(): f'"{name.decode()}" {rule}' for name, rule in broken.items()})
     return Conditions(tags.get(b"if-match"), tags.get(b"if-none-match"), key)
 
 
@@ -127,10 +127,6 @@ def parse_key(value: bytes) -> bytes | None:
     """Return the key in the value of the field, the same with quotes and without; None if it is not valid."""
     found = _key(value.strip(b" \t"))
     return found[2] if found else None
-
-
-def _invalid(name: bytes, rule: str) -> Violation:
-    return Violation(name.decode(), f'"{name.decode()}" {rule}')
 
 
 def _is_json(content_type: bytes) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from storekeeper.collection import Moment, Query
-from storekeeper.errors import InvalidInput, Violation
+from storekeeper.errors import InvalidInput
 from storekeeper.stores import MAX_NAME_LENGTH
 
 Parameters: TypeAlias = dict[str, tuple[Callable[[bytes], Any], str]]
@@ -36,7 +36,8 @@ def parse_list_query(query: bytes) -> Query:
     if not query:
         return _ALL
     if query.startswith(b"name=") and b"&" not in query:  # as below, and most queries are like this
-        return Query(_parse_name(unquote_to_bytes(query[5:].replace(b"+", b" "))) or None)
+        name = query[5:].replace(b"+", b" ").replace(b"%20", b" ")
+        return Query(_parse_name(unquote_to_bytes(name) if b"%" in name else name) or None)
     return Query(**_read(query, _OF_LISTS))
 
 
@@ -63,18 +64,18 @@ def _read(query: bytes, parameters: Parameters) -> dict[str, Any]:
         key, _, value = field.partition(b"=")
         sent.setdefault(unquote_to_bytes(key), []).append(unquote_to_bytes(value))
     found: dict[str, Any] = {}
-    violations: list[Violation] = []
+    violations: dict[str, str] = {}
     for name, (parse, rule) in parameters.items():
         values = sent.get(name.encode())
         if values is None or values == [b""]:
             continue
         parsed = parse(values[0]) if len(values) == 1 else None
         if parsed is None:
-            violations.append(Violation(name, f'"{name}" must be {rule}'))
+            violations[name] = f'"{name}" must be {rule}'
         else:
             found[name] = parsed
     if "at" in found and "name" in found:
-        violations.append(Violation("at", '"at" must not be used together with "name"'))
+        violations["at"] = '"at" must not be used together with "name"'
     if violations:
         raise InvalidInput("query", violations)
     return found

@@ -9,7 +9,7 @@ import typer
 
 from storekeeper.cli.options import with_settings
 from storekeeper.cli.terminal import print_line
-from storekeeper.errors import CannotStart, InvalidInput, StorekeeperError
+from storekeeper.errors import CannotStart, StorekeeperError
 from storekeeper.settings import Settings
 
 REVOKE_DELAY = 2.0
@@ -39,12 +39,9 @@ def add(
     from storekeeper import databases, tokens
 
     now = time.time_ns() // 1_000_000
-    try:
-        until = tokens.expiry(expires, now) if expires is not None else None
-        text = tokens.generate()
-        token = tokens.Token(0, tokens.check_name(name), scope, tokens.hashed(text.encode()), now, until)
-    except InvalidInput as error:
-        raise CannotStart(f"{'--expires' if error.source == 'expires' else 'NAME'}: {error}") from None
+    until = tokens.expiry(expires, now) if expires is not None else None
+    text = tokens.generate()
+    token = tokens.Token(0, tokens.check_name(name), scope, tokens.hashed(text.encode()), now, until)
     shown: list[str] = []
 
     def show() -> None:
@@ -103,7 +100,7 @@ def revoke(settings: Settings, name: Name) -> None:
 
     try:
         name = tokens.check_name(name)
-    except InvalidInput:
+    except CannotStart:
         raise tokens.NoSuchToken(ascii(name)) from None
     engine, place = databases.existing(settings.database)
     engine.revoke_token(place, name, time.time_ns() // 1_000_000)

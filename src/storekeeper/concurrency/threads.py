@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import TypeVar
 
@@ -23,22 +24,16 @@ async def run_in_thread(work: Callable[[threading.Event], T]) -> T:
     nothing. If it cannot, because it is blocked, the process ends without it, and the database rolls back.
     """
     loop = asyncio.get_running_loop()
-    woken: asyncio.Future[None] = loop.create_future()
-    stop = threading.Event()
-    results: list[T] = []
-    errors: list[BaseException] = []
-
-    def wake() -> None:
-        if not woken.done():
-            woken.set_result(None)
+    outcome: Future[T] = Future()
+    woken, stop = asyncio.Event(), threading.Event()
 
     def run() -> None:
         try:
-            results.append(work(stop))
+            outcome.set_result(work(stop))
         except BaseException as raised:  # noqa: BLE001 - the caller raises it
-            errors.append(raised)
+            outcome.set_exception(raised)
         with suppress(RuntimeError):  # the loop is closed, and nothing waits
-            loop.call_soon_threadsafe(wake)
+            loop.call_soon_threadsafe(woken.set)
 
     thread = threading.Thread(target=run, name="storekeeper-work", daemon=True)
     try:
@@ -46,12 +41,12 @@ async def run_in_thread(work: Callable[[threading.Event], T]) -> T:
     except RuntimeError as error:
         raise NoThread(str(error)) from None
     try:
-        while thread.is_alive() and not (results or errors):
-            await asyncio.wait((woken,), timeout=LOOK_INTERVAL)
+        while thread.is_alive() and not outcome.done():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_INTERVAL):
+                    await woken.wait()
     finally:
         stop.set()
-    if errors:
-        raise errors[0]
-    if not results:
+    if not outcome.done():
         raise NoThread("The thread ended before it began")
-    return results[0]
+    return outcome.result()
