@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import chart
-from bench.cases import CASES, GOALS, HEADLINES, Case, Entry, Goal
+from bench.cases import CASES, FLOORS, GOALS, HEADLINES, Case, Entry, Goal
 from bench.systems import SYSTEMS
 
 Figures = dict[str, float]
@@ -105,12 +105,20 @@ def goal_line(goal: Goal, results: dict[str, Any]) -> str:
         values = ratios(rounds, goal.system, goal.reference, metric)
     else:
         values = plain_values(rounds, goal.system, metric)
+    floor = verdict(goal, ratios(rounds, goal.floor, goal.reference, metric))
     wanted = f"| {goal.text} | {goal.sign} {goal.target:g} |"
     if not values:
-        return f"{wanted} not measured | | |"
+        return f"{wanted} not measured | | {floor} |"
+    return f"{wanted} {verdict(goal, values)} | {min(values):,.2f} to {max(values):,.2f} | {floor} |"
+
+
+def verdict(goal: Goal, values: list[float]) -> str:
+    """Return the median and whether it is what the goal wants; "-" if nothing was measured."""
+    if not values:
+        return "-"
     median = statistics.median(values)
     good = {"≥": ge, "≤": le, "<": lt}[goal.sign](median, goal.target)
-    return f"{wanted} {median:,.2f} | {min(values):,.2f} to {max(values):,.2f} | {'✓' if good else '✗'} |"
+    return f"{median:,.2f} {'✓' if good else '✗'}"
 
 
 def machine_lines(results: dict[str, Any]) -> Iterator[str]:
@@ -122,7 +130,7 @@ def machine_lines(results: dict[str, Any]) -> Iterator[str]:
 
 
 def goal_lines(goals: tuple[Goal, ...], results: dict[str, Any]) -> Iterator[str]:
-    yield "| goal | wanted | median | lowest to highest round | |\n|---|---:|---:|---:|---|"
+    yield "| goal | wanted | median | lowest to highest round | the floor |\n|---|---:|---:|---:|---:|"
     yield from (goal_line(goal, results) for goal in goals)
 
 
@@ -160,6 +168,8 @@ def panels(results: dict[str, Any]) -> list[chart.Panel]:
             rounds = results["cases"][case.name]["figures"]
             bars = []
             for name, largest in dict(case.entries).items():
+                if name in FLOORS.values():
+                    continue  # no peer
                 values = ratios(rounds, key((name, largest)), reference(case, "hapi", size), case.metric)
                 if values:
                     ratio = statistics.median(values)

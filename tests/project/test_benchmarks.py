@@ -1,0 +1,64 @@
+"""What `make bench` shows beside the peers: the floor, which is none."""
+
+import re
+import shutil
+import socket
+from contextlib import closing
+from pathlib import Path
+
+import apsw
+
+from bench import report, smoke
+from bench.cases import CASES, HEADLINES
+from bench.systems import SYSTEMS
+from tests.harness.machine import need
+from tests.harness.process import serving
+
+CLIENTS = 8
+PUT = b'PUT /api/stores/1 HTTP/1.1\r\nContent-Length: 12\r\n\r\n{"name":"%d"}'
+WRONG = (
+    """SELECT * FROM changes WHERE previous != ifnull((SELECT max(seq) FROM changes AS earlier
+      WHERE earlier.store_id = changes.store_id AND earlier.seq < changes.seq), 0)""",
+    """SELECT * FROM changes
+      WHERE count != (SELECT max(store_id) FROM changes AS earlier WHERE earlier.seq <= changes.seq)""",
+    """SELECT id, name, address, version FROM stores EXCEPT
+      SELECT store_id, name, address, max(seq) FROM changes GROUP BY store_id""",
+)
+"""Each finds what no file of Storekeeper's has."""
+
+
+def test_the_floor_responds_as_storekeeper_does_and_keeps_its_file_whole(tmp_path: Path) -> None:
+    if not shutil.which("taskset"):
+        need("taskset", "servers that are measured are kept on one core (Debian: util-linux)")
+    with SYSTEMS["floor"].serve(smoke.SEED, tmp_path) as server:
+        for test in smoke.TESTS[SYSTEMS["floor"].smoke_test]:
+            test(server)
+        clients = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(CLIENTS)]
+        for number, client in enumerate(clients):
+            client.sendall(PUT % number)
+        for number, client in enumerate(clients):
+            with client:
+                assert client.recv(65536).endswith(b'{"id":1,"name":"%d","address":null}' % number)
+        assert server.changes() == smoke.SEED + 2 + CLIENTS
+        with closing(apsw.Connection(str(server.database))) as connection:
+            assert connection.pragma("integrity_check") == "ok"
+            assert [list(connection.execute(statement)) for statement in WRONG] == [[], [], []]
+        with serving(tmp_path, database=f"sqlite:///{server.database}") as service:
+            found = service.request("GET", "/api/stores/1")
+            assert found.json["address"] is None
+            assert service.request("GET", "/api/stores").headers["etag"].startswith(f'"{server.changes()}.')
+
+
+def test_a_goal_that_the_floor_misses_too_says_so_and_the_chart_has_no_floor() -> None:
+    random_id = next(case for case in CASES if case.name == "random-id")
+    rates = {"storekeeper@1000000": 80.0, "floor@1000000": 120.0, "fastify@10": 100.0, "hapi@10": 50.0}
+    figures = [{entry: {"rate": rate, "us": 1e6 / rate} for entry, rate in rates.items()}]
+    results = {"cases": {"random-id": {"figures": figures}}}
+    rows = {goal.text: report.goal_line(goal, results) for goal in HEADLINES}
+    rate, time, *others = rows.values()
+    assert re.split(r" *\| *", rate)[-5:-1] == ["≥ 1.5", "0.80 ✗", "0.80 to 0.80", "1.20 ✗"]
+    assert re.split(r" *\| *", time)[-5:-1] == ["≤ 0.67", "1.25 ✗", "1.25 to 1.25", "0.83 ✗"]
+    assert all(other.endswith("| not measured | | - |") for other in others)
+    ((title, bars),) = report.panels(results)
+    assert title == random_id.title
+    assert [label for label, _ in bars] == [SYSTEMS[name].title for name in ("storekeeper", "fastify", "hapi")]
