@@ -203,6 +203,25 @@ HEADLINES = (
     Goal("The same id and head: processor time, of Fastify's", "≤", 0.25, "get-one", OURS, FASTIFY, "us"),
 )
 """The first table of the report, which README repeats: what does not repeat comes first."""
+REMEDIES = {
+    "random-id": "ours: reading, checking and answering a request in C; the floor: pages mapped into memory, where a"
+    " read error of the disk ends the process by a signal",
+    "unique-heads": "ours: the new fields read in C; Python looks at each for its characters and for what it decides",
+    "random-unique": "both of the above",
+    "random-name": "as for the id; the floor: the whole store in the index of names, which makes the file larger",
+    "mix-95": "as for the id, and what the PUTs cost: see the next",
+    "mix-50": "a file format that appends: a PUT of a random store changes the pages of the store, of its change and"
+    " of two names, which go to the log, are synced, and are copied later",
+    "post": "ours: reading, checking and answering in C; the floor: no thread beside the event loop, and no sync",
+    "post-scattered": "an index of names that gathers its changes (a log-structured one), which makes reads by name"
+    " slower",
+    "thousand": "fewer system calls: most of the time of a request here is the kernel's",
+    "postgres-random-id": "a core more: wrk and PostgreSQL share one",
+    "not-modified": "the tags read and compared in C",
+    "post-keys": "the key in the row of its change: a row and a page less, by a migration",
+    "get-one": "fewer system calls: nginx, which has nothing to do, takes more than the goal allows",
+}
+"""What it would take to reach the goals of a case, where they are of processor time."""
 GOALS = (
     Goal("GET one, times hapi", "≥", 2.4, "get-one", OURS, HAPI),
     Goal("POST, on disk before the response, times hapi in memory", "≥", 2, "post", OURS, HAPI),

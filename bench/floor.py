@@ -2,8 +2,8 @@
 
 It shows how fast the parts are that Storekeeper is built of: uvloop, apsw, msgspec, and a thread that commits. It
 keeps the file whole: a write is a row of `changes`, a version and an entry in the index of names, on the disk before
-its response. All else is left out. It takes each chunk of bytes for one whole request and believes it: no field is
-read, nothing is checked, %20 is the only escape. There are no limits, timeouts, errors (what fails gets no
+its response. All else is left out. It takes each chunk of bytes for one whole head or body and believes it: no field
+is read, nothing is checked, %20 is the only escape. There are no limits, timeouts, errors (what fails gets no
 response), conditions, keys, tokens, events, other processes, and no cache: each GET is a SELECT.
 """
 
@@ -163,8 +163,12 @@ class Connection(asyncio.Protocol):
 class Client(Connection):
     def __init__(self, floor: Floor) -> None:
         self.floor = floor
+        self.head = b""
+        """That of a write whose body has not come yet."""
 
     def data_received(self, data: bytes) -> None:
+        if self.head:
+            data, self.head = self.head + data, b""
         floor, line = self.floor, data[: data.find(b"\r\n") - 9]
         if line.startswith(b"GET /api/stores/"):
             id, name, address, version = floor.read(GET, (int(line[16:]),)).get
@@ -174,9 +178,11 @@ class Client(Connection):
             floor.respond(self.transport, floor.writer.version, [Store(*row) for row in rows])
         elif line == b"GET /test":
             self.transport.write(TEST)
-        else:
+        elif body := data[data.find(b"\r\n\r\n") + 4 :]:
             id = int(line[16:]) if line.startswith(b"PUT") else 0
-            floor.submit(self.transport, id, decode(data[data.find(b"\r\n\r\n") :]))
+            floor.submit(self.transport, id, decode(body))
+        else:
+            self.head = data
 
 
 async def listen(client: Callable[[], Connection], port: int) -> None:

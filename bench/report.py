@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import chart
-from bench.cases import CASES, FLOORS, GOALS, HEADLINES, Case, Entry, Goal
+from bench.cases import CASES, FLOORS, GOALS, HEADLINES, REMEDIES, Case, Entry, Goal
 from bench.systems import SYSTEMS
 
 Figures = dict[str, float]
@@ -98,18 +98,23 @@ def limit(rounds: Rounds) -> str:
 
 
 def goal_line(goal: Goal, results: dict[str, Any]) -> str:
-    case = next(case for case in CASES if case.name == goal.case)
     rounds = results["cases"].get(goal.case, {}).get("figures", [])
-    metric = goal.metric or case.metric
-    if goal.reference:
-        values = ratios(rounds, goal.system, goal.reference, metric)
-    else:
-        values = plain_values(rounds, goal.system, metric)
-    floor = verdict(goal, ratios(rounds, goal.floor, goal.reference, metric))
+    values = goal_values(goal, rounds)
+    floor = verdict(goal, ratios(rounds, goal.floor, goal.reference, metric(goal)))
     wanted = f"| {goal.text} | {goal.sign} {goal.target:g} |"
     if not values:
         return f"{wanted} not measured | | {floor} |"
     return f"{wanted} {verdict(goal, values)} | {min(values):,.2f} to {max(values):,.2f} | {floor} |"
+
+
+def goal_values(goal: Goal, rounds: Rounds) -> list[float]:
+    if goal.reference:
+        return ratios(rounds, goal.system, goal.reference, metric(goal))
+    return plain_values(rounds, goal.system, metric(goal))
+
+
+def metric(goal: Goal) -> str:
+    return goal.metric or next(case.metric for case in CASES if case.name == goal.case)
 
 
 def verdict(goal: Goal, values: list[float]) -> str:
@@ -119,6 +124,25 @@ def verdict(goal: Goal, values: list[float]) -> str:
     median = statistics.median(values)
     good = {"≥": ge, "≤": le, "<": lt}[goal.sign](median, goal.target)
     return f"{median:,.2f} {'✓' if good else '✗'}"
+
+
+def missed_lines(results: dict[str, Any]) -> Iterator[str]:
+    """Yield for each goal that is missed the processor time that it allows, and who takes how much beyond it."""
+    yield "| missed goal | µs that it allows | the floor | ours | beyond it: the floor | ours | what it would take |"
+    yield "|---|---:|---:|---:|---:|---:|---|"
+    for goal in HEADLINES:
+        rounds = results["cases"].get(goal.case, {}).get("figures", [])
+        ours, others, floors = (plain_values(rounds, who, "us") for who in (goal.system, goal.reference, goal.floor))
+        if goal.case not in REMEDIES or "✗" not in verdict(goal, goal_values(goal, rounds)):
+            continue
+        own = statistics.median(ours)
+        allowed = statistics.median(others) * (goal.target if goal.metric == "us" else 1 / goal.target)
+        floor, beyond, rest = "-", "-", own - allowed
+        if floors:
+            least = statistics.median(floors)
+            floor, beyond, rest = f"{least:.1f}", f"{max(0.0, least - allowed):.1f}", own - max(allowed, least)
+        figures = f"{allowed:.1f} | {floor} | {own:.1f} | {beyond} | {max(0.0, rest):.1f}"
+        yield f"| {goal.text} | {figures} | {REMEDIES[goal.case]} |"
 
 
 def machine_lines(results: dict[str, Any]) -> Iterator[str]:
@@ -139,6 +163,8 @@ def lines(results: dict[str, Any]) -> Iterator[str]:
     yield HEADLINES_BEGIN
     yield from goal_lines(HEADLINES, results)
     yield f"{HEADLINES_END}\n"
+    yield from missed_lines(results)
+    yield ""
     yield from goal_lines(GOALS, results)
     yield "\n![Rates of all systems, hapi = 1](benchmarks.svg)\n"
     for case in CASES:
