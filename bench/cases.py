@@ -207,9 +207,9 @@ REMEDIES = {
     "random-id": "ours: reading, checking and answering a request in C; the floor: pages mapped into memory, where a"
     " read error of the disk ends the process by a signal",
     "unique-heads": "ours: the new fields read in C; Python looks at each for its characters and for what it decides",
-    "random-unique": "both of the above",
+    "random-unique": "as for the id and for the unique heads",
     "random-name": "as for the id; the floor: the whole store in the index of names, which makes the file larger",
-    "mix-95": "as for the id, and what the PUTs cost: see the next",
+    "mix-95": "as for the id; for the PUTs as in the other mix",
     "mix-50": "a file format that appends: a PUT of a random store changes the pages of the store, of its change and"
     " of two names, which go to the log, are synced, and are copied later",
     "post": "ours: reading, checking and answering in C; the floor: no thread beside the event loop, and no sync",
