@@ -8,7 +8,7 @@ from pathlib import Path
 import apsw
 
 from bench import report, smoke
-from bench.cases import HEADLINES
+from bench.cases import HEADLINES, REMEDIES
 from bench.systems import SYSTEMS
 from tests.harness.machine import need
 from tests.harness.process import serving
@@ -72,6 +72,10 @@ def test_of_a_missed_goal_is_told_how_much_the_floor_and_how_much_we_take_beyond
         ["8.0", "10.0", "15.0", "2.0", "5.0"],
         ["8.0", "10.0", "15.0", "2.0", "5.0"],
     ]
+
+
+def test_of_each_goal_for_a_rate_or_a_time_is_told_what_it_would_take() -> None:
+    assert {goal.case for goal in HEADLINES if report.metric(goal) in {"rate", "us"}} == REMEDIES.keys()
 
 
 def test_the_chart_shows_peers_and_not_the_floor() -> None:
