@@ -35,9 +35,10 @@ LOG_PAGES = 4000
 GET = "SELECT id, name, address, version FROM stores WHERE id = ?"
 NAMED = "SELECT id, name, address FROM stores WHERE name = ?"
 LATEST = "SELECT seq, count, epoch FROM collection JOIN changes ON seq = (SELECT max(seq) FROM changes)"
-CREATED = f"INSERT INTO {CHANGES} VALUES (?1, ?2, ?3, ?4, ?5, 0, ?2, 0)"
-CREATE = "INSERT INTO stores VALUES (?, ?, ?, ?)"
-REPLACED = f"INSERT INTO {CHANGES} SELECT ?1, id, ?3, ?4, ?5, version, ?6, 0 FROM stores WHERE id = ?2"
+COLUMNS = "seq, store_id, name, address, at, previous, count"
+CREATED = f"INSERT INTO {CHANGES} ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, 0, ?2)"
+CREATE = "INSERT INTO stores (id, name, address, version) VALUES (?, ?, ?, ?)"
+REPLACED = f"INSERT INTO {CHANGES} ({COLUMNS}) SELECT ?1, id, ?3, ?4, ?5, version, ?6 FROM stores WHERE id = ?2"
 REPLACE = "UPDATE stores SET name = ?2, address = ?3, version = ?4 WHERE id = ?1"
 
 
