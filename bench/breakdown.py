@@ -10,9 +10,9 @@ from collections import Counter
 from pathlib import Path
 
 from bench import load
-from bench.cases import CASES, Case
+from bench.cases import CASES, FLOOR, Case
 from bench.servers import CORES, Server
-from bench.systems import DATA, ROOT, SYSTEMS
+from bench.systems import DATA, ROOT, SYSTEMS, System
 
 PAGE = ROOT / "docs/benchmarks.md"
 BEGIN, END = "<!-- profile: begin (written by make profile) -->", "<!-- profile: end -->"
@@ -31,6 +31,8 @@ PARTS = (
 """A part of the process, and the pattern of the files that its code is from; the first match counts."""
 
 Times = dict[str, float]
+Row = tuple[str, Times, Times]
+"""What was measured, and its microseconds by thread and by part."""
 
 
 def main() -> int:
@@ -39,7 +41,13 @@ def main() -> int:
         return 2
     os.sched_setaffinity(0, {CORES[1]})
     with tempfile.TemporaryDirectory(dir=DATA) as folder:
-        rows = [(case, *measure(case, Path(folder))) for case in CASES if case.name in PROFILED]
+        rows = [
+            (f"{who}{case.title}", *measure(SYSTEMS[system], case, Path(folder)))
+            for case in CASES
+            if case.name in PROFILED
+            for who, system in (("", "storekeeper"), ("the floor: ", FLOOR))
+            if system in dict(case.entries)
+        ]
     text = "\n".join([*table(rows), "", *parts_table(rows)])
     before, _, rest = PAGE.read_text().partition(BEGIN)
     PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.partition(END)[2]}")
@@ -47,10 +55,10 @@ def main() -> int:
     return 0
 
 
-def measure(case: Case, folder: Path) -> tuple[Times, Times]:
+def measure(system: System, case: Case, folder: Path) -> tuple[Times, Times]:
     """Return microseconds per request by thread, and by part (empty without perf)."""
     size = case.entries[0][1]
-    with SYSTEMS["storekeeper"].serve(size, folder) as server, server.awake():
+    with system.serve(size, folder) as server, server.awake():
         load.wrk(server, case, WARM_UP)
         before = spent(server.process.pid)
         rate = load.wrk(server, case, SECONDS)["rate"]
@@ -88,22 +96,20 @@ def sampled(server: Server, case: Case, data: Path) -> Times:
     return {part: counts[part] / max(1, len(files)) for part, _ in PARTS}
 
 
-def table(rows: list[tuple[Case, Times, Times]]) -> list[str]:
+def table(rows: list[Row]) -> list[str]:
     names = list(rows[0][1])[1:]
     lines = [f"| microseconds per request | {' | '.join(names)} | sum |", f"|---|{'---:|' * (len(names) + 1)}"]
-    for case, times, _ in rows:
+    for title, times, _ in rows:
         cells = [f"{times[name]:.1f}" for name in names]
-        lines.append(f"| {case.title} | {' | '.join(cells)} | {1e6 / times['rate']:.1f} |")
+        lines.append(f"| {title} | {' | '.join(cells)} | {1e6 / times['rate']:.1f} |")
     return lines
 
 
-def parts_table(rows: list[tuple[Case, Times, Times]]) -> list[str]:
+def parts_table(rows: list[Row]) -> list[str]:
     if not rows[0][2]:
         return ["Without `perf` (apt-get install linux-perf) there is no table by part."]
     lines = [f"| of which by part | {' | '.join(rows[0][2])} |", f"|---|{'---:|' * len(rows[0][2])}"]
-    lines += [
-        f"| {case.title} | {' | '.join(f'{value:.1f}' for value in parts.values())} |" for case, _, parts in rows
-    ]
+    lines += [f"| {title} | {' | '.join(f'{value:.1f}' for value in parts.values())} |" for title, _, parts in rows]
     return lines
 
 

@@ -56,7 +56,8 @@ class System:
     title: str
     command: tuple[str | Path, ...]
     folder = ROOT
-    checked = True  # whether it implements the whole contract and so must pass the smoke test
+    smoke_test = "contract"
+    """Which of `smoke.TESTS` it must pass before it is measured."""
 
     def install(self) -> dict[str, str]:
         """Make it ready to start; return its versions."""
@@ -121,10 +122,23 @@ class Storekeeper(DatabaseSystem):
         return folder / "stores.db"
 
 
+class Floor(Storekeeper):
+    """The least that a Python server does with Storekeeper's file: no peer, but what the goals are seen against."""
+
+    name, title, smoke_test = "floor", "Floor: bare uvloop and SQLite, no checks", "measured"
+    command = (sys.executable, "-m", "bench.floor", "{folder}/stores.db", "{port}")
+
+    def __init__(self) -> None:
+        """Take nothing: the name is the class's."""
+
+    def install(self) -> dict[str, str]:
+        return {name: importlib.metadata.version(name) for name in ("uvloop", "apsw", "msgspec")}
+
+
 class StorekeeperChanged(Storekeeper):
     """Its size is how often one of its few stores was changed."""
 
-    checked = False  # its sizes are not numbers of stores
+    smoke_test = "none"  # its sizes are not numbers of stores
 
     def make(self, count: int, database: Path) -> None:
         super().make(seeds.STORES_OF_CHANGED, database)
@@ -142,12 +156,14 @@ class StorekeeperPostgres(System):
         try:
             with postgres_server.running(fsync="on") as database:
                 pin(database)
-                url = self.fill(database, count, data)
-                self.command = (STOREKEEPER, "serve", "--port", "{port}", "--database", url, "--no-examples")
+                self.command = self.served(self.fill(database, count, data))
                 with super().serve(count, data) as server:
                     yield server
         except postgres_server.Missing as error:
             raise UnavailableError(str(error)) from error
+
+    def served(self, url: str) -> tuple[str | Path, ...]:
+        return STOREKEEPER, "serve", "--port", "{port}", "--database", url, "--no-examples"
 
     def fill(self, database: postgres_server.Server, count: int, data: Path) -> str:
         """Return the URL of a database with so many stores."""
@@ -163,6 +179,18 @@ class StorekeeperPostgres(System):
         except postgres_server.Missing as error:
             raise UnavailableError(str(error)) from error
         return {"PostgreSQL": server, "psycopg": importlib.metadata.version("psycopg")}
+
+
+class FloorPostgres(StorekeeperPostgres):
+    """As `Floor`, with Storekeeper's tables in PostgreSQL; it only reads by id."""
+
+    name, title, smoke_test = "floor-postgres", "Floor: bare uvloop and PostgreSQL, no checks", "one"
+
+    def __init__(self) -> None:
+        """Take nothing: the name is the class's."""
+
+    def served(self, url: str) -> tuple[str | Path, ...]:
+        return sys.executable, "-m", "bench.floor_postgres", url, "{port}"
 
 
 def pin(database: postgres_server.Server) -> None:
@@ -219,7 +247,7 @@ class Django(DatabaseSystem):
 class Nginx(System):
     """The limit: fixed bytes, one store from memory and the list from a file."""
 
-    name, title, checked = "nginx", "nginx, fixed bytes", False
+    name, title, smoke_test = "nginx", "nginx, fixed bytes", "none"
     command = ("nginx", "-p", "{folder}", "-e", "{folder}/error.log", "-c", "{folder}/nginx.conf")
 
     def install(self) -> dict[str, str]:
@@ -250,6 +278,8 @@ SYSTEMS: dict[str, System] = {
         StorekeeperChanged("storekeeper-changed", "Storekeeper, one store changed so often", "--fast-lane"),
         StorekeeperPostgres("storekeeper-postgres", "Storekeeper on PostgreSQL, durable"),
         StorekeeperPostgres("storekeeper-postgres-plain", "Storekeeper on PostgreSQL, beside it"),
+        Floor(),
+        FloorPostgres(),
         Nginx(),
         Node("fastify", "Fastify 5, in memory"),
         Node("hapi", "hapi 21, in memory"),

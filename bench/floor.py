@@ -1,0 +1,203 @@
+"""The least that a Python server does with Storekeeper's file: floor.py DATABASE_FILE PORT; no peer, for no use.
+
+It shows how fast the parts are that Storekeeper is built of: uvloop, apsw, msgspec, and a thread that commits. It
+keeps the file whole: a write is a row of `changes`, a version and an entry in the index of names, on the disk before
+its response. All else is left out. It takes each chunk of bytes for one whole head or body and believes it: no field
+is read, nothing is checked, %20 is the only escape. There are no limits, timeouts, errors (what fails gets no
+response), conditions, keys, tokens, events, other processes, and no cache: each GET is a SELECT.
+"""
+
+import asyncio
+import gc
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable
+from email.utils import formatdate
+from pathlib import Path
+from typing import cast
+
+import apsw
+import msgspec
+import uvloop
+
+from storekeeper.sqlite import schema
+from storekeeper.sqlite.migrations import CHANGES
+
+HEAD = (
+    b"HTTP/1.1 200 OK\r\ndate: %b\r\ncontent-type: application/json; charset=utf-8\r\ncache-control: no-cache\r\n"
+    b'etag: "%%d.%b"\r\ncontent-length: %%d\r\n\r\n%%b'
+)
+TEST = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nOK"
+LOG_PAGES = 4000
+"""Pages of the log from which on it is copied into the file, as Storekeeper has it."""
+GET = "SELECT id, name, address, version FROM stores WHERE id = ?"
+NAMED = "SELECT id, name, address FROM stores WHERE name = ?"
+LATEST = "SELECT seq, count, epoch FROM collection JOIN changes ON seq = (SELECT max(seq) FROM changes)"
+COLUMNS = "seq, store_id, name, address, at, previous, count"
+CREATED = f"INSERT INTO {CHANGES} ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, 0, ?2)"
+CREATE = "INSERT INTO stores (id, name, address, version) VALUES (?, ?, ?, ?)"
+REPLACED = f"INSERT INTO {CHANGES} ({COLUMNS}) SELECT ?1, id, ?3, ?4, ?5, version, ?6 FROM stores WHERE id = ?2"
+REPLACE = "UPDATE stores SET name = ?2, address = ?3, version = ?4 WHERE id = ?1"
+
+
+class Payload(msgspec.Struct):
+    name: str
+    address: str | None = None
+
+
+class Store(msgspec.Struct):
+    id: int
+    name: str
+    address: str | None
+
+
+Write = tuple[asyncio.WriteTransport, int, Payload]
+"""Who waits for its response, the store (0: a new one), and what it becomes."""
+encode, decode = msgspec.json.Encoder().encode, msgspec.json.Decoder(Payload).decode
+
+
+class Responder:
+    """Responds; the date of the heads is renewed every second."""
+
+    def __init__(self, epoch: str) -> None:
+        self.epoch = epoch.encode()
+        self.tick()
+
+    def tick(self) -> None:
+        self.head = HEAD % (formatdate(usegmt=True).encode(), self.epoch)
+        asyncio.get_running_loop().call_later(1, self.tick)
+
+    def respond(self, transport: asyncio.WriteTransport, version: int, value: Store | list[Store]) -> None:
+        body = encode(value)
+        if not transport.is_closing():
+            transport.write(self.head % (version, len(body), body))
+
+
+class Writer(threading.Thread):
+    """Commits a batch of writes in one transaction."""
+
+    def __init__(self, path: Path, settle: Callable[[list[Write], list[int], int], None]) -> None:
+        super().__init__(daemon=True)
+        self.inbox: queue.SimpleQueue[list[Write]] = queue.SimpleQueue()
+        self.loop, self.settle, self.log_pages = asyncio.get_running_loop(), settle, 0
+        connection = schema.connect(path)
+        connection.set_wal_hook(self.committed)
+        self.execute = connection.execute
+        self.version, self.count, self.epoch = self.execute(LATEST).get
+        self.start()
+
+    def run(self) -> None:
+        while batch := self.inbox.get():
+            self.loop.call_soon_threadsafe(self.settle, batch, self.commit(batch), self.version)
+
+    def commit(self, batch: list[Write]) -> list[int]:
+        """Return the ids of the stores."""
+        now, ids = time.time_ns() // 1_000_000, []
+        self.execute("BEGIN IMMEDIATE")
+        for _, id, new in batch:
+            self.version += 1
+            if id:
+                self.execute(REPLACED, (self.version, id, new.name, new.address, now, self.count))
+                self.execute(REPLACE, (id, new.name, new.address, self.version))
+            else:
+                id = self.count = self.count + 1  # noqa: PLW2901 - it had none
+                self.execute(CREATED, (self.version, id, new.name, new.address, now))
+                self.execute(CREATE, (id, new.name, new.address, self.version))
+            ids.append(id)
+        self.execute("COMMIT")
+        return ids
+
+    def committed(self, connection: apsw.Connection, _name: str, pages: int) -> int:
+        self.log_pages = pages
+        if pages >= LOG_PAGES:
+            connection.wal_checkpoint()
+        return 0
+
+
+class Floor(Responder):
+    """The event loop's half: reads in one transaction until something was written; gathers writes behind a batch."""
+
+    def __init__(self, path: Path) -> None:
+        reader = schema.connect(path, reader=True)
+        reader.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)  # else it is planned anew for each name
+        self.read, self.transaction = reader.cursor().execute, reader.cursor()
+        self.writer = Writer(path, self.settle)
+        self.gathered: list[Write] = []
+        self.writing = False
+        super().__init__(self.writer.epoch)
+        self.begin()
+
+    def begin(self) -> None:
+        """See what is committed, in a transaction that this unfinished statement keeps open."""
+        next(self.transaction.execute("SELECT 1 FROM collection UNION ALL SELECT 2"))
+        if self.writer.log_pages >= LOG_PAGES:  # an open transaction would keep the log from beginning anew
+            self.transaction.fetchall()
+
+    def submit(self, *write: *Write) -> None:
+        if not self.gathered:
+            asyncio.get_running_loop().call_soon(self.hand_over)
+        self.gathered.append(write)
+
+    def hand_over(self) -> None:
+        if self.gathered and not self.writing:
+            self.writing = True
+            self.writer.inbox.put(self.gathered)
+            self.gathered = []
+
+    def settle(self, batch: list[Write], ids: list[int], last: int) -> None:
+        self.begin()
+        for version, ((transport, _, new), id) in enumerate(zip(batch, ids, strict=True), last - len(batch) + 1):
+            self.respond(transport, version, Store(id, new.name, new.address))
+        self.writing = False
+        self.writer.loop.call_soon(self.hand_over)
+
+
+class Connection(asyncio.Protocol):
+    transport: asyncio.WriteTransport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.WriteTransport", transport)  # uvloop's are none by their class
+
+
+class Client(Connection):
+    def __init__(self, floor: Floor) -> None:
+        self.floor = floor
+        self.head = b""
+        """That of a write whose body has not come yet."""
+
+    def data_received(self, data: bytes) -> None:
+        if self.head:
+            data, self.head = self.head + data, b""
+        floor, line = self.floor, data[: data.find(b"\r\n") - 9]
+        if line.startswith(b"GET /api/stores/"):
+            id, name, address, version = floor.read(GET, (int(line[16:]),)).get
+            floor.respond(self.transport, version, Store(id, name, address))
+        elif line.startswith(b"GET /api/stores?name="):
+            rows = floor.read(NAMED, (line[21:].replace(b"%20", b" ").decode(),))
+            floor.respond(self.transport, floor.writer.version, [Store(*row) for row in rows])
+        elif line == b"GET /test":
+            self.transport.write(TEST)
+        elif body := data[data.find(b"\r\n\r\n") + 4 :]:
+            id = int(line[16:]) if line.startswith(b"PUT") else 0
+            floor.submit(self.transport, id, decode(body))
+        else:
+            self.head = data
+
+
+async def listen(client: Callable[[], Connection], port: int) -> None:
+    server = await asyncio.get_running_loop().create_server(client, "127.0.0.1", port, backlog=2048)
+    gc.freeze()
+    gc.set_threshold(50_000)
+    sys.setswitchinterval(0.0005)
+    await server.serve_forever()
+
+
+async def main(path: Path, port: int) -> None:
+    floor = Floor(path)
+    await listen(lambda: Client(floor), port)
+
+
+if __name__ == "__main__":
+    uvloop.run(main(Path(sys.argv[1]), int(sys.argv[2])))
