@@ -1,13 +1,11 @@
-"""The closed list of what may be logged, and how often. Imports `log`."""
+"""The closed list of what may be logged, and how often. Imports `log`; structlog only at the first line."""
 
 import asyncio
 import atexit
 import logging
 import os
 import sys
-import traceback
 from collections import Counter
-from datetime import UTC, datetime
 from enum import Enum
 from functools import cache
 from time import monotonic
@@ -61,7 +59,7 @@ def emit(event: Event, **fields: Any) -> None:
     if count := suppressed.pop(event, 0):
         fields["suppressed"] = count
     if error := fields.pop("error", None):
-        fields["exception"] = "".join(traceback.format_exception(error)).removesuffix("\n")
+        fields["exc_info"] = error
     write_line(_line(event, fields))
 
 
@@ -91,16 +89,10 @@ def _allowed(event: Event) -> bool:
 
 def _line(event: Event, fields: dict[str, Any]) -> str:
     level, text = event.value
-    now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
-    fields = {"timestamp": now, "level": level, "event": text, **fields}
-    return " ".join(f"{name}={_quoted(str(value))}" for name, value in fields.items())
-
-
-def _quoted(value: str) -> str:
-    """Return a value as logfmt has it, in one line."""
-    if any(mark in value for mark in ' ="'):
-        value = '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    return value.replace("\n", "\\n")
+    try:
+        return str(getattr(_logger(), level)(text, **fields))
+    except (OSError, ImportError, MemoryError):  # no file can be opened to import structlog
+        return " ".join([f'level={level} event="{text}"', *(f"{name}={value!r}" for name, value in fields.items())])
 
 
 def _encoded(line: str) -> bytes:
@@ -116,6 +108,22 @@ def _log() -> Log | None:
     os.register_at_fork(after_in_child=_log.cache_clear)
     atexit.register(flush)
     return Log(file, lambda count: _encoded(_line(Event.DROPPED, {"lines": count})))
+
+
+@cache
+def _logger() -> Any:
+    # Importing structlog takes long; a service that logs nothing does not pay for it.
+    import structlog  # noqa: PLC0415 - see above
+
+    return structlog.wrap_logger(
+        structlog.ReturnLogger(),
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"]),
+        ],
+    )
 
 
 def bridge_log() -> None:

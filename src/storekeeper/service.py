@@ -320,8 +320,10 @@ def _announce(settings: Settings, address: str) -> None:
 
 def _fail(reason: str) -> None:
     """End this process soon: requests under way get their 503 first, and the supervisor starts another process."""
-    asyncio.get_running_loop().call_later(0.3, _exit)
-    emit(Event.DATABASE_FAILED, reason=reason)
+    try:
+        emit(Event.DATABASE_FAILED, reason=reason)
+    finally:  # and not before: the first log line takes a while, and the responses are sent after it
+        asyncio.get_running_loop().call_later(0.3, _exit)
 
 
 def _exit() -> None:

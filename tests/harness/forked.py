@@ -31,7 +31,7 @@ from typing import Any, NoReturn
 from tests import ROOT
 from tests.harness.tracing import let_interrupts_pass, let_threads_set_traces
 
-IMPORTED = ("coverage", "psycopg", "storekeeper.cli", "storekeeper.postgres", "storekeeper.service")
+IMPORTED = ("coverage", "psycopg", "structlog", "storekeeper.cli", "storekeeper.postgres", "storekeeper.service")
 STANDARD = (0, 1, 2)
 WORKER = "spawn_main"
 """What `multiprocessing` calls in a worker, and how the processes that are forked for that are named."""

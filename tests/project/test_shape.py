@@ -153,7 +153,7 @@ def test_no_test_imports_from_another_or_from_conftest() -> None:
 
 
 def test_a_start_of_the_service_does_not_pay_for_what_it_does_not_use(tmp_path: Path) -> None:
-    """Rich and the CSV file's module are imported when a command needs them."""
+    """Rich, structlog and the CSV file's module are imported when a command needs them."""
     program = "import sys, storekeeper.cli, storekeeper.service; print(*sys.modules)"
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("COV", "STOREKEEPER"))}
     done = subprocess.run(
@@ -164,6 +164,7 @@ def test_a_start_of_the_service_does_not_pay_for_what_it_does_not_use(tmp_path: 
     heavy = {
         "rich.progress",
         "rich.console",
+        "structlog",
         "storekeeper.csvfile",
         "csv",
         "asyncpg",

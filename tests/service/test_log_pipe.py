@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-import re
 import select
 import socket
 import subprocess
@@ -176,19 +175,6 @@ def test_an_event_that_repeats_is_limited_and_what_was_held_back_is_counted(monk
     events.flush()
     assert 'event="database refused a statement" suppressed=10' in lines[-1]
     events.suppressed.clear()
-
-
-def test_a_line_is_logfmt_whatever_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines: list[str] = []
-    monkeypatch.setattr(events, "write_line", lines.append)
-    monkeypatch.setattr(events, "_due", {})
-    emit(Event.WORKER_LOST, pid=7, reason='C:\\new "disk"\nis full', path="C:\\new", status=None)
-    emit(Event.BUG, error=ValueError("a=b"))
-    lost, bug = lines
-    said = r'level=warning event="worker lost, starting another" pid=7 reason="C:\\new \"disk\"\nis full"'
-    assert re.fullmatch(r"timestamp=\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", lost.partition(" ")[0])
-    assert lost.partition(" ")[2] == said + r" path=C:\new status=None"
-    assert bug.endswith(' level=error event=bug exception="ValueError: a=b"')
 
 
 def test_a_long_line_is_written_in_one_piece() -> None:
