@@ -138,9 +138,13 @@ class Reader:
     def _row(self, statement: str, values: tuple[Any, ...] = ()) -> Any:
         """Return the only row of a statement, in the shared transaction, or in another if somebody has committed."""
         token, transaction = self._token(), self.transaction
-        if token == transaction.current:
-            return self._execute(statement, values).get
-        return transaction.begin(token, statement, values)
+        if token != transaction.current:
+            return transaction.begin(token, statement, values)
+        try:
+            return self._kept_execute(statement, values).get
+        except BaseException:
+            self._keep_cursor()
+            raise
 
     def list(self, query: Query) -> Listing:
         """Return the stores that the query asks for, as they are at present."""
