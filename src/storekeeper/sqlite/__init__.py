@@ -13,23 +13,22 @@ from storekeeper.commands import Command
 from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.events import Event, emit
-from storekeeper.sqlite import errors, schema, tokens
+from storekeeper.sqlite import errors, schema
 from storekeeper.sqlite.committer import Committer
 from storekeeper.sqlite.file_identity import FileIdentity
-from storekeeper.sqlite.load import load
+from storekeeper.sqlite.load import load_all
 from storekeeper.sqlite.past import PastReader
 from storekeeper.sqlite.read_transaction import token_reader
 from storekeeper.sqlite.reads import Reader
 from storekeeper.sqlite.schema import files, prepare
 from storekeeper.sqlite.snapshot import epoch, snapshot
+from storekeeper.sqlite.tokens import add_token, mark_used, read_tokens, revoke_token
 from storekeeper.sqlite.write_queue import CLOSED, TICK, WriteQueue
 from storekeeper.stores import Payload, Store
 from storekeeper.tokens import Token
 
 exists = Path.exists
 describe = str
-read_tokens, add_token, revoke_token = tokens.read_file, tokens.add, tokens.revoke
-load_all = load
 
 __all__ = ["SqliteCollection", "describe", "epoch", "exists", "files", "open_collection", "prepare", "snapshot"]
 __all__ += ["add_token", "load_all", "read_tokens", "revoke_token"]
@@ -98,7 +97,7 @@ class SqliteCollection:
         if reason := CLOSED if self._closed else self._failure:
             raise Unavailable(reason)
         with self._translating(Outcome.UNKNOWN):
-            return await run_in_thread(lambda stop: load(self._path, payloads, stop, only_if_empty=only_if_empty))
+            return await run_in_thread(lambda stop: load_all(self._path, payloads, stop, only_if_empty=only_if_empty))
 
     async def tokens(self) -> Sequence[Token]:
         """Return all tokens."""
@@ -108,7 +107,7 @@ class SqliteCollection:
     async def mark_used(self, numbers: Iterable[int], now: int) -> None:
         """Note that tokens are used."""
         with self._translating():
-            await run_in_thread(lambda _stop: tokens.mark_used(self._path, numbers, now))
+            await run_in_thread(lambda _stop: mark_used(self._path, numbers, now))
 
     def change_token(self) -> bytes | None:
         """Return the header of the wal-index, which differs after every commit."""

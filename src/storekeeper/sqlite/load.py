@@ -29,7 +29,7 @@ _EMPTY = "SELECT NOT EXISTS (SELECT 1 FROM stores)"
 _INDEXES = "SELECT name, sql FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL"
 
 
-def load(
+def load_all(
     path: Path, payloads: Iterable[Payload], stop: threading.Event | None = None, *, only_if_empty: bool
 ) -> range:
     """Create all of `payloads` in a prepared file, or none if reading them raises; return their ids.
@@ -47,16 +47,15 @@ def load(
         connection.pragma("temp_store", "file")
         _stage(connection, payloads)
         _set_busy_handler(connection, stop)
-        connection.execute("BEGIN IMMEDIATE")
-        loaded = _move(connection, only_if_empty=only_if_empty)
-        if stop.is_set():
-            raise apsw.InterruptError
-        connection.execute("COMMIT")
+        with schema.transaction(connection, "IMMEDIATE"):
+            loaded = _move(connection, only_if_empty=only_if_empty)
+            if stop.is_set():
+                raise apsw.InterruptError
         return loaded
     except apsw.Error as error:
         raise errors.translated(error, connection, Outcome.UNKNOWN) from None
     finally:
-        connection.close()  # rolls back what was not committed
+        connection.close()
 
 
 def _stage(connection: apsw.Connection, payloads: Iterable[Payload]) -> None:
@@ -64,7 +63,7 @@ def _stage(connection: apsw.Connection, payloads: Iterable[Payload]) -> None:
     connection.execute(f"CREATE TEMP TABLE staged ({FIELDS})")
     rows = map(astuple, payloads)
     try:
-        with connection:
+        with schema.transaction(connection, "DEFERRED"):
             connection.executemany(f"INSERT INTO temp.staged VALUES ({', '.join('?' * len(CONTENT))})", rows)
     except apsw.Error as error:
         if not isinstance(errors.classified(error, connection), apsw.FullError):

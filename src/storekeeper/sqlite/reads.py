@@ -19,6 +19,7 @@ from storekeeper.collection import Listing, Query, State
 from storekeeper.sqlite.columns import FIELDS, STATE, as_json, numbers
 from storekeeper.sqlite.migrations import CHANGES
 from storekeeper.sqlite.read_transaction import ChangeToken, ReadTransaction, no_token
+from storekeeper.sqlite.schema import transaction
 from storekeeper.sqlite.tokens import read as read_tokens
 from storekeeper.stores import Store
 from storekeeper.tables import CONTENT
@@ -178,7 +179,7 @@ class Reader:
     @contextmanager
     def _snapshot(self) -> Iterator[State]:
         """Have all statements in one transaction; yield the numbers of the collection in it."""
-        with self._connection:
+        with transaction(self._connection, "DEFERRED"):
             yield State(*self._execute(STATE).get[:3])
 
     def _all_named(self, name: str, after: int, version: int) -> Sequence[int]:

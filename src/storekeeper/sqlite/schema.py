@@ -275,13 +275,25 @@ def _size(path: Path) -> int | None:
         return None
 
 
+@contextmanager
+def transaction(connection: apsw.Connection, mode: str) -> Iterator[None]:
+    """Commit all that is done meanwhile, or nothing of it."""
+    connection.execute(f"BEGIN {mode}")
+    try:
+        yield
+        connection.execute("COMMIT")
+    finally:
+        # After some errors SQLite has rolled it back by itself; apsw's context manager would hide these.
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
 def upgrade_schema(connection: apsw.Connection) -> None:
     """Apply the migrations that a database has not had yet."""
     # Checked without the lock, which an import may hold for long.
     if connection.pragma("user_version") == len(MIGRATIONS):
         return
-    connection.transaction_mode = "IMMEDIATE"
-    with connection:
+    with transaction(connection, "IMMEDIATE"):
         version = connection.pragma("user_version")
         for number, migration in enumerate(MIGRATIONS[version:], start=version + 1):
             connection.execute(migration)

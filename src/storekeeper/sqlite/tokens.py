@@ -24,15 +24,15 @@ def read(connection: apsw.Connection) -> list[Token]:
     return [Token(*row) for row in connection.execute(SELECT)]
 
 
-def read_file(path: Path) -> list[Token]:
+def read_tokens(path: Path) -> list[Token]:
     """Return all tokens of a file. Raises CannotStart."""
     with schema.opened(path, write=False) as connection:
         return read(connection)
 
 
-def add(path: Path, token: Token, show: Callable[[], None]) -> None:
+def add_token(path: Path, token: Token, show: Callable[[], None]) -> None:
     """Add a token, whose number the database chooses, unless `show` raises. Raises CannotStart, NameTaken."""
-    with schema.opened(path, write=True) as connection, connection:
+    with schema.opened(path, write=True) as connection, schema.transaction(connection, "IMMEDIATE"):
         try:
             connection.execute(_ADD, (token.name, token.scope, token.hash, token.created, token.expires))
         except apsw.ConstraintError:
@@ -40,7 +40,7 @@ def add(path: Path, token: Token, show: Callable[[], None]) -> None:
         show()
 
 
-def revoke(path: Path, name: str, now: int) -> None:
+def revoke_token(path: Path, name: str, now: int) -> None:
     """Revoke a token. Raises CannotStart, NoSuchToken."""
     with schema.opened(path, write=True) as connection:
         connection.execute(_REVOKE, (now, name))
