@@ -3,13 +3,10 @@
 import http.client
 import itertools
 import json
-import os
 import resource
 import statistics
 import subprocess
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from bench import seeds
@@ -110,10 +107,10 @@ def check_writes(figures: Figures, sent: int, before: int | None, after: int | N
         raise UnavailableError(f"{writes} writes were {after - before} changes")
 
 
-def offered(server: Server, case: Case, seconds: int, rate: float, generator: Path) -> Figures:
-    """Return latencies (ms) at a fixed rate of requests, which do not wait for each other."""
+def offered(server: Server, case: Case, seconds: int, rate: float, generator: Path, *paths: str) -> Figures:
+    """Return latencies (ms) at a fixed rate of requests, which wait for no other; `paths` are read beside them."""
     words = [str(generator), *map(str, (server.port, f"{rate:.0f}", seconds, case.connections, server.stores))]
-    return generate(server, words, seconds)
+    return generate(server, [*words, *paths], seconds)
 
 
 def build_generator(folder: Path) -> Path:
@@ -157,30 +154,8 @@ def beside_the_past(server: Server, case: Case, seconds: int, generator: Path) -
     """
     server.stores = seeds.STORES_OF_CHANGED
     quiet = offered(server, case, seconds, PAST_RATE, generator)
-    ended = threading.Event()
-
-    def read(path: str) -> list[tuple[float, bool]]:
-        # These clients share a core with the generator, whose latencies should not be their time slices.
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
-        reads: list[tuple[float, bool]] = []
-        with server.connect() as connection:
-            while not reads or not ended.is_set():
-                begin = time.perf_counter()
-                response, _ = send(connection, "GET", path)
-                if response.status not in {200, 503}:
-                    raise UnavailableError(f"GET {path}: {response.status}")
-                reads.append((time.perf_counter() - begin, response.status == 503))
-        return reads
-
-    with ThreadPoolExecutor() as threads:
-        reads = [threads.submit(read, path) for path in (case.path, case.path.replace("/7", ""))]
-        try:
-            beside = offered(server, case, seconds, PAST_RATE, generator)
-        finally:
-            ended.set()
-        times, late = zip(*(found for read in reads for found in read.result()), strict=True)
-    past = {"past": statistics.median(times) * 1000, "late": sum(late) / len(late)}
-    return {**beside, **past, "quiet": quiet["p99"], "times": beside["p99"] / quiet["p99"]}
+    beside = offered(server, case, seconds, PAST_RATE, generator, case.path, case.path.replace("/7", ""))
+    return {**beside, "quiet": quiet["p99"], "times": beside["p99"] / quiet["p99"]}
 
 
 def exchange(connection: http.client.HTTPConnection, method: str, path: str, body: bytes | None = None) -> bytes:
