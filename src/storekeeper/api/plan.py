@@ -63,14 +63,9 @@ class Plan(msgspec.Struct, frozen=True):
         return Plan(run, self.scope, None, self.fields, None, self.claim)
 
 
-def constant(
-    response: Response,
-    scope: Scope | None = None,
-    cache_key: bytes | None = None,
-    conditional: Conditional | None = None,
-) -> Plan:
+def constant(response: Response, scope: Scope | None = None, cache_key: bytes | None = None) -> Plan:
     """Return the plan of a request whose response does not depend on its body."""
-    return Plan(partial(_constant, response), scope, cache_key, conditional=conditional)
+    return Plan(partial(_constant, response), scope, cache_key)
 
 
 def refused(response: Response, fields: bytes) -> Plan:

@@ -122,20 +122,18 @@ class Resource:
     def _plan_write(self, route: Route, id_text: bytes, fields: list[tuple[bytes, bytes]]) -> Plan:
         """Return the plan of a write with these conditional fields."""
         write = partial(self._replace, id_text) if route == "store" else self._create
+        try:
+            conditions = read_conditions(route, fields) if fields else UNCONDITIONAL
+        except InvalidInput as error:
+            return constant(self._fail(error), "write")
 
         def keyed(value: bytes) -> Run | None:
             """Return what carries out the same write with an Idempotency-Key; there is none among its fields."""
             key = parse_key(value)
             if key is None:
                 return None
-            if fields:
-                return self._plan_write(route, id_text, [*fields, (b"idempotency-key", value)]).run
-            return partial(write, Conditions(None, None, key))
+            return partial(write, Conditions(conditions.if_match, conditions.if_none_match, key))
 
-        try:
-            conditions = read_conditions(route, fields) if fields else UNCONDITIONAL
-        except InvalidInput as error:
-            return constant(self._fail(error), "write", conditional=keyed)
         return Plan(partial(write, conditions), "write", None, conditional=keyed)
 
     def _get(self, id_text: bytes, query: bytes, tags: Tags | None, _body: bytes, _by: int) -> Response | Deferred:
