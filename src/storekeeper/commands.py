@@ -40,7 +40,10 @@ def matches(tags: Tags, current: str) -> bool:
 
 
 class Key(msgspec.Struct, frozen=True):
-    """A client's Idempotency-Key, and the request that it was sent with; both as hashes of 63 bits."""
+    """A client's Idempotency-Key, and the request that it was sent with; both as hashes of 63 bits.
+
+    That of the request leaves its content out, but for the length. What is remembered has the content itself.
+    """
 
     key: int
     request: int
@@ -85,7 +88,10 @@ KeyRow: TypeAlias = tuple[int, int, int, int]
 
 
 class Remembered(msgspec.Struct, frozen=True):
-    """What the database has of an Idempotency-Key: the hash of its request, the store of its response, its time."""
+    """What the database has of an Idempotency-Key: the hash of its request, the store of its response, its time.
+
+    The store may lack its content if it is asked for with another hash: it may be long.
+    """
 
     request: int
     store: Store
@@ -192,9 +198,10 @@ class Batch:
         if key is not None:
             known = self.remembered.get(key.key)
             if known is not None and self._now - known.at <= MAX_KEY_AGE:
-                if known.request != key.request:
-                    return KeyReused("The Idempotency-Key was used for another request: send a new one")
-                return Replay(*astuple(known.store))
+                store, payload = known.store, command.payload
+                if known.request == key.request and (store.name, store.address) == (payload.name, payload.address):
+                    return Replay(*astuple(store))
+                return KeyReused("The Idempotency-Key was used for another request: send a new one")
         result = self._create(command) if type(command) is Create else self._replace(place, command)
         if key is not None and type(result) is Store:
             self.remembered[key.key] = Remembered(key.request, result, self._now)
