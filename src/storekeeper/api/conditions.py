@@ -132,6 +132,8 @@ def parse_tags(values: Iterable[bytes]) -> Tags | None:
 
 def parse_key(value: bytes) -> bytes | None:
     """Return the key in the value of the field, the same with quotes and without; None if it is not valid."""
+    if _key(value):  # as most are sent
+        return value
     key = value.strip(b" \t")
     if key[:1] == b'"' == key[-1:]:
         key = key[1:-1]
