@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 import httptools
 
 from storekeeper.http.generations import Generations
-from storekeeper.http.request import MAX_FIELDS, MAX_TARGET_BYTES, Request, is_host, size_of
+from storekeeper.http.request import FIELD_BYTES, MAX_FIELDS, MAX_TARGET_BYTES, Request, is_host, size_of
 from storekeeper.http.response import Fields
 
 DECIDING_FIELDS = (
@@ -93,6 +93,10 @@ Planner = Callable[[str, bytes, Fields], Any]
 
 `with_condition` of a plan returns the plan of the same head with the field of `_APART`, None for a value not valid.
 """
+
+
+_Apart = tuple[bytes, bytes, bytes]
+"""Name and value of a field that is read apart, and the other fields."""
 
 
 class _Deciding(NamedTuple):
@@ -176,30 +180,28 @@ class PlainReader:
 
     def _read_unknown(self, line: bytes, text: bytes, body: bytes) -> Request | None:
         """Return the request with fields that are not remembered as they are; None if they are not plain."""
+        apart = _take_apart(line, text)
+        if apart is not None and (deciding := self._fields.get(apart[2])) is not None:
+            return self._read_line(line, deciding, body, apart)
         lines = text.split(b"\r")
         pattern = self._patterns.get(len(lines))
         if pattern is not None and line[:1] in pattern.methods:
-            apart = lines[pattern.apart]
+            sent = lines[pattern.apart]
             if pattern.fits(lines):
-                request = self._read_line(line, pattern.deciding, body)
-                if pattern.apart < 0 or request is None:
-                    return request
-                name, _, value = apart[1:].partition(b":")
-                return request.with_field(name.lower(), value.strip(b" \t"), body)
-        self._unknown += 1
-        return self._read_first(line, text, body)
+                name, _, value = sent[1:].partition(b":")
+                apart = None if pattern.apart < 0 else (name.lower(), value.strip(b" \t"), b"")
+                return self._read_line(line, pattern.deciding, body, apart)
+        return self._read_first(line, text, apart, body)
 
-    def _read_first(self, line: bytes, text: bytes, body: bytes) -> Request | None:
+    def _read_first(self, line: bytes, text: bytes, apart: _Apart | None, body: bytes) -> Request | None:
         """Return the request with fields that are like no others; None if they are not plain."""
-        apart = _take_apart(line, text)
-        name, value, rest = apart or (b"", b"", text)
-        deciding = (apart and self._fields.get(rest)) or self._read_fields(line, rest)
-        if deciding is None or name in deciding.names:
-            return None  # two such fields count together
+        self._unknown += 1
+        deciding = self._read_fields(line, apart[2] if apart else text)
+        if deciding is None:
+            return None
         if self._unknown % LEARN_EVERY == 0 and len(text) <= MAX_CACHED_HEAD_BYTES:
-            self._learn(text.split(b"\r"), name, deciding)
-        request = self._read_line(line, deciding, body)
-        return request.with_field(name, value, body) if apart and request is not None else request
+            self._learn(text.split(b"\r"), apart[0] if apart else b"", deciding)
+        return self._read_line(line, deciding, body, apart)
 
     def _learn(self, lines: list[bytes], apart: bytes, deciding: _Deciding) -> None:
         """Make or widen the pattern for valid fields, of which the one named `apart` is read apart."""
@@ -214,8 +216,10 @@ class PlainReader:
         places = {place for place, _ in known.open}.union(differ, [place] if apart else [])
         self._patterns[len(lines)] = known._replace(open=[(place, names[place] + b":") for place in sorted(places)])
 
-    def _read_line(self, line: bytes, deciding: _Deciding, body: bytes) -> Request | None:
-        """Return the request with this line, these fields and this body; None if the line is not plain."""
+    def _read_line(
+        self, line: bytes, deciding: _Deciding, body: bytes, apart: _Apart | None = None
+    ) -> Request | None:
+        """Return the request with this line, these fields and this body; None if it is not plain."""
         if deciding.length != len(body):
             return None
         start, _, version = line.rpartition(b" ")
@@ -226,7 +230,15 @@ class PlainReader:
             if planned is None:
                 return None
         method, plan = planned
-        return Request(method, start[len(method) + 1 :], deciding.fields, "1.1", True, body, plan, deciding.size)
+        fields, size = deciding.fields, deciding.size
+        if apart is not None:
+            name, value, _ = apart
+            # Two fields of that name count together.
+            if name in deciding.names or (plan := plan.with_condition(value)) is None:
+                return None
+            fields = [*fields, (name, value)]
+            size += FIELD_BYTES + len(name) + len(value)
+        return Request(method, start[len(method) + 1 :], fields, "1.1", True, body, plan, size)
 
     def _plan_line(self, line: bytes, deciding: _Deciding) -> tuple[str, Any] | None:
         found = _LINE.fullmatch(line)
@@ -299,8 +311,8 @@ def _deciding(lines: list[bytes]) -> _Deciding | None:
     return _Deciding(fields, int(length), size_of(fields), frozenset([name for name, _ in fields]), {})
 
 
-def _take_apart(line: bytes, text: bytes) -> tuple[bytes, bytes, bytes] | None:
-    """Return name and value of the one field of `_APART` among those of a head, if it is there, and the others."""
+def _take_apart(line: bytes, text: bytes) -> _Apart | None:
+    """Return the one field of `_APART` among those of a head, if it is there."""
     known = _APART.get(line[:1])
     if known is None:
         return None
