@@ -330,6 +330,17 @@ def test_heads_that_differ_in_values_that_decide_nothing_ask_no_parser(
         assert reader.read(request("GET", f"/api/stores/{number}", None, f"X: {number}", "TE: a", f"Y: {number}"))
 
 
+@pytest.mark.parametrize("others", [0, 3])
+def test_a_request_that_comes_again_is_remembered_though_its_head_fits_a_pattern(others: int) -> None:
+    reader = PlainReader(open_gate.plan, SHAPES)
+    for number in range(others):
+        assert reader.read(request("GET", "/api/stores/1", None, f"User-Agent: {number}"))
+    again = request("GET", "/api/stores/1", None, "User-Agent: a")
+    for _ in range(5):
+        assert reader.read(again)
+    assert again in reader.requests
+
+
 @pytest.mark.parametrize("name", ["parse_key", "parse_tags"])
 def test_a_plan_that_takes_any_value_of_such_a_field_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"storekeeper.api.resource.{name}", lambda value: value)

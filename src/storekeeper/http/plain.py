@@ -14,7 +14,7 @@ means:
    end. llhttp takes each of those too, and what fields mean does not depend on which of them stands before.
 3. Fields are remembered only after an llhttp that has read nothing before has taken them, behind such a line, up to
    the end of their head and no further. It takes a CR and an LF in no other place than at the end of a line, so that
-   each field is one line, and one line is one field.
+   each field is one line, and one line is one field. Or they are such as in 8.
 4. If some fields are valid, so are the deciding ones alone: of the other names, llhttp gives none a meaning.
 5. The fields alone decide the length of the body, which is compared with the bytes that are there each time.
 6. What is planned depends on the method, the route and the deciding fields. Of the application's shapes, neither the
@@ -181,9 +181,12 @@ class PlainReader:
         if pattern is not None and line[:1] in pattern.methods:
             apart = lines[pattern.apart]
             if pattern.fits(lines):
+                if pattern.apart < 0:
+                    self._remember(text, pattern.deciding)  # what is remembered is taken sooner
+                    return self._read_line(line, pattern.deciding, body)
                 request = self._read_line(line, pattern.deciding, body)
-                if pattern.apart < 0 or request is None:
-                    return request
+                if request is None:
+                    return None
                 name, _, value = apart[1:].partition(b":")
                 return request.with_field(name.lower(), value.strip(b" \t"), body)
         self._unknown += 1
