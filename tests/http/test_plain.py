@@ -367,6 +367,23 @@ def test_remembered_fields_count_with_their_plans(monkeypatch: pytest.MonkeyPatc
         assert 2**12 < held < 2**18, written
 
 
+@pytest.mark.parametrize("target", ["/api/stores/%31?{}", "/api/stores/{}"])
+def test_remembered_requests_count_with_their_plans(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan may be one request's own, or outlive the fields that it was remembered with."""
+    monkeypatch.setattr(plain, "MAX_FIELDS_BYTES", 2**17)
+    monkeypatch.setattr(plain, "MAX_CACHED_BYTES", 2**18)
+    tags = ",".join(f'"{chr(letter)}{digit}"' for letter in range(0x61, 0x7B) for digit in range(5))
+    reader = PlainReader(open_gate.plan, SHAPES)
+    tracemalloc.start()
+    for number in range(120):
+        data = request("PUT", target.format(number), None, f"Referer: {number}", f"If-Match: {tags}")
+        assert all([reader.read(data) for _ in range(5)])
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert reader.requests, "some are remembered"
+    assert held < 2**17 + 2**18
+
+
 @pytest.mark.parametrize("field", ['If-None-Match: "1.aaaaaaaa"', "If-Match: 1"])
 def test_a_request_takes_as_many_bytes_whether_a_field_is_read_apart_or_not(field: str) -> None:
     read = PlainReader(open_gate.plan, SHAPES).read(request("GET", "/api/stores/1", None, field))

@@ -61,8 +61,11 @@ MAX_CACHED_HEAD_BYTES = 1024
 PLANS_BYTES = 4 * 1024
 """Bytes that the plans of one head's fields take, without what entity tags take."""
 
-QUOTE_BYTES = 420
-"""Bytes that plans take for each quotation mark: an entity tag, which has two, is a string in a set."""
+QUOTE_BYTES = 70
+"""Bytes that a plan takes for each quotation mark: an entity tag, which has two, is a string in a set."""
+
+MAX_PLANS = 6
+"""Plans that fields are remembered with: one for each shape."""
 
 _HEAD = b"%b\r%b\n\r\n"
 _DIGITS = b"0123456789"
@@ -316,8 +319,9 @@ def _take_apart(line: bytes, text: bytes) -> tuple[bytes, bytes, bytes] | None:
 
 
 def _size_of_fields(text: bytes, deciding: _Deciding) -> int:
-    return len(text) + deciding.size + PLANS_BYTES + QUOTE_BYTES * text.count(b'"')
+    return len(text) + deciding.size + PLANS_BYTES + MAX_PLANS * QUOTE_BYTES * text.count(b'"')
 
 
 def _size_of_request(data: bytes, request: Request) -> int:
-    return len(data) + request.size
+    # Its plan may be its own, or outlive the fields that it was remembered with.
+    return len(data) + request.size + QUOTE_BYTES * data.count(b'"')
