@@ -360,7 +360,7 @@ def test_remembered_fields_count_with_their_plans(monkeypatch: pytest.MonkeyPatc
             for shape in (*SHAPES, *SHAPES):
                 method, path = shape.decode().split()
                 target = f"{path}1" if path.endswith("/") else path
-                read = reader.read(request(method, target, None, f"Referer: {number}", written))
+                read = reader.read(request(method, target, None, f"Accept: {number}", written))
                 assert read is not None
         held, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
@@ -376,7 +376,7 @@ def test_remembered_requests_count_with_their_plans(target: str, monkeypatch: py
     reader = PlainReader(open_gate.plan, SHAPES)
     tracemalloc.start()
     for number in range(120):
-        data = request("PUT", target.format(number), None, f"Referer: {number}", f"If-Match: {tags}")
+        data = request("PUT", target.format(number), None, f"Accept: {number}", f"If-Match: {tags}")
         assert all([reader.read(data) for _ in range(5)])
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()

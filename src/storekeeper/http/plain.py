@@ -58,7 +58,7 @@ MAX_FIELDS_BYTES = 10 * 2**20
 MAX_CACHED_HEAD_BYTES = 1024
 """Bytes of one remembered request, or of its fields."""
 
-PLANS_BYTES = 4 * 1024
+PLANS_BYTES = 7 * 1024
 """Bytes that the plans of one head's fields take, without what entity tags take."""
 
 QUOTE_BYTES = 70
