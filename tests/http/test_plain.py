@@ -330,6 +330,17 @@ def test_heads_that_differ_in_values_that_decide_nothing_ask_no_parser(
         assert reader.read(request("GET", f"/api/stores/{number}", None, f"X: {number}", "TE: a", f"Y: {number}"))
 
 
+@pytest.mark.parametrize("others", [0, 3])
+def test_a_request_that_comes_again_is_remembered_though_its_head_fits_a_pattern(others: int) -> None:
+    reader = PlainReader(open_gate.plan, SHAPES)
+    for number in range(others):
+        assert reader.read(request("GET", "/api/stores/1", None, f"User-Agent: {number}"))
+    again = request("GET", "/api/stores/1", None, "User-Agent: a")
+    for _ in range(5):
+        assert reader.read(again)
+    assert again in reader.requests
+
+
 @pytest.mark.parametrize("name", ["parse_key", "parse_tags"])
 def test_a_plan_that_takes_any_value_of_such_a_field_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"storekeeper.api.resource.{name}", lambda value: value)
@@ -349,11 +360,28 @@ def test_remembered_fields_count_with_their_plans(monkeypatch: pytest.MonkeyPatc
             for shape in (*SHAPES, *SHAPES):
                 method, path = shape.decode().split()
                 target = f"{path}1" if path.endswith("/") else path
-                read = reader.read(request(method, target, None, f"Referer: {number}", written))
+                read = reader.read(request(method, target, None, f"Accept: {number}", written))
                 assert read is not None
         held, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert 2**12 < held < 2**18, written
+
+
+@pytest.mark.parametrize("target", ["/api/stores/%31?{}", "/api/stores/{}"])
+def test_remembered_requests_count_with_their_plans(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan may be one request's own, or outlive the fields that it was remembered with."""
+    monkeypatch.setattr(plain, "MAX_FIELDS_BYTES", 2**17)
+    monkeypatch.setattr(plain, "MAX_CACHED_BYTES", 2**18)
+    tags = ",".join(f'"{chr(letter)}{digit}"' for letter in range(0x61, 0x7B) for digit in range(5))
+    reader = PlainReader(open_gate.plan, SHAPES)
+    tracemalloc.start()
+    for number in range(120):
+        data = request("PUT", target.format(number), None, f"Accept: {number}", f"If-Match: {tags}")
+        assert all([reader.read(data) for _ in range(5)])
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert reader.requests, "some are remembered"
+    assert held < 2**17 + 2**18
 
 
 @pytest.mark.parametrize("field", ['If-None-Match: "1.aaaaaaaa"', "If-Match: 1"])

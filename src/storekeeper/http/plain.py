@@ -14,7 +14,7 @@ means:
    end. llhttp takes each of those too, and what fields mean does not depend on which of them stands before.
 3. Fields are remembered only after an llhttp that has read nothing before has taken them, behind such a line, up to
    the end of their head and no further. It takes a CR and an LF in no other place than at the end of a line, so that
-   each field is one line, and one line is one field.
+   each field is one line, and one line is one field. Or they are such as in 8.
 4. If some fields are valid, so are the deciding ones alone: of the other names, llhttp gives none a meaning.
 5. The fields alone decide the length of the body, which is compared with the bytes that are there each time.
 6. What is planned depends on the method, the route and the deciding fields. Of the application's shapes, neither the
@@ -58,11 +58,14 @@ MAX_FIELDS_BYTES = 10 * 2**20
 MAX_CACHED_HEAD_BYTES = 1024
 """Bytes of one remembered request, or of its fields."""
 
-PLANS_BYTES = 4 * 1024
+PLANS_BYTES = 7 * 1024
 """Bytes that the plans of one head's fields take, without what entity tags take."""
 
-QUOTE_BYTES = 420
-"""Bytes that plans take for each quotation mark: an entity tag, which has two, is a string in a set."""
+QUOTE_BYTES = 70
+"""Bytes that a plan takes for each quotation mark: an entity tag, which has two, is a string in a set."""
+
+MAX_PLANS = 6
+"""Plans that fields are remembered with: one for each shape."""
 
 _HEAD = b"%b\r%b\n\r\n"
 _DIGITS = b"0123456789"
@@ -188,8 +191,11 @@ class PlainReader:
         if pattern is not None and line[:1] in pattern.methods:
             sent = lines[pattern.apart]
             if pattern.fits(lines):
+                if pattern.apart < 0:
+                    self._remember(text, pattern.deciding)  # what is remembered is taken sooner
+                    return self._read_line(line, pattern.deciding, body)
                 name, _, value = sent[1:].partition(b":")
-                apart = None if pattern.apart < 0 else (name.lower(), value.strip(b" \t"), b"")
+                apart = name.lower(), value.strip(b" 	"), b""
                 return self._read_line(line, pattern.deciding, body, apart)
         return self._read_first(line, text, apart, body)
 
@@ -325,8 +331,9 @@ def _take_apart(line: bytes, text: bytes) -> _Apart | None:
 
 
 def _size_of_fields(text: bytes, deciding: _Deciding) -> int:
-    return len(text) + deciding.size + PLANS_BYTES + QUOTE_BYTES * text.count(b'"')
+    return len(text) + deciding.size + PLANS_BYTES + MAX_PLANS * QUOTE_BYTES * text.count(b'"')
 
 
 def _size_of_request(data: bytes, request: Request) -> int:
-    return len(data) + request.size
+    # Its plan may be its own, or outlive the fields that it was remembered with.
+    return len(data) + request.size + QUOTE_BYTES * data.count(b'"')
