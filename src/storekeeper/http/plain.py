@@ -183,25 +183,25 @@ class PlainReader:
 
     def _read_unknown(self, line: bytes, text: bytes, body: bytes) -> Request | None:
         """Return the request with fields that are not remembered as they are; None if they are not plain."""
-        apart = _take_apart(line, text)
-        if apart is not None and (deciding := self._fields.get(apart[2])) is not None:
-            return self._read_line(line, deciding, body, apart)
-        lines = text.split(b"\r")
-        pattern = self._patterns.get(len(lines))
+        self._unknown += 1
+        pattern = self._patterns.get(text.count(b"\r"))
         if pattern is not None and line[:1] in pattern.methods:
+            lines = text.split(b"\r")
             sent = lines[pattern.apart]
             if pattern.fits(lines):
                 if pattern.apart < 0:
-                    self._remember(text, pattern.deciding)  # what is remembered is taken sooner
+                    if self._unknown % LEARN_EVERY == 0:
+                        self._remember(text, pattern.deciding)  # it may come again as it is
                     return self._read_line(line, pattern.deciding, body)
                 name, _, value = sent[1:].partition(b":")
-                apart = name.lower(), value.strip(b" 	"), b""
-                return self._read_line(line, pattern.deciding, body, apart)
+                return self._read_line(line, pattern.deciding, body, (name.lower(), value.strip(b" \t"), b""))
+        apart = _take_apart(line, text)
+        if apart is not None and (deciding := self._fields.get(apart[2])) is not None:
+            return self._read_line(line, deciding, body, apart)
         return self._read_first(line, text, apart, body)
 
     def _read_first(self, line: bytes, text: bytes, apart: _Apart | None, body: bytes) -> Request | None:
         """Return the request with fields that are like no others; None if they are not plain."""
-        self._unknown += 1
         deciding = self._read_fields(line, apart[2] if apart else text)
         if deciding is None:
             return None
@@ -213,14 +213,14 @@ class PlainReader:
         """Make or widen the pattern for valid fields, of which the one named `apart` is read apart."""
         names = [line.partition(b":")[0] for line in lines]
         place = [name[1:].lower() for name in names].index(apart) if apart else -1
-        known = self._patterns.get(len(lines))
+        known = self._patterns.get(count := len(lines) - 1)
         # The deciding fields of one object are written alike: all that differs then are values that decide nothing.
         if known is None or known.deciding is not deciding or (known.names, known.apart) != (names, place):
             methods = b"".join([method for method, (name, *_) in _APART.items() if apart in (name, b"")])
             known = _Pattern(lines, names, [], place, methods, deciding)
         differ = [at for at, (one, other) in enumerate(zip(lines, known.lines, strict=True)) if one != other]
         places = {place for place, _ in known.open}.union(differ, [place] if apart else [])
-        self._patterns[len(lines)] = known._replace(open=[(place, names[place] + b":") for place in sorted(places)])
+        self._patterns[count] = known._replace(open=[(place, names[place] + b":") for place in sorted(places)])
 
     def _read_line(
         self, line: bytes, deciding: _Deciding, body: bytes, apart: _Apart | None = None
