@@ -28,6 +28,8 @@ _DECIDING = frozenset((b"content-type", b"content-encoding", b"origin", *_CONDIT
 _TAG = rb'(?:W/)?"[!#-~\x80-\xff]*+"'
 # Possessive: two commas have one way only to share the blanks between them, so that no list takes long to refuse.
 _LIST = re.compile(rb"[ \t]*+(?:%b)?(?:[ \t]*+,[ \t]*+(?:%b)?)*+[ \t]*+" % (_TAG, _TAG))
+_PLAIN_LIST = re.compile(rb'"[!#-+.-:<-~]*+"(?:, "[!#-+.-:<-~]*+")*+')
+"""What nearly all clients send: strong tags of ASCII without a comma, and without what proxies add."""
 _OPAQUE = re.compile(r'"[^"]*"')
 _COMPRESSED = re.compile(rb'(?:-gzip|-br|-zstd|-deflate|;gzip)(?=")')
 """The mark of a proxy that compressed the content: a tag is meant without it, all ours are strong (decision 33)."""
@@ -123,6 +125,8 @@ def read_conditions(route: Route, fields: Iterable[Field]) -> Conditions:
 def parse_tags(values: Iterable[bytes]) -> Tags | None:
     """Return the entity tags in the values of a field's lines, or ANY; None if they break the grammar."""
     value = b", ".join(values)  # RFC 9110, section 5.3
+    if _PLAIN_LIST.fullmatch(value):
+        return frozenset(value.decode().split(", "))
     if _LIST.fullmatch(value):
         if b"-" in value or b";" in value:  # ours have neither
             value = _COMPRESSED.sub(b"", value)

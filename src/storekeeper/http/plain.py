@@ -153,7 +153,7 @@ class PlainReader:
         self._complete = False
         self._requests: Generations[Request] = Generations(MAX_CACHED_BYTES, _size_of_request)
         self._fields: Generations[_Deciding] = Generations(MAX_FIELDS_BYTES, _size_of_fields)
-        self._young_fields = self._fields.young
+        self._young_fields, self._old_fields = self._fields.young, self._fields.old
         self._patterns: dict[int, _Pattern] = {}  # by how many lines they have
         self._unknown = 0
         self.requests = self._requests.young
@@ -169,8 +169,8 @@ class PlainReader:
         line, _, text = head.partition(b"\r")  # each field is from an LF to a CR
         if not end or len(data) > MAX_PLAIN_BYTES:
             return None
-        deciding = self._young_fields.get(text) or self._fields.get(text)
-        if deciding is None:
+        deciding = self._young_fields.get(text)
+        if deciding is None and (text not in self._old_fields or (deciding := self._fields.get(text)) is None):
             return self._read_unknown(line, text, body)
         request = self._read_line(line, deciding, body)
         if request is not None and not body and len(data) <= MAX_CACHED_HEAD_BYTES and self._requests.admits(data):
@@ -196,8 +196,10 @@ class PlainReader:
                 name, _, value = sent[1:].partition(b":")
                 return self._read_line(line, pattern.deciding, body, (name.lower(), value.strip(b" \t"), b""))
         apart = _take_apart(line, text)
-        if apart is not None and (deciding := self._fields.get(apart[2])) is not None:
-            return self._read_line(line, deciding, body, apart)
+        if apart is not None:
+            deciding = self._young_fields.get(apart[2]) or self._fields.get(apart[2])
+            if deciding is not None:
+                return self._read_line(line, deciding, body, apart)
         return self._read_first(line, text, apart, body)
 
     def _read_first(self, line: bytes, text: bytes, apart: _Apart | None, body: bytes) -> Request | None:
