@@ -83,7 +83,8 @@ def copy(
     target.finish(epoch if move else None)
     for table, checksum in sent.items():
         arrived = hashlib.sha256()
-        deque(_summed(target.rows(table), arrived, advance), maxlen=0)  # reads them all, and keeps none
+        with closing(target.rows(table)) as rows:  # an open one would keep what undoes the copy waiting for ever
+            deque(_summed(rows, arrived, advance), maxlen=0)  # reads them all, and keeps none
         if arrived.digest() != checksum.digest():
             raise VerificationFailed(
                 f"the {table} that arrived are not those that were sent; nothing was kept of them"

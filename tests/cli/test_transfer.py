@@ -3,6 +3,7 @@
 import asyncio
 import re
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -247,6 +248,27 @@ def test_a_copy_that_is_not_the_same_is_not_kept(
     else:
         assert target.changes() == []
     assert run_command("copy", source.url, target.url).returncode == 0
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+@pytest.mark.parametrize("part", [0.25, 0.75], ids=["writing", "verifying"])
+def test_a_copy_that_is_interrupted_ends_at_once_and_is_not_kept(make: Make, kind: str, part: float) -> None:
+    source, target = make("sqlite"), make(kind)
+    fill(source)
+
+    def interrupt(done: int, total: int) -> None:
+        if done > total * part:
+            raise KeyboardInterrupt
+
+    def copy() -> None:
+        with pytest.raises(KeyboardInterrupt):
+            databases.copy(source.url, target.url, interrupt)
+        ended.set()
+
+    ended = threading.Event()
+    threading.Thread(target=copy, daemon=True).start()  # one that hangs must not keep the tests from ending
+    assert ended.wait(10)
+    assert not databases.exists(target.url) or state_of(target)[:2] == (0, 0)
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])

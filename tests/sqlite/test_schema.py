@@ -4,15 +4,18 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 import apsw
 import pytest
 
 from storekeeper.collection import Query, State
-from storekeeper.errors import CannotStart
-from storekeeper.sqlite import epoch, schema
+from storekeeper.errors import CannotStart, Unavailable
+from storekeeper.sqlite import epoch, load_all, read_tokens, schema, snapshot
+from storekeeper.sqlite import load as sqlite_load
 from storekeeper.sqlite.migrations import CHANGES
 from storekeeper.sqlite.reads import Reader
 from storekeeper.stores import EXAMPLES, Payload
@@ -162,6 +165,57 @@ def test_a_start_does_not_need_the_write_lock_that_an_import_holds(path: Path) -
         other.execute("BEGIN IMMEDIATE")
         schema.prepare(path)
         assert len(names(path)) == 5
+
+
+@contextmanager
+def locked_after_look(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[apsw.Connection]:
+    """Have another program take the file for itself as soon as a command has looked at it, until it closes."""
+    prepare = schema.prepare
+    with closing(apsw.Connection(str(path))) as other:
+        other.set_busy_timeout(5000)
+
+        def look_and_lock(path: Path, *, upgrade: bool = True) -> None:
+            prepare(path, upgrade=upgrade)
+            other.pragma("locking_mode", "exclusive")
+            other.execute("BEGIN EXCLUSIVE")
+
+        monkeypatch.setattr(schema, "prepare", look_and_lock)
+        yield other
+
+
+def read_snapshot(path: Path) -> None:
+    with snapshot(path, fill=False) as found:
+        assert found.count() == (5, 5)
+
+
+def load_examples(path: Path) -> None:
+    schema.prepare(path)
+    assert load_all(path, EXAMPLES, only_if_empty=False) == range(6, 9)
+
+
+USES = (read_tokens, partial(epoch, renew=True), read_snapshot, load_examples)
+
+
+@pytest.mark.parametrize("use", USES, ids=("token list", "epoch", "copy", "import"))
+def test_a_command_waits_for_a_program_that_locks_the_file_after_it_was_looked_at(
+    path: Path, monkeypatch: pytest.MonkeyPatch, use: Callable[[Path], object]
+) -> None:
+    with locked_after_look(path, monkeypatch) as other, ThreadPoolExecutor(1) as pool:
+        done = pool.submit(use, path)
+        with pytest.raises(TimeoutError):
+            done.result(0.4)
+        other.close()
+        done.result(10)
+
+
+@pytest.mark.parametrize("use", USES, ids=("token list", "epoch", "copy", "import"))
+def test_a_command_says_that_a_program_locks_the_file_after_it_was_looked_at(
+    path: Path, monkeypatch: pytest.MonkeyPatch, use: Callable[[Path], object]
+) -> None:
+    monkeypatch.setattr(schema, "START_TIMEOUT", 0.1)
+    monkeypatch.setattr(sqlite_load, "LOCK_TIMEOUT", 0.1)
+    with locked_after_look(path, monkeypatch), pytest.raises((CannotStart, Unavailable), match="is locked"):
+        use(path)
 
 
 # An older schema.

@@ -37,7 +37,10 @@ def load_all(
     Once `stop` is set, it ends soon and creates nothing. Raises Unavailable.
     """
     stop = stop or threading.Event()
-    connection = schema.connect(path)
+    try:
+        connection = schema.connect(path, timeout=LOCK_TIMEOUT)
+    except apsw.Error as error:
+        raise errors.temporary(error, Outcome.NONE) or error from None
     try:
         if only_if_empty and not connection.execute(_EMPTY).get:
             return range(0)

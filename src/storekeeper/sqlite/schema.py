@@ -93,7 +93,8 @@ def open_source(path: Path) -> apsw.Connection:
     path = Path(os.path.realpath(path))
     if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
         prepare(path, upgrade=False)
-        return connect(path, reader=True)
+        with raising_cannot_start(path):
+            return connect(path, reader=True, timeout=START_TIMEOUT)
     with raising_cannot_start(path, "reading"):
         refuse_orphaned_log(path)
         if _refuse_foreign(path, _open_unwritable(path)) != len(MIGRATIONS):
@@ -106,8 +107,10 @@ def opened(path: Path, *, write: bool) -> Iterator[apsw.Connection]:
     """Open a database for a command, also beside a running service. Raises CannotStart."""
     if write:
         prepare(path, upgrade=False)
-    with closing(connect(path) if write else open_source(path)) as connection, raising_cannot_start(path):
-        connection.set_busy_timeout(int(START_TIMEOUT * 1000))
+    with (
+        raising_cannot_start(path),
+        closing(connect(path, timeout=START_TIMEOUT) if write else open_source(path)) as connection,
+    ):
         yield connection
 
 
@@ -131,12 +134,12 @@ def exclude_others(connection: apsw.Connection) -> None:
     connection.pragma("temp_store", "memory")
 
 
-def connect(path: Path, *, reader: bool = False) -> apsw.Connection:
-    """Open one connection with the pragmas that every promise rests on."""
+def connect(path: Path, *, reader: bool = False, timeout: float = 0.2) -> apsw.Connection:
+    """Open one connection with the pragmas that every promise rests on; it waits so many seconds for a lock."""
     # A reader creates no file: it may be opened at any time, and then a missing one was there before.
     flags = apsw.SQLITE_OPEN_READWRITE | (0 if reader else apsw.SQLITE_OPEN_CREATE)
     connection = apsw.Connection(str(path), flags=flags)
-    connection.set_busy_timeout(200)
+    connection.set_busy_timeout(int(timeout * 1000))
     # WAL: readers never wait for the writer, and several processes may share the file.
     if connection.pragma("journal_mode", "wal") != "wal":
         connection.close()
