@@ -377,7 +377,7 @@ def test_remembered_requests_count_with_their_plans(target: str, monkeypatch: py
     tracemalloc.start()
     for number in range(120):
         data = request("PUT", target.format(number), None, f"Accept: {number}", f"If-Match: {tags}")
-        assert all([reader.read(data) for _ in range(5)])
+        assert all(reader.read(data) for _ in range(5))
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert reader.requests, "some are remembered"
