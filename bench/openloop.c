@@ -2,7 +2,8 @@
  *
  * Request i is due at start + i / RATE. If no connection is free then, it waits, and its latency counts from when it
  * was due: a slow response delays those behind it, as it would delay real clients. Meanwhile each PATH is read on a
- * connection of its own, again and again. Prints one line of JSON; "past" is the median of those.
+ * connection of its own, also RATE times a second if its responses come in time. Prints one line of JSON; "past" is
+ * the median of those.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -20,7 +21,7 @@ enum { MAX_CONNECTIONS = 1024, BUFFER = 8192, DRAIN_SECONDS = 5, MAX_BESIDE = 1 
 
 struct connection {
     const char *path;
-    int fd, length;
+    int fd, length, waiting;
     int64_t due;
     char data[BUFFER];
 };
@@ -58,7 +59,7 @@ static void send_request(struct connection *connection, int port, int stores, in
                         "Accept: application/json\r\nAccept-Encoding: gzip, deflate\r\n\r\n",
                         connection->path ? connection->path : path, port);
     connection->due = due;
-    connection->length = 0;
+    connection->length = connection->waiting = 0;
     if (write(connection->fd, text, (size_t)size) != size)
         fail("write");
 }
@@ -113,10 +114,8 @@ int main(int count, char **words)
         if (i < connections)
             idle[idle_count++] = i;
         else
-            all[i].path = words[6 + i - connections];
+            all[i] = (struct connection){.path = words[6 + i - connections], .fd = all[i].fd, .waiting = 1};
     }
-    for (int i = connections; i < connections + paths; i++)
-        send_request(&all[i], port, stores, now());
     int64_t start = now() + 1000000, last = start, limit = start + (int64_t)((atof(words[3]) + DRAIN_SECONDS) * 1e9);
     while (done < total && now() < limit) {
         int64_t due;
@@ -124,6 +123,9 @@ int main(int count, char **words)
             send_request(&all[idle[--idle_count]], port, stores, due);
             sent++;
         }
+        for (int i = connections; i < connections + paths; i++)
+            if (all[i].waiting && now() >= all[i].due + (int64_t)(1e9 / rate))
+                send_request(&all[i], port, stores, now());
         struct epoll_event events[256];
         int ready = epoll_wait(poll, events, 256, 0);
         for (int i = 0; i < ready; i++) {
@@ -135,7 +137,7 @@ int main(int count, char **words)
                 if (beside < MAX_BESIDE)
                     others[beside++] = (uint32_t)((now() - connection->due) / 1000);
                 late += status == 503;
-                send_request(connection, port, stores, now());
+                connection->waiting = 1;
                 continue;
             }
             last = now();

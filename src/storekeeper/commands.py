@@ -40,7 +40,10 @@ def matches(tags: Tags, current: str) -> bool:
 
 
 class Key(msgspec.Struct, frozen=True):
-    """A client's Idempotency-Key, and the request that it was sent with; both as hashes of 63 bits."""
+    """A client's Idempotency-Key, and the request that it was sent with; both as hashes of 63 bits.
+
+    That of the request leaves its content out, but for the length. What is remembered has the content itself.
+    """
 
     key: int
     request: int
@@ -85,7 +88,10 @@ KeyRow: TypeAlias = tuple[int, int, int, int]
 
 
 class Remembered(msgspec.Struct, frozen=True):
-    """What the database has of an Idempotency-Key: the hash of its request, the store of its response, its time."""
+    """What the database has of an Idempotency-Key: the hash of its request, the store of its response, its time.
+
+    The store may lack its content if it is asked for with another hash: it may be long.
+    """
 
     request: int
     store: Store
@@ -160,8 +166,10 @@ class Batch:
         """For each command what it led to."""
         self.changes: list[Change] = []
         """One for each command that changed something, in the order of their versions."""
-        self.remembered: dict[int, tuple[int, Store]] = {}
-        """The hash of the request and its response, by the hash of its key."""
+        self.keys: list[KeyRow] = []
+        """The keys to remember: each with a store among the results."""
+        self.remembered = dict(present.remembered)
+        """What is remembered of keys, by key; also those of the commands before."""
         self._created: dict[int, Change] = {}
         self._replaced: dict[int, Change] = {}
         self._present = present
@@ -180,32 +188,25 @@ class Batch:
         return list(self._replaced.values())
 
     @property
-    def keys(self) -> list[KeyRow]:
-        """The keys to remember: each with a store among the results."""
-        return [(key, request, store.version, self._now) for key, (request, store) in self.remembered.items()]
-
-    @property
     def writes(self) -> bool:
         """Whether there is anything to commit (decision 35)."""
-        return bool(self.changes or self.remembered)
+        return bool(self.changes or self.keys)
 
     def carry_out(self, place: int, command: Command) -> Result:
         """Apply a command, the one at that place of the batch; in the order of decision 31."""
         key = command.key
-        if key is not None and (known := self._known(key.key)) is not None:
-            if known.request != key.request:
+        if key is not None:
+            known = self.remembered.get(key.key)
+            if known is not None and self._now - known.at <= MAX_KEY_AGE:
+                store, payload = known.store, command.payload
+                if known.request == key.request and (store.name, store.address) == (payload.name, payload.address):
+                    return Replay(*astuple(store))
                 return KeyReused("The Idempotency-Key was used for another request: send a new one")
-            return Replay(*astuple(known.store))
         result = self._create(command) if type(command) is Create else self._replace(place, command)
         if key is not None and type(result) is Store:
-            self.remembered[key.key] = key.request, result
+            self.remembered[key.key] = Remembered(key.request, result, self._now)
+            self.keys.append((key.key, key.request, result.version, self._now))
         return result
-
-    def _known(self, key: int) -> Remembered | None:
-        if key in self.remembered:
-            return Remembered(*self.remembered[key], self._now)
-        known = self._present.remembered.get(key)
-        return known if known is not None and self._now - known.at <= MAX_KEY_AGE else None
 
     def _create(self, command: Create) -> Result:
         if command.if_match is not None and not matches(command.if_match, current := tag(self.version, self._epoch)):

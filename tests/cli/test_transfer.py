@@ -60,6 +60,15 @@ def fill(database: Database, count: int = 2500) -> None:
     run(main())
 
 
+def write(database: Database) -> None:
+    async def main() -> None:
+        async with handle(database) as collection:
+            await create(collection, Payload("Later"))
+            await collection.write(Replace(1, Payload("Later"), key=Key(6, 6)))
+
+    run(main())
+
+
 def state_of(database: Database) -> State:
     async def main() -> State:
         async with handle(database) as collection:
@@ -248,7 +257,7 @@ def test_a_copy_is_of_one_moment(make: Make, kind: str) -> None:
     before = source.changes()
     with databases.snapshot(source.url) as whole:
         whole.count()
-        fill(source, 3)
+        write(source)
         with databases.snapshot(target.url, fill=True) as to:
             transfer.copy(whole, to, lambda *_: None)
     assert target.changes() == before

@@ -45,7 +45,7 @@ def _store(id: int, of: Payload, version: int) -> Store:
     return a_store_with(id, of, version, EPOCH)
 
 
-THEN = _store(2, Payload("Then"), 9)
+THEN = _store(2, A, 9)
 
 
 def _tags(*versions: int, epoch: str = EPOCH) -> Tags:
@@ -213,6 +213,7 @@ def test_a_replay_is_the_response_of_then_whatever_the_store_is_now() -> None:
 ORDER = [
     # of the refusals, inside the transaction (decision 31): 422, 404, 412; a replay comes before all others
     (Create(A, _tags(1), SAME_KEY), KeyReused),
+    (Create(B, _tags(1), KEY), KeyReused),
     (Replace(99, A, _tags(1), key=SAME_KEY), KeyReused),
     (Replace(3, A, _tags(1), key=SAME_KEY), KeyReused),
     (Create(A, _tags(1), KEY), Replay),
@@ -323,7 +324,8 @@ class Model:
                 if key == command.key.key:
                     if now > at + MAX_KEY_AGE:
                         break
-                    return (*self.content(seq), "again") if request == command.key.request else REUSED
+                    same = (request, self.content(seq)[1]) == (command.key.request, command.payload)
+                    return (*self.content(seq), "again") if same else REUSED
         done = self._decide(command, max([now, *(change[2] for change in self.history[-1:])]))
         if command.key is not None and isinstance(done, tuple) and not isinstance(done, Refused):
             self.responses.append((command.key.key, command.key.request, done[2], now))

@@ -127,23 +127,27 @@ def ignores_if_match() -> None:
 
 
 def forgets_keys() -> None:
-    vars_of(commands).Batch._known = lambda _applied, _key: None
+    class Forgetful(dict[int, Remembered]):
+        def get(self, _key: int, _default: object = None) -> None:  # type: ignore[override]
+            return None
+
+    _remember_in(Forgetful())
 
 
 def remembers_only_its_own_keys() -> None:
     """Each worker has its keys in memory, as a cache in front of the database would."""
-    own: dict[int, Remembered] = {}
+    _remember_in({})
+
+
+def _remember_in(remembered: dict[int, Remembered]) -> None:
     applied = vars_of(commands).Batch
-    carry_out = applied.carry_out
+    begin = applied.__init__
 
-    def carry_out_and_remember(all: Any, place: int, command: Command) -> Any:
-        result = carry_out(all, place, command)
-        new = all.remembered.items()
-        own.update({key: Remembered(request, store, all._now) for key, (request, store) in new})
-        return result
+    def begin_with(all: Any, present: Present, now: int) -> None:
+        begin(all, present, now)
+        all.remembered = remembered
 
-    applied.carry_out = carry_out_and_remember
-    applied._known = lambda _applied, key: own.get(key)
+    applied.__init__ = begin_with
 
 
 def counts_unchanged_writes() -> None:

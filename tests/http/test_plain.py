@@ -280,8 +280,8 @@ def holds_for_all_methods(patch: pytest.MonkeyPatch) -> None:
 
     def learns(reader: PlainReader, lines: list[bytes], *found: Any) -> None:
         learn(reader, lines, *found)
-        known = reader._patterns[len(lines)]
-        reader._patterns[len(lines)] = known._replace(methods=b"GHP")
+        known = reader._patterns[len(lines) - 1]
+        reader._patterns[len(lines) - 1] = known._replace(methods=b"GHP")
 
     patch.setattr(PlainReader, "_learn", learns)
 

@@ -63,14 +63,9 @@ class Plan(msgspec.Struct, frozen=True):
         return Plan(run, self.scope, False, self.fields, None, self.claim)
 
 
-def constant(
-    response: Response,
-    scope: Scope | None = None,
-    cached: bool = False,
-    conditional: Conditional | None = None,
-) -> Plan:
+def constant(response: Response, scope: Scope | None = None, cached: bool = False) -> Plan:
     """Return the plan of a request whose response does not depend on its target and body."""
-    return Plan(partial(_constant, response), scope, cached, conditional=conditional)
+    return Plan(partial(_constant, response), scope, cached)
 
 
 def refused(response: Response, fields: bytes) -> Plan:

@@ -110,20 +110,18 @@ class Resource:
     def _plan_write(self, route: Route, fields: list[tuple[bytes, bytes]]) -> Plan:
         """Return the plan of a write with these conditional fields."""
         write = self._replace if route == "store" else self._create
+        try:
+            conditions = read_conditions(route, fields) if fields else UNCONDITIONAL
+        except InvalidInput as error:
+            return constant(self._fail(error), "write")
 
         def keyed(value: bytes) -> Run | None:
             """Return what carries out the same write with an Idempotency-Key; there is none among its fields."""
             key = parse_key(value)
             if key is None:
                 return None
-            if fields:
-                return self._plan_write(route, [*fields, (b"idempotency-key", value)]).run
-            return partial(write, Conditions(None, None, key))
+            return partial(write, Conditions(conditions.if_match, conditions.if_none_match, key))
 
-        try:
-            conditions = read_conditions(route, fields) if fields else UNCONDITIONAL
-        except InvalidInput as error:
-            return constant(self._fail(error), "write", conditional=keyed)
         return Plan(partial(write, conditions), "write", False, conditional=keyed)
 
     def _get(self, tags: Tags | None, target: bytes, _body: bytes, _by: int) -> Response | Deferred:

@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 import httptools
 
 from storekeeper.http.generations import Generations
-from storekeeper.http.request import MAX_FIELDS, MAX_TARGET_BYTES, Request, is_host, size_of
+from storekeeper.http.request import FIELD_BYTES, MAX_FIELDS, MAX_TARGET_BYTES, Request, is_host, size_of
 from storekeeper.http.response import Fields
 
 DECIDING_FIELDS = (
@@ -96,6 +96,10 @@ Planner = Callable[[str, bytes, Fields], Any]
 
 `with_condition` of a plan returns the plan of the same head with the field of `_APART`, None for a value not valid.
 """
+
+
+_Apart = tuple[bytes, bytes, bytes]
+"""Name and value of a field that is read apart, and the other fields."""
 
 
 class _Deciding(NamedTuple):
@@ -179,49 +183,49 @@ class PlainReader:
 
     def _read_unknown(self, line: bytes, text: bytes, body: bytes) -> Request | None:
         """Return the request with fields that are not remembered as they are; None if they are not plain."""
-        lines = text.split(b"\r")
-        pattern = self._patterns.get(len(lines))
+        self._unknown += 1
+        pattern = self._patterns.get(text.count(b"\r"))
         if pattern is not None and line[:1] in pattern.methods:
-            apart = lines[pattern.apart]
+            lines = text.split(b"\r")
+            sent = lines[pattern.apart]
             if pattern.fits(lines):
                 if pattern.apart < 0:
-                    self._remember(text, pattern.deciding)  # what is remembered is taken sooner
+                    if self._unknown % LEARN_EVERY == 0:
+                        self._remember(text, pattern.deciding)  # it may come again as it is
                     return self._read_line(line, pattern.deciding, body)
-                request = self._read_line(line, pattern.deciding, body)
-                if request is None:
-                    return None
-                name, _, value = apart[1:].partition(b":")
-                return request.with_field(name.lower(), value.strip(b" \t"), body)
-        self._unknown += 1
-        return self._read_first(line, text, body)
-
-    def _read_first(self, line: bytes, text: bytes, body: bytes) -> Request | None:
-        """Return the request with fields that are like no others; None if they are not plain."""
+                name, _, value = sent[1:].partition(b":")
+                return self._read_line(line, pattern.deciding, body, (name.lower(), value.strip(b" \t"), b""))
         apart = _take_apart(line, text)
-        name, value, rest = apart or (b"", b"", text)
-        deciding = (apart and self._fields.get(rest)) or self._read_fields(line, rest)
-        if deciding is None or name in deciding.names:
-            return None  # two such fields count together
+        if apart is not None and (deciding := self._fields.get(apart[2])) is not None:
+            return self._read_line(line, deciding, body, apart)
+        return self._read_first(line, text, apart, body)
+
+    def _read_first(self, line: bytes, text: bytes, apart: _Apart | None, body: bytes) -> Request | None:
+        """Return the request with fields that are like no others; None if they are not plain."""
+        deciding = self._read_fields(line, apart[2] if apart else text)
+        if deciding is None:
+            return None
         if self._unknown % LEARN_EVERY == 0 and len(text) <= MAX_CACHED_HEAD_BYTES:
-            self._learn(text.split(b"\r"), name, deciding)
-        request = self._read_line(line, deciding, body)
-        return request.with_field(name, value, body) if apart and request is not None else request
+            self._learn(text.split(b"\r"), apart[0] if apart else b"", deciding)
+        return self._read_line(line, deciding, body, apart)
 
     def _learn(self, lines: list[bytes], apart: bytes, deciding: _Deciding) -> None:
         """Make or widen the pattern for valid fields, of which the one named `apart` is read apart."""
         names = [line.partition(b":")[0] for line in lines]
         place = [name[1:].lower() for name in names].index(apart) if apart else -1
-        known = self._patterns.get(len(lines))
+        known = self._patterns.get(count := len(lines) - 1)
         # The deciding fields of one object are written alike: all that differs then are values that decide nothing.
         if known is None or known.deciding is not deciding or (known.names, known.apart) != (names, place):
             methods = b"".join([method for method, (name, *_) in _APART.items() if apart in (name, b"")])
             known = _Pattern(lines, names, [], place, methods, deciding)
         differ = [at for at, (one, other) in enumerate(zip(lines, known.lines, strict=True)) if one != other]
         places = {place for place, _ in known.open}.union(differ, [place] if apart else [])
-        self._patterns[len(lines)] = known._replace(open=[(place, names[place] + b":") for place in sorted(places)])
+        self._patterns[count] = known._replace(open=[(place, names[place] + b":") for place in sorted(places)])
 
-    def _read_line(self, line: bytes, deciding: _Deciding, body: bytes) -> Request | None:
-        """Return the request with this line, these fields and this body; None if the line is not plain."""
+    def _read_line(
+        self, line: bytes, deciding: _Deciding, body: bytes, apart: _Apart | None = None
+    ) -> Request | None:
+        """Return the request with this line, these fields and this body; None if it is not plain."""
         if deciding.length != len(body):
             return None
         start, _, version = line.rpartition(b" ")
@@ -232,7 +236,15 @@ class PlainReader:
             if planned is None:
                 return None
         method, plan = planned
-        return Request(method, start[len(method) + 1 :], deciding.fields, "1.1", True, body, plan, deciding.size)
+        fields, size = deciding.fields, deciding.size
+        if apart is not None:
+            name, value, _ = apart
+            # Two fields of that name count together.
+            if name in deciding.names or (plan := plan.with_condition(value)) is None:
+                return None
+            fields = [*fields, (name, value)]
+            size += FIELD_BYTES + len(name) + len(value)
+        return Request(method, start[len(method) + 1 :], fields, "1.1", True, body, plan, size)
 
     def _plan_line(self, line: bytes, deciding: _Deciding) -> tuple[str, Any] | None:
         found = _LINE.fullmatch(line)
@@ -305,8 +317,8 @@ def _deciding(lines: list[bytes]) -> _Deciding | None:
     return _Deciding(fields, int(length), size_of(fields), frozenset([name for name, _ in fields]), {})
 
 
-def _take_apart(line: bytes, text: bytes) -> tuple[bytes, bytes, bytes] | None:
-    """Return name and value of the one field of `_APART` among those of a head, if it is there, and the others."""
+def _take_apart(line: bytes, text: bytes) -> _Apart | None:
+    """Return the one field of `_APART` among those of a head, if it is there."""
     known = _APART.get(line[:1])
     if known is None:
         return None

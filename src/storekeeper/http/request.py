@@ -61,15 +61,6 @@ class Request(msgspec.Struct, eq=False, gc=False):
             self.headers_size = size_of(self.headers)
         return 400 + len(self.target) + self.headers_size
 
-    def with_field(self, name: bytes, value: bytes, body: bytes) -> "Request | None":
-        """Return the same request, which is planned, with one field more and another body; None without a plan."""
-        plan = self.plan.with_condition(value)
-        if plan is None:
-            return None
-        size = self.headers_size + FIELD_BYTES + len(name) + len(value)
-        headers = [*self.headers, (name, value)]
-        return Request(self.method, self.target, headers, self.version, self.keep_alive, body, plan, size)
-
 
 def size_of(fields: Fields) -> int:
     """Return roughly how many bytes Python takes for header fields."""

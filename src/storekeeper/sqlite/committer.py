@@ -18,6 +18,8 @@ from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.sqlite.keys import Keys
 from storekeeper.stores import MAX_NAME_LENGTH, Payload, Store
 
+_STATE = f"SELECT *, ifnull((SELECT max(n) FROM keys), 0) FROM ({columns.STATE})"
+
 _numbers = msgspec.json.Decoder(list[int]).decode
 
 Result = Store | None | Exception
@@ -131,7 +133,7 @@ class Committer:
                 self._execute("ROLLBACK")
 
     def _present(self, commands: Sequence[Command], keys: list[Key]) -> Present:
-        count, version, epoch, at = self._execute(columns.STATE).get
+        count, version, epoch, at, latest_key = self._execute(_STATE).get
         versions: dict[int, int] = {}
         equal: list[int] = []
         # Ids are dense, and one that is greater may be no integer of SQLite's.
@@ -140,7 +142,7 @@ class Committer:
             ids, their_versions, places = map(_numbers, found.get)
             versions.update(zip(ids, their_versions, strict=True))
             equal += places
-        remembered: dict[int, Remembered] = self._keys.find(keys, epoch) if keys else {}
+        remembered: dict[int, Remembered] = self._keys.find(keys, latest_key, epoch) if keys else {}
         return Present(count, version, at, epoch, versions, frozenset(equal), remembered)
 
     def _carry_out(self, batch: Batch, now: int) -> None:

@@ -9,10 +9,9 @@ The writer's thread has few statements for each batch, because it waits for the 
 """
 
 import time
-from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import starmap
-from struct import Struct
+from struct import Struct, pack
 
 import apsw
 import msgspec
@@ -54,6 +53,10 @@ SWEEP = 16 * _ENTRY.size
 _numbers = msgspec.json.Decoder(list[int]).decode
 
 
+def _split(keys: list[int]) -> Iterator[tuple[int, bytes]]:
+    return _SPLIT.iter_unpack(pack(f"={len(keys)}q", *keys))
+
+
 class Index:
     """The numbers of the rows by key: some 15 bytes for each, in buckets that the hash of a key chooses.
 
@@ -63,25 +66,25 @@ class Index:
     def __init__(self) -> None:
         self._buckets = [b""] * 2**16
 
-    def find(self, keys: Iterable[int]) -> set[int]:
+    def find(self, keys: list[int]) -> set[int]:
         """Return the numbers of what may be the rows of these keys."""
         buckets = self._buckets
         return {
             n
-            for bucket, known in _SPLIT.iter_unpack(array("q", keys))
+            for bucket, known in _split(keys)
             if buckets[bucket].find(known) >= 0  # `in` takes twice as long
             for found, n in _ENTRY.iter_unpack(buckets[bucket])
             if found == known
         }
 
-    def add(self, keys: Iterable[int], numbers: Iterable[int], oldest: int) -> None:
+    def add(self, keys: list[int], numbers: Iterable[int], oldest: int) -> None:
         """Add the rows of these keys and numbers; all rows before `oldest` were deleted."""
-        buckets, pack = self._buckets, _ENTRY.pack
-        for n, (bucket, known) in zip(numbers, _SPLIT.iter_unpack(array("q", keys)), strict=True):
-            buckets[bucket] = entries = buckets[bucket] + pack(known, n)
+        buckets, entry_of = self._buckets, _ENTRY.pack
+        for n, (bucket, known) in zip(numbers, _split(keys), strict=True):
+            buckets[bucket] = entries = buckets[bucket] + entry_of(known, n)
             if not len(entries) % SWEEP:
                 left = [entry for entry in _ENTRY.iter_unpack(entries) if entry[1] >= oldest]
-                buckets[bucket] = b"".join(starmap(pack, left))
+                buckets[bucket] = b"".join(starmap(entry_of, left))
 
 
 class Keys:
@@ -92,7 +95,8 @@ class Keys:
         self._index = Index()
         self._known = 0  # up to which row of `keys` the index has all
         self._behind = True  # whether there may be many more
-        self._oldest: tuple[int, int | None] = 1, None  # number and time of the oldest row, before the transaction
+        # Number and time of the oldest row, or of one that others deleted since; no time: it has to be looked up.
+        self._oldest: tuple[int, int | None] = 1, None
 
     def prepare(self) -> None:
         """Bring an index that lacks much up to date, or nearer to it; not in a transaction: others would wait."""
@@ -113,9 +117,10 @@ class Keys:
         self._behind = latest is not None and latest > self._known
         return self._behind
 
-    def find(self, keys: list[Key], epoch: str) -> dict[int, Remembered]:
-        """Return what is remembered of keys: of each its latest row."""
-        self.load_some()
+    def find(self, keys: list[Key], latest: int, epoch: str) -> dict[int, Remembered]:
+        """Return what is remembered of keys: of each its latest row. `latest` is the number of the last of all."""
+        if latest != self._known or self._oldest[1] is None:
+            self.load_some()
         wanted = [key.key for key in keys]
         found = self._index.find(wanted)
         if self._behind:
@@ -148,6 +153,7 @@ class Keys:
     def delete_old(self, now: int) -> None:
         """Delete some of the oldest keys, if they are too old; never the newest, or its number would come again."""
         oldest = self._execute(_OLDEST).get
+        self._oldest = oldest[0], None
         if (end := self._end(oldest, now)) > oldest[0]:
             self._execute(_DELETE, (end,))
 
