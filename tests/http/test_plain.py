@@ -330,6 +330,18 @@ def test_heads_that_differ_in_values_that_decide_nothing_ask_no_parser(
         assert reader.read(request("GET", f"/api/stores/{number}", None, f"X: {number}", "TE: a", f"Y: {number}"))
 
 
+def test_two_kinds_of_heads_that_take_turns_are_both_learned_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plain, "LEARN_EVERY", 8)
+    reader = PlainReader(open_gate.plan, SHAPES)
+    asked = []
+    is_valid = reader._is_valid
+    monkeypatch.setattr(reader, "_is_valid", lambda head: asked.append(head) or is_valid(head))
+    for number in range(200):
+        for fields in (("Accept: a",), ("Accept: b", "User-Agent: c")):
+            assert reader.read(request("GET", "/api/stores/1", None, f"X-Request-Id: {number}", *fields))
+    assert len(asked) < 60
+
+
 @pytest.mark.parametrize("others", [0, 3])
 def test_a_request_that_comes_again_is_remembered_though_its_head_fits_a_pattern(others: int) -> None:
     reader = PlainReader(open_gate.plan, SHAPES)

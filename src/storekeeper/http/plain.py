@@ -155,7 +155,7 @@ class PlainReader:
         self._fields: Generations[_Deciding] = Generations(MAX_FIELDS_BYTES, _size_of_fields)
         self._young_fields, self._old_fields = self._fields.young, self._fields.old
         self._patterns: dict[int, _Pattern] = {}  # by how many lines they have
-        self._unknown = 0
+        self._unknown = self._fitting = 0
         self.requests = self._requests.young
         """The remembered requests, by all their bytes; they have no body."""
 
@@ -183,14 +183,14 @@ class PlainReader:
 
     def _read_unknown(self, line: bytes, text: bytes, body: bytes) -> Request | None:
         """Return the request with fields that are not remembered as they are; None if they are not plain."""
-        self._unknown += 1
         pattern = self._patterns.get(text.count(b"\r"))
         if pattern is not None and line[:1] in pattern.methods:
             lines = text.split(b"\r")
             sent = lines[pattern.apart]
             if pattern.fits(lines):
                 if pattern.apart < 0:
-                    if self._unknown % LEARN_EVERY == 0:
+                    self._fitting += 1
+                    if self._fitting % LEARN_EVERY == 0:
                         self._remember(text, pattern.deciding)  # it may come again as it is
                     return self._read_line(line, pattern.deciding, body)
                 name, _, value = sent[1:].partition(b":")
@@ -207,6 +207,7 @@ class PlainReader:
         deciding = self._read_fields(line, apart[2] if apart else text)
         if deciding is None:
             return None
+        self._unknown += 1  # those that fit do not count: who takes turns with them would never be learned from
         if self._unknown % LEARN_EVERY == 0 and len(text) <= MAX_CACHED_HEAD_BYTES:
             self._learn(text.split(b"\r"), apart[0] if apart else b"", deciding)
         return self._read_line(line, deciding, body, apart)
