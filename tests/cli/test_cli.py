@@ -607,8 +607,8 @@ def test_a_command_is_interrupted_in_silence_while_it_uses_its_database(
                 signal.raise_signal(signal.SIGINT)
             return super().__getattribute__(attribute)
 
-    def connect_to_be_interrupted(path: Path, *, reader: bool = False) -> apsw.Connection:
-        connect(path, reader=reader).close()
+    def connect_to_be_interrupted(path: Path, **options: Any) -> apsw.Connection:
+        connect(path, **options).close()
         return Interrupting(str(path))
 
     monkeypatch.setattr(schema, "connect", connect_to_be_interrupted)

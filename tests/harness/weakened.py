@@ -315,8 +315,8 @@ def has_a_next_schema() -> None:
 def _after_connect(change: Callable[[apsw.Connection], object]) -> None:
     connect = schema.connect
 
-    def connect_and_change(path: Path, *, reader: bool = False) -> apsw.Connection:
-        made = connect(path, reader=reader)
+    def connect_and_change(path: Path, **options: Any) -> apsw.Connection:
+        made = connect(path, **options)
         change(made)
         return made
 

@@ -52,7 +52,7 @@ MAX_PLAIN_BYTES = MAX_TARGET_BYTES
 MAX_CACHED_BYTES = 4 * 2**20
 """Bytes that the remembered requests may take."""
 
-MAX_FIELDS_BYTES = 10 * 2**20
+MAX_FIELDS_BYTES = 16 * 2**20
 """Bytes that the remembered fields may take, each with plans for all shapes of a line."""
 
 MAX_CACHED_HEAD_BYTES = 1024
