@@ -30,14 +30,14 @@ def test_tags_are_read_as_the_grammar_has_them(count: int) -> None:
     @settings(max_examples=count)
     @given(lines=st.lists(values.map(lambda value: value.encode("latin-1")), min_size=1, max_size=3))
     def compare(lines: list[bytes]) -> None:
-        assert parse_tags(lines) == read(lines)
+        assert parse_tags(b", ".join(lines)) == read(lines)
 
     compare()
 
 
 @pytest.mark.parametrize("lines", [[b'"a', b'b"'], [b'"a,', b'"'], [b"*", b"*"], [b"*", b""]])
 def test_lines_that_are_joined_are_read_as_the_grammar_has_them(lines: list[bytes]) -> None:
-    assert parse_tags(lines) == read(lines)
+    assert parse_tags(b", ".join(lines)) == read(lines)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_lines_that_are_joined_are_read_as_the_grammar_has_them(lines: list[byte
     ],
 )
 def test_both_readings_have_what_the_rfc_has(lines: list[bytes], expected: set[str] | None) -> None:
-    assert parse_tags(lines) == read(lines) == expected
+    assert parse_tags(b", ".join(lines)) == read(lines) == expected
 
 
 @pytest.mark.parametrize(
@@ -69,5 +69,5 @@ def test_both_readings_have_what_the_rfc_has(lines: list[bytes], expected: set[s
 )
 def test_a_long_list_is_read_or_refused_at_once(value: bytes) -> None:
     began = time.process_time()
-    assert parse_tags([value]) is None
+    assert parse_tags(value) is None
     assert time.process_time() - began < 0.05

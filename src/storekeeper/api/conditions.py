@@ -109,7 +109,7 @@ def read_conditions(route: Route, fields: Iterable[Field]) -> Conditions:
         values.setdefault(name, []).append(value)
     if route == "stores":
         values.pop(b"if-none-match", None)
-    tags = {name: parse_tags(values[name]) for name in (b"if-match", b"if-none-match") if name in values}
+    tags = {name: parse_tags(b", ".join(values[name])) for name in (b"if-match", b"if-none-match") if name in values}
     broken: dict[bytes, str] = {name: "must be entity tags in quotes, or *" for name in tags if tags[name] is None}
     key = None
     if sent := values.get(b"idempotency-key"):
@@ -122,9 +122,11 @@ def read_conditions(route: Route, fields: Iterable[Field]) -> Conditions:
     return Conditions(tags.get(b"if-match"), tags.get(b"if-none-match"), key)
 
 
-def parse_tags(values: Iterable[bytes]) -> Tags | None:
-    """Return the entity tags in the values of a field's lines, or ANY; None if they break the grammar."""
-    value = b", ".join(values)  # RFC 9110, section 5.3
+def parse_tags(value: bytes) -> Tags | None:
+    """Return the entity tags in the value of a field, or ANY; None if they break the grammar.
+
+    Of a field of several lines, the values are one with commas between them (RFC 9110, section 5.3).
+    """
     if _PLAIN_LIST.fullmatch(value):
         return frozenset(value.decode().split(", "))
     if _LIST.fullmatch(value):

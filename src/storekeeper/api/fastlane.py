@@ -85,7 +85,7 @@ class FastLane(Connection):
         if not (plan.cached and request.keep_alive) or self.draining or self.half_closed:
             self._respond(request, plan, None, by)  # no response that may be the last is cached
         elif (content := self.cache.get(key := request.target)) is not None:
-            self._write_ok(content, None, plan.fields)
+            self._write_content(200, content, None, plan.fields)
         else:
             self._respond(request, plan, key if self.cache.admits(key) else None, by)
 
@@ -112,19 +112,20 @@ class FastLane(Connection):
             return
         close = not request.keep_alive or ((self.draining or self.half_closed) and self.is_last(request))
         head_only = request.method == "HEAD"
-        if response.status == 200 and not close and not head_only:
+        status = response.status
+        if (status == 200 or status == 304) and not close and not head_only:  # noqa: PLR1714 - quicker
             content = encode_content(response)
             if cache_key is not None:
                 self.cache.put(cache_key, content)
-            self._write_ok(content, began, plan.fields)
+            self._write_content(status, content, began, plan.fields)
             return
         common = self.server_state.default_headers
         data = encode(response, common, head_only=head_only, close=close, fields=plan.fields)
         self.write(data)
-        self.sent(response.status, len(data), began, close)
+        self.sent(status, len(data), began, close)
 
-    def _write_ok(self, content: bytes, began: float | None, fields: bytes) -> None:
-        start = encode_start(200, self.server_state.default_headers) + fields
+    def _write_content(self, status: int, content: bytes, began: float | None, fields: bytes) -> None:
+        start = encode_start(status, self.server_state.default_headers) + fields
         size = len(start) + len(content)
         if size < MAX_COPIED_BYTES:
             if not self.transport.is_closing():  # as `write` does it, without another call
@@ -133,7 +134,7 @@ class FastLane(Connection):
                     self.limits.sent.lease(self, size)
         else:
             self.write(start, content, shared=content)
-        self.sent(200, size, began)
+        self.sent(status, size, began)
 
     def _send_deferred(self, exchange: Exchange, deferred: Deferred, _future: object) -> None:
         if exchange.over:

@@ -100,7 +100,7 @@ class Resource:
             for name, _ in headers:  # quicker than a list, which most requests do not need
                 if name == b"if-none-match":
                     # None if it is malformed: a poller goes on (decision 33).
-                    tags = parse_tags([value for name, value in headers if name == b"if-none-match"])
+                    tags = parse_tags(b", ".join([value for name, value in headers if name == b"if-none-match"]))
                     break
             read = self._get if route == "store" else self._list
             # What is cached are the 200s of any tag.
@@ -226,7 +226,7 @@ class _InvalidJson(StorekeeperError):
 
 
 def _with_tags(read: Callable[[Tags | None, bytes, bytes, int], Response | Deferred], value: bytes) -> Run | None:
-    tags = parse_tags([value])
+    tags = parse_tags(value)
     return None if tags is None else partial(read, tags)
 
 

@@ -176,12 +176,14 @@ def encode_chunk(data: bytes) -> tuple[bytes, bytes, bytes]:
 
 
 def encode_content(response: Response) -> bytes:
-    """Encode all that follows the start of a 200 with content, on a connection that stays open."""
+    """Encode all that follows the start of a 200 with content, or of a 304, on a connection that stays open."""
     body = response.body
     if response.headers is JSON and response.tag:
         if response.location:
             return _WRITTEN % (response.tag, response.location, len(body), body)
         return _READ % (response.tag, len(body), body)
+    if response.headers is NO_CONTENT and response.tag:
+        return _UNCHANGED % response.tag
     return b"%b\r\n%b" % (encode_fields(framed_headers(response)), body)
 
 
@@ -190,7 +192,7 @@ def encode(
 ) -> bytes:
     """Encode a response without a stream; with `head_only`, as the response to a HEAD. `fields` are encoded ones."""
     end = b"connection: close\r\n\r\n" if close else b"\r\n"
-    own = _UNCHANGED % response.tag if response.status == 304 else encode_fields(framed_headers(response))
+    own = encode_fields(framed_headers(response))
     head = b"%b%b%b%b" % (encode_start(response.status, common), fields, own, end)
     return head if head_only or not has_content(response.status) else head + response.body
 
@@ -202,7 +204,7 @@ def encode_fields(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 # A store's 200s, and a 304, in the order of `framed_headers`.
 _READ = encode_fields((*JSON, (b"etag", b"%b"), (b"content-length", b"%d"))) + b"\r\n%b"
-_UNCHANGED = encode_fields((*NO_CONTENT, (b"etag", b"%b")))
+_UNCHANGED = encode_fields((*NO_CONTENT, (b"etag", b"%b"))) + b"\r\n"
 _WRITTEN = (
     encode_fields((*JSON, (b"etag", b"%b"), (b"content-location", b"%b"), (b"content-length", b"%d"))) + b"\r\n%b"
 )
