@@ -67,6 +67,7 @@ class Resource:
         self._hide_missing = rules.missing_store == 500
         self._reject_unknown = rules.unknown_keys == "reject"
         self._created = partial(self._written, b"")
+        self._state, self._tag = State(0, 0, ""), ""  # of the latest list that a client asked for with tags
 
     def plan(self, method: str, target: bytes, headers: Iterable[tuple[bytes, bytes]]) -> Plan | None:
         """Return what a request's head asks for, or None if the target is none of the contract's routes.
@@ -144,7 +145,9 @@ class Resource:
             state = self._collection.state()
             if isinstance(state, Future):
                 return self._deferred(ensure_future(self._list_later(query, wanted, tags, state)), lambda done: done)
-            if response := _not_modified(tags, tag(state.version, state.epoch)):
+            if state is not self._state:
+                self._state, self._tag = state, tag(state.version, state.epoch)
+            if response := _not_modified(tags, self._tag):
                 return response
         listing = self._collection.list(wanted)
         if isinstance(listing, Future):
