@@ -85,7 +85,8 @@ class Creates:
         except OSError:
             return None
         self.tries += 1
-        if self.tries == self.strike_at:
+        if 0 < self.strike_at <= self.tries:  # other tries may have begun while it was set
+            self.strike_at = 0
             asyncio.get_running_loop().call_later(random.random() * LATE, self._strike)
         try:
             body = b'{"name":"Store %d"}' % number
