@@ -54,7 +54,7 @@ class FastLane(Connection):
         self.requests = runtime.plain.requests
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes from the client: a known head, else a plain request, else what the careful way has to read."""
+        """Take bytes from the client: a remembered request, a plain one, or what the careful way has to read."""
         if self.reader.phase is _IDLE and self.exchange is None and not self.waiting and not self.flow.write_paused:
             try:
                 request = self.requests.get(data) or self.plain.read(data)

@@ -268,7 +268,7 @@ class PlainReader:
         return planned
 
     def _read_fields(self, line: bytes, written: bytes) -> _Deciding | None:
-        """Return the deciding fields among those of a head, and as they are written there."""
+        """Return the deciding fields among those of a head, as they are `written` in it; None if it is not plain."""
         # Behind an empty line, which llhttp skips, the fields would begin with the request line.
         if not _LINE.fullmatch(line) or written.count(b"\n") >= MAX_FIELDS:  # one more may have been taken apart
             return None
