@@ -265,14 +265,15 @@ def test_no_byte_gets_by_llhttp_in_a_field_that_is_read_apart() -> None:
 
 
 def takes_any_byte(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(plain, "_IN_VALUES", bytes({*range(256)} - {10}))
+    patch.setattr(plain, "_WITHOUT_CONTROLS", bytes(range(256)))
 
 
 def looks_at_no_value(patch: pytest.MonkeyPatch) -> None:
-    def fits(pattern: Any, lines: list[bytes]) -> bool:
-        return len(lines) == len(pattern.lines)
+    def match(pattern: Any, text: bytes) -> bytes | None:
+        lines = text.split(b"\r")
+        return lines[pattern.apart] if len(lines) == len(pattern.lines) else None
 
-    patch.setattr(plain._Pattern, "fits", fits)
+    patch.setattr(plain._Pattern, "match", match)
 
 
 def holds_for_all_methods(patch: pytest.MonkeyPatch) -> None:

@@ -69,7 +69,7 @@ MAX_PLANS = 6
 
 _HEAD = b"%b\r%b\n\r\n"
 _DIGITS = b"0123456789"
-_IN_VALUES = bytes([9, *range(32, 127), *range(128, 256)])
+_WITHOUT_CONTROLS = bytes([32 if byte in {*range(32), 127} - {9, 10} else byte for byte in range(256)])
 _NOT_PLAIN = frozenset((b"expect", b"transfer-encoding", b"upgrade"))
 _CONNECTION = frozenset((b"connection", b"proxy-connection"))  # the same to llhttp
 _LINE = re.compile(rb"((GET|HEAD|POST|PUT) /[!$->@-~]*)(?:\?[!$-~]*)? HTTP/1\.1")
@@ -124,21 +124,25 @@ class _Pattern(NamedTuple):
     """Places of lines, and how these begin."""
 
     apart: int
-    """The place of the line that is read apart; -1: there is none."""
+    """The place of the line that is read apart; -1, that of the empty one at the end: there is none."""
 
     methods: bytes
     """The first letters of the methods that it holds for."""
 
     deciding: _Deciding
 
-    def fits(self, lines: list[bytes]) -> bool:
-        """Tell whether these are such lines; changes the list."""
+    def match(self, text: bytes) -> bytes | None:
+        """Return the line that is read apart, b"" if none is; None if `text`, with an LF for each, has others."""
+        lines = text.split(b"\r")
+        if len(lines) != len(self.lines):
+            return None
+        apart = lines[self.apart]
         for place, start in self.open:
             line = lines[place]
-            if not line.startswith(start) or line.translate(None, _IN_VALUES) != b"\n":
-                return False
+            if not line.startswith(start) or line.translate(_WITHOUT_CONTROLS) != line:
+                return None
             lines[place] = self.lines[place]
-        return lines == self.lines
+        return apart if lines == self.lines else None
 
 
 class PlainReader:
@@ -183,18 +187,15 @@ class PlainReader:
 
     def _read_unknown(self, line: bytes, text: bytes, body: bytes) -> Request | None:
         """Return the request with fields that are not remembered as they are; None if they are not plain."""
-        pattern = self._patterns.get(text.count(b"\r"))
-        if pattern is not None and line[:1] in pattern.methods:
-            lines = text.split(b"\r")
-            sent = lines[pattern.apart]
-            if pattern.fits(lines):
-                if pattern.apart < 0:
-                    self._fitting += 1
-                    if self._fitting % LEARN_EVERY == 0:
-                        self._remember(text, pattern.deciding)  # it may come again as it is
-                    return self._read_line(line, pattern.deciding, body)
+        pattern = self._patterns.get(text.count(b"\n"))
+        if pattern is not None and line[:1] in pattern.methods and (sent := pattern.match(text)) is not None:
+            if sent:
                 name, _, value = sent[1:].partition(b":")
                 return self._read_line(line, pattern.deciding, body, (name.lower(), value.strip(b" \t"), b""))
+            self._fitting += 1
+            if self._fitting % LEARN_EVERY == 0:
+                self._remember(text, pattern.deciding)  # it may come again as it is
+            return self._read_line(line, pattern.deciding, body)
         apart = _take_apart(line, text)
         if apart is not None:
             deciding = self._young_fields.get(apart[2]) or self._fields.get(apart[2])
