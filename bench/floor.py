@@ -2,9 +2,9 @@
 
 It shows how fast the parts are that Storekeeper is built of: uvloop, apsw, msgspec, and a thread that commits. It
 keeps the file whole: a write is a row of `changes`, a version and an entry in the index of names, on the disk before
-its response. All else is left out. It takes each chunk of bytes for one whole head or body and believes it: no field
-is read, nothing is checked, %20 is the only escape. There are no limits, timeouts, errors (what fails gets no
-response), conditions, keys, tokens, events, other processes, and no cache: each GET is a SELECT.
+its response. llhttp reads the requests, as every server has to, and their fields become a list that nobody looks at.
+All else is left out: nothing is checked, %20 is the only escape; there are no limits, timeouts, errors (what fails
+gets no response), conditions, keys, tokens, events, other processes, and no cache: each GET is a SELECT.
 """
 
 import asyncio
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import cast
 
 import apsw
+import httptools
 import msgspec
 import uvloop
 
@@ -161,29 +162,48 @@ class Connection(asyncio.Protocol):
         self.transport = cast("asyncio.WriteTransport", transport)  # uvloop's are none by their class
 
 
+class Request:
+    """What llhttp tells of the request that is being read; `carry_out` is called once it is whole."""
+
+    def __init__(self, carry_out: Callable[[bytes, bytes], None]) -> None:
+        self.carry_out = carry_out
+        self.parser = httptools.HttpRequestParser(self)
+        self.feed = self.parser.feed_data
+        self.fields: list[tuple[bytes, bytes]] = []
+        self.target = self.body = b""
+
+    def on_url(self, target: bytes) -> None:
+        self.target = target
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.fields.append((name, value))
+
+    def on_body(self, body: bytes) -> None:
+        self.body += body
+
+    def on_message_complete(self) -> None:
+        target, body = self.target, self.body
+        self.fields, self.body = [], b""
+        self.carry_out(target, body)
+
+
 class Client(Connection):
     def __init__(self, floor: Floor) -> None:
         self.floor = floor
-        self.head = b""
-        """That of a write whose body has not come yet."""
+        self.data_received = Request(self.carry_out).feed  # type: ignore[method-assign]  # one call less
 
-    def data_received(self, data: bytes) -> None:
-        if self.head:
-            data, self.head = self.head + data, b""
-        floor, line = self.floor, data[: data.find(b"\r\n") - 9]
-        if line.startswith(b"GET /api/stores/"):
-            id, name, address, version = floor.read(GET, (int(line[16:]),)).get
+    def carry_out(self, target: bytes, body: bytes) -> None:
+        floor = self.floor
+        if body:
+            floor.submit(self.transport, int(target[12:] or 0), decode(body))
+        elif target.startswith(b"/api/stores/"):
+            id, name, address, version = floor.read(GET, (int(target[12:]),)).get
             floor.respond(self.transport, version, Store(id, name, address))
-        elif line.startswith(b"GET /api/stores?name="):
-            rows = floor.read(NAMED, (line[21:].replace(b"%20", b" ").decode(),))
+        elif target.startswith(b"/api/stores?name="):
+            rows = floor.read(NAMED, (target[17:].replace(b"%20", b" ").decode(),))
             floor.respond(self.transport, floor.writer.version, [Store(*row) for row in rows])
-        elif line == b"GET /test":
-            self.transport.write(TEST)
-        elif body := data[data.find(b"\r\n\r\n") + 4 :]:
-            id = int(line[16:]) if line.startswith(b"PUT") else 0
-            floor.submit(self.transport, id, decode(body))
         else:
-            self.head = data
+            self.transport.write(TEST)
 
 
 async def listen(client: Callable[[], Connection], port: int) -> None:
