@@ -53,10 +53,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         "Who needs a token: nobody, who writes, or everybody. Not given: nobody, on loopback alone.",
     ] = None
     cors_origin: Annotated[
-        tuple[str, ...], "Another site's origin whose pages may read and write, such as https://shop.example."
+        tuple[str, ...],
+        "Another site's origin whose pages may read and write, such as https://shop.example; once for each.",
     ] = ()
     allowed_host: Annotated[
-        tuple[str, ...], "A name, besides localhost, by which pages may reach the loopback address."
+        tuple[str, ...],
+        "The public name of a proxy in front of a service on loopback, such as stores.example; once for each.",
     ] = ()
     ready_needs_writes: Annotated[
         bool, "Respond to /health/ready with 503 while writes are refused, not only reads."

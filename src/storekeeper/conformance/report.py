@@ -106,7 +106,8 @@ def _check_rows(report: Report) -> Iterable[tuple[str, ...]]:
     for result, before in zip(report.results, [None, *report.results], strict=False):
         sentence = "" if before and before.rule.sentence == result.rule.sentence else result.rule.sentence
         scope = f"skipped: {result.note}" if result.state == "skipped" else result.rule.scope
-        yield SIGNS[result.state], result.rule.name, f"{_marked(sentence)} [dim]{_marked(scope)}[/]".strip()
+        dash = " \u2013 " if sentence and scope else ""
+        yield SIGNS[result.state], result.rule.name, f"{_marked(sentence)}{dash}[dim]{_marked(scope)}[/]"
 
 
 def _marked(text: str) -> str:
