@@ -4,6 +4,7 @@ They are the modules of the short way, but for two with asynchronous generators,
 them is compiled (a minute or two, with a C compiler); `bench.short_way` then compares this checkout to it.
 """
 
+import argparse
 import shutil
 import sys
 import tempfile
@@ -22,6 +23,7 @@ MODULES = (
 
 
 def main() -> int:
+    argparse.ArgumentParser(description=__doc__).parse_args()
     with tempfile.TemporaryDirectory(dir=DATA) as folder:
         source = shutil.copytree(ROOT / "src", Path(folder) / "src")
         files = [f"storekeeper/{name}.py" for name in MODULES]

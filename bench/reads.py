@@ -1,8 +1,9 @@
-"""Processor time of the SQLite collection's own reads, without HTTP: reads.py [STORES] [CHECKOUT ...]
+"""Processor time of the SQLite collection's own reads, without HTTP: python -m bench.reads [--stores N] [CHECKOUT ...]
 
 Each checkout's reads run in a process of their own on one file, in turn, three times; the least counts.
 """
 
+import argparse
 import os
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from bench import seeds
-from bench.systems import DATA, ROOT, STOREKEEPER, call
+from bench.systems import DATA, STOREKEEPER, call, with_checkouts
 
 READS = 100_000
 ROUNDS = 3
@@ -40,9 +41,10 @@ print(microseconds(reader.get, ids), microseconds(reader.list, queries))
 
 
 def main() -> int:
-    numbers = [int(word) for word in sys.argv[1:] if word.isdigit()]
-    checkouts = [Path(word).resolve() for word in sys.argv[1:] if not word.isdigit()] or [ROOT]
-    count = numbers[0] if numbers else 1_000_000
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--stores", type=int, default=1_000_000)
+    given = with_checkouts(parser)
+    count, checkouts = given.stores, given.checkouts
     with tempfile.TemporaryDirectory(dir=DATA) as folder:
         rows, database = Path(folder) / "rows.csv", Path(folder) / "stores.db"
         seeds.write_csv(rows, count)

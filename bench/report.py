@@ -102,8 +102,6 @@ def goal_line(goal: Goal, results: dict[str, Any]) -> str:
     values = goal_values(goal, rounds)
     floor = verdict(goal, ratios(rounds, goal.floor, goal.reference, metric(goal)))
     wanted = f"| {goal.text} | {goal.sign} {goal.target:g} |"
-    if not values:
-        return f"{wanted} not measured | | {floor} |"
     return f"{wanted} {verdict(goal, values)} | {min(values):,.2f} to {max(values):,.2f} | {floor} |"
 
 
@@ -155,8 +153,11 @@ def machine_lines(results: dict[str, Any]) -> Iterator[str]:
 
 
 def goal_lines(goals: tuple[Goal, ...], results: dict[str, Any]) -> Iterator[str]:
+    """Yield a line for each goal that was measured."""
     yield "| goal | wanted | median | lowest to highest round | the floor |\n|---|---:|---:|---:|---:|"
-    yield from (goal_line(goal, results) for goal in goals)
+    for goal in goals:
+        if goal_values(goal, results["cases"].get(goal.case, {}).get("figures", [])):
+            yield goal_line(goal, results)
 
 
 def lines(results: dict[str, Any]) -> Iterator[str]:
@@ -167,7 +168,8 @@ def lines(results: dict[str, Any]) -> Iterator[str]:
     yield from missed_lines(results)
     yield ""
     yield from goal_lines(GOALS, results)
-    yield "\n![Rates of all systems, hapi = 1](benchmarks.svg)\n"
+    if panels(results):
+        yield "\n![Rates of all systems, hapi = 1](benchmarks.svg)\n"
     for case in CASES:
         if case.name in results["cases"]:
             yield from case_lines(case, results["cases"][case.name])
@@ -182,7 +184,7 @@ def write(results: dict[str, Any], folder: Path) -> str:
     old = page.read_text() if page.exists() else f"# Benchmarks\n\n{BEGIN}\n{END}\n"
     before, _, rest = old.partition(BEGIN)
     page.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.partition(END)[2]}")
-    if found := panels(results):  # else the chart of the last run with hapi stays
+    if found := panels(results):
         (folder / "benchmarks.svg").write_text(chart.draw(found))
     return text
 

@@ -5,6 +5,7 @@ case says so. Each checkout runs in a process of its own, in turn, several times
 machine hardly moves the figures. The loop's thread and all threads are told apart: the writer thread is the rest.
 """
 
+import argparse
 import os
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 from bench import seeds
-from bench.systems import DATA, ROOT, STOREKEEPER, call
+from bench.systems import DATA, ROOT, STOREKEEPER, call, with_checkouts
 
 STORES = 100_000
 ROUNDS = 6
@@ -116,4 +117,4 @@ def measure(checkout: Path, folder: str, number: int) -> list[list[str]]:
 
 
 if __name__ == "__main__":
-    sys.exit(compare([Path(word).resolve() for word in sys.argv[1:]] or [ROOT]))
+    sys.exit(compare(with_checkouts(argparse.ArgumentParser(description=__doc__)).checkouts))

@@ -1,5 +1,6 @@
 """What is compared: how each system is installed, seeded and started; imports seeds and servers."""
 
+import argparse
 import contextlib
 import getpass
 import importlib.metadata
@@ -30,6 +31,17 @@ HINTS = {
     "npm": "apt-get install nodejs npm",
     "cc": "apt-get install gcc libc6-dev",
 }
+
+
+def with_checkouts(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """Return the arguments of a command that compares checkouts of this project; without one, it is this one."""
+    parser.add_argument("checkouts", nargs="*", type=Path, default=[ROOT], metavar="CHECKOUT")
+    given = parser.parse_args()
+    given.checkouts = [checkout.resolve() for checkout in given.checkouts]
+    for checkout in given.checkouts:
+        if not (checkout / "src/storekeeper").is_dir():
+            parser.error(f"{checkout} is no checkout of this project")
+    return given
 
 
 def call(*command: str | Path, cwd: Path = ROOT, accept: int = 0, **env: str) -> str:
