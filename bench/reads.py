@@ -1,4 +1,4 @@
-"""Processor time of the SQLite collection's own reads, without HTTP: python -m bench.reads [--stores N] [CHECKOUT ...]
+"""Processor time of the SQLite collection's own reads, without HTTP.
 
 Each checkout's reads run in a process of their own on one file, in turn, three times; the least counts.
 """

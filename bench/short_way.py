@@ -1,4 +1,4 @@
-"""Processor time of a request inside the service, without socket and kernel: python -m bench.short_way [CHECKOUT ...]
+"""Processor time of a request inside the service, without socket and kernel.
 
 The service is real, down to its file of 100,000 stores; only the socket is not there. No head comes twice, unless the
 case says so. Each checkout runs in a process of its own, in turn, several times; the least counts, so that a busy
