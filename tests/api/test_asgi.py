@@ -193,6 +193,31 @@ def test_routes_outside_the_contract_answer_their_errors_in_its_form(tmp_path: P
     run(scenario())
 
 
+@pytest.mark.parametrize("path", ["/docs", "/docs/docs.js", "/openapi.json"])
+@pytest.mark.parametrize("range_", [b"bytes=0-1", b"bytes=0-1,3-4", b"bytes=abc", b"bytes=99999999-"])
+def test_a_range_is_ignored_on_pages_too(tmp_path: Path, path: str, range_: bytes) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            new = {"version": "3.0", "spec_version": "2.4"}  # else a file is not sent to a client that sends no more
+            whole = await asked(service, "GET", path, asgi=new)
+            assert whole.status == 200
+            assert "last-modified" not in whole.headers
+            assert "accept-ranges" not in whole.headers
+            assert await asked(service, "GET", path, headers=[(b"range", range_)], asgi=new) == whole
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("method", ["OPTIONS", "POST", "TRACE", "PROPFIND"])
+def test_the_root_has_nothing_for_other_methods(tmp_path: Path, method: str) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            for accept in (b"text/html", b"*/*"):
+                assert_error(await asked(service, method, "/", headers=[(b"accept", accept)]), 404, "Not Found")
+
+    run(scenario())
+
+
 def test_a_long_list_comes_in_parts(tmp_path: Path) -> None:
     fill(tmp_path, [Payload("Many")] * 2500)
 
