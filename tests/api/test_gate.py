@@ -18,7 +18,7 @@ from storekeeper import databases
 from storekeeper.api import docs, operations, token_table
 from storekeeper.api.docs import encoded_document
 from storekeeper.api.routes import ALLOWED
-from storekeeper.cli.tokens import REVOKE_DELAY
+from storekeeper.cli.tokens import SETTLE_DELAY
 from storekeeper.errors import Unavailable
 from storekeeper.sqlite.reads import Reader
 from storekeeper.tokens import generate
@@ -214,7 +214,7 @@ def test_a_key_belongs_to_its_token_and_each_change_has_its_number(adapter: str,
 @ADAPTERS
 def test_a_revoked_token_is_not_good_after_a_second(adapter: str, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/stores.db"
-    assert REVOKE_DELAY > 1.5 * token_table.MAX_AGE
+    assert SETTLE_DELAY > 1.5 * token_table.MAX_AGE
 
     async def scenario() -> None:
         async with inside(tmp_path, auth="all") as service:
