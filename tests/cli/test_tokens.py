@@ -96,6 +96,22 @@ def test_a_token_that_was_printed_and_perhaps_not_added_is_said_to_be_doubtful()
         assert read_tokens(url) == []
 
 
+@pytest.mark.parametrize("arguments", [("add", "new", "--scope=read"), ("revoke", "ci")])
+def test_tokens_that_another_session_has_locked_are_not_waited_for_without_end(
+    arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("storekeeper.postgres.tokens.LOCK_TIMEOUT", "SET LOCAL lock_timeout = '50ms'")
+    with postgres().database() as url:
+        add_token(url, "ci", "read")
+        with psycopg.connect(url) as other:
+            other.execute("SELECT 1 FROM tokens FOR UPDATE")
+            other.execute("LOCK TABLE tokens IN ROW EXCLUSIVE MODE")
+            done = run_command("token", *arguments, "--database", url)
+        (line,) = refused(done)
+        assert line.startswith("storekeeper: canceling statement due to lock timeout")
+        assert [(token.name, token.revoked) for token in read_tokens(url)] == [("ci", None)]
+
+
 def test_a_name_is_given_once_for_ever(database: Database) -> None:
     add(database, "ci", "--scope=read")
     for _ in range(2):
