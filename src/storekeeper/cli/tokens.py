@@ -17,7 +17,6 @@ SETTLE_DELAY = 2.0
 
 app = typer.Typer(
     help="Add, list and revoke the tokens by which clients may read and write.",
-    no_args_is_help=True,
     rich_markup_mode=None,
 )
 
