@@ -16,6 +16,7 @@ import pytest
 
 from storekeeper.collection import Listing
 from storekeeper.errors import Unavailable
+from storekeeper.http.response import Fields
 from storekeeper.service import Service, application
 from storekeeper.settings import Settings
 from storekeeper.stores import Payload
@@ -97,6 +98,29 @@ def test_a_server_may_leave_out_the_raw_path_and_may_add_the_query_to_it(tmp_pat
             assert_error(await asked(service, "GET", "/api/stores/ü 1"), 404, "Store ü 1 not found")
             assert_error(await asked(service, "GET", "/api/stores/"), 404, "Not Found")
             assert_error(await asked(service, "GET", "/nowhere"), 404, "Not Found")
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("raw", [True, False])
+def test_below_the_root_path_of_a_server_every_route_is_there(tmp_path: Path, raw: bool) -> None:
+    token = add_token(f"sqlite:///{tmp_path}/stores.db", "one", "read")
+    fill(tmp_path, [Payload("One")])
+    bearer = [(b"authorization", f"Bearer {token}".encode())]
+
+    async def scenario() -> None:
+        async with inside(tmp_path, auth="all") as service:
+
+            async def status(path: str, headers: Fields = (), **more: Any) -> int:
+                if raw:
+                    more["raw_path"] = path.encode()
+                return (await asked(service, "GET", path, headers=headers, root_path="/a b", **more)).status
+
+            root = "/a%20b" if raw else "/a b"
+            assert [await status(f"{root}/api/stores{end}", bearer) for end in ("", "/1", "/2")] == [200, 200, 404]
+            assert [await status(f"{root}{path}") for path in ("/api/stores/1", "/test")] == [401, 200]
+            assert await status("/api/stores/1") == 401, "a server may leave the root path out"
+            assert await status(f"{root}x/api/stores/1") == 404
 
     run(scenario())
 
