@@ -102,7 +102,9 @@ def _is_bad(name: str, reason: str, value: str) -> CannotStart:
 def is_loopback(host: str) -> bool:
     """Tell whether only this machine reaches a service that listens on this address."""
     try:
-        return ip_address(host).is_loopback
+        address = ip_address(host)
+        # Python looks into an IPv4 address in an IPv6 one only from 3.13 on.
+        return (getattr(address, "ipv4_mapped", None) or address).is_loopback
     except ValueError:  # a name: any but this one may lead elsewhere, whatever it begins with
         return host == "localhost"
 

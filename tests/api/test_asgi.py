@@ -16,6 +16,7 @@ import pytest
 
 from storekeeper.collection import Listing
 from storekeeper.errors import Unavailable
+from storekeeper.http.response import Fields
 from storekeeper.service import Service, application
 from storekeeper.settings import Settings
 from storekeeper.stores import Payload
@@ -97,6 +98,29 @@ def test_a_server_may_leave_out_the_raw_path_and_may_add_the_query_to_it(tmp_pat
             assert_error(await asked(service, "GET", "/api/stores/ü 1"), 404, "Store ü 1 not found")
             assert_error(await asked(service, "GET", "/api/stores/"), 404, "Not Found")
             assert_error(await asked(service, "GET", "/nowhere"), 404, "Not Found")
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("raw", [True, False])
+def test_below_the_root_path_of_a_server_every_route_is_there(tmp_path: Path, raw: bool) -> None:
+    token = add_token(f"sqlite:///{tmp_path}/stores.db", "one", "read")
+    fill(tmp_path, [Payload("One")])
+    bearer = [(b"authorization", f"Bearer {token}".encode())]
+
+    async def scenario() -> None:
+        async with inside(tmp_path, auth="all") as service:
+
+            async def status(path: str, headers: Fields = (), **more: Any) -> int:
+                if raw:
+                    more["raw_path"] = path.encode()
+                return (await asked(service, "GET", path, headers=headers, root_path="/a b", **more)).status
+
+            root = "/a%20b" if raw else "/a b"
+            assert [await status(f"{root}/api/stores{end}", bearer) for end in ("", "/1", "/2")] == [200, 200, 404]
+            assert [await status(f"{root}{path}") for path in ("/api/stores/1", "/test")] == [401, 200]
+            assert await status("/api/stores/1") == 401, "a server may leave the root path out"
+            assert await status(f"{root}x/api/stores/1") == 404
 
     run(scenario())
 
@@ -189,6 +213,31 @@ def test_routes_outside_the_contract_answer_their_errors_in_its_form(tmp_path: P
                 assert_error(refused, 405, "Method Not Allowed")
                 assert refused.headers["allow"] == "GET, HEAD, OPTIONS"
             assert_error(await asked(service, "GET", path.rstrip("/") + "/nothing"), 404, "Not Found")
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("path", ["/docs", "/docs/docs.js", "/openapi.json"])
+@pytest.mark.parametrize("range_", [b"bytes=0-1", b"bytes=0-1,3-4", b"bytes=abc", b"bytes=99999999-"])
+def test_a_range_is_ignored_on_pages_too(tmp_path: Path, path: str, range_: bytes) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            new = {"version": "3.0", "spec_version": "2.4"}  # else a file is not sent to a client that sends no more
+            whole = await asked(service, "GET", path, asgi=new)
+            assert whole.status == 200
+            assert "last-modified" not in whole.headers
+            assert "accept-ranges" not in whole.headers
+            assert await asked(service, "GET", path, headers=[(b"range", range_)], asgi=new) == whole
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("method", ["OPTIONS", "POST", "TRACE", "PROPFIND"])
+def test_the_root_has_nothing_for_other_methods(tmp_path: Path, method: str) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            for accept in (b"text/html", b"*/*"):
+                assert_error(await asked(service, method, "/", headers=[(b"accept", accept)]), 404, "Not Found")
 
     run(scenario())
 

@@ -315,6 +315,16 @@ def test_a_rebound_name_reads_nothing_and_writes_nothing(adapter: str, tmp_path:
     run(scenario())
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost", "::ffff:127.0.0.1"])
+def test_at_every_form_of_the_loopback_address_a_rebound_name_is_refused(host: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path, host=host, auth="open") as service:
+            sent = request("GET", "/api/stores", None, "Accept-Language: en", host=b"Host: rebound.example\r\n")
+            assert (await answer(service, "--fast-lane", sent)).status == 403
+
+    run(scenario())
+
+
 @ADAPTERS
 def test_off_the_loopback_address_any_name_is_good(adapter: str, tmp_path: Path) -> None:
     async def scenario() -> None:

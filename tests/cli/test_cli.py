@@ -104,6 +104,7 @@ def test_it_is_a_module_too() -> None:
     [
         (["nonsense"], "No such command 'nonsense'; see storekeeper --help"),
         (["--nonsense"], "No such option: --nonsense"),
+        (["token"], "Missing command; see storekeeper token --help"),
         (["import"], "Missing argument"),
         (["import"], "see storekeeper import --help"),
         (["export", "a.csv", "b.csv"], "unexpected extra argument"),
@@ -127,6 +128,15 @@ def test_what_cannot_be_done_is_said_in_one_line(args: list[str], message: str) 
     assert len(lines) == 1
     assert message in lines[0]
     assert "secret" not in lines[0]
+
+
+@pytest.mark.parametrize("name", [["--version"], ["openapi"]])
+def test_output_that_nobody_reads_is_said_in_one_line(name: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as pipe:
+        done = run_process(*name, stdout=pipe)
+    assert (done.returncode, done.stderr) == (2, b"storekeeper: cannot go on: Broken pipe\n")
 
 
 @pytest.mark.parametrize("name", [["--version"], ["openapi"]])

@@ -21,6 +21,12 @@ from tests.harness.process import refused, serving
 from tests.harness.tokens import add_token, now
 
 
+@pytest.fixture(autouse=True)
+def no_delay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In most of these tests no service has to notice anything."""
+    monkeypatch.setattr(commands, "SETTLE_DELAY", 0.0)
+
+
 @pytest.fixture
 def database(new_database: Callable[[], Database]) -> Database:
     """An empty database of the test's own, in which there may be tokens."""
@@ -90,8 +96,23 @@ def test_a_token_that_was_printed_and_perhaps_not_added_is_said_to_be_doubtful()
         assert read_tokens(url) == []
 
 
-def test_a_name_is_given_once_for_ever(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commands, "REVOKE_DELAY", 0.0)
+@pytest.mark.parametrize("arguments", [("add", "new", "--scope=read"), ("revoke", "ci")])
+def test_tokens_that_another_session_has_locked_are_not_waited_for_without_end(
+    arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("storekeeper.postgres.tokens.LOCK_TIMEOUT", "SET LOCAL lock_timeout = '50ms'")
+    with postgres().database() as url:
+        add_token(url, "ci", "read")
+        with psycopg.connect(url) as other:
+            other.execute("SELECT 1 FROM tokens FOR UPDATE")
+            other.execute("LOCK TABLE tokens IN ROW EXCLUSIVE MODE")
+            done = run_command("token", *arguments, "--database", url)
+        (line,) = refused(done)
+        assert line.startswith("storekeeper: canceling statement due to lock timeout")
+        assert [(token.name, token.revoked) for token in read_tokens(url)] == [("ci", None)]
+
+
+def test_a_name_is_given_once_for_ever(database: Database) -> None:
     add(database, "ci", "--scope=read")
     for _ in range(2):
         done = run_command("token", "add", "ci", "--scope=write", "--database", database.url)
@@ -107,18 +128,20 @@ def test_a_name_is_given_once_for_ever(database: Database, monkeypatch: pytest.M
     assert [(token.number, token.name) for token in read_tokens(database.url)] == [(1, "ci"), (2, "next")]
 
 
-def test_revoke_waits_until_no_process_knows_the_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    slept: list[float] = []
-    url = f"sqlite:///{tmp_path}/stores.db"
-    add_token(url, "ci", "read")
+def test_add_and_revoke_wait_until_every_process_knows_it(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known: list[tuple[float, bool]] = []
 
     def sleep(seconds: float) -> None:
-        assert read_tokens(url)[0].revoked is not None, "the commit comes first"
-        slept.append(seconds)
+        known.append((seconds, read_tokens(database.url)[0].revoked is not None))
 
+    monkeypatch.setattr(commands, "SETTLE_DELAY", 2.0)
     monkeypatch.setattr("storekeeper.cli.tokens.time.sleep", sleep)
-    assert run_command("token", "revoke", "ci", "--database", url).returncode == 0
-    assert slept == [2.0]
+    add(database, "ci", "--scope=read")
+    assert known == [(2.0, False)], "the commit comes first"
+    assert run_command("token", "revoke", "ci", "--database", database.url).returncode == 0
+    assert known[1:] == [(2.0, True)]
 
 
 @pytest.mark.parametrize(

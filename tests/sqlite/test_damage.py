@@ -11,18 +11,22 @@ from pathlib import Path
 import pytest
 
 from storekeeper import write_state
-from storekeeper.errors import Unavailable
+from storekeeper.collection import Eventual, Moment
+from storekeeper.errors import Outcome, Unavailable
 from storekeeper.events import flush
 from storekeeper.sqlite import prepare
+from storekeeper.stores import Payload, Store
 from tests.harness import weakened
 from tests.harness.cases import thorough
 from tests.harness.client import create as store
 from tests.harness.client import fill
-from tests.harness.collection import get, numbered
+from tests.harness.collection import get, now, numbered
+from tests.harness.command import run
 from tests.harness.databases import Sqlite, handle
-from tests.harness.process import TIMEOUT, Running, ask, serving
+from tests.harness.process import TIMEOUT, Running, ask, refused, serving
 from tests.harness.stores import shown
 from tests.harness.system_calls import SYNCS, injected, injecting
+from tests.harness.tokens import add_token
 from tests.harness.wire import assert_error
 from tests.oracles.aftermath import judge
 from tests.oracles.history import Recorder
@@ -82,6 +86,49 @@ def test_a_damaged_page_is_answered_with_503_and_the_others_are_read(
         assert service.log.count("database is damaged, taking no more writes") == 1
         assert "worker lost" not in service.log
         assert service.stop() == 0
+
+
+@pytest.fixture
+def damaged_text(tmp_path: Path) -> Path:
+    """A database in which one byte of a store, and one of a token, made what is no UTF-8: SQLite does not look."""
+    url = f"sqlite:///{tmp_path}/stores.db"
+    fill(tmp_path, numbered(3))
+    add_token(url, "nightly", "read")
+    path = tmp_path / "stores.db"
+    path.write_bytes(path.read_bytes().replace(b"Store 2", b"Sto\xfae 2").replace(b"nightly", b"night\xfay"))
+    return path
+
+
+@pytest.mark.parametrize("moment", [None, Moment(3)])
+def test_text_that_is_damaged_is_answered_with_503_and_the_other_stores_are_read(
+    damaged_text: Path, moment: Moment | None
+) -> None:
+    async def scenario() -> None:
+        async with handle(Sqlite(damaged_text.parent)) as collection:
+
+            def read(id: int) -> Eventual[Store | None]:
+                return collection.get(id) if moment is None else collection.get_at(id, moment)
+
+            with pytest.raises(Unavailable, match="is damaged") as refused:
+                await now(read(2))
+            assert refused.value.outcome is Outcome.NONE
+            assert (await now(read(1)) or Payload("")).name == "Store 1"
+            with pytest.raises(Unavailable, match="is damaged"):
+                await collection.tokens()
+            with pytest.raises(Unavailable, match="is damaged"):
+                await collection.check()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("name", ["token list", "export -", "copy", "serve"])
+def test_text_that_is_damaged_is_no_bug_of_a_command(damaged_text: Path, name: str) -> None:
+    url = f"sqlite:///{damaged_text}"
+    arguments = [url, f"{url}.copy"] if name == "copy" else ["--database", url]
+    (line,) = refused(run(*name.split(), *arguments))
+    assert str(damaged_text) in line
+    assert "'utf-8' codec can't decode byte 0xfa" in line
+    assert not Path(f"{damaged_text}.copy").exists()
 
 
 def test_no_probe_finds_that_writes_work_again_after_damage(

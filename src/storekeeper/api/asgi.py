@@ -91,7 +91,11 @@ def _target(scope: Scope) -> bytes:
     # `raw_path` is optional in ASGI.
     path: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
     query: bytes = scope.get("query_string", b"")
-    return path.partition(b"?")[0] + b"?" + query if query else path
+    if query:
+        path = path.partition(b"?")[0] + b"?" + query
+    # Servers may put it in front of the path, or leave it out.
+    root = quote(scope.get("root_path", "")).encode()
+    return path.removeprefix(root) if path.startswith(root + b"/") else path
 
 
 async def _body(scope: Scope, receive: Receive) -> bytes | None:

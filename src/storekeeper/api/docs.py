@@ -6,6 +6,7 @@ service sends; `make examples` writes them. Swagger UI's files come from an inst
 runs here.
 """
 
+import os
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,13 +16,13 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from storekeeper import __version__
 from storekeeper.api.operations import to_starlette
 from storekeeper.http.response import Response as JsonResponse
 
 _PAGES = Path(__file__).with_name("pages")
-_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _OWN = ("docs.css", "docs.js")
 _INSTALLED = ("swagger-ui.css", "swagger-ui-bundle.js", "favicon-32x32.png")
 
@@ -51,24 +52,39 @@ async def _openapi(_request: Request) -> Response:
     return to_starlette(JsonResponse(encoded_document()))
 
 
-async def _root(request: Request) -> Response:
-    """Lead a person to the page; to a program there is nothing here (decision 50)."""
-    if request.method not in ("GET", "HEAD") or "text/html" not in request.headers.get("accept", "").lower():
-        raise HTTPException(404)
-    # Relative, so that it holds below a proxy's prefix too.
-    return Response(status_code=302, headers={"location": "docs", "cache-control": "no-cache", "vary": "accept"})
+class _Root:
+    """Leads people to the page; programs find nothing (decision 50). A function would not have all methods."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope)
+        if request.method not in ("GET", "HEAD") or "text/html" not in request.headers.get("accept", "").lower():
+            raise HTTPException(404)
+        # Relative, so that it holds below a proxy's prefix too.
+        headers = {"location": "docs", "cache-control": "no-cache", "vary": "accept"}
+        await Response(status_code=302, headers=headers)(scope, receive, send)
+
+
+class _File(FileResponse):
+    """A whole file: Range is ignored, and there is no Last-Modified (decision 33)."""
+
+    def set_stat_headers(self, stat_result: os.stat_result) -> None:
+        super().set_stat_headers(stat_result)
+        del self.headers["last-modified"], self.headers["accept-ranges"]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await super().__call__({**scope, "headers": []}, receive, send)
 
 
 async def _page(_request: Request) -> Response:
-    return FileResponse(_PAGES / "docs.html", headers=_HEADERS)
+    return _File(_PAGES / "docs.html", headers=_HEADERS)
 
 
 async def _asset(request: Request) -> Response:
     name = request.path_params["name"]
     if name in _OWN:
-        return FileResponse(_PAGES / name, headers=_HEADERS)
+        return _File(_PAGES / name, headers=_HEADERS)
     if name in _INSTALLED:
-        return FileResponse(_installed() / name, headers=_HEADERS)
+        return _File(_installed() / name, headers=_HEADERS)
     raise HTTPException(404)
 
 
@@ -81,7 +97,7 @@ def _installed() -> Path:
 
 
 ROUTES = [
-    Route("/", _root, methods=_METHODS),
+    Route("/", _Root()),
     Route("/openapi.json", _openapi),
     Route("/docs", _page),
     Route("/docs/{name}", _asset),

@@ -45,6 +45,7 @@ class TokenTable:
         self._marking: asyncio.Task[None] | None = None
         self._logged = -LOG_INTERVAL
         self._wrong = 0
+        self._reason = ""
 
     def admit(self, claim: Claim) -> int | Response:
         """Return the number of the token that is claimed, or the refusal."""
@@ -72,6 +73,7 @@ class TokenTable:
                 raise
             except Exception as error:  # noqa: BLE001 - the next one may succeed; until then nothing is admitted
                 emit(Event.BUG, error=error)
+            self._log_wrong()
 
     async def refresh(self) -> None:
         """Read the tokens, if the database is available. Raises CannotStart."""
@@ -100,11 +102,15 @@ class TokenTable:
 
     def _refuse(self, reason: str) -> Response:
         self._wrong += 1
-        now = time.monotonic()
-        if now - self._logged > LOG_INTERVAL:
-            emit(Event.WRONG_TOKENS, requests=self._wrong, reason=reason)
-            self._logged, self._wrong = now, 0
+        self._reason = reason
         return challenge(401, f"The token is invalid: {reason}", ', error="invalid_token"')
+
+    def _log_wrong(self) -> None:
+        # Not as they come: then those of a minute would be counted only with the next one, perhaps days later.
+        now = time.monotonic()
+        if self._wrong and now - self._logged > LOG_INTERVAL:
+            emit(Event.WRONG_TOKENS, requests=self._wrong, reason=self._reason)
+            self._logged, self._wrong = now, 0
 
 
 UNDECIDED = "Whether there are tokens cannot be read now"

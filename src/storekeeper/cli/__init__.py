@@ -49,14 +49,23 @@ def main() -> None:
         status = _report_failure(str(error))
     except (KeyboardInterrupt, typer.Abort):
         status = 130
+    except SystemExit as ended:
+        # That is how Typer ends, with the status of a service that violates the contract, if nobody reads the output.
+        if not isinstance(ended.__context__, BrokenPipeError):
+            raise
+        status = _report_no_output(ended.__context__)
     except OSError as error:
-        # Python would write the rest of its output when it ends, and fail once more.
-        with suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        status = _report_failure(f"cannot go on: {error.strerror}")
+        status = _report_no_output(error)
     except Exception as error:  # noqa: BLE001 - every bug is reported in one line
         status = _report_failure(f"a bug, please report it: {type(error).__name__}: {error}", EXIT_BUG)
     sys.exit(status)
+
+
+def _report_no_output(error: OSError) -> int:
+    # Python would write the rest of its output when it ends, and fail once more.
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return _report_failure(f"cannot go on: {error.strerror}")
 
 
 def _report_failure(message: str, status: int = EXIT_USAGE) -> int:

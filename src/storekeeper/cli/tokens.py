@@ -12,12 +12,11 @@ from storekeeper.cli.terminal import print_line
 from storekeeper.errors import CannotStart, StorekeeperError
 from storekeeper.settings import Settings
 
-REVOKE_DELAY = 2.0
-"""Seconds after its commit until `revoke` returns: what every process knows of tokens is younger by then."""
+SETTLE_DELAY = 2.0
+"""Seconds after its commit until a command returns: what every process knows of tokens is younger by then."""
 
 app = typer.Typer(
     help="Add, list and revoke the tokens by which clients may read and write.",
-    no_args_is_help=True,
     rich_markup_mode=None,
 )
 
@@ -56,6 +55,7 @@ def add(
             raise
         doubt = f"the token that was printed is good only if `storekeeper token list` has {token.name}"
         raise CannotStart(f"{error}; {doubt}") from None
+    time.sleep(SETTLE_DELAY)
     expiring = f" until {_day(until)}" if until else ""
     print_line(
         f"{name} may {scope}{expiring} in {databases.describe(settings.database)}, once its service runs with --auth"
@@ -104,7 +104,7 @@ def revoke(settings: Settings, name: Name) -> None:
         raise tokens.NoSuchToken(ascii(name)) from None
     engine, place = databases.existing(settings.database)
     engine.revoke_token(place, name, time.time_ns() // 1_000_000)
-    time.sleep(REVOKE_DELAY)
+    time.sleep(SETTLE_DELAY)
     print_line(f"{name} is revoked: from now on, nothing is served to it")
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import psycopg
 
+from storekeeper.postgres.load import LOCK_TIMEOUT
 from storekeeper.postgres.session import connected
 from storekeeper.tables import TOKENS
 from storekeeper.tokens import USED_INTERVAL, NameTaken, NoSuchToken, Token
@@ -30,6 +31,7 @@ def read_tokens(url: str) -> list[Token]:
 def add_token(url: str, token: Token, show: Callable[[], None]) -> None:
     """Add a token, whose number the database chooses, unless `show` raises. Raises also NameTaken."""
     with connected(url) as connection:
+        connection.execute(LOCK_TIMEOUT)
         connection.execute("LOCK TABLE tokens IN SHARE ROW EXCLUSIVE MODE")
         try:
             connection.execute(_ADD.encode(), (token.name, token.scope, token.hash, token.created, token.expires))
@@ -41,5 +43,6 @@ def add_token(url: str, token: Token, show: Callable[[], None]) -> None:
 def revoke_token(url: str, name: str, now: int) -> None:
     """Revoke a token. Raises also NoSuchToken."""
     with connected(url) as connection:
+        connection.execute(LOCK_TIMEOUT)
         if not connection.execute(_REVOKE.encode(), (now, name)).rowcount:
             raise NoSuchToken(name)

@@ -1,11 +1,10 @@
-"""The embedded collection: one SQLite file, any number of processes. Imports apsw and the domain."""
+"""The embedded collection: one SQLite file, any number of processes. Imports the domain."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import apsw
 from msgspec.structs import replace
 
 from storekeeper.collection import Eventual, Listing, Moment, Query, State
@@ -59,7 +58,7 @@ class SqliteCollection:
         """Return the store of that id, or None."""
         try:  # a context manager would cost as much as this read; and as much of the other short ones
             return self._reader.get(id)
-        except apsw.Error as error:
+        except errors.READ_ERRORS as error:
             raise self._translated(error) from error
 
     def get_at(self, id: int, at: Moment) -> Eventual[Store | None]:
@@ -72,7 +71,7 @@ class SqliteCollection:
             return self._past.list(query)
         try:
             listing = self._reader.list(query)
-        except apsw.Error as error:
+        except errors.READ_ERRORS as error:
             raise self._translated(error) from error
         return replace(listing, rest=self._rest(listing.rest)) if listing.rest else listing
 
@@ -80,7 +79,7 @@ class SqliteCollection:
         """Return the numbers of the collection."""
         try:
             return self._reader.state()
-        except apsw.Error as error:
+        except errors.READ_ERRORS as error:
             raise self._translated(error) from error
 
     async def _rest(self, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -119,7 +118,7 @@ class SqliteCollection:
         """Return the present state, and the stores that changed since an earlier one, None if these are many."""
         try:
             return self._reader.changed_since(state)
-        except apsw.Error as error:
+        except errors.READ_ERRORS as error:
             raise self._translated(error) from error
 
     def _tick(self) -> None:
@@ -153,11 +152,13 @@ class SqliteCollection:
     def _translating(self, outcome: Outcome = Outcome.NONE) -> Iterator[None]:
         try:
             yield
-        except (apsw.Error, errors.Failure) as error:
+        except (*errors.READ_ERRORS, errors.Failure) as error:
             raise self._translated(error, outcome) from error
 
     def _translated(self, error: Exception, outcome: Outcome = Outcome.NONE) -> Exception:
-        found = errors.translated(error, self._connection, outcome) if isinstance(error, apsw.Error) else error
+        found = (
+            errors.translated(error, self._connection, outcome) if not isinstance(error, errors.Failure) else error
+        )
         if isinstance(found, errors.Failure):
             self._on_failure(found)
         return found

@@ -9,7 +9,10 @@ from storekeeper.errors import DISK_FULL, LOCKED, Outcome, Unavailable
 FAILED = "The database failed"
 DAMAGED = "The database is damaged"
 
-_CORRUPT = (apsw.CorruptError, apsw.NotADBError)
+READ_ERRORS = (apsw.Error, UnicodeDecodeError)
+"""What a read may raise: SQLite does not look whether text is UTF-8, so damage may show only when it is decoded."""
+
+_CORRUPT = (apsw.CorruptError, apsw.NotADBError, UnicodeDecodeError)
 
 
 class Failure(Unavailable):
@@ -30,11 +33,12 @@ def classified(error: apsw.Error, connection: apsw.Connection) -> apsw.Error:
     return apsw.FullError("quota exceeded") if quota else error
 
 
-def translated(error: apsw.Error, connection: apsw.Connection, outcome: Outcome = Outcome.NONE) -> Exception:
-    """Return the Unavailable for an error that a connection raised, perhaps a Failure; the error itself for a bug."""
-    error = classified(error, connection)
-    if unavailable := temporary(error, outcome):
-        return unavailable
+def translated(error: Exception, connection: apsw.Connection, outcome: Outcome = Outcome.NONE) -> Exception:
+    """Return the Unavailable for one of READ_ERRORS, perhaps a Failure; the error itself for a bug."""
+    if isinstance(error, apsw.Error):
+        error = classified(error, connection)
+        if unavailable := temporary(error, outcome):
+            return unavailable
     return failure(error, connection, outcome) if isinstance(error, (apsw.IOError, *_CORRUPT)) else error
 
 

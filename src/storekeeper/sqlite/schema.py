@@ -72,7 +72,7 @@ def raising_cannot_start(path: Path, purpose: str = "writing") -> Iterator[None]
         yield
     except apsw.NotADBError:
         raise CannotStart(f"{path} is not a database: name another file with --database") from None
-    except apsw.CorruptError as error:
+    except (apsw.CorruptError, UnicodeDecodeError) as error:
         raise CannotStart(f"{path} is damaged ({error}): restore it from a backup") from None
     except apsw.BusyError:
         raise CannotStart(f"{path} is locked by another program: stop that one first") from None

@@ -55,7 +55,7 @@ class SqliteSnapshot:
     def _select(self, statement: str) -> Rows:
         try:
             yield from self._connection.execute(statement)
-        except apsw.Error as error:  # translate here, or the handler of the target would blame the target
+        except errors.READ_ERRORS as error:  # translate here, or the handler of the target would blame the target
             self._check()
             raise Unavailable(f"{self.path}: {error}") from None
         self._check()
