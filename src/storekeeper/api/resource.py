@@ -128,9 +128,10 @@ class Resource:
     def _get(self, tags: Tags | None, target: bytes, _body: bytes, _by: int) -> Response | Deferred:
         id_text, at = id_in(target), parse_store_query(target.partition(b"?")[2]) if b"?" in target else None
         id = parse_id(id_text)
-        if id is None:
+        if id is None and at is None:
             return self._missing(id_text)
-        store = self._collection.get(id) if at is None else self._collection.get_at(id, at)
+        # No store has the id 0; but whether the moment is good comes before that (decision 31).
+        store = self._collection.get(id or 0) if at is None else self._collection.get_at(id or 0, at)
         if type(store) is Store and tags is None:
             return _store_response(store)
         if isinstance(store, Future):
