@@ -159,6 +159,8 @@ REFUSED: dict[str, tuple[int, bytes]] = {
     "a bare CR in an extension": (400, in_chunks(b"10;a\rb\r\n" + BODY + b"\r\n0\r\n\r\n")),
     "a null in an extension": (400, in_chunks(b"10;\0\r\n" + BODY + b"\r\n0\r\n\r\n")),
     "a bad trailer": (400, in_chunks(IN_CHUNKS[:-2] + b"Nonsense\r\n\r\n")),
+    "a folded first trailer": (400, in_chunks(IN_CHUNKS[:-2] + b" b: c\r\n\r\n")),
+    "a trailer without a name": (400, in_chunks(IN_CHUNKS[:-2] + b": x\r\n\r\n")),
     "a folded trailer": (400, in_chunks(IN_CHUNKS[:-2] + b"X: a\r\n b\r\n\r\n")),
 }
 
@@ -178,6 +180,9 @@ ACCEPTED: dict[str, bytes] = {
     "a Host with an escape": with_host(b"a%2Db"),
     "a chunked body with blanks around": get(fields=HOST + b"Transfer-Encoding:  chunked  \r\n")
     + b"1\r\nx\r\n0\r\n\r\n",
+    "trailers that mean something in a head": get(fields=HOST + CHUNKED)
+    + b"1\r\nx\r\n0\r\nConnection: close\r\nContent-Length: 9\r\n"
+    + b"transfer-encoding: gzip\r\nHost: b\r\nUpgrade: h2c\r\n\r\n",
     "a length with blanks around": get(fields=HOST + b"Content-Length: \t0\t \r\n"),
     "a Host with blanks around": with_host(b" \ta\t "),
     "a Host in capitals": get(fields=b"HOST:A\r\n"),
