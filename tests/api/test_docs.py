@@ -151,3 +151,13 @@ def test_a_file_that_is_not_part_of_the_page_is_not_found(service: Running) -> N
         response = service.request("GET", f"/docs/{name}")
         assert response.status == 404
         assert response.json == {"statusCode": 404, "error": "Not Found", "message": "Not Found"}
+
+
+def test_a_range_of_the_page_is_ignored_as_everywhere(service: Running) -> None:
+    """Decision 33. A bad one would get an error that is not the contract's (decision 22)."""
+    for path in ("/docs", "/docs/docs.css"):
+        whole = service.request("GET", path)
+        assert whole.headers["accept-ranges"] == "none"
+        for sent in ("bytes=0-1", "bytes=9999999-", "bytes=a"):
+            response = service.request("GET", path, headers={"range": sent})
+            assert (response.status, response.body) == (200, whole.body)
