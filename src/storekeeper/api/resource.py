@@ -78,6 +78,8 @@ class Resource:
         route, _ = match_route(target.partition(b"?")[0])
         if route is None:
             return None
+        if route == "server" and method != "OPTIONS":  # which other ASGI servers do not refuse
+            return constant(not_found())
         if method in ("GET", "HEAD"):
             return self._plan_read(route, headers, cached=method == "GET")
         checked = check_method_and_type(route, method, headers)
@@ -106,7 +108,7 @@ class Resource:
             read = self._get if route == "store" else self._list
             # What is cached are the 200s of any tag.
             return Plan(partial(read, tags), "read", cached and tags is None, conditional=partial(_with_tags, read))
-        return constant(Response(b"OK", TEXT) if route == "test" else not_found(), None, cached)
+        return constant(Response(b"OK", TEXT), None, cached)
 
     def _plan_write(self, route: Route, fields: list[tuple[bytes, bytes]]) -> Plan:
         """Return the plan of a write with these conditional fields."""
