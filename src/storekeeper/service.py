@@ -68,7 +68,7 @@ class Service:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Respond to one request, or handle the lifespan."""
-        if scope["type"] == "http":
+        if scope["type"] in ("http", "websocket"):
             await self.runtime.application(scope, receive, send)
         elif scope["type"] == "lifespan":
             await self._run_lifespan(receive, send)

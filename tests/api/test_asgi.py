@@ -292,10 +292,42 @@ def test_readiness_says_when_the_database_does_not_answer(tmp_path: Path, monkey
     run(scenario())
 
 
+def test_the_target_of_the_whole_server_is_for_options_alone(tmp_path: Path) -> None:
+    """Our own server refuses it before; others let any method have it."""
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            for method in ("POST", "PUT", "GET", "DELETE"):
+                assert_error(await asked(service, method, "*", b'{"name":"Star"}', raw_path=b"*"), 404, "Not Found")
+            assert (await asked(service, "OPTIONS", "*", raw_path=b"*")).status == 204
+            assert (await asked(service, "GET", "/api/stores")).json == []
+
+    run(scenario())
+
+
+def test_the_handshake_of_a_websocket_is_the_get_that_it_is(tmp_path: Path) -> None:
+    """Decision 28. A server that leaves it to the application would make a 500 of no response."""
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            for path in ("/api/stores", "/test", "/health/live", "/nope"):
+                scope = scope_of("GET", path) | {"type": "websocket", "scheme": "ws"}
+                del scope["method"]
+                responds = scope | {"extensions": {"websocket.http.response": {}}}
+                sent = await called(service.service, responds, {"type": "websocket.connect"})
+                assert all(message["type"].startswith("websocket.http.") for message in sent)
+                plain = [message | {"type": message["type"].removeprefix("websocket.")} for message in sent]
+                assert response_of(plain) == await asked(service, "GET", path)
+                sent = await called(service.service, scope, {"type": "websocket.connect"})
+                assert sent == [{"type": "websocket.close"}]
+
+    run(scenario())
+
+
 def test_other_kinds_of_connection_are_left_alone(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with inside(tmp_path) as service:
-            assert await called(service.service, {"type": "websocket", "path": "/"}) == []
+            assert await called(service.service, {"type": "other", "path": "/"}) == []
 
     run(scenario())
 

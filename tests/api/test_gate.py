@@ -462,15 +462,16 @@ def test_the_document_has_the_very_refusals_and_the_scheme(tmp_path: Path) -> No
     received: dict[str, list[object]] = {"Unauthorized": [], "Forbidden": []}
 
     async def scenario() -> None:
-        async with inside(tmp_path, auth="writes") as service:
-            for name, state, fields in (
-                ("Unauthorized", "no token", ()),
-                ("Unauthorized", "expired", ()),
-                ("Forbidden", "read", ()),
-                ("Forbidden", "write", ("Sec-Fetch-Site: cross-site",)),
-                ("Forbidden", "write", ("Origin: http://rebound.example",)),
-            ):
-                data = sent("POST", "/api/stores", tokens[state], *fields)
+        for name, mode, method, state, fields in (
+            ("Unauthorized", "writes", "POST", "no token", ()),
+            ("Unauthorized", "all", "GET", "no token", ()),
+            ("Unauthorized", "writes", "POST", "expired", ()),
+            ("Forbidden", "writes", "POST", "read", ()),
+            ("Forbidden", "writes", "POST", "write", ("Sec-Fetch-Site: cross-site",)),
+            ("Forbidden", "writes", "POST", "write", ("Origin: http://rebound.example",)),
+        ):
+            async with inside(tmp_path, auth=mode) as service:
+                data = sent(method, "/api/stores", tokens[state], *fields)
                 if "rebound" in str(fields):
                     data = data.replace(HOST, b"Host: rebound.example\r\n")
                 received[name].append((await answer(service, "--fast-lane", data)).json)

@@ -142,14 +142,14 @@ def test_the_past_is_as_it_was(collection: InMemory, at: str, version: int) -> N
         *("1970-01-01T00:00:01.Z", "1970-01-01%2000:00:01Z", "9999-12-31T23:59:59Z", "1970-01-01T00:00:60Z"),
     ],
 )
-@pytest.mark.parametrize("target", ["/api/stores", "/api/stores/1"])
+@pytest.mark.parametrize("target", ["/api/stores", "/api/stores/1", "/api/stores/none"])
 def test_what_is_no_moment_up_to_now_is_refused(collection: InMemory, target: str, at: str) -> None:
     response = ask(collection, "GET", f"{target}?at={at}")
     assert response.status == 400
     assert json.loads(response.body)["validation"] == {"source": "query", "keys": ["at"]}
 
 
-@pytest.mark.parametrize("target", ["/api/stores", "/api/stores/1"])
+@pytest.mark.parametrize("target", ["/api/stores", "/api/stores/1", "/api/stores/none"])
 def test_a_moment_of_another_epoch_is_gone_and_the_present_cursor_is_told(collection: InMemory, target: str) -> None:
     response = ask(collection, "GET", f"{target}?at=1.bcdefgha")
     error = json.loads(response.body)

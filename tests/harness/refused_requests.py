@@ -31,6 +31,7 @@ REFUSED: dict[str, tuple[int, bytes]] = {
     "no method before another version": (400, b" HTTP/2.0\r\n" + HOST + b"\r\n"),
     # Not HTTP.
     "nothing but nulls": (400, b"\0" * 64),
+    "more nulls than a line may have": (400, b"\0" * 9000),
     "a TLS hello": (400, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x5a" * 100),
     "an SSH client": (400, b"SSH-2.0-OpenSSH_9.2\r\n"),
     "text": (400, b"hello, is anybody there?\r\n\r\n"),
@@ -50,9 +51,16 @@ REFUSED: dict[str, tuple[int, bytes]] = {
     "http/1.1": (400, get(version=b"http/1.1")),
     "HTTPS/1.1": (400, get(version=b"HTTPS/1.1")),
     "a word behind the version": (400, get(version=b"HTTP/1.1 x")),
+    "RTSP": (400, get(version=b"RTSP/1.0")),
+    "a create over RTSP": (400, post(LENGTH).replace(b"HTTP/1.1", b"RTSP/1.1")),
+    "Icecast": (400, b"SOURCE /test ICE/1.0\r\n" + HOST + b"\r\n"),
     "an unknown method": (501, b"FOO /test HTTP/1.1\r\n" + HOST + b"\r\n"),
     "a method in small letters": (501, b"get /test HTTP/1.1\r\n" + HOST + b"\r\n"),
     "an overlong method": (501, b"M" * 50 + b" /test HTTP/1.1\r\n" + HOST + b"\r\n"),
+    "a method longer than any line": (501, b"M" * 9000 + b" /test HTTP/1.1\r\n" + HOST + b"\r\n"),
+    "an overlong method before the longest target": (501, b"M" * 60 + b" /" + b"t" * 8191 + b" HTTP/1.1\r\n"),
+    "a method that begins as a known one": (501, b"GETX /test HTTP/1.1\r\n" + HOST + b"\r\n"),
+    "a method of RTSP": (501, b"DESCRIBE /test HTTP/1.1\r\n" + HOST + b"\r\n"),
     "an unknown method and no version": (400, b"FOO /test\r\n\r\n"),
     "no method": (400, b"/test HTTP/1.1\r\n" + HOST + b"\r\n"),
     "no target": (400, b"GET HTTP/1.1\r\n" + HOST + b"\r\n"),
@@ -151,6 +159,8 @@ REFUSED: dict[str, tuple[int, bytes]] = {
     "a bare CR in an extension": (400, in_chunks(b"10;a\rb\r\n" + BODY + b"\r\n0\r\n\r\n")),
     "a null in an extension": (400, in_chunks(b"10;\0\r\n" + BODY + b"\r\n0\r\n\r\n")),
     "a bad trailer": (400, in_chunks(IN_CHUNKS[:-2] + b"Nonsense\r\n\r\n")),
+    "a folded first trailer": (400, in_chunks(IN_CHUNKS[:-2] + b" b: c\r\n\r\n")),
+    "a trailer without a name": (400, in_chunks(IN_CHUNKS[:-2] + b": x\r\n\r\n")),
     "a folded trailer": (400, in_chunks(IN_CHUNKS[:-2] + b"X: a\r\n b\r\n\r\n")),
 }
 
@@ -170,6 +180,9 @@ ACCEPTED: dict[str, bytes] = {
     "a Host with an escape": with_host(b"a%2Db"),
     "a chunked body with blanks around": get(fields=HOST + b"Transfer-Encoding:  chunked  \r\n")
     + b"1\r\nx\r\n0\r\n\r\n",
+    "trailers that mean something in a head": get(fields=HOST + CHUNKED)
+    + b"1\r\nx\r\n0\r\nConnection: close\r\nContent-Length: 9\r\n"
+    + b"transfer-encoding: gzip\r\nHost: b\r\nUpgrade: h2c\r\n\r\n",
     "a length with blanks around": get(fields=HOST + b"Content-Length: \t0\t \r\n"),
     "a Host with blanks around": with_host(b" \ta\t "),
     "a Host in capitals": get(fields=b"HOST:A\r\n"),

@@ -47,6 +47,8 @@ class Application:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Respond to one request."""
+        if scope["type"] == "websocket":
+            scope, send = _as_get(scope, send)
         headers = scope["headers"] = [*scope["headers"]]  # it may be any iterable
         plan = self._gate.plan(scope["method"], _target(scope), headers)
         if fields := self._gate.fields(headers):
@@ -76,6 +78,22 @@ class Application:
         with suppress(Exception):  # `response()` turns it into a response
             await response.future
         return response.response()
+
+
+def _as_get(scope: Scope, send: Send) -> tuple[Scope, Send]:
+    """Take the handshake of a WebSocket for the GET that it is (decision 28).
+
+    A server that cannot send our response sends a 403 of its own; if it got nothing, it would be a 500.
+    """
+    responds = "websocket.http.response" in scope.get("extensions", {})
+
+    async def send_response(message: Message) -> None:
+        if responds:
+            await send({**message, "type": f"websocket.{message['type']}"})
+        elif message["type"] == "http.response.start":
+            await send({"type": "websocket.close"})
+
+    return {**scope, "type": "http", "method": "GET"}, send_response
 
 
 def _adding(fields: Headers, send: Send) -> Send:

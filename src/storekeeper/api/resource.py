@@ -78,6 +78,8 @@ class Resource:
         route, _ = match_route(target.partition(b"?")[0])
         if route is None:
             return None
+        if route == "server" and method != "OPTIONS":  # which other ASGI servers do not refuse
+            return constant(not_found())
         if method in ("GET", "HEAD"):
             return self._plan_read(route, headers, cached=method == "GET")
         checked = check_method_and_type(route, method, headers)
@@ -106,7 +108,7 @@ class Resource:
             read = self._get if route == "store" else self._list
             # What is cached are the 200s of any tag.
             return Plan(partial(read, tags), "read", cached and tags is None, conditional=partial(_with_tags, read))
-        return constant(Response(b"OK", TEXT) if route == "test" else not_found(), None, cached)
+        return constant(Response(b"OK", TEXT), None, cached)
 
     def _plan_write(self, route: Route, fields: list[tuple[bytes, bytes]]) -> Plan:
         """Return the plan of a write with these conditional fields."""
@@ -128,9 +130,10 @@ class Resource:
     def _get(self, tags: Tags | None, target: bytes, _body: bytes, _by: int) -> Response | Deferred:
         id_text, at = id_in(target), parse_store_query(target.partition(b"?")[2]) if b"?" in target else None
         id = parse_id(id_text)
-        if id is None:
+        if id is None and at is None:
             return self._missing(id_text)
-        store = self._collection.get(id) if at is None else self._collection.get_at(id, at)
+        # No store has the id 0; but whether the moment is good comes before that (decision 31).
+        store = self._collection.get(id or 0) if at is None else self._collection.get_at(id or 0, at)
         if type(store) is Store and tags is None:
             return _store_response(store)
         if isinstance(store, Future):

@@ -165,7 +165,10 @@ class RequestReader:
         The sizes need no limit: each chunk has a byte of the body, which has one.
         """
         self._extra_bytes += len(piece)
-        self._trailers += self._is_last_chunk and piece.endswith(b"\n")
+        if self._is_last_chunk:
+            self._trailers += piece.endswith(b"\n")
+            if len(self._line) == len(piece) and piece[:1] not in b"\r\n \t:":
+                piece = b"x-" + piece  # the parser would take a trailer for a field of the head
         self._parser.feed_data(piece)
         if self.phase is not Phase.BODY:
             return

@@ -23,11 +23,15 @@ SMALL_BODY_BYTES = MAX_TARGET_BYTES
 
 _FRAMING = (b"content-length", b"transfer-encoding")
 
-_MAX_LINE_REST = 64
-"""Bytes that a request line has beside its target at most: longer methods are not known."""
+_MAX_METHOD_BYTES = 52
+"""Bytes of a method: longer ones are not known."""
+
+_MAX_LINE_BYTES = MAX_TARGET_BYTES + _MAX_METHOD_BYTES + len("  HTTP/1.1\r\n")
 
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _LINE = re.compile(_TOKEN + rb" +[^\x00-\x20\x7f]+ +HTTP/1\.\d\r\n")
+_OTHER_PROTOCOL = re.compile(rb" (?:RTSP|ICE)/")
+"""What the parser takes beside HTTP. No target has a blank, so it is part of no request of HTTP."""
 _OTHER_VERSION = re.compile(_TOKEN + rb"(?: [^\x00-\x1f\x7f]*)? HTTP/[2-9]\.\d\r\n")
 _LINE_START = re.compile(_TOKEN + rb"(?: [^\x00-\x1f\x7f]*)?\r?")
 _NOT_ASCII = re.compile(rb"[\x80-\xff]")
@@ -73,9 +77,12 @@ def check(request: Request) -> Response | None:
 
 
 def check_line(line: bytes) -> Response | None:
-    """Return the refusal of a request line, whole or not, that is too long or of another version; or None."""
-    if len(line) > MAX_TARGET_BYTES + _MAX_LINE_REST:
-        return _target_too_long()
+    """Return the refusal of a request line, whole or not, that is too long or of another protocol; or None."""
+    start = line[:_MAX_LINE_BYTES]  # what decides, however much has arrived
+    if _OTHER_PROTOCOL.search(start):
+        return _bad_request("Not valid HTTP/1.1: another protocol")
+    if len(line) > len(start) and may_be_line(start):
+        return _no_such_method() if len(start.partition(b" ")[0]) > _MAX_METHOD_BYTES else _target_too_long()
     return _unsupported_version() if _OTHER_VERSION.fullmatch(line) else None
 
 
@@ -99,8 +106,10 @@ def malformed(error: httptools.HttpParserError, line: bytes) -> Response:
     reason = str(error)
     if reason == "Content-Length overflow":
         return too_large()
-    if isinstance(error, httptools.HttpParserInvalidMethodError) and _LINE.fullmatch(line):
-        return error_response(501, "HTTP has no such method")
+    # The parser knows RTSP's methods: one in a line of HTTP is another error.
+    unknown = isinstance(error, httptools.HttpParserInvalidMethodError) or reason.startswith("Invalid method")
+    if unknown and _LINE.fullmatch(line):
+        return _no_such_method()
     return _bad_request(f"Not valid HTTP/1.1: {error}")
 
 
@@ -155,6 +164,10 @@ def _check_target(request: Request) -> Response | None:
 def too_many_headers() -> Response:
     """Return the refusal of a head, or of what stands behind or between the chunks of a body."""
     return error_response(431, f"More than {MAX_HEAD_BYTES} bytes or {MAX_FIELDS} fields of headers")
+
+
+def _no_such_method() -> Response:
+    return error_response(501, "HTTP has no such method")
 
 
 def _target_too_long() -> Response:
