@@ -44,7 +44,7 @@ def start(name: str) -> None:
     unit = configparser.ConfigParser(interpolation=None)
     unit.read(UNITS / f"{name}.service")
     service = unit["Service"]
-    log = Path(f"/var/log/{name}.log")
+    log = Path(f"/run/{name}.log")  # not in /var/log, where a page puts one
     with log.open("wb") as opened:
         process = subprocess.Popen(
             command(service),

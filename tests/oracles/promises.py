@@ -7,11 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
 from itertools import count
+from typing import Any
 
 from tests.harness.process import Response, Running, ask
 
 RESPONSE_TIMEOUT = 6.0
 """Seconds that a client waits: a response takes at most 5 (decision 30)."""
+
+RECOVERY = 10.0
+"""Seconds after the database is back in which everybody reads and writes again."""
 
 
 def until(condition: Callable[[], bool], timeout: float = 30.0) -> None:
@@ -103,10 +107,23 @@ class Writers:
                 self._stop.wait(0.02)
 
 
+def all_stores(instance: Running) -> list[dict[str, Any]]:
+    """Return what an instance lists, once it has a connection: its latest ones may just have been lost."""
+    responses: list[Response] = []
+
+    def listed() -> bool:
+        responses.append(instance.request("GET", "/api/stores", timeout=RESPONSE_TIMEOUT))
+        return responses[-1].status == 200
+
+    until(listed, RECOVERY)
+    stores: list[dict[str, Any]] = responses[-1].json
+    return stores
+
+
 def assert_nothing_lost(history: History, *instances: Running) -> None:
     """Every promise was kept: acknowledged is there, refused is not, ids are dense, and nobody saw a 500."""
     assert history.strange == []
-    lists = [instance.request("GET", "/api/stores").json for instance in instances]
+    lists = [all_stores(instance) for instance in instances]
     assert all(one == lists[0] for one in lists)
     stores = {store["name"]: store["id"] for store in lists[0]}
     assert [store["id"] for store in lists[0]] == list(range(1, len(lists[0]) + 1))

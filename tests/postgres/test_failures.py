@@ -17,12 +17,9 @@ from tests.harness.databases import postgres
 from tests.harness.machine import fill_disk, mounted
 from tests.harness.postgres_server import Server, either, folder, replicated, running
 from tests.harness.process import Response, Running, serving
-from tests.oracles.promises import RESPONSE_TIMEOUT, Writers, assert_nothing_lost, until
+from tests.oracles.promises import RECOVERY, RESPONSE_TIMEOUT, Writers, assert_nothing_lost, until
 
 pytestmark = pytest.mark.count_processes
-
-RECOVERY = 10.0
-"""Seconds after the database is back in which everybody writes again."""
 
 FAILOVER = 15.0
 """Seconds after the primary is dead in which everybody writes again."""

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness import browser
+from tests.harness.nginx import nginx
 from tests.harness.pages import ROOT, blocks
 from tests.harness.process import Running, serving
 from tests.harness.tokens import add_token
@@ -86,6 +88,41 @@ def test_a_recipe_does_what_it_says(service: Running, language: str, recipe: str
         assert done.stdout.startswith("Saved: ")
     if "http_code}\\n" in recipe:
         assert done.stdout == "304\n"
+
+
+def test_a_store_is_edited_safely_behind_a_proxy_that_writes_etag_in_other_letters(
+    service: Running, tmp_path: Path
+) -> None:
+    recipe = here(RECIPES[0][2], service)
+    other_letters = "proxy_hide_header etag; add_header ETag $upstream_http_etag;"
+    unsafe = 'set $sent "$request_method $http_if_match"; if ($sent = "PUT ") { return 428; }'
+    (tmp_path / "nginx").mkdir()
+    with nginx(tmp_path / "nginx", service.port, settings=other_letters + unsafe) as port:
+        proxied = ["bash", "-c", recipe.replace(f":{service.port}", f":{port}")]
+        done = subprocess.run(proxied, cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False)
+    assert "\nETag:" in (tmp_path / "head").read_text()
+    assert (done.stdout[:7], done.stderr) == ("Saved: ", "")
+
+
+@pytest.mark.parametrize(
+    "recipe", ["Edit a store safely", "Add a store exactly once", "Import and export from elsewhere"]
+)
+def test_a_recipe_without_the_program_that_makes_its_tag_or_key_writes_nothing(
+    service: Running, closed: Running, token: Token, recipe: str, tmp_path: Path
+) -> None:
+    """curl leaves out a field without a value: the write would be a plain one."""
+    section = PAGE.read_text().partition(f"\n## {recipe}\n")[2]
+    text = section.partition("```bash\n")[2].partition("\n```")[0]
+    for program in ("curl", "cat", "cut"):
+        (tmp_path / program).symlink_to(str(shutil.which(program)))
+    started = closed if "TOKEN" in text else service
+    env = {"PATH": str(tmp_path), "STOREKEEPER_TOKEN": token.text}
+    bash = [str(shutil.which("bash")), "-c", here(text, started)]
+    before = started.request("GET", "/api/stores", headers=token.field)
+    done = subprocess.run(bash, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=30, check=False)
+    assert ": parameter null or not set" in done.stderr
+    assert "Saved" not in done.stdout
+    assert started.request("GET", "/api/stores", headers=token.field).headers["etag"] == before.headers["etag"]
 
 
 def test_the_recipes_for_pages_do_what_they_say_in_a_browser(service: Running) -> None:

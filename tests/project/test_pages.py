@@ -16,6 +16,7 @@ from tests.harness.databases import postgres
 from tests.harness.machine import need
 from tests.harness.namespaces import Machine, missing
 from tests.harness.pages import PAGES, ROOT, Shell, Step, blocks, steps
+from tests.harness.postgres_server import Missing, binaries
 from tests.harness.process import serving
 
 OPERATING = ROOT / "docs/operating.md"
@@ -31,8 +32,10 @@ NOT_RUN = {
     "make serve": SERVES + "; `make thorough` runs it, in a clone",
     "make test": "this test is a part of it",
     ".venv/bin/storekeeper serve --database postgresql://keeper@db1,db2/stores": SERVES,
+    "STOREKEEPER_AUTH=open /opt/storekeeper/current/bin/uvicorn"
+    " --factory storekeeper.service:application --port 8098": "a test of its own starts it, and stops it",
 }
-"""Commands of the pages that no test runs as they are written, each with its reason."""
+"""Commands of the pages that are not run in their order, each with its reason."""
 
 PAGES_NOT_RUN = {
     CLIENTS: "tests/project/test_clients.py runs its recipes",
@@ -47,6 +50,8 @@ INSTALLS = (
 )
 """What takes long and asks a registry: run by the thorough test; in its place the others have this checkout."""
 INSTALL_TIMEOUT = 120.0
+
+INSTALLS_SETTINGS = r"install .* /etc/(storekeeper\.env|nginx/conf\.d/storekeeper\.conf)"
 
 
 @pytest.fixture
@@ -77,13 +82,22 @@ def machine() -> Iterator[Machine]:
 
 @pytest.fixture(scope="module")
 def differences(machine: Machine) -> list[str]:
-    return follow(machine)
+    """Where the page differs; the machine has its first settings again then, and the file as its database."""
+    found = follow(machine)
+    for step in steps(OPERATING):
+        if re.fullmatch(INSTALLS_SETTINGS, step.command):
+            machine.root(step.command)
+    machine.root("systemctl restart nginx storekeeper")
+    return found
 
 
 def follow(machine: Machine, *, install: bool = False) -> list[str]:
     """Run the page on operating; return where it differs from what it says."""
+    start_postgres(machine)
     found = []
     for step in steps(OPERATING):
+        if step.command in NOT_RUN:
+            continue
         if not step.command.startswith(INSTALLS):
             status, output = machine.run(step.prompt, step.command)
         elif install:
@@ -93,6 +107,20 @@ def follow(machine: Machine, *, install: bool = False) -> list[str]:
         if difference := step.difference(status, output):
             found.append(difference)
     return found
+
+
+def start_postgres(machine: Machine) -> None:
+    """Start a PostgreSQL as a distribution has it: its user, its socket, peer for who connects there."""
+    try:
+        programs = binaries()
+    except Missing as error:
+        need("postgres", str(error))
+    folders = "/var/lib/postgresql /var/run/postgresql"
+    machine.root(f"mkdir -p {folders}; chown postgres: {folders}; cd /var/lib/postgresql")
+    options = "--auth-local peer --auth-host scram-sha-256 --no-sync --no-locale"
+    machine.root(f"runuser -u postgres -- {programs}/initdb data {options}")
+    server = f"{programs}/pg_ctl start --wait --pgdata data --log log --options '-F -k /var/run/postgresql'"
+    machine.root(f"runuser -u postgres -- {server}; cd")
 
 
 def test_every_command_of_the_page_on_operating_prints_what_it_says(differences: list[str]) -> None:
@@ -143,6 +171,22 @@ def test_a_backup_leaves_the_latest_14_and_what_is_named_otherwise(machine: Mach
     assert "before.db" in left
 
 
+def test_a_password_in_the_settings_lets_commands_into_postgresql_as_the_page_says(
+    machine: Machine, differences: list[str]
+) -> None:
+    assert not differences
+    machine.root("""cd /; runuser -u postgres -- psql -qc "ALTER ROLE storekeeper PASSWORD 'secret word'"; cd""")
+    export = "storekeeper export - --database postgresql://storekeeper@127.0.0.1/stores"
+    assert "no password supplied" in machine.run("#", export)[1]
+    settings = "/etc/storekeeper.env"
+    machine.root(f"""cp -p {settings} env; echo "PGPASSWORD='secret word'" >> {settings}""")
+    machine.root(f"{export} && mv env {settings}")
+    assert "no password supplied" in machine.run("#", export)[1]
+    file = "/var/lib/storekeeper/.pgpass"
+    machine.root(f"install -m 600 -o storekeeper /dev/null {file}; echo '*:*:*:*:secret word' > {file}")
+    machine.root(export)
+
+
 STORES = "http://127.0.0.1:8080/api/stores"
 
 
@@ -187,22 +231,30 @@ def test_a_restore_as_the_page_says_and_nothing_else_ends_every_etag(
     assert fetched(machine, *payload, "-H", f"if-match: {old_list}", STORES)[0] == 412
 
 
-ROTATE = "/var/log/stores.log { copytruncate\n rotate 3\n}"
-
-
 @pytest.mark.thorough  # a start with workers and a stop of them, for what the page says in a sentence
 def test_a_log_in_a_file_is_rotated_by_copytruncate(machine: Machine, differences: list[str]) -> None:
     assert not differences
     if shutil.which("logrotate") is None:
         need("logrotate", "logrotate is not installed")
     serve = "env -C /tmp /opt/storekeeper/current/bin/storekeeper serve --port 8090 --workers 2"
-    machine.root(f"cd /var/log; {serve} 2>> stores.log & until grep -q 8090 stores.log; do sleep 0.01; done")
-    first = machine.root("cat stores.log")
-    machine.root(f"echo {shlex.quote(ROTATE)} > /root/rotate; logrotate --force --state /root/state /root/rotate")
-    machine.root("kill -9 $(pgrep --newest --parent $!); until grep -q 'worker lost' stores.log; do sleep 0.01; done")
-    assert machine.root("cat stores.log.1") == first
-    assert not machine.root("head -c 20 stores.log | tr '\\0' X").startswith("X")
-    machine.root("kill %?8090; wait $!; cd")
+    log = "/var/log/storekeeper.log"
+    machine.root(f"{serve} 2>> {log} & until grep -q 8090 {log}; do sleep 0.01; done")
+    first = machine.root(f"cat {log}")
+    machine.root("logrotate --force --state /root/state /etc/logrotate.d/storekeeper")
+    machine.root(f"kill -9 $(pgrep --newest --parent $!); until grep -q 'worker lost' {log}; do sleep 0.01; done")
+    assert machine.root(f"cat {log}.1") == first
+    assert not machine.root(f"head -c 20 {log} | tr '\\0' X").startswith("X")
+    machine.root("kill %?8090; wait $!")
+
+
+def test_another_asgi_server_serves_as_the_page_says(machine: Machine) -> None:
+    (serve,) = [one for one in NOT_RUN if "--factory" in one]
+    try:
+        start = f"{serve} > log 2>&1 & until grep -q 'Uvicorn running' log; do kill -0 $!; sleep 0.01; done"
+        assert machine.run("$", f"set -e; {start}; echo $! > pid")[0] == 0
+        assert '"status":"ready"' in machine.run("$", "curl -s http://127.0.0.1:8098/health/ready")[1]
+    finally:
+        machine.run("$", "kill $(cat pid)")
 
 
 def test_who_may_not_write_is_told_how_to(machine: Machine, differences: list[str]) -> None:
