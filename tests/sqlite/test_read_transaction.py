@@ -10,6 +10,7 @@ import pytest
 
 from storekeeper import sqlite
 from storekeeper.collection import Query
+from storekeeper.errors import Unavailable
 from storekeeper.sqlite.migrations import CHANGES
 from storekeeper.sqlite.read_transaction import MAX_LOG_PAGES, ReadTransaction
 from storekeeper.stores import Payload
@@ -140,7 +141,7 @@ def test_a_read_that_fails_keeps_no_transaction_open(tmp_path: Path) -> None:
             other.execute("UPDATE stores SET address = CAST(x'ff' AS TEXT) WHERE id = 2")
             assert await get(collection, 1)
             for _ in range(2):
-                with pytest.raises(UnicodeDecodeError):
+                with pytest.raises(Unavailable, match="damaged"):
                     await get(collection, 2)
             for number in range(3):
                 other.execute("UPDATE stores SET address = ? WHERE id = 2", (f"Street {number}",))
