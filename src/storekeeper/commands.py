@@ -34,7 +34,7 @@ def tag(version: int, epoch: str) -> str:
     return f'"{version}.{epoch}"'
 
 
-def matches(tags: Tags, current: str) -> bool:
+def matches(tags: Container[str], current: str) -> bool:
     """Tell whether the current entity tag is one of these."""
     return current in tags or tags == ANY
 

@@ -359,7 +359,7 @@ def test_a_request_that_comes_again_is_remembered_though_its_head_fits_a_pattern
     assert again in reader.requests
 
 
-@pytest.mark.parametrize("name", ["parse_key", "parse_tags"])
+@pytest.mark.parametrize("name", ["parse_key", "read_tags"])
 def test_a_plan_that_takes_any_value_of_such_a_field_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"storekeeper.api.resource.{name}", lambda value: value)
     with pytest.raises((AssertionError, ValueError)):

@@ -5,7 +5,7 @@ against a second reading of it, `tests/oracles/entity_tags.py`.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from functools import lru_cache
 from hashlib import blake2b
 
@@ -134,6 +134,12 @@ def parse_tags(value: bytes) -> Tags | None:
             value = _COMPRESSED.sub(b"", value)
         return frozenset(_OPAQUE.findall(value.decode("latin-1")))
     return ANY if value.strip(b" \t") == b"*" else None
+
+
+def read_tags(value: bytes) -> Container[str] | None:
+    """Return, in less time than `parse_tags`, what `matches` takes for them: it asks for one of ours only."""
+    # One of ours, with its quotes and without a comma, is part of such a text only where it is one of its tags.
+    return value.decode() if _PLAIN_LIST.fullmatch(value) else parse_tags(value)
 
 
 def parse_key(value: bytes) -> bytes | None:

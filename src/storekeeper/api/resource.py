@@ -6,7 +6,7 @@ Where `docs/contract.md` has a sentence or a numbered decision, this module (wit
 
 import json
 from asyncio import Future, ensure_future
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Container, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, NoReturn, TypeVar
@@ -18,15 +18,15 @@ from storekeeper.api.conditions import (
     Conditions,
     check_method_and_type,
     parse_key,
-    parse_tags,
     read_conditions,
+    read_tags,
 )
 from storekeeper.api.errors import not_found, to_response
 from storekeeper.api.plan import Plan, Run, constant
 from storekeeper.api.query import next_page, parse_list_query, parse_store_query
 from storekeeper.api.routes import STORES, Route, id_in, match_route, parse_id
 from storekeeper.collection import Collection, Listing, Query, State
-from storekeeper.commands import Create, Replace, Tags, matches, tag
+from storekeeper.commands import Create, Replace, matches, tag
 from storekeeper.errors import InvalidInput, StorekeeperError, Unavailable
 from storekeeper.http.response import (
     JSON,
@@ -67,7 +67,8 @@ class Resource:
         self._hide_missing = rules.missing_store == 500
         self._reject_unknown = rules.unknown_keys == "reject"
         self._created = partial(self._written, b"")
-        self._state, self._tag = State(0, 0, ""), ""  # of the latest list that a client asked for with tags
+        self._state = State(0, 0, "")  # of the latest list that a client asked for with tags
+        self._tag, self._unchanged = "", _unchanged("")
 
     def plan(self, method: str, target: bytes, headers: Iterable[tuple[bytes, bytes]]) -> Plan | None:
         """Return what a request's head asks for, or None if the target is none of the contract's routes.
@@ -103,7 +104,7 @@ class Resource:
             for name, _ in headers:  # quicker than a list, which most requests do not need
                 if name == b"if-none-match":
                     # None if it is malformed: a poller goes on (decision 33).
-                    tags = parse_tags(b", ".join([value for name, value in headers if name == b"if-none-match"]))
+                    tags = read_tags(b", ".join([value for name, value in headers if name == b"if-none-match"]))
                     break
             read = self._get if route == "store" else self._list
             # What is cached are the 200s of any tag.
@@ -127,7 +128,7 @@ class Resource:
 
         return Plan(partial(write, conditions), "write", False, conditional=keyed)
 
-    def _get(self, tags: Tags | None, target: bytes, _body: bytes, _by: int) -> Response | Deferred:
+    def _get(self, tags: Container[str] | None, target: bytes, _body: bytes, _by: int) -> Response | Deferred:
         id_text, at = id_in(target), parse_store_query(target.partition(b"?")[2]) if b"?" in target else None
         id = parse_id(id_text)
         if id is None and at is None:
@@ -140,7 +141,7 @@ class Resource:
             return self._deferred(store, partial(self._found, id_text, tags))
         return self._found(id_text, tags, store)
 
-    def _list(self, tags: Tags | None, target: bytes, _body: bytes, _by: int) -> Response | Deferred:
+    def _list(self, tags: Container[str] | None, target: bytes, _body: bytes, _by: int) -> Response | Deferred:
         query = target.partition(b"?")[2]
         wanted = parse_list_query(query)
         if tags is not None and wanted.at is None:
@@ -150,14 +151,17 @@ class Resource:
                 return self._deferred(ensure_future(self._list_later(query, wanted, tags, state)), lambda done: done)
             if state is not self._state:
                 self._state, self._tag = state, tag(state.version, state.epoch)
-            if response := _not_modified(tags, self._tag):
-                return response
+                self._unchanged = _unchanged(self._tag)
+            if matches(tags, self._tag):
+                return self._unchanged
         listing = self._collection.list(wanted)
         if isinstance(listing, Future):
             return self._deferred(listing, partial(_list_response, query, tags))
         return _list_response(query, tags, listing)
 
-    async def _list_later(self, query: bytes, wanted: Query, tags: Tags, pending: Future[State]) -> Response:
+    async def _list_later(
+        self, query: bytes, wanted: Query, tags: Container[str], pending: Future[State]
+    ) -> Response:
         state = await pending
         if response := _not_modified(tags, tag(state.version, state.epoch)):
             return response
@@ -203,7 +207,7 @@ class Resource:
             raise _InvalidJson from None
         return check_payload(value, reject_unknown=self._reject_unknown)
 
-    def _found(self, id_text: bytes, tags: Tags | None, store: Store | None) -> Response:
+    def _found(self, id_text: bytes, tags: Container[str] | None, store: Store | None) -> Response:
         if store is None:
             return self._missing(id_text)
         if tags is not None and (response := _not_modified(tags, tag(store.version, store.epoch))):
@@ -231,13 +235,19 @@ class _InvalidJson(StorekeeperError):
     """The body is not JSON text in UTF-8."""
 
 
-def _with_tags(read: Callable[[Tags | None, bytes, bytes, int], Response | Deferred], value: bytes) -> Run | None:
-    tags = parse_tags(value)
+def _with_tags(
+    read: Callable[[Container[str] | None, bytes, bytes, int], Response | Deferred], value: bytes
+) -> Run | None:
+    tags = read_tags(value)
     return None if tags is None else partial(read, tags)
 
 
-def _not_modified(tags: Tags, current: str) -> Response | None:
-    return Response(b"", NO_CONTENT, 304, tag=current.encode()) if matches(tags, current) else None
+def _not_modified(tags: Container[str], current: str) -> Response | None:
+    return _unchanged(current) if matches(tags, current) else None
+
+
+def _unchanged(current: str) -> Response:
+    return Response(b"", NO_CONTENT, 304, tag=current.encode())
 
 
 def _with_any_number(body: bytes) -> object:
@@ -261,7 +271,7 @@ def _store_response(store: Store, headers: Headers = JSON, location: bytes = b""
     return Response(body, headers, 200, None, f'"{store.version}.{store.epoch}"'.encode(), location)
 
 
-def _list_response(query: bytes, tags: Tags | None, listing: Listing) -> Response:
+def _list_response(query: bytes, tags: Container[str] | None, listing: Listing) -> Response:
     current = tag(listing.version, listing.epoch)
     if tags is not None and (response := _not_modified(tags, current)):
         return response
