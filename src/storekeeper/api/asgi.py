@@ -50,15 +50,16 @@ class Application:
         if scope["type"] == "websocket":
             scope, send = _as_get(scope, send)
         headers = scope["headers"] = [*scope["headers"]]  # it may be any iterable
-        plan = self._gate.plan(scope["method"], _target(scope), headers)
+        target = _target(scope)
+        plan = self._gate.plan(scope["method"], target, headers)
         if fields := self._gate.fields(headers):
             send = _adding(fields, send)
         if plan is None:
             await self._starlette(scope, receive, send)
-        elif (response := await self._respond(plan, scope, receive)) is not None:
+        elif (response := await self._respond(plan, target, scope, receive)) is not None:
             await _send(response, scope, send)
 
-    async def _respond(self, plan: Plan, scope: Scope, receive: Receive) -> Response | None:
+    async def _respond(self, plan: Plan, target: bytes, scope: Scope, receive: Receive) -> Response | None:
         """Return the response to a planned request; None if the client went away."""
         admitted = plan.refusal or (self._gate.admit(plan.claim) if plan.claim else 0)
         if isinstance(admitted, Response):
@@ -72,7 +73,7 @@ class Application:
             return by
         if len(body) > MAX_BODY_BYTES:
             return too_large()
-        response = self._resource.respond(plan, _target(scope), body, by)
+        response = self._resource.respond(plan, target, body, by)
         if isinstance(response, Response):
             return response
         with suppress(Exception):  # `response()` turns it into a response
@@ -112,16 +113,17 @@ def _target(scope: Scope) -> bytes:
     if query:
         path = path.partition(b"?")[0] + b"?" + query
     # Servers may put it in front of the path, or leave it out.
-    root = quote(scope.get("root_path", "")).encode()
-    return path.removeprefix(root) if path.startswith(root + b"/") else path
+    root = scope.get("root_path") and quote(scope["root_path"]).encode()
+    return path.removeprefix(root) if root and path.startswith(root + b"/") else path
 
 
 async def _body(scope: Scope, receive: Receive) -> bytes | None:
     """Read the body, but not past the limit; None if the client went away."""
     if scope["method"] in ("GET", "HEAD"):
         return b""
-    if any(name == b"content-length" and int(value) > MAX_BODY_BYTES for name, value in scope["headers"]):
-        return bytes(MAX_BODY_BYTES + 1)
+    for name, value in scope["headers"]:
+        if name == b"content-length" and int(value) > MAX_BODY_BYTES:
+            return bytes(MAX_BODY_BYTES + 1)
     body = bytearray()
     while True:
         message = await receive()
