@@ -19,6 +19,7 @@ from storekeeper.api.operations import to_starlette
 from storekeeper.api.plan import Plan
 from storekeeper.api.resource import Resource
 from storekeeper.collection import Collection
+from storekeeper.http.request import exceeds_limit
 from storekeeper.http.response import (
     MAX_BODY_BYTES,
     Headers,
@@ -120,7 +121,7 @@ async def _body(scope: Scope, receive: Receive) -> bytes | None:
     """Read the body, but not past the limit; None if the client went away."""
     if scope["method"] in ("GET", "HEAD"):
         return b""
-    if any(name == b"content-length" and int(value) > MAX_BODY_BYTES for name, value in scope["headers"]):
+    if any(name == b"content-length" and exceeds_limit(value) for name, value in scope["headers"]):
         return bytes(MAX_BODY_BYTES + 1)
     body = bytearray()
     while True:
