@@ -5,6 +5,7 @@ Time is told to the connection, but for one test in which it really passes.
 
 import asyncio
 import re
+import socket
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +18,7 @@ from storekeeper.http.reader import Phase
 from tests.harness.client import locked
 from tests.harness.in_process import (
     HIGH_WATER,
+    Line,
     inside,
     last_response,
     run,
@@ -195,6 +197,26 @@ def test_a_client_that_reads_nothing_is_dropped_and_one_that_reads_slowly_is_not
             assert not service.server_state.tasks
 
     run(scenario())
+
+
+def test_a_client_that_has_acknowledged_nothing_yet_has_its_time_from_the_response_on() -> None:
+    """However long it was connected before its first request: the acknowledgement is still on its way."""
+
+    class Accepted(Line):
+        def get_extra_info(self, name: str, default: object = None) -> object:
+            return server if name == "socket" else default
+
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        socket.create_connection(listener.getsockname()),
+        listener.accept()[0] as server,
+    ):
+        line = Accepted()
+        line.unread = 200_000
+        waits = deadlines.Deadlines(0.0)
+        assert not waits.stalled(line, STALL + 1)
+        assert not waits.stalled(line, 2 * STALL)
+        assert waits.stalled(line, 2 * STALL + 2)
 
 
 @pytest.mark.parametrize("asked", [create("Unread"), request("GET", "/test")], ids=["write", "read"])
