@@ -7,7 +7,7 @@ import signal
 import subprocess
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack, closing
 from itertools import count
 from pathlib import Path
@@ -377,6 +377,32 @@ def test_the_use_of_a_token_is_written_once_an_hour_and_by_no_request(
                 await asyncio.sleep(0.03)
             assert used() == first
             assert service.service.runtime.resource._collection.change_token() == version, "nobody has written"
+
+    run(scenario())
+
+
+def test_a_use_that_cannot_be_written_is_written_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens = add_tokens(tmp_path)
+    monkeypatch.setattr(token_table, "REFRESH_INTERVAL", 0.02)
+    monkeypatch.setattr(token_table, "RETRY_INTERVAL", 0.05)
+    refused: list[object] = []
+
+    async def scenario() -> None:
+        async with inside(tmp_path, auth="all") as service:
+            collection = service.service.runtime.resource._collection
+            write = collection.mark_used
+
+            async def refuse_once(numbers: Sequence[int], now: int) -> None:
+                if not refused:
+                    refused.append(numbers)
+                    raise Unavailable("The disk is full")
+                await write(numbers, now)
+
+            monkeypatch.setattr(collection, "mark_used", refuse_once)
+            await answer(service, "--fast-lane", sent("GET", "/api/stores", tokens["read"]))
+            await until(lambda: refused)
+            read = databases.read_tokens
+            await until(lambda: any(token.used for token in read(f"sqlite:///{tmp_path}/stores.db")))
 
     run(scenario())
 

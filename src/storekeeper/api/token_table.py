@@ -88,16 +88,16 @@ class TokenTable:
 
     def _mark_used(self, now: float) -> None:
         """Begin to write which tokens were used, at most once in USED_INTERVAL for each."""
-        used, self._used = self._used, set()
         today = int(time.time() * 1000)
         due = [token.number for token in self._good.values() if (token.used or 0) <= today - USED_INTERVAL]
-        if (numbers := used.intersection(due)) and now >= self._mark_after:
+        self._used.intersection_update(due)
+        if self._used and now >= self._mark_after:
             self._mark_after = now + RETRY_INTERVAL
-            self._marking = asyncio.create_task(self._write_used(numbers, today))
+            self._marking = asyncio.create_task(self._write_used(sorted(self._used), today))
 
-    async def _write_used(self, numbers: set[int], now: int) -> None:
+    async def _write_used(self, numbers: Sequence[int], now: int) -> None:
         with suppress(Unavailable):
-            await self._collection.mark_used(sorted(numbers), now)
+            await self._collection.mark_used(numbers, now)
             self._mark_after = 0.0
 
     def _refuse(self, reason: str) -> Response:
