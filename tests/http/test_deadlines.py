@@ -166,6 +166,24 @@ def test_a_client_that_was_not_yet_told_to_continue_is_not_late(adapter: str, tm
     run(scenario())
 
 
+def test_a_client_that_does_not_read_is_not_told_to_continue_before_its_earlier_responses(
+    adapter: str, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            connection, line = service.connect(adapter)
+            line.stuck, line.high = True, 0
+            head, _, _ = create("Third", "Expect: 100-continue").partition(b"\r\n\r\n")
+            connection.data_received(request("GET", "/test") * 2 + head + b"\r\n\r\n")
+            await until(lambda: connection.exchange is None and connection.waiting)
+            assert statuses(line) == [200]
+            line.client_reads(line.unread)
+            await until(lambda: line.unread and connection.exchange is None)
+            assert statuses(line) == [200, 200, 100]
+
+    run(scenario())
+
+
 # A client that does not read.
 
 
@@ -334,6 +352,41 @@ def test_a_stopping_service_lets_a_connection_end_what_it_began(adapter: str, tm
                 await until(line.is_closing)
                 response = last_response(line)
                 assert (response.status, response.headers["connection"]) == (200, "close")
+
+    run(scenario())
+
+
+def test_a_stopping_service_closes_after_the_last_of_the_requests_that_wait(adapter: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            connection, line = service.connect(adapter)
+            connection.data_received(request("GET", SLOW) * 3)
+            connection.shutdown()
+            await settled(connection)
+            await until(line.is_closing)
+            assert statuses(line) == [200, 200, 200]
+            assert line.sent.count(b"\r\nconnection: close\r\n") == 1
+            assert last_response(line).headers["connection"] == "close"
+
+    run(scenario())
+
+
+def test_a_request_behind_the_response_that_closes_the_connection_is_not_carried_out(tmp_path: Path) -> None:
+    """It came in the same read: its client may send it again elsewhere."""
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            connection, line = service.connect()
+            connection.shutdown()
+            connection.data_received(request("GET", "/test") + create("Never"))
+            await settled(connection)
+            assert last_response(line).headers["connection"] == "close"
+            assert statuses(line) == [200]
+            other, _ = service.connect()
+            other.data_received(create("First"))
+            await settled(other)
+            collection = service.service.runtime.resource._collection
+            assert collection.state()[0] == 1  # type: ignore[index]  # SQLite has it at once
 
     run(scenario())
 
