@@ -55,6 +55,38 @@ def test_the_connection_that_is_idle_for_longest_makes_room(adapter: str, tmp_pa
     run(scenario())
 
 
+def test_one_that_was_served_since_idle_ones_were_looked_for_is_the_last_to_make_room(
+    adapter: str, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            service.service.runtime.limits.connections.maximum = 3
+            made = await connected(service, adapter, 3)
+            service.connect(adapter)
+            await tick()
+            made[1][0].data_received(request("GET", "/test"))
+            await settled(made[1][0])
+            service.connect(adapter)
+            assert [line.is_closing() for _, line in made] == [True, False, True]
+
+    run(scenario())
+
+
+def test_a_connection_with_an_unread_response_is_not_idle(adapter: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            service.service.runtime.limits.connections.maximum = 1
+            connection, line = service.connect(adapter)
+            line.stuck = True
+            connection.data_received(request("GET", "/test"))
+            await settled(connection)
+            assert 0 < line.unread < line.high
+            assert last_response(service.connect(adapter)[1]).status == 503
+            assert not line.is_closing()
+
+    run(scenario())
+
+
 def test_no_connection_at_work_is_closed_and_the_newcomer_is_told(adapter: str, tmp_path: Path) -> None:
     some_stores(tmp_path, 2500)
 
