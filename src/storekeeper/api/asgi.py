@@ -1,4 +1,4 @@
-"""The complete ASGI application: the contract's routes, and Starlette's for all else. Imports Starlette and `api`.
+"""The complete ASGI application: the contract's routes, and Starlette's for all else. Imports Starlette and `http`.
 
 It runs on any ASGI server. Its caller opens the collection and closes it.
 """
