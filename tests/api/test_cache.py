@@ -169,7 +169,7 @@ def test_a_list_is_cached_as_of_the_moment_when_its_beginning_was_read(tmp_path:
             lister, line = here.connect()
             lister.data_received(LIST)
             rename(tmp_path, "third")
-            here.connect()[0].data_received(ONE)
+            here.connect()[0].data_received(OTHER)  # is cached, so that the cache learns of the change
             await settled(lister)
             assert b'{"id":1,"name":"second"' in line.sent
             assert b'{"id":1,"name":"third"' in await ask(here, LIST)

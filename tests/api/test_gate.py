@@ -384,8 +384,8 @@ def test_the_use_of_a_token_is_written_once_an_hour_and_by_no_request(
 def test_a_use_that_cannot_be_written_is_written_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tokens = add_tokens(tmp_path)
     monkeypatch.setattr(token_table, "REFRESH_INTERVAL", 0.02)
-    monkeypatch.setattr(token_table, "RETRY_INTERVAL", 0.05)
-    refused: list[object] = []
+    monkeypatch.setattr(token_table, "RETRY_INTERVAL", 0.2)
+    attempts: list[float] = []
 
     async def scenario() -> None:
         async with inside(tmp_path, auth="all") as service:
@@ -393,16 +393,17 @@ def test_a_use_that_cannot_be_written_is_written_later(tmp_path: Path, monkeypat
             write = collection.mark_used
 
             async def refuse_once(numbers: Sequence[int], now: int) -> None:
-                if not refused:
-                    refused.append(numbers)
+                attempts.append(asyncio.get_running_loop().time())
+                if len(attempts) == 1:
                     raise Unavailable("The disk is full")
                 await write(numbers, now)
 
             monkeypatch.setattr(collection, "mark_used", refuse_once)
             await answer(service, "--fast-lane", sent("GET", "/api/stores", tokens["read"]))
-            await until(lambda: refused)
+            await until(lambda: attempts)
             read = databases.read_tokens
             await until(lambda: any(token.used for token in read(f"sqlite:///{tmp_path}/stores.db")))
+            assert attempts[1] - attempts[0] > 0.1
 
     run(scenario())
 
