@@ -236,6 +236,23 @@ def test_a_revoked_token_is_not_good_after_a_second(adapter: str, tmp_path: Path
     run(scenario())
 
 
+def test_a_plan_with_a_token_takes_a_condition_too(tmp_path: Path) -> None:
+    """As the short way of plain requests needs it: else each request with a key would go the careful way."""
+    tokens = add_tokens(tmp_path)
+
+    async def scenario() -> None:
+        async with inside(tmp_path, auth="all") as service:
+            bearer = (b"authorization", f"Bearer {tokens['write']}".encode())
+            for method, condition in (("GET", b'"1.abcdefgh"'), ("PUT", b"a-key")):
+                plan = service.service.runtime.gate.plan(method, b"/api/stores/1", [bearer])
+                assert plan is not None
+                conditional = plan.with_condition(condition)
+                assert conditional is not None
+                assert conditional.claim == plan.claim is not None
+
+    run(scenario())
+
+
 @ADAPTERS
 def test_without_its_database_no_token_is_good_and_none_is_bad(
     adapter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
