@@ -65,14 +65,12 @@ class Application:
         if isinstance(admitted, Response):
             return admitted
         body = await _body(scope, receive)
-        if body is None:
-            return None
+        if not isinstance(body, bytes):
+            return body
         # Anew: while the body was on its way, the token may have ended.
         by = self._gate.admit(plan.claim) if plan.claim else 0
         if isinstance(by, Response):
             return by
-        if len(body) > MAX_BODY_BYTES:
-            return too_large()
         response = self._resource.respond(plan, _target(scope), body, by)
         if isinstance(response, Response):
             return response
@@ -117,19 +115,21 @@ def _target(scope: Scope) -> bytes:
     return path.removeprefix(root) if path.startswith(root + b"/") else path
 
 
-async def _body(scope: Scope, receive: Receive) -> bytes | None:
-    """Read the body, but not past the limit; None if the client went away."""
+async def _body(scope: Scope, receive: Receive) -> bytes | Response | None:
+    """Return the body; the refusal of one over the limit, which is read no further; None if the client went away."""
     if scope["method"] in ("GET", "HEAD"):
         return b""
     if any(name == b"content-length" and exceeds_limit(value) for name, value in scope["headers"]):
-        return bytes(MAX_BODY_BYTES + 1)
+        return too_large()
     body = bytearray()
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
             return None
         body += message.get("body", b"")
-        if len(body) > MAX_BODY_BYTES or not message.get("more_body", False):
+        if len(body) > MAX_BODY_BYTES:
+            return too_large()
+        if not message.get("more_body", False):
             return bytes(body)
 
 
