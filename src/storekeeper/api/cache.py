@@ -78,6 +78,7 @@ class ResponseCache:
         """Cache a response that was read after the latest `get` or `admits`."""
         if self._token is not None and len(response) <= MAX_RESPONSE_BYTES:
             id = key[len(STORE) :]
+            # Only as `_catch_up` spells it: a store under another name would not be forgotten.
             one = key.startswith(STORE) and id.isdigit() and not id.startswith(b"0")
             (self._stores if one else self._others).put(key, response)
 
