@@ -194,6 +194,23 @@ def test_a_long_list_is_cached_until_somebody_writes(tmp_path: Path) -> None:
     asyncio.run(scene())
 
 
+@pytest.mark.parametrize("stores", [100, STORES], ids=["whole", "streamed"])
+def test_a_response_that_is_too_long_is_not_cached(
+    tmp_path: Path, stores: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("storekeeper.api.cache.MAX_RESPONSE_BYTES", 1000)
+
+    async def scene() -> None:
+        async with inside(tmp_path) as here:
+            await filled(here, tmp_path, stores)
+            cache = here.service.runtime.cache
+            assert (await ask(here, LIST)).count(b'"id"') == stores
+            assert cache.get(b"/api/stores/1") is not None
+            assert cache.get(b"/api/stores") is None
+
+    asyncio.run(scene())
+
+
 def test_a_client_that_leaves_in_the_middle_of_a_long_list_keeps_it_from_no_cache(tmp_path: Path) -> None:
     async def scene() -> None:
         async with inside(tmp_path) as here:
