@@ -1,6 +1,7 @@
 """More connections than the service takes: idle ones make room, those at work are left alone, others are told."""
 
 import asyncio
+import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -145,6 +146,18 @@ def test_who_is_idle_is_looked_for_once_between_two_sweeps(adapter: str, tmp_pat
             assert other.transport.is_closing()
 
     run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("files", "connections"),
+    [(64, 16), (128, 32), (200, 72), (1024, 896), (100_000, 20_000), (resource.RLIM_INFINITY, 20_000)],
+)
+def test_a_process_takes_as_many_connections_as_it_may_open_files_less_a_reserve(
+    files: int, connections: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))
+    monkeypatch.setattr(resource, "setrlimit", lambda *_: None)
+    assert limits.capacity() == connections
 
 
 # The real thing.
