@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from storekeeper.collection import Listing
-from storekeeper.http import deadlines
+from storekeeper.events import Event
+from storekeeper.http import deadlines, limits
 from storekeeper.http.reader import Phase
 from tests.harness.client import locked
 from tests.harness.in_process import (
@@ -180,6 +181,27 @@ def test_a_client_that_does_not_read_is_not_told_to_continue_before_its_earlier_
             line.client_reads(line.unread)
             await until(lambda: line.unread and connection.exchange is None)
             assert statuses(line) == [200, 200, 100]
+
+    run(scenario())
+
+
+def test_a_bug_in_the_sweep_of_a_connection_ends_it_and_leaves_the_others_their_timeouts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged: list[object] = []
+    monkeypatch.setattr(limits, "emit", lambda event, **_: logged.append(event))
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            made = [service.connect() for _ in range(9)]
+            monkeypatch.setattr(made[4][0], "sweep", lambda _now: 1 / 0)
+            now = made[0][0].reader.began
+            for seconds in (0, 0.5, WHOLE + 1, WHOLE + 1.5):
+                await service.service.runtime.limits.connections.sweep(now + seconds)
+                await tick()
+                assert [line.aborted for _, line in made] == [seconds > 0 and at == 4 for at in range(9)]
+            assert all(line.is_closing() for _, line in made)
+            assert logged == [Event.BUG]
 
     run(scenario())
 
