@@ -68,7 +68,7 @@ class Query(NamedTuple):
     def ids(self, count: int) -> tuple[range, int | None]:
         """Return the ids that a query without a name asks for, of so many stores, and `Listing.last`."""
         end = count if self.limit is None else min(count, self.after + self.limit)
-        return range(self.after + 1, end + 1), end if self.after < end < count else None
+        return range(self.after + 1, end + 1), end if end < count else None
 
 
 class Listing(msgspec.Struct, frozen=True):

@@ -25,7 +25,7 @@ from storekeeper.api.gate import Gate
 from storekeeper.api.origins import Pages
 from storekeeper.api.resource import Resource, Rules
 from storekeeper.api.routes import SHAPES
-from storekeeper.api.token_table import TokenTable, known, refuse_silence
+from storekeeper.api.token_table import TokenTable, load_tokens, require_mode
 from storekeeper.collection import Collection
 from storekeeper.databases import describe, open_collection, prepare, read_tokens
 from storekeeper.errors import CannotStart, CannotStartYet, Unavailable
@@ -110,7 +110,7 @@ class Service:
             await asyncio.wait(self._tasks, timeout=EXAMPLES_TIMEOUT)
         rules = Rules(settings.error_detail, 500 if settings.missing_store == "500" else 404, settings.unknown_keys)
         resource, limits = Resource(collection, rules), Limits()
-        if tokens := await known(collection, settings.auth):
+        if tokens := await load_tokens(collection, settings.auth):
             self._tasks.append(asyncio.create_task(self._keep_fresh(tokens)))
         mode = settings.auth or "open"
         # What nobody can read without a token, no rebound page can.
@@ -185,7 +185,7 @@ def serve(settings: Settings) -> int:
         work = partial(_run_worker, service, listener)
         status = Supervisor(settings.workers, work, listener, announce).run()
     if status and settings.auth is None:
-        _prepared(settings)
+        _prepared(settings)  # raises if the reason is that there are tokens now
     return status
 
 
@@ -199,7 +199,7 @@ def _prepared(settings: Settings) -> Settings:
     with suppress(Unavailable):  # the database may become reachable later
         prepare(settings.database)
         if settings.auth is None:
-            refuse_silence(read_tokens(settings.database))
+            require_mode(read_tokens(settings.database))
             return msgspec.structs.replace(settings, auth="open")
     return settings
 

@@ -45,6 +45,7 @@ class WriteState:
         if began:
             self._since = self._logged = self._loop.time()
             emit(Event.WRITES_REFUSED, reason=reason)
+        if self._timer is None:
             self._timer = self._loop.call_later(PROBE_INTERVAL, self._tick)
 
     def probed(self, reason: str) -> None:
@@ -75,14 +76,15 @@ class WriteState:
             self._timer.cancel()
 
     def _tick(self) -> None:
+        self._timer = None
         if not self.reason:
             return
         now = self._loop.time()
         if now - self._logged >= LOG_INTERVAL:
             self._logged = now
             emit(Event.WRITES_REFUSED, reason=self.reason, seconds=round(now - self._since, 1))
-        self._start_probe()
         self._timer = self._loop.call_later(PROBE_INTERVAL, self._tick)
+        self._start_probe()
 
     def _start_probe(self) -> asyncio.Future[None]:
         if (probe := self._probe) is None:

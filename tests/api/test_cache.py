@@ -169,7 +169,7 @@ def test_a_list_is_cached_as_of_the_moment_when_its_beginning_was_read(tmp_path:
             lister, line = here.connect()
             lister.data_received(LIST)
             rename(tmp_path, "third")
-            here.connect()[0].data_received(ONE)
+            here.connect()[0].data_received(OTHER)  # is cached, so that the cache learns of the change
             await settled(lister)
             assert b'{"id":1,"name":"second"' in line.sent
             assert b'{"id":1,"name":"third"' in await ask(here, LIST)
@@ -190,6 +190,23 @@ def test_a_long_list_is_cached_until_somebody_writes(tmp_path: Path) -> None:
             assert await ask(here, LIST) == whole
             rename(tmp_path, "second")
             assert b'{"id":1,"name":"second"' in await ask(here, LIST)
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("stores", [100, STORES], ids=["whole", "streamed"])
+def test_a_response_that_is_too_long_is_not_cached(
+    tmp_path: Path, stores: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("storekeeper.api.cache.MAX_RESPONSE_BYTES", 1000)
+
+    async def scene() -> None:
+        async with inside(tmp_path) as here:
+            await filled(here, tmp_path, stores)
+            cache = here.service.runtime.cache
+            assert (await ask(here, LIST)).count(b'"id"') == stores
+            assert cache.get(b"/api/stores/1") is not None
+            assert cache.get(b"/api/stores") is None
 
     asyncio.run(scene())
 

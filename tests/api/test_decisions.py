@@ -1,7 +1,7 @@
 """Decisions 1, 2 and 16 to 26: ids, routes, methods, queries, headers, over a socket and through both adapters.
 
-Those on payloads are in test_decisions_payload.py, those of the HTTP layer (27 to 29) in test_connection.py and
-test_refusals.py, an unavailable database (30) in test_database_locked.py.
+Those on payloads are in test_payloads.py, those of the HTTP layer (27 to 29) in test_connection.py and
+test_refusals.py, an unavailable database (30) in `sqlite/test_lock_timeout.py`.
 """
 
 import json

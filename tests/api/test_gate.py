@@ -7,7 +7,7 @@ import signal
 import subprocess
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack, closing
 from itertools import count
 from pathlib import Path
@@ -236,6 +236,23 @@ def test_a_revoked_token_is_not_good_after_a_second(adapter: str, tmp_path: Path
     run(scenario())
 
 
+def test_a_plan_with_a_token_takes_a_condition_too(tmp_path: Path) -> None:
+    """As the short way of plain requests needs it: else each request with a key would go the careful way."""
+    tokens = add_tokens(tmp_path)
+
+    async def scenario() -> None:
+        async with inside(tmp_path, auth="all") as service:
+            bearer = (b"authorization", f"Bearer {tokens['write']}".encode())
+            for method, condition in (("GET", b'"1.abcdefgh"'), ("PUT", b"a-key")):
+                plan = service.service.runtime.gate.plan(method, b"/api/stores/1", [bearer])
+                assert plan is not None
+                conditional = plan.with_condition(condition)
+                assert conditional is not None
+                assert conditional.claim == plan.claim is not None
+
+    run(scenario())
+
+
 @ADAPTERS
 def test_without_its_database_no_token_is_good_and_none_is_bad(
     adapter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -377,6 +394,33 @@ def test_the_use_of_a_token_is_written_once_an_hour_and_by_no_request(
                 await asyncio.sleep(0.03)
             assert used() == first
             assert service.service.runtime.resource._collection.change_token() == version, "nobody has written"
+
+    run(scenario())
+
+
+def test_a_use_that_cannot_be_written_is_written_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens = add_tokens(tmp_path)
+    monkeypatch.setattr(token_table, "REFRESH_INTERVAL", 0.02)
+    monkeypatch.setattr(token_table, "RETRY_INTERVAL", 0.2)
+    attempts: list[float] = []
+
+    async def scenario() -> None:
+        async with inside(tmp_path, auth="all") as service:
+            collection = service.service.runtime.resource._collection
+            write = collection.mark_used
+
+            async def refuse_once(numbers: Sequence[int], now: int) -> None:
+                attempts.append(asyncio.get_running_loop().time())
+                if len(attempts) == 1:
+                    raise Unavailable("The disk is full")
+                await write(numbers, now)
+
+            monkeypatch.setattr(collection, "mark_used", refuse_once)
+            await answer(service, "--fast-lane", sent("GET", "/api/stores", tokens["read"]))
+            await until(lambda: attempts)
+            read = databases.read_tokens
+            await until(lambda: any(token.used for token in read(f"sqlite:///{tmp_path}/stores.db")))
+            assert attempts[1] - attempts[0] > 0.1
 
     run(scenario())
 

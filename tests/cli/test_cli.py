@@ -20,7 +20,7 @@ import apsw
 import pytest
 
 import storekeeper
-from storekeeper import cli, csvfile
+from storekeeper import cli, csvfile, databases
 from storekeeper.sqlite import schema
 from storekeeper.stores import Payload
 from tests.harness.client import until
@@ -425,6 +425,25 @@ def test_an_export_is_not_imported_where_there_are_stores_unless_it_is_asked_for
     added = f"2 stores imported as 3 and 4 into {database.path}; the ids in the file were others\n"
     assert (done.returncode, done.stderr.decode()) == (0, added)
     assert len(content(database)) == 4
+
+
+def test_an_export_is_not_imported_beside_the_first_stores_of_somebody_else(
+    database: Sqlite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even if these come between the look whether there are any and the import."""
+    databases.prepare(database.url)
+    is_empty = databases.is_empty
+
+    def was_empty(url: str) -> bool:
+        monkeypatch.undo()
+        assert is_empty(url)
+        fill_with(database, [Payload("Other")])
+        return True
+
+    monkeypatch.setattr(databases, "is_empty", was_empty)
+    [line] = refused(command("import", database, "-", stdin=b"id,name,address\n1,A,\n"))
+    assert line.endswith("the database has just got its first stores from elsewhere; nothing was imported")
+    assert content(database) == [("Other", None)]
 
 
 def test_one_row_with_an_id_makes_a_file_an_export(database: Sqlite) -> None:

@@ -250,6 +250,31 @@ def test_a_copy_that_is_not_the_same_is_not_kept(
     assert run_command("copy", source.url, target.url).returncode == 0
 
 
+class Miscounting(Falsified):
+    """A collection that has all rows, and another number of them, as PostgreSQL keeps one beside them."""
+
+    def __init__(self, whole: transfer.Snapshot) -> None:
+        super().__init__(whole, lambda _table, row: row)
+
+        def finish(epoch: str | None) -> None:
+            whole.finish(epoch)
+            self.count = lambda: (21, 20)
+
+        self.finish = finish
+
+
+def test_a_copy_with_another_number_of_stores_is_not_kept(make: Make) -> None:
+    source, target = make("sqlite"), make("sqlite")
+    fill(source, 20)
+    with (
+        pytest.raises(transfer.VerificationFailed, match="numbers of stores and changes differ"),
+        databases.snapshot(source.url) as whole,
+        databases.snapshot(target.url, fill=True) as to,
+    ):
+        transfer.copy(whole, Miscounting(to), lambda *_: None)
+    assert not databases.exists(target.url)
+
+
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 @pytest.mark.parametrize("part", [0.25, 0.75], ids=["writing", "verifying"])
 def test_a_copy_that_is_interrupted_ends_at_once_and_is_not_kept(make: Make, kind: str, part: float) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from storekeeper.concurrency.queue_limit import MAX_QUEUED, MAX_WAIT, MIN_QUEUE, QueueLimit
+from storekeeper.concurrency.queue_limit import MAX_QUEUED, MAX_WAIT, MIN_QUEUE, Queued, QueueLimit
 from tests.campaigns import load
 from tests.campaigns.load_clients import NEW_STORE
 from tests.harness import weakened
@@ -33,6 +33,19 @@ def test_who_may_wait_would_be_answered_in_time() -> None:
         limit = limit_after(*[took] * 30).limit
         assert (limit / BATCH + 1) * took <= MAX_WAIT + 0.01
         assert limit == MIN_QUEUE or (limit / BATCH + 1) * took > MAX_WAIT * 0.9
+
+
+def test_a_request_keeps_its_first_result_and_one_that_nobody_waits_for_takes_none() -> None:
+    async def scenario() -> None:
+        served, given_up = (Queued(None, 0.0, 0, asyncio.get_running_loop().create_future()) for _ in range(2))
+        given_up.future.cancel()
+        for result in ("first", "second", OSError()):
+            served.settle(result)
+            given_up.settle(result)
+        assert await served.future == "first"
+        assert given_up.future.cancelled()
+
+    asyncio.run(scenario())
 
 
 def test_a_fast_disk_and_a_cold_start_refuse_nothing() -> None:

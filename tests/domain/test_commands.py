@@ -25,6 +25,7 @@ from storekeeper.commands import (
     Tags,
     apply,
     keys,
+    size,
     tag,
     touched,
 )
@@ -66,6 +67,16 @@ def test_creates_count_on_from_the_stores_and_versions_that_there_are() -> None:
     assert batch.results == [_store(8, A, 21), _store(9, B, 22)]
     assert batch.created == batch.changes == [a_change(21, 8, A, NOW, 0, 8), a_change(22, 9, B, NOW, 0, 9)]
     assert (batch.count, batch.version, batch.at, batch.replaced) == (9, 22, NOW, [])
+
+
+def test_a_command_counts_with_the_tags_of_all_its_conditions() -> None:
+    tags = frozenset(tag(version, "abcdefgh") for version in range(100))
+    payload = Payload("A")
+    plain = size(Replace(1, payload))
+    assert size(Create(payload)) == plain
+    assert size(Replace(1, payload, tags)) == size(Replace(1, payload, None, tags)) == size(Create(payload, tags))
+    assert size(Replace(1, payload, tags)) > plain + 100 * len('"1.abcdefgh"')
+    assert size(Replace(1, payload, tags, tags)) == 2 * size(Replace(1, payload, tags)) - plain
 
 
 def test_each_change_has_the_token_that_wrote_it() -> None:

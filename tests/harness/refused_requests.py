@@ -124,6 +124,7 @@ REFUSED: dict[str, tuple[int, bytes]] = {
     "a length of 2^20 + 1": (413, post(b"Content-Length: 1048577\r\n")),
     "a length of 2^64": (413, post(b"Content-Length: 18446744073709551616\r\n")),
     "a length of 5,000 digits": (413, post(b"Content-Length: " + b"9" * 5000 + b"\r\n")),
+    "a length behind 5,000 zeros": (413, post(b"Content-Length: " + b"0" * 5000 + b"16\r\n")),
     # Transfer-Encoding.
     "a length and chunks": (400, in_chunks(IN_CHUNKS + SMUGGLED, LENGTH + CHUNKED)),
     "chunks and a length": (400, in_chunks(IN_CHUNKS + SMUGGLED, CHUNKED + LENGTH)),
@@ -191,5 +192,5 @@ ACCEPTED: dict[str, bytes] = {
     "empty lines before": b"\r\n\r\n" + get(),
     "a question mark and no query": get(b"/test?"),
     "a length of 0": get(fields=HOST + b"Content-Length: 0\r\n"),
-    "a length of 00": get(fields=HOST + b"Content-Length: 00\r\n"),
+    "a length of 20 zeros": get(fields=HOST + b"Content-Length: " + b"0" * 20 + b"\r\n"),
 }

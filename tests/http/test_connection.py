@@ -1,6 +1,6 @@
 """A connection, byte by byte: keep-alive, the order of responses, the framing of requests. Both adapters.
 
-Expect, Upgrade and ends are in test_connection_edges.py, refusals in test_refusals.py, time in test_patience.py.
+Expect, Upgrade and ends are in test_connection_edges.py, refusals in test_refusals.py, time in test_deadlines.py.
 """
 
 import json

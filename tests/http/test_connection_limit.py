@@ -1,6 +1,7 @@
 """More connections than the service takes: idle ones make room, those at work are left alone, others are told."""
 
 import asyncio
+import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -51,6 +52,38 @@ def test_the_connection_that_is_idle_for_longest_makes_room(adapter: str, tmp_pa
                 await settled(newcomer)
                 assert last_response(line).status == 200
             assert len(service.service.runtime.limits.connections.open) == 5
+
+    run(scenario())
+
+
+def test_one_that_was_served_since_idle_ones_were_looked_for_is_the_last_to_make_room(
+    adapter: str, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            service.service.runtime.limits.connections.maximum = 3
+            made = await connected(service, adapter, 3)
+            service.connect(adapter)
+            await tick()
+            made[1][0].data_received(request("GET", "/test"))
+            await settled(made[1][0])
+            service.connect(adapter)
+            assert [line.is_closing() for _, line in made] == [True, False, True]
+
+    run(scenario())
+
+
+def test_a_connection_with_an_unread_response_is_not_idle(adapter: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            service.service.runtime.limits.connections.maximum = 1
+            connection, line = service.connect(adapter)
+            line.stuck = True
+            connection.data_received(request("GET", "/test"))
+            await settled(connection)
+            assert 0 < line.unread < line.high
+            assert last_response(service.connect(adapter)[1]).status == 503
+            assert not line.is_closing()
 
     run(scenario())
 
@@ -113,6 +146,18 @@ def test_who_is_idle_is_looked_for_once_between_two_sweeps(adapter: str, tmp_pat
             assert other.transport.is_closing()
 
     run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("files", "connections"),
+    [(64, 16), (128, 32), (200, 72), (1024, 896), (100_000, 20_000), (resource.RLIM_INFINITY, 20_000)],
+)
+def test_a_process_takes_as_many_connections_as_it_may_open_files_less_a_reserve(
+    files: int, connections: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))
+    monkeypatch.setattr(resource, "setrlimit", lambda *_: None)
+    assert limits.capacity() == connections
 
 
 # The real thing.

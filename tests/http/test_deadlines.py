@@ -5,6 +5,7 @@ Time is told to the connection, but for one test in which it really passes.
 
 import asyncio
 import re
+import socket
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,11 +13,13 @@ from pathlib import Path
 import pytest
 
 from storekeeper.collection import Listing
-from storekeeper.http import deadlines
+from storekeeper.events import Event
+from storekeeper.http import deadlines, limits
 from storekeeper.http.reader import Phase
 from tests.harness.client import locked
 from tests.harness.in_process import (
     HIGH_WATER,
+    Line,
     inside,
     last_response,
     run,
@@ -164,6 +167,45 @@ def test_a_client_that_was_not_yet_told_to_continue_is_not_late(adapter: str, tm
     run(scenario())
 
 
+def test_a_client_that_does_not_read_is_not_told_to_continue_before_its_earlier_responses(
+    adapter: str, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            connection, line = service.connect(adapter)
+            line.stuck, line.high = True, 0
+            head, _, _ = create("Third", "Expect: 100-continue").partition(b"\r\n\r\n")
+            connection.data_received(request("GET", "/test") * 2 + head + b"\r\n\r\n")
+            await until(lambda: connection.exchange is None and connection.waiting)
+            assert statuses(line) == [200]
+            line.client_reads(line.unread)
+            await until(lambda: line.unread and connection.exchange is None)
+            assert statuses(line) == [200, 200, 100]
+
+    run(scenario())
+
+
+def test_a_bug_in_the_sweep_of_a_connection_ends_it_and_leaves_the_others_their_timeouts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged: list[object] = []
+    monkeypatch.setattr(limits, "emit", lambda event, **_: logged.append(event))
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            made = [service.connect() for _ in range(9)]
+            monkeypatch.setattr(made[4][0], "sweep", lambda _now: 1 / 0)
+            now = made[0][0].reader.began
+            for seconds in (0, 0.5, WHOLE + 1, WHOLE + 1.5):
+                await service.service.runtime.limits.connections.sweep(now + seconds)
+                await tick()
+                assert [line.aborted for _, line in made] == [seconds > 0 and at == 4 for at in range(9)]
+            assert all(line.is_closing() for _, line in made)
+            assert logged == [Event.BUG]
+
+    run(scenario())
+
+
 # A client that does not read.
 
 
@@ -195,6 +237,26 @@ def test_a_client_that_reads_nothing_is_dropped_and_one_that_reads_slowly_is_not
             assert not service.server_state.tasks
 
     run(scenario())
+
+
+def test_a_client_that_has_acknowledged_nothing_yet_has_its_time_from_the_response_on() -> None:
+    """However long it was connected before its first request: the acknowledgement is still on its way."""
+
+    class Accepted(Line):
+        def get_extra_info(self, name: str, default: object = None) -> object:
+            return server if name == "socket" else default
+
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        socket.create_connection(listener.getsockname()),
+        listener.accept()[0] as server,
+    ):
+        line = Accepted()
+        line.unread = 200_000
+        waits = deadlines.Deadlines(0.0)
+        assert not waits.stalled(line, STALL + 1)
+        assert not waits.stalled(line, 2 * STALL)
+        assert waits.stalled(line, 2 * STALL + 2)
 
 
 @pytest.mark.parametrize("asked", [create("Unread"), request("GET", "/test")], ids=["write", "read"])
@@ -312,6 +374,41 @@ def test_a_stopping_service_lets_a_connection_end_what_it_began(adapter: str, tm
                 await until(line.is_closing)
                 response = last_response(line)
                 assert (response.status, response.headers["connection"]) == (200, "close")
+
+    run(scenario())
+
+
+def test_a_stopping_service_closes_after_the_last_of_the_requests_that_wait(adapter: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            connection, line = service.connect(adapter)
+            connection.data_received(request("GET", SLOW) * 3)
+            connection.shutdown()
+            await settled(connection)
+            await until(line.is_closing)
+            assert statuses(line) == [200, 200, 200]
+            assert line.sent.count(b"\r\nconnection: close\r\n") == 1
+            assert last_response(line).headers["connection"] == "close"
+
+    run(scenario())
+
+
+def test_a_request_behind_the_response_that_closes_the_connection_is_not_carried_out(tmp_path: Path) -> None:
+    """It came in the same read: its client may send it again elsewhere."""
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            connection, line = service.connect()
+            connection.shutdown()
+            connection.data_received(request("GET", "/test") + create("Never"))
+            await settled(connection)
+            assert last_response(line).headers["connection"] == "close"
+            assert statuses(line) == [200]
+            other, _ = service.connect()
+            other.data_received(create("First"))
+            await settled(other)
+            collection = service.service.runtime.resource._collection
+            assert collection.state()[0] == 1  # type: ignore[index]  # SQLite has it at once
 
     run(scenario())
 

@@ -43,6 +43,25 @@ def test_what_is_asked_for_outlives_what_is_not_within_the_limit() -> None:
     assert kept.get(key(100)) is None
 
 
+@pytest.mark.parametrize("younger", range(20))
+def test_what_is_forgotten_is_gone_however_old_it_is(younger: int) -> None:
+    kept = cache(20)
+    kept.put(b"changed", 0)
+    for number in range(younger):
+        kept.put(key(number), number)
+    kept.forget(b"changed")
+    assert kept.get(b"changed") is None
+
+
+def test_what_is_forgotten_takes_no_room() -> None:
+    kept = cache(20)
+    kept.put(b"stays", 0)
+    for _ in range(100):
+        kept.put(b"changed", 0)
+        kept.forget(b"changed")
+    assert kept.get(b"stays") == 0
+
+
 def test_requests_that_do_not_repeat_leave_nothing_in_the_caches(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with inside(tmp_path) as service:

@@ -8,7 +8,7 @@ import pytest
 from storekeeper.databases import sqlite_path
 from storekeeper.errors import CannotStart
 from storekeeper.service import application
-from storekeeper.settings import Settings, from_environment, make, option, refuse_unknown, variable
+from storekeeper.settings import Settings, from_environment, is_loopback, make, option, refuse_unknown, variable
 from tests.harness.command import run
 
 NAMES = Settings.__struct_fields__
@@ -90,6 +90,18 @@ def test_what_no_browser_sends_as_an_origin_is_refused(origin: str) -> None:
 def test_what_is_no_host_name_is_refused(host: str) -> None:
     with pytest.raises(CannotStart, match=r"--allowed-host .* expected a host name without a port, such as stores"):
         make({"allowed_host": [host]})
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1", "localhost"])
+def test_what_only_this_machine_reaches_is_loopback(host: str) -> None:
+    assert is_loopback(host)
+
+
+@pytest.mark.parametrize(
+    "host", ["", "0.0.0.0", "::", "192.168.1.1", "::ffff:192.168.1.1", "127.0.0.1.example", "localhost.example"]
+)
+def test_what_others_may_reach_is_not_loopback(host: str) -> None:
+    assert not is_loopback(host)
 
 
 @pytest.mark.parametrize("name", ["STOREKEEPER_PROT", "STOREKEEPER_", "STOREKEEPER_port", "STOREKEEPER_PORT_"])

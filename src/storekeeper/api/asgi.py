@@ -1,4 +1,4 @@
-"""The complete ASGI application: the contract's routes, and Starlette's for all else. Imports Starlette and `api`.
+"""The complete ASGI application: the contract's routes, and Starlette's for all else. Imports Starlette and `http`.
 
 It runs on any ASGI server. Its caller opens the collection and closes it.
 """
@@ -19,6 +19,7 @@ from storekeeper.api.operations import to_starlette
 from storekeeper.api.plan import Plan
 from storekeeper.api.resource import Resource
 from storekeeper.collection import Collection
+from storekeeper.http.request import exceeds_limit
 from storekeeper.http.response import (
     MAX_BODY_BYTES,
     Headers,
@@ -65,14 +66,12 @@ class Application:
         if isinstance(admitted, Response):
             return admitted
         body = await _body(scope, receive)
-        if body is None:
-            return None
+        if not isinstance(body, bytes):
+            return body
         # Anew: while the body was on its way, the token may have ended.
         by = self._gate.admit(plan.claim) if plan.claim else 0
         if isinstance(by, Response):
             return by
-        if len(body) > MAX_BODY_BYTES:
-            return too_large()
         response = self._resource.respond(plan, target, body, by)
         if isinstance(response, Response):
             return response
@@ -117,20 +116,21 @@ def _target(scope: Scope) -> bytes:
     return path.removeprefix(root) if root and path.startswith(root + b"/") else path
 
 
-async def _body(scope: Scope, receive: Receive) -> bytes | None:
-    """Read the body, but not past the limit; None if the client went away."""
+async def _body(scope: Scope, receive: Receive) -> bytes | Response | None:
+    """Return the body; the refusal of one over the limit, which is read no further; None if the client went away."""
     if scope["method"] in ("GET", "HEAD"):
         return b""
-    for name, value in scope["headers"]:
-        if name == b"content-length" and int(value) > MAX_BODY_BYTES:
-            return bytes(MAX_BODY_BYTES + 1)
+    if any(name == b"content-length" and exceeds_limit(value) for name, value in scope["headers"]):
+        return too_large()
     body = bytearray()
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
             return None
         body += message.get("body", b"")
-        if len(body) > MAX_BODY_BYTES or not message.get("more_body", False):
+        if len(body) > MAX_BODY_BYTES:
+            return too_large()
+        if not message.get("more_body", False):
             return bytes(body)
 
 

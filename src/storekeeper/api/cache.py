@@ -4,10 +4,10 @@ A cached response is never stale, by any process's write. The proof:
 
 1. Let W be a write that was acknowledged before a client sent request R. By the collection's promise,
    `change_token()` differs from then on from every token before W's commit.
-2. `get` asks for the token each time, so after R was read, and thus after W's commit. If it differs from the token
-   that the cache has, the cache takes it, and then reads the collection's state, which has all commits before that
-   token: W is one of them. It drops the stores that changed since the state that it had, and if there was any change,
-   everything that is not one store.
+2. `get` asks for the token each time that it has a response, so after R was read, and thus after W's commit. If it
+   differs from the token that the cache has, the cache takes it, and then reads the collection's state, which has all
+   commits before that token: W is one of them. It drops the stores that changed since the state that it had, and if
+   there was any change, everything that is not one store.
 3. A response that is put was read from the database after the cache took its token and its state. A read is put at
    once, with no `get` in between. A streamed list is put when its last part was sent, but only if the cache still has
    the token of its beginning.
@@ -78,6 +78,7 @@ class ResponseCache:
         """Cache a response that was read after the latest `get` or `admits`."""
         if self._token is not None and len(response) <= MAX_RESPONSE_BYTES:
             id = key[len(STORE) :]
+            # Only as `_catch_up` spells it: a store under another name would not be forgotten.
             one = key.startswith(STORE) and id.isdigit() and not id.startswith(b"0")
             (self._stores if one else self._others).put(key, response)
 

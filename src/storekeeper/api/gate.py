@@ -1,4 +1,4 @@
-"""The gate decides which requests are admitted; both adapters ask it for every route. Imports `http` and `api`.
+"""The gate decides which requests are admitted; both adapters ask it for every route. Imports `http` and the domain.
 
 What it decides by the head and the settings alone is part of the plan, which is cached with its head. What depends on
 the time and on the tokens that there are is decided for each request anew, by the plan's claim: `admit`.

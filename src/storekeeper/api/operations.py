@@ -1,4 +1,4 @@
-"""The operator's routes: health. Imports Starlette, `api` and the domain."""
+"""The operator's routes: health. Imports Starlette, `http` and the domain."""
 
 from collections.abc import Callable, Sequence
 

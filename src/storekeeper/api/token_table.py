@@ -1,4 +1,4 @@
-"""What one process knows of tokens, at most MAX_AGE old: no request costs a round trip. Imports `api` and the domain.
+"""What a process knows of tokens, at most MAX_AGE old: no request costs a round trip. Imports `http` and the domain.
 
 `token revoke` returns later than that after its commit: what is sent then finds no process that admits the token.
 """
@@ -88,16 +88,16 @@ class TokenTable:
 
     def _mark_used(self, now: float) -> None:
         """Begin to write which tokens were used, at most once in USED_INTERVAL for each."""
-        used, self._used = self._used, set()
         today = int(time.time() * 1000)
         due = [token.number for token in self._good.values() if (token.used or 0) <= today - USED_INTERVAL]
-        if (numbers := used.intersection(due)) and now >= self._mark_after:
+        self._used.intersection_update(due)
+        if self._used and now >= self._mark_after:
             self._mark_after = now + RETRY_INTERVAL
-            self._marking = asyncio.create_task(self._write_used(numbers, today))
+            self._marking = asyncio.create_task(self._write_used(sorted(self._used), today))
 
-    async def _write_used(self, numbers: set[int], now: int) -> None:
+    async def _write_used(self, numbers: Sequence[int], now: int) -> None:
         with suppress(Unavailable):
-            await self._collection.mark_used(sorted(numbers), now)
+            await self._collection.mark_used(numbers, now)
             self._mark_after = 0.0
 
     def _refuse(self, reason: str) -> Response:
@@ -124,12 +124,12 @@ class Undecided(TokenTable):
         return 0 if self.is_open else unavailable(UNDECIDED)
 
     def _take(self, tokens: Sequence[Token], _begun: float) -> None:
-        refuse_silence(tokens)
+        require_mode(tokens)
         self.is_open = True
 
 
-async def known(collection: Collection, mode: str | None) -> TokenTable | None:
-    """Return what a process knows of tokens, None if nobody needs one. Raises CannotStart."""
+async def load_tokens(collection: Collection, mode: str | None) -> TokenTable | None:
+    """Return the tokens that count in a mode, None if nobody needs one. Raises CannotStart."""
     if mode == "open":
         return None
     tokens = Undecided(collection) if mode is None else TokenTable(collection)
@@ -137,8 +137,8 @@ async def known(collection: Collection, mode: str | None) -> TokenTable | None:
     return None if tokens.is_open else tokens
 
 
-def refuse_silence(tokens: Sequence[Token]) -> None:
-    """Raise CannotStart if there are tokens: nobody has said who needs one."""
+def require_mode(tokens: Sequence[Token]) -> None:
+    """Raise CannotStart if there are tokens, for a service to which nobody has said who needs one."""
     if tokens:
         raise CannotStart(
             "the database has tokens: say who needs one, with --auth all, --auth writes or --auth open (nobody)"

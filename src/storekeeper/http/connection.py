@@ -114,7 +114,6 @@ class Connection(HttpToolsProtocol):
         self.waiting.clear()
         self._charge(-self._lease)
         if self.exchange is not None:
-            self.exchange.charged = 0
             self.exchange.disconnect()
         self.flow.resume_writing()
 
@@ -144,10 +143,9 @@ class Connection(HttpToolsProtocol):
         return exchange
 
     def end_exchange(self, exchange: Exchange) -> None:
-        """End the current exchange; release its charge and its body."""
+        """End the current exchange; release its charge."""
         self.exchange = None
         self._charge(-exchange.charged)
-        exchange.request.body = b""
 
     def spawn(self, coroutine: Any) -> None:
         """Run a coroutine as a task that a graceful stop waits for."""
@@ -188,7 +186,7 @@ class Connection(HttpToolsProtocol):
                 return
             self._charge(-request.size - len(request.body))  # its exchange is charged anew
             self.begin(request)
-        if self.exchange is not None or self.waiting or self.transport.is_closing():
+        if self.exchange is not None or self.waiting:
             return
         if self.flow.read_paused and not self.flow.write_paused:
             self.flow.resume_reading()

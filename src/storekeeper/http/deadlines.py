@@ -62,7 +62,7 @@ class Deadlines:
     def __init__(self, now: float) -> None:
         self._idle_since = now
         self._served = 0
-        self._acked = 0
+        self._acked = -1  # nothing waits; 0 would be a client that has not acknowledged its first bytes yet
         self._progress_since = now
 
     def idle_since(self, now: float, served: int) -> float:
@@ -80,7 +80,7 @@ class Deadlines:
         """Tell whether the client has read nothing for STALL_TIMEOUT although bytes wait for it."""
         unsent = transport.get_write_buffer_size()
         if not unsent:
-            self._acked = 0
+            self._acked = -1
             return False
         progress = delivery(transport)
         acked = unsent if progress is None else progress.acked

@@ -119,8 +119,11 @@ class ConnectionLimit:
             return
         self._skipped_sweep = False
         for number, connection in enumerate(list(self.open), start=1):
-            if connection in self.open:
+            try:
                 connection.sweep(now)
+            except Exception as error:  # noqa: BLE001 - a bug ends this connection, and not the timeouts of all
+                emit(Event.BUG, error=error)
+                connection.transport.abort()
             if number % SWEEP_SLICE == 0:
                 await asyncio.sleep(0)
 

@@ -101,6 +101,12 @@ def is_host(value: bytes) -> bool:
     return _HOST.fullmatch(value) is not None
 
 
+def exceeds_limit(length: bytes) -> bool:
+    """Tell whether a Content-Length, which has digits alone, is over the limit of a body."""
+    # Python makes no number of thousands of digits, not even of zeros.
+    return len(length) > 20 or int(length) > MAX_BODY_BYTES
+
+
 def malformed(error: httptools.HttpParserError, line: bytes) -> Response:
     """Return the refusal of the line in which the parser stopped with an error."""
     reason = str(error)
@@ -136,7 +142,7 @@ def _check_fields(request: Request) -> Response | None:
 def _check_framing(request: Request, name: bytes, value: bytes) -> Response | None:
     if name == b"content-length":
         # llhttp ensures that it is digits, that there is one, and that there is no Transfer-Encoding.
-        return too_large() if len(value.lstrip(b"0")) > 10 or int(value) > MAX_BODY_BYTES else None
+        return too_large() if exceeds_limit(value) else None
     codings = [coding.strip() for coding in value.lower().split(b",")]
     if codings == [b"chunked"] and request.version == "1.1":
         return None
