@@ -61,7 +61,7 @@ def _check_and_upgrade(path: Path, *, upgrade: bool) -> None:
         version = _refuse_foreign(path, open_read_only(path, immutable=not Path(f"{path}-wal").exists()))
         if 0 < version < len(MIGRATIONS) and not upgrade:
             raise _older(path)
-    with closing(connect(path)) as connection:
+    with closing(connect(path, create=True)) as connection:
         upgrade_schema(connection)
 
 
@@ -134,10 +134,10 @@ def exclude_others(connection: apsw.Connection) -> None:
     connection.pragma("temp_store", "memory")
 
 
-def connect(path: Path, *, reader: bool = False, timeout: float = 0.2) -> apsw.Connection:
+def connect(path: Path, *, reader: bool = False, create: bool = False, timeout: float = 0.2) -> apsw.Connection:
     """Open one connection with the pragmas that every promise rests on; it waits so many seconds for a lock."""
-    # A reader creates no file: it may be opened at any time, and then a missing one was there before.
-    flags = apsw.SQLITE_OPEN_READWRITE | (0 if reader else apsw.SQLITE_OPEN_CREATE)
+    # A file that is missing later was deleted: SQLite would begin an empty one, and delete the log beside it.
+    flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
     connection = apsw.Connection(str(path), flags=flags)
     connection.set_busy_timeout(int(timeout * 1000))
     # WAL: readers never wait for the writer, and several processes may share the file.
@@ -183,7 +183,7 @@ def refuse_orphaned_log(path: Path) -> None:
 
 def _create(path: Path) -> None:
     with temporary_path(path) as new:
-        with closing(connect(new)) as connection:
+        with closing(connect(new, create=True)) as connection:
             upgrade_schema(connection)
             # Closing would do so too, but not report a full disk; and only the file itself gets the name.
             connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
