@@ -14,7 +14,7 @@ import pytest
 
 from storekeeper.collection import Query, State
 from storekeeper.errors import CannotStart, Unavailable
-from storekeeper.sqlite import epoch, load_all, read_tokens, schema, snapshot
+from storekeeper.sqlite import SqliteCollection, epoch, load_all, read_tokens, schema, snapshot
 from storekeeper.sqlite import load as sqlite_load
 from storekeeper.sqlite.migrations import CHANGES
 from storekeeper.sqlite.reads import Reader
@@ -193,11 +193,19 @@ def load_examples(path: Path) -> None:
     assert load_all(path, EXAMPLES, only_if_empty=False) == range(6, 9)
 
 
-USES = (read_tokens, partial(epoch, renew=True), read_snapshot, load_examples)
+def open_service(path: Path) -> None:
+    async def main() -> None:
+        await SqliteCollection(path, lambda _reason: None).close()
+
+    schema.prepare(path)
+    run(main())
 
 
-@pytest.mark.parametrize("use", USES, ids=("token list", "epoch", "copy", "import"))
-def test_a_command_waits_for_a_program_that_locks_the_file_after_it_was_looked_at(
+USES = (read_tokens, partial(epoch, renew=True), read_snapshot, load_examples, open_service)
+
+
+@pytest.mark.parametrize("use", USES, ids=("token list", "epoch", "copy", "import", "serve"))
+def test_a_command_or_start_waits_for_a_program_that_locks_the_file_after_it_was_looked_at(
     path: Path, monkeypatch: pytest.MonkeyPatch, use: Callable[[Path], object]
 ) -> None:
     with locked_after_look(path, monkeypatch) as other, ThreadPoolExecutor(1) as pool:
@@ -208,8 +216,8 @@ def test_a_command_waits_for_a_program_that_locks_the_file_after_it_was_looked_a
         done.result(10)
 
 
-@pytest.mark.parametrize("use", USES, ids=("token list", "epoch", "copy", "import"))
-def test_a_command_says_that_a_program_locks_the_file_after_it_was_looked_at(
+@pytest.mark.parametrize("use", USES, ids=("token list", "epoch", "copy", "import", "serve"))
+def test_a_command_or_start_says_that_a_program_locks_the_file_after_it_was_looked_at(
     path: Path, monkeypatch: pytest.MonkeyPatch, use: Callable[[Path], object]
 ) -> None:
     monkeypatch.setattr(schema, "START_TIMEOUT", 0.1)

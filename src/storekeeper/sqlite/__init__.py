@@ -46,12 +46,15 @@ class SqliteCollection:
         self._fail = fail
         self._failure = ""
         self._closed = False
-        self._connection = schema.connect(path, reader=True)
-        self._change_token = token_reader(self._connection)
+        with schema.raising_cannot_start(path):
+            self._connection = schema.connect(path, reader=True, timeout=schema.START_TIMEOUT)
+            self._change_token = token_reader(self._connection)
+            committer = Committer(schema.connect(path, timeout=schema.START_TIMEOUT), FileIdentity(path))
+        self._connection.set_busy_timeout(int(schema.LOCK_TIMEOUT * 1000))
         self._reader = Reader(self._connection, self._change_token)
         self._past = PastReader(path, self._translating)
         self._loop = asyncio.get_running_loop()
-        self._queue = WriteQueue(Committer(schema.connect(path), FileIdentity(path)), self._on_failure)
+        self._queue = WriteQueue(committer, self._on_failure)
         self._timer = self._loop.call_later(TICK, self._tick)
 
     def get(self, id: int) -> Store | None:

@@ -26,6 +26,9 @@ _FULL = {DISK_FULL, os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT)}
 START_TIMEOUT = 10.0
 """Seconds that a start waits for another process that opens or upgrades the same file."""
 
+LOCK_TIMEOUT = 0.2
+"""Seconds that a read waits for a lock."""
+
 MAX_PAGE_BYTES = 8 * 2**20
 """Bytes of one page of a list: more than the longest store takes, and far less than a thousand of them."""
 
@@ -134,7 +137,9 @@ def exclude_others(connection: apsw.Connection) -> None:
     connection.pragma("temp_store", "memory")
 
 
-def connect(path: Path, *, reader: bool = False, create: bool = False, timeout: float = 0.2) -> apsw.Connection:
+def connect(
+    path: Path, *, reader: bool = False, create: bool = False, timeout: float = LOCK_TIMEOUT
+) -> apsw.Connection:
     """Open one connection with the pragmas that every promise rests on; it waits so many seconds for a lock."""
     # A file that is missing later was deleted: SQLite would begin an empty one, and delete the log beside it.
     flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
