@@ -1,12 +1,15 @@
 """What PostgreSQL refuses, and when: each refusal is told apart by whether something may have been written."""
 
 import asyncio
+import errno
 from collections.abc import Iterator
+from contextlib import suppress
 
 import psycopg
 import pytest
 
 from storekeeper import events
+from storekeeper.concurrency.threads import NoThread
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.postgres import PostgresCollection, pool
 from storekeeper.postgres import schema as postgres_schema
@@ -156,6 +159,33 @@ def test_a_connection_that_has_grown_old_is_replaced(database: Postgres, monkeyp
             assert before - collection._pool._connections
 
     run(main())
+
+
+def test_whatever_keeps_it_from_connecting_it_tries_again(
+    database: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while the process has neither a file nor a thread left for that."""
+    hindrances = [Unavailable("not yet"), OSError(errno.EMFILE, "Too many open files"), NoThread("no more threads")]
+
+    def prepare(url: str) -> str:
+        if hindrances:
+            raise hindrances.pop(0)
+        return postgres_schema.prepare(url)
+
+    async def main() -> Store | None:
+        async with handle(database) as collection, asyncio.timeout(5):
+            while hindrances:
+                with pytest.raises(Unavailable):
+                    await get(collection, 1)
+                await asyncio.sleep(0.01)
+            while True:
+                with suppress(Unavailable):
+                    return await get(collection, 1)
+                await asyncio.sleep(0.01)
+
+    monkeypatch.setattr("storekeeper.postgres.prepare", prepare)
+    monkeypatch.setattr(pool, "RETRY_PAUSE", 0.01)
+    assert run(main()) is None
 
 
 def test_tables_of_another_encoding_or_program_are_never_touched_twice(database: Postgres) -> None:
