@@ -8,13 +8,15 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import apsw
 import pytest
 from msgspec.structs import astuple
 
 from storekeeper import databases, transfer
 from storekeeper.collection import State
 from storekeeper.commands import Create, Key, Replace, tag
-from storekeeper.errors import PreconditionFailed
+from storekeeper.errors import PreconditionFailed, Unavailable
+from storekeeper.sqlite import schema
 from storekeeper.stores import Payload, Replay
 from tests.harness.collection import create, get, numbered, replace, run, state, stores
 from tests.harness.command import run as run_command
@@ -248,6 +250,24 @@ def test_a_copy_that_is_not_the_same_is_not_kept(
     else:
         assert target.changes() == []
     assert run_command("copy", source.url, target.url).returncode == 0
+
+
+def test_a_copy_that_cannot_be_read_back_is_not_kept(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, target = make("sqlite"), make("sqlite")
+    fill(source, 20)
+    databases.prepare(target.url)
+
+    def open_nothing(*_: Path, **__: bool) -> apsw.Connection:
+        raise apsw.CantOpenError
+
+    with (
+        monkeypatch.context() as patch,
+        pytest.raises(Unavailable, match="cannot be opened"),
+        databases.snapshot(source.url) as whole,
+        databases.snapshot(target.url, fill=True) as to,
+    ):
+        transfer.copy(whole, to, lambda *_: patch.setattr(schema, "open_read_only", open_nothing))
+    assert state_of(target)[:2] == (0, 0)
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
