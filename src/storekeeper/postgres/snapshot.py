@@ -71,7 +71,7 @@ def snapshot(url: str, *, fill: bool) -> Iterator[Snapshot]:
         yield PostgresSnapshot(url, connection)
 
 
-def epoch(url: str, renew: bool) -> str:
+def epoch(url: str, *, renew: bool) -> str:
     """Return the epoch of a prepared database; if it is to be renewed, the new one. Raises Unavailable."""
     with connected(url) as connection:
         if renew:
