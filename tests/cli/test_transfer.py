@@ -1,6 +1,7 @@
 """`storekeeper copy`: a whole collection from one database to another, of whatever kind."""
 
 import asyncio
+import importlib
 import re
 import shutil
 import threading
@@ -9,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import apsw
+import psycopg
 import pytest
 from msgspec.structs import astuple
 
@@ -16,6 +18,7 @@ from storekeeper import databases, transfer
 from storekeeper.collection import State
 from storekeeper.commands import Create, Key, Replace, tag
 from storekeeper.errors import PreconditionFailed, Unavailable
+from storekeeper.postgres.columns import LOCK
 from storekeeper.sqlite import schema
 from storekeeper.stores import Payload, Replay
 from tests.harness.collection import create, get, numbered, replace, run, state, stores
@@ -250,6 +253,22 @@ def test_a_copy_that_is_not_the_same_is_not_kept(
     else:
         assert target.changes() == []
     assert run_command("copy", source.url, target.url).returncode == 0
+
+
+def test_a_copy_to_postgresql_waits_for_another_writer_only_so_long(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = make("sqlite"), make("postgres")
+    fill(source, 20)
+    databases.prepare(target.url)
+    module = importlib.import_module("storekeeper.postgres.snapshot")
+    monkeypatch.setattr(module, "LOCK_TIMEOUT", "SET LOCAL lock_timeout = '100ms'")
+    # The server ends the other one before a copy that waits for ever would keep the test.
+    with psycopg.connect(target.url, options="-c idle_in_transaction_session_timeout=5s") as other:
+        other.execute(LOCK.encode())
+        with pytest.raises(Unavailable, match=r"target .*: canceling statement due to lock timeout"):
+            databases.copy(source.url, target.url, lambda *_: None)
+    assert target.changes() == []
 
 
 def test_a_copy_that_cannot_be_read_back_is_not_kept(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:

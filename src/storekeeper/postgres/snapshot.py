@@ -67,7 +67,8 @@ def snapshot(url: str, *, fill: bool) -> Iterator[Snapshot]:
     if fill:
         prepare(url, upgrade=False)
     with connected(url) as connection:
-        connection.execute(LOCK if fill else _SNAPSHOT)
+        for statement in (LOCK_TIMEOUT, LOCK) if fill else (_SNAPSHOT,):
+            connection.execute(statement)
         yield PostgresSnapshot(url, connection)
 
 
