@@ -96,8 +96,7 @@ class SqliteCollection:
 
     async def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False) -> range:
         """Create all of `payloads` or none; return their ids."""
-        if reason := CLOSED if self._closed else self._failure:
-            raise Unavailable(reason)
+        self._refuse_after_end()
         with self._translating(Outcome.UNKNOWN):
             return await run_in_thread(lambda stop: load_all(self._path, payloads, stop, only_if_empty=only_if_empty))
 
@@ -108,8 +107,14 @@ class SqliteCollection:
 
     async def mark_used(self, numbers: Iterable[int], now: int) -> None:
         """Note that tokens are used."""
+        self._refuse_after_end()
         with self._translating():
             await run_in_thread(lambda _stop: mark_used(self._path, numbers, now))
+
+    def _refuse_after_end(self) -> None:
+        """Raise Unavailable if nothing is to be written any more."""
+        if reason := CLOSED if self._closed else self._failure:
+            raise Unavailable(reason)
 
     def change_token(self) -> bytes | None:
         """Return the header of the wal-index, which differs after every commit."""
