@@ -64,6 +64,17 @@ class TestPages:
 
         run(main())
 
+    def test_a_page_that_a_limit_cut_is_not_what_a_longer_one_has(self, database: Database) -> None:
+        async def main() -> None:
+            async with handle(database) as collection:
+                await collection.load(numbered(5))
+                everything = await stores(collection)
+                for limit in (4, 5, 3, 4, None):
+                    _, shown = await page(collection, Query(None, 0, limit))
+                    assert shown == everything[:limit]
+
+        run(main())
+
     @pytest.mark.parametrize("name", [None, "Store 7"])
     def test_total_and_last_say_what_a_limit_left_out(self, database: Database, name: str | None) -> None:
         async def main() -> None:
@@ -186,6 +197,23 @@ class TestThePast:
                     found, was = await page(collection, Query(at=Moment(time=moment)))
                     assert (was, found.version) == (lists[version], version)
                     assert _public(await now(collection.get_at(version, Moment(time=moment)))) == was[-1]
+
+        run(main())
+
+    def test_a_change_that_a_clock_dated_ahead_is_no_moment_later_than_now(
+        self, database: Database, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ahead = time.time_ns() // 10**6 + 10**9
+
+        async def main() -> None:
+            async with handle(database) as collection:
+                with monkeypatch.context() as patch:
+                    patch.setattr(time, "time_ns", lambda: ahead * 10**6)
+                    made = await create(collection, Payload("Ahead"))
+                assert await now(collection.get_at(1, Moment(time=ahead - 1))) is None
+                assert await now(collection.get_at(1, Moment(time=ahead))) == made
+                with pytest.raises(InvalidInput):
+                    await now(collection.get_at(1, Moment(time=ahead + 1)))
 
         run(main())
 

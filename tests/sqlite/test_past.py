@@ -146,6 +146,19 @@ def test_a_long_way_back_needs_a_thread_once(tmp_path: Path, monkeypatch: pytest
     run(main())
 
 
+def test_only_so_many_ways_back_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(past, "MAX_REMEMBERED", 2)
+
+    async def main() -> None:
+        async with opened(tmp_path) as collection:
+            await collection.load(numbered(STORES))
+            for version in range(1, STORES + 1):
+                assert await now(collection.get_at(1, Moment(version))) is not None
+                assert len(collection._past._remembered) <= 2
+
+    run(main())
+
+
 @pytest.mark.parametrize("steps", [1, 300, 2500])
 def test_a_read_is_the_same_whatever_needs_a_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int

@@ -407,6 +407,10 @@ def only_a_log(path: Path) -> None:
     path.with_name(path.name + "-wal").write_bytes(b"acknowledged")
 
 
+def only_a_journal(path: Path) -> None:
+    path.with_name(path.name + "-journal").write_bytes(b"to be rolled back")
+
+
 def emptied_beside_its_log(path: Path) -> None:
     empty(path)
     only_a_log(path)
@@ -452,6 +456,7 @@ REFUSED = [
     (text, "is not a database: name another file"),
     (empty, "is empty, so not a database: restore it, or delete it"),
     (only_a_log, "is gone but its log stores.db-wal is there: restore"),
+    (only_a_journal, "is gone but its log stores.db-journal is there: restore"),
     (emptied_beside_its_log, "is gone but its log stores.db-wal is there: restore"),
     (shortened(100), "is damaged (its end is missing): restore"),
     (shortened(4096), "is damaged (database disk image is malformed): restore"),
@@ -566,6 +571,15 @@ def test_a_file_system_without_links_gets_its_database_too(tmp_path: Path, monke
     schema.prepare(tmp_path / "stores.db")
     assert [file.name for file in tmp_path.iterdir()] == ["stores.db"]
     assert names(tmp_path / "stores.db") == []
+
+
+def test_a_first_start_in_place_that_was_interrupted_is_done_again(tmp_path: Path) -> None:
+    """It made the database in place, and its rollback journal is still there."""
+    path = tmp_path / "stores.db"
+    path.touch()
+    path.with_name("stores.db-journal").touch()
+    schema.prepare(path)
+    assert names(path) == []
 
 
 # Several first starts.
