@@ -90,14 +90,15 @@ class TestLists:
     def test_lists_of_one_moment_are_the_same_though_a_store_changes_before_they_are_read(
         self, database: Database
     ) -> None:
-        """Once, on a page that each of them still has to read."""
+        """Once, on a page that nobody has read yet."""
 
         async def main() -> None:
             async with handle(database) as collection:
                 await collection.load(numbered(MANY))
-                expected = await stores(collection)
+                expected = [shown_with(number, payload) for number, payload in enumerate(numbered(MANY), 1)]
                 begun = [await listing(collection) for _ in range(3)]
                 await replace(collection, 1500, Payload("Changed"))
+                assert (await get(collection, 1500) or Payload("")).name == "Changed"
                 for one in begun:
                     assert one.rest is not None
                     parts = [one.first] + [part async for part in one.rest]
