@@ -164,12 +164,11 @@ class SqliteCollection:
             raise self._translated(error, outcome) from error
 
     def _translated(self, error: Exception, outcome: Outcome = Outcome.NONE) -> Exception:
-        found = (
-            errors.translated(error, self._connection, outcome) if not isinstance(error, errors.Failure) else error
-        )
-        if isinstance(found, errors.Failure):
-            self._on_failure(found)
-        return found
+        if not isinstance(error, errors.Failure):
+            error = errors.translated(error, self._connection, outcome)
+        if isinstance(error, errors.Failure):
+            self._on_failure(error)
+        return error
 
     def _on_failure(self, failure: errors.Failure) -> None:
         if self._failure:
