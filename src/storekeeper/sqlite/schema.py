@@ -159,8 +159,6 @@ def connect(
     connection.wal_autocheckpoint(4000)
     if reader:
         connection.pragma("query_only", True)
-        # Only connections that write also checkpoint: a reader on the event loop must never fsync.
-        connection.wal_autocheckpoint(0)
         # A longer page raises TooBigError.
         connection.limit(apsw.SQLITE_LIMIT_LENGTH, MAX_PAGE_BYTES)
         # Else SQLite, built with STAT4, plans a statement again for each value that it compares with an index.
