@@ -16,6 +16,7 @@ from storekeeper.postgres import schema as postgres_schema
 from storekeeper.stores import Payload, Store
 from tests.harness.collection import create, get, listing, replace, run, stores
 from tests.harness.databases import Postgres, handle, postgres
+from tests.harness.in_process import until
 from tests.harness.stores import a_store
 
 REFUSING = """
@@ -157,6 +158,40 @@ def test_a_connection_that_has_grown_old_is_replaced(database: Postgres, monkeyp
                 assert (await create(collection, Payload("x"))).id == number
                 assert await get(collection, number) == a_store(number, "x", None, number)
             assert before - collection._pool._connections
+
+    run(main())
+
+
+def test_a_connection_that_came_too_late_is_given_back(database: Postgres) -> None:
+    """Whoever waited for it was cancelled just then."""
+
+    async def main() -> None:
+        async with handle(database) as collection:
+            assert isinstance(collection, PostgresCollection)
+            await collection.check()
+            connections, deadline = collection._pool, asyncio.get_running_loop().time() + 5
+            busy = [await connections.acquire(deadline) for _ in range(pool.POOL_SIZE)]
+            waiting = asyncio.create_task(connections.acquire(deadline))
+            await asyncio.sleep(0.01)
+            connections.release(busy[0])
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            assert await asyncio.wait_for(connections.acquire(deadline), 1) is busy[0]
+
+    run(main())
+
+
+def test_a_connection_that_was_lost_while_it_was_idle_is_given_to_nobody(database: Postgres) -> None:
+    async def main() -> None:
+        async with handle(database) as collection:
+            assert isinstance(collection, PostgresCollection)
+            await create(collection, Payload("First"))
+            (lost,) = collection._pool._idle
+            ours = "datname = current_database() AND pid <> pg_backend_pid()"
+            execute(database, f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {ours}")
+            await until(lambda: lost.lost)
+            assert await create(collection, Payload("Second")) == a_store(2, "Second", None, 2)
 
     run(main())
 
