@@ -6,7 +6,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from storekeeper.conformance.service import MISSING, QUIET, Response, Rules, Service, Skipped, Violation, Way, number
+from storekeeper.conformance.service import TRIES, UNUSED, Response, Rules, Service, Skipped, Violation, Way, number
 from storekeeper.conformance.writing import METHODS, NO_MORE, Write, are_others
 
 RULES = Rules()
@@ -60,10 +60,10 @@ def send_bad(send: Write, service: Service) -> Response:
     return response
 
 
-@RULES.check(FAILURE, "Rejected creates take no id.", adds=QUIET + 1)
+@RULES.check(FAILURE, "Rejected creates take no id.", adds=TRIES + 1)
 def _rejected_create_takes_no_number(service: Service) -> None:
     first = service.make()
-    for _ in range(QUIET):
+    for _ in range(TRIES):
         send_bad(Service.create, service)
         second = service.make()
         are_others(service, first, second)
@@ -78,7 +78,7 @@ def adds_no_other(send: Request, service: Service) -> None:
     Other clients may add stores at any time, and they look like those. A service is blamed only when, time after
     time, the growth is in proportion to the requests, and nothing grows while as much time goes by without any.
     """
-    for _ in range(QUIET):
+    for _ in range(TRIES):
         each, paused = growth(service, send, 1)
         if not each:
             return
@@ -153,8 +153,8 @@ def _rejected_update_changes_nothing(service: Service) -> None:
 
 @RULES.check("Behavior: payload is validated first.", "A bad payload for a store that does not exist gets a 400.")
 def _update_validates_first(service: Service) -> None:
-    if not service.read(MISSING, "open").ok:
-        rejects(lambda service, *one: service.replace(MISSING, *one), WAYS, service)
+    if not service.read(UNUSED, "open").ok:
+        rejects(lambda service, *one: service.replace(UNUSED, *one), WAYS, service)
 
 
 def detect_mode(service: Service) -> None:
