@@ -14,6 +14,7 @@ import pytest
 from storekeeper import databases
 from storekeeper.collection import Collection, Listing, Moment, Query, State
 from storekeeper.errors import EpochEnded, InvalidInput, Outcome, Unavailable
+from storekeeper.postgres import PostgresCollection
 from storekeeper.sqlite.migrations import CHANGES
 from storekeeper.stores import Payload, Store
 from tests.harness.collection import MANY, create, get, now, numbered, replace, run, stores
@@ -324,6 +325,7 @@ def test_a_past_that_takes_too_long_is_given_up_while_other_reads_go_on(database
             await replace(collection, 1, Payload("B"))
             present = await replace(collection, 1, Payload("C"))
             loop, query = asyncio.get_running_loop(), Query(at=Moment(1))
+            former = set(collection._pool._connections) if isinstance(collection, PostgresCollection) else set()
             with a_past_that_takes_long(database):
                 begun, slowest = loop.time(), 0.0
                 pasts = [asyncio.create_task(page(collection, query)) for _ in range(3)]
@@ -340,6 +342,8 @@ def test_a_past_that_takes_too_long_is_given_up_while_other_reads_go_on(database
                         await past
                     assert caught.value.outcome is Outcome.NONE
                 assert loop.time() - begun < 3
+            if isinstance(collection, PostgresCollection):
+                assert former <= collection._pool._connections, "the server ends a statement, not its connection"
             await collection.check_writes()
             assert (await page(collection, query))[1] == expected
 
