@@ -13,11 +13,12 @@ from storekeeper.concurrency.threads import NoThread
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.postgres import PostgresCollection, pool
 from storekeeper.postgres import schema as postgres_schema
+from storekeeper.postgres.pipeline import PipelineConnection
 from storekeeper.stores import Payload, Store
 from tests.harness.collection import create, get, listing, replace, run, stores
 from tests.harness.databases import Postgres, handle, postgres
 from tests.harness.in_process import until
-from tests.harness.stores import a_store
+from tests.harness.stores import a_store, shown
 
 REFUSING = """
   CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -192,6 +193,37 @@ def test_a_connection_that_was_lost_while_it_was_idle_is_given_to_nobody(databas
             execute(database, f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {ours}")
             await until(lambda: lost.lost)
             assert await create(collection, Payload("Second")) == a_store(2, "Second", None, 2)
+
+    run(main())
+
+
+def test_one_connection_serves_all_where_the_server_lets_in_no_more(
+    database: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse() -> PipelineConnection:
+        raise Unavailable("too many connections for role")
+
+    async def main() -> None:
+        async with handle(database) as collection:
+            assert isinstance(collection, PostgresCollection)
+            first = await create(collection, Payload("First"))
+            monkeypatch.setattr(collection._pool, "_connect", refuse)
+            second = create(collection, Payload("Second"))
+            read, listed = await asyncio.gather(get(collection, 1), stores(collection))
+            assert (read, listed[0]) == (first, shown(1, "First"))
+            assert (await second).id == 2
+            assert await get(collection, 1) == first
+
+    run(main())
+
+
+def test_a_text_that_libpq_would_cut_is_not_stored(database: Postgres) -> None:
+    async def main() -> None:
+        async with handle(database) as collection:
+            cut, whole = create(collection, Payload("A\0B")), create(collection, Payload("C"))
+            with pytest.raises(ValueError, match=r"U\+0000"):
+                await cut
+            assert await whole == a_store(1, "C", None, 1)
 
     run(main())
 
