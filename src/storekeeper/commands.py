@@ -5,7 +5,7 @@ Both databases carry out what `apply` returns; no other code contains a rule of 
 
 from collections.abc import Container, Iterable, Mapping
 from sys import getsizeof
-from typing import TypeAlias
+from typing import TypeAlias, final
 
 import msgspec
 from msgspec.structs import astuple
@@ -49,6 +49,7 @@ class Key(msgspec.Struct, frozen=True):
     request: int
 
 
+@final
 class Create(msgspec.Struct, frozen=True):
     """Add a store; with `if_match`, only if the collection still has one of these tags.
 
@@ -214,8 +215,7 @@ class Batch:
         self.count += 1
         return self._change(self._created, self.count, command.payload, 0, command.by)
 
-    def _replace(self, place: int, command: Command) -> Result:
-        assert type(command) is Replace
+    def _replace(self, place: int, command: Replace) -> Result:
         id, payload = command.id, command.payload
         latest = self._replaced if id <= self._present.count else self._created
         if (before := latest.get(id)) is not None:

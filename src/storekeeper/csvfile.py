@@ -19,7 +19,7 @@ COLUMNS = ("id", *_FIELDS)
 _MAX_CELL_LENGTH = 2**20
 _MAX_LINE_LENGTH = 4 * 2**20
 _MAX_SHOWN_LENGTH = 80
-"""Characters of a cell; of a line, more than any that can be imported has; of a header or id that a message shows."""
+"""Characters of a cell, of a line (no line that can be imported is longer), and of what a message shows of a file."""
 
 
 class BadFile(StorekeeperError):

@@ -41,7 +41,7 @@ def open_collection(database: str, fail: Callable[[str], None], *, create: bool 
     once, with the reason, when the database cannot be trusted any more.
     """
     engine, place = _located(database)
-    if isinstance(place, Path):
+    if isinstance(place, Path):  # PostgreSQL is prepared when it is reached, which may be later
         if not create and not place.exists():
             raise CannotStart(f"{place} is gone: restore it from a backup")
         engine.prepare(place)

@@ -1,6 +1,7 @@
 """`storekeeper copy`: a whole collection from one database to another, of whatever kind."""
 
 import asyncio
+import importlib
 import re
 import shutil
 import threading
@@ -8,13 +9,17 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import apsw
+import psycopg
 import pytest
 from msgspec.structs import astuple
 
 from storekeeper import databases, transfer
 from storekeeper.collection import State
 from storekeeper.commands import Create, Key, Replace, tag
-from storekeeper.errors import PreconditionFailed
+from storekeeper.errors import PreconditionFailed, Unavailable
+from storekeeper.postgres.columns import LOCK
+from storekeeper.sqlite import schema
 from storekeeper.stores import Payload, Replay
 from tests.harness.collection import create, get, numbered, replace, run, state, stores
 from tests.harness.command import run as run_command
@@ -273,6 +278,40 @@ def test_a_copy_with_another_number_of_stores_is_not_kept(make: Make) -> None:
     ):
         transfer.copy(whole, Miscounting(to), lambda *_: None)
     assert not databases.exists(target.url)
+
+
+def test_a_copy_to_postgresql_waits_for_another_writer_only_so_long(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = make("sqlite"), make("postgres")
+    fill(source, 20)
+    databases.prepare(target.url)
+    module = importlib.import_module("storekeeper.postgres.snapshot")
+    monkeypatch.setattr(module, "LOCK_TIMEOUT", "SET LOCAL lock_timeout = '100ms'")
+    # The server ends the other one before a copy that waits for ever would keep the test.
+    with psycopg.connect(target.url, options="-c idle_in_transaction_session_timeout=5s") as other:
+        other.execute(LOCK.encode())
+        with pytest.raises(Unavailable, match=r"target .*: canceling statement due to lock timeout"):
+            databases.copy(source.url, target.url, lambda *_: None)
+    assert target.changes() == []
+
+
+def test_a_copy_that_cannot_be_read_back_is_not_kept(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, target = make("sqlite"), make("sqlite")
+    fill(source, 20)
+    databases.prepare(target.url)
+
+    def open_nothing(*_: Path, **__: bool) -> apsw.Connection:
+        raise apsw.CantOpenError
+
+    with (
+        monkeypatch.context() as patch,
+        pytest.raises(Unavailable, match="cannot be opened"),
+        databases.snapshot(source.url) as whole,
+        databases.snapshot(target.url, fill=True) as to,
+    ):
+        transfer.copy(whole, to, lambda *_: patch.setattr(schema, "open_read_only", open_nothing))
+    assert state_of(target)[:2] == (0, 0)
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])

@@ -1,5 +1,5 @@
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from importlib import import_module
@@ -15,7 +15,7 @@ from storekeeper.conformance.running import RULES, first_contact, hold, outcome,
 from storekeeper.conformance.service import Result, Rule, Service
 from tests.conformance.announcing import Announcing
 from tests.conformance.mutants import MUTANTS
-from tests.conformance.reference import GenericReference, Local, Reference, served
+from tests.conformance.reference import GenericReference, Local, Reference, Store, served
 from tests.conformance.variants import VARIANTS, Html, Lenient, Silent500, Strict, Units
 
 for module in sorted(Path(__file__).parent.glob("wrong_*.py")):
@@ -94,6 +94,28 @@ def test_services_that_break_a_sentence_fail_its_check(check: str) -> None:
 def test_every_mutant_has_a_name_and_a_check_of_its_own() -> None:
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
     assert all(mutant.checks and mutant.checks <= {rule.name for rule in RULES} for mutant in MUTANTS)
+
+
+class WithIds(Reference):
+    """Shows ids in another form than that of an integer."""
+
+    def __init__(self, form: Callable[[int], object]) -> None:
+        super().__init__()
+        self.form = form
+
+    def show(self, store: Store, operation: str) -> Store:
+        return {**super().show(store, operation), "id": self.form(store["id"])}
+
+
+@pytest.mark.parametrize("form", [str, float])
+def test_an_id_of_another_type_breaks_one_rule_alone(form: Callable[[int], object]) -> None:
+    failed = failures(hold(Service(Local(WithIds(form))), "http://reference").results)
+    assert failed.keys() == {"store-id-is-an-integer"}
+
+
+def test_an_id_that_is_an_object_ends_no_run() -> None:
+    failed = failures(hold(Service(Local(WithIds(lambda number: {"$oid": number}))), "http://reference").results)
+    assert "store-id-is-an-integer" in failed
 
 
 @pytest.mark.parametrize("service", [Reference, GenericReference, Announcing])

@@ -11,7 +11,14 @@ import pytest
 
 from storekeeper import conformance
 from storekeeper.conformance import CannotCheck, examine
-from storekeeper.conformance.client import EXCERPT, LARGE, SMALL, Client, Exchange, Unreachable
+from storekeeper.conformance.client import (
+    MAX_BODY_BYTES,
+    MAX_EXCERPT_BYTES,
+    MAX_LIST_BYTES,
+    Client,
+    Exchange,
+    Unreachable,
+)
 from storekeeper.conformance.running import hold
 from storekeeper.conformance.service import Service
 from tests.conformance.reference import Answer, Local, Reference, served
@@ -193,8 +200,8 @@ def test_no_more_is_read_than_the_limit() -> None:
         with pytest.raises(Unreachable, match="longer than 1 MiB") as caught:
             client.send(Exchange("GET", "/test"))
     assert caught.value.exchange is not None
-    assert len(caught.value.exchange.excerpt) <= EXCERPT
-    assert sum(taken) < SMALL + (32 << 20) < LARGE  # the rest is what sockets buffer
+    assert len(caught.value.exchange.excerpt) <= MAX_EXCERPT_BYTES
+    assert sum(taken) < MAX_BODY_BYTES + (32 << 20) < MAX_LIST_BYTES  # the rest is what sockets buffer
 
 
 def test_a_service_that_goes_away_cannot_be_checked() -> None:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storekeeper.conformance.documents import ITEM, KEPT, Listing, parse
+from storekeeper.conformance.documents import MAX_KEPT, MAX_STORE_LENGTH, Listing, parse
 
 TEXT = st.text('a {}[],:"\\\n\u00e9\U0001f3ec')
 VALUES = st.none() | st.booleans() | st.integers() | TEXT | st.just('},{"id": 1}, "') | st.lists(TEXT)
@@ -37,7 +37,7 @@ def test_a_list_is_the_same_whole_or_in_pieces(
         *((content, "not JSON") for content in (b'[{"id": 1} {"id": 2}]', b"[] []", b'[{"id": 1}] x', b"[,]")),
         *((content, "no JSON array of objects") for content in (b"{}", b"null", b"[1]", b'["}, "]', b'[{"id": 1},]')),
         (b'[{"id": 1}, 5, {"id": 2}]', "no JSON array of objects"),
-        (b'[{"name": "' + b"x" * (ITEM + 1), "no JSON array of objects"),
+        (b'[{"name": "' + b"x" * (MAX_STORE_LENGTH + 1), "no JSON array of objects"),
         (b'[{"id": NaN}]', "NaN is no JSON"),
         (b'[{"id": 1, "id": 2}]', "an object has the same key twice"),
         (b'[{"name": "\xff"}]', "not UTF-8"),
@@ -48,7 +48,7 @@ def test_a_list_is_the_same_whole_or_in_pieces(
 )
 @pytest.mark.parametrize("size", [1 << 18, 3])
 def test_what_is_no_list_has_a_fault(content: bytes, fault: str, size: int) -> None:
-    if len(content) > ITEM:
+    if len(content) > MAX_STORE_LENGTH:
         size = 1 << 18
     assert fault in (read(content, size).fault or "")
 
@@ -63,8 +63,8 @@ def test_a_list_keeps_one_store_of_every_shape() -> None:
 
 
 def test_a_list_keeps_no_more_than_its_limit() -> None:
-    listing = read(json.dumps([{"id": 1}] * (KEPT + 5)).encode(), 1 << 16)
-    assert (listing.count, len(listing.stores)) == (KEPT + 5, KEPT)
+    listing = read(json.dumps([{"id": 1}] * (MAX_KEPT + 5)).encode(), 1 << 16)
+    assert (listing.count, len(listing.stores)) == (MAX_KEPT + 5, MAX_KEPT)
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,27 @@ class TestLists:
 
         run(main())
 
+    def test_lists_of_one_moment_are_the_same_though_a_store_changes_before_they_are_read(
+        self, database: Database
+    ) -> None:
+        """Once, on a page that nobody has read yet."""
+
+        async def main() -> None:
+            async with handle(database) as collection:
+                await collection.load(numbered(MANY))
+                expected = [shown_with(number, payload) for number, payload in enumerate(numbered(MANY), 1)]
+                begun = [await listing(collection) for _ in range(3)]
+                await replace(collection, 1500, Payload("Changed"))
+                assert (await get(collection, 1500) or Payload("")).name == "Changed"
+                for one in begun:
+                    assert one.rest is not None
+                    parts = [one.first] + [part async for part in one.rest]
+                    assert json.loads(b"[" + b"".join(parts) + b"]") == expected
+                expected[1499] = shown(1500, "Changed")
+                assert await stores(collection) == expected
+
+        run(main())
+
     def test_a_store_that_changed_often_since_a_list_began_is_listed_as_it_was(
         self, database: Database, monkeypatch: pytest.MonkeyPatch
     ) -> None:

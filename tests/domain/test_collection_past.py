@@ -14,6 +14,7 @@ import pytest
 from storekeeper import databases
 from storekeeper.collection import Collection, Listing, Moment, Query, State
 from storekeeper.errors import EpochEnded, InvalidInput, Outcome, Unavailable
+from storekeeper.postgres import PostgresCollection
 from storekeeper.sqlite.migrations import CHANGES
 from storekeeper.stores import Payload, Store
 from tests.harness.collection import MANY, create, get, now, numbered, replace, run, stores
@@ -61,6 +62,17 @@ class TestPages:
                 for after in (1, 1000, 2499):
                     found, rest = await page(collection, Query(name, after))
                     assert (rest, found.last) == (everything[after:], None)
+
+        run(main())
+
+    def test_a_page_that_a_limit_cut_is_not_what_a_longer_one_has(self, database: Database) -> None:
+        async def main() -> None:
+            async with handle(database) as collection:
+                await collection.load(numbered(5))
+                everything = await stores(collection)
+                for limit in (4, 5, 3, 4, None):
+                    _, shown = await page(collection, Query(None, 0, limit))
+                    assert shown == everything[:limit]
 
         run(main())
 
@@ -189,6 +201,23 @@ class TestThePast:
 
         run(main())
 
+    def test_a_change_that_a_clock_dated_ahead_is_no_moment_later_than_now(
+        self, database: Database, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ahead = time.time_ns() // 10**6 + 10**9
+
+        async def main() -> None:
+            async with handle(database) as collection:
+                with monkeypatch.context() as patch:
+                    patch.setattr(time, "time_ns", lambda: ahead * 10**6)
+                    made = await create(collection, Payload("Ahead"))
+                assert await now(collection.get_at(1, Moment(time=ahead - 1))) is None
+                assert await now(collection.get_at(1, Moment(time=ahead))) == made
+                with pytest.raises(InvalidInput):
+                    await now(collection.get_at(1, Moment(time=ahead + 1)))
+
+        run(main())
+
     def test_there_is_a_past_of_an_empty_collection_too(self, database: Database) -> None:
         async def main() -> None:
             async with handle(database) as collection:
@@ -296,6 +325,7 @@ def test_a_past_that_takes_too_long_is_given_up_while_other_reads_go_on(database
             await replace(collection, 1, Payload("B"))
             present = await replace(collection, 1, Payload("C"))
             loop, query = asyncio.get_running_loop(), Query(at=Moment(1))
+            former = set(collection._pool._connections) if isinstance(collection, PostgresCollection) else set()
             with a_past_that_takes_long(database):
                 begun, slowest = loop.time(), 0.0
                 pasts = [asyncio.create_task(page(collection, query)) for _ in range(3)]
@@ -312,6 +342,8 @@ def test_a_past_that_takes_too_long_is_given_up_while_other_reads_go_on(database
                         await past
                     assert caught.value.outcome is Outcome.NONE
                 assert loop.time() - begun < 3
+            if isinstance(collection, PostgresCollection):
+                assert former <= collection._pool._connections, "the server ends a statement, not its connection"
             await collection.check_writes()
             assert (await page(collection, query))[1] == expected
 

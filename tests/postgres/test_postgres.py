@@ -515,6 +515,10 @@ def test_a_database_in_another_encoding_is_refused() -> None:
     [
         ("TRUNCATE storekeeper", "has a table storekeeper that is not as we made it"),
         ("INSERT INTO storekeeper VALUES (1)", "has a table storekeeper that is not as we made it"),
+        (
+            "ALTER TABLE storekeeper ALTER schema DROP NOT NULL; UPDATE storekeeper SET schema = NULL",
+            "has a table storekeeper that is not as we made it",
+        ),
         ("ALTER TABLE storekeeper RENAME schema TO version", "has a table storekeeper that is not as we made it"),
         ("ALTER TABLE storekeeper ALTER schema TYPE text USING 'one'", "has a table storekeeper that is not"),
         ("DROP TABLE changes", "is not complete, it lacks (or this user may not see) the table changes"),

@@ -1,19 +1,24 @@
 """What PostgreSQL refuses, and when: each refusal is told apart by whether something may have been written."""
 
 import asyncio
+import errno
 from collections.abc import Iterator
+from contextlib import suppress
 
 import psycopg
 import pytest
 
 from storekeeper import events
+from storekeeper.concurrency.threads import NoThread
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.postgres import PostgresCollection, pool
 from storekeeper.postgres import schema as postgres_schema
+from storekeeper.postgres.pipeline import PipelineConnection
 from storekeeper.stores import Payload, Store
 from tests.harness.collection import create, get, listing, replace, run, stores
 from tests.harness.databases import Postgres, handle, postgres
-from tests.harness.stores import a_store
+from tests.harness.in_process import until
+from tests.harness.stores import a_store, shown
 
 REFUSING = """
   CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -156,6 +161,98 @@ def test_a_connection_that_has_grown_old_is_replaced(database: Postgres, monkeyp
             assert before - collection._pool._connections
 
     run(main())
+
+
+def test_a_connection_that_came_too_late_is_given_back(database: Postgres) -> None:
+    """Whoever waited for it was cancelled just then."""
+
+    async def main() -> None:
+        async with handle(database) as collection:
+            assert isinstance(collection, PostgresCollection)
+            await collection.check()
+            connections, deadline = collection._pool, asyncio.get_running_loop().time() + 5
+            busy = [await connections.acquire(deadline) for _ in range(pool.POOL_SIZE)]
+            waiting = asyncio.create_task(connections.acquire(deadline))
+            await asyncio.sleep(0.01)
+            connections.release(busy[0])
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            assert await asyncio.wait_for(connections.acquire(deadline), 1) is busy[0]
+
+    run(main())
+
+
+def test_a_connection_that_was_lost_while_it_was_idle_is_given_to_nobody(database: Postgres) -> None:
+    async def main() -> None:
+        async with handle(database) as collection:
+            assert isinstance(collection, PostgresCollection)
+            await create(collection, Payload("First"))
+            (lost,) = collection._pool._idle
+            ours = "datname = current_database() AND pid <> pg_backend_pid()"
+            execute(database, f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {ours}")
+            await until(lambda: lost.lost)
+            assert await create(collection, Payload("Second")) == a_store(2, "Second", None, 2)
+
+    run(main())
+
+
+def test_one_connection_serves_all_where_the_server_lets_in_no_more(
+    database: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse() -> PipelineConnection:
+        raise Unavailable("too many connections for role")
+
+    async def main() -> None:
+        async with handle(database) as collection:
+            assert isinstance(collection, PostgresCollection)
+            first = await create(collection, Payload("First"))
+            monkeypatch.setattr(collection._pool, "_connect", refuse)
+            second = create(collection, Payload("Second"))
+            read, listed = await asyncio.gather(get(collection, 1), stores(collection))
+            assert (read, listed[0]) == (first, shown(1, "First"))
+            assert (await second).id == 2
+            assert await get(collection, 1) == first
+
+    run(main())
+
+
+def test_a_text_that_libpq_would_cut_is_not_stored(database: Postgres) -> None:
+    async def main() -> None:
+        async with handle(database) as collection:
+            cut, whole = create(collection, Payload("A\0B")), create(collection, Payload("C"))
+            with pytest.raises(ValueError, match=r"U\+0000"):
+                await cut
+            assert await whole == a_store(1, "C", None, 1)
+
+    run(main())
+
+
+def test_whatever_keeps_it_from_connecting_it_tries_again(
+    database: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while the process has neither a file nor a thread left for that."""
+    hindrances = [Unavailable("not yet"), OSError(errno.EMFILE, "Too many open files"), NoThread("no more threads")]
+
+    def prepare(url: str) -> str:
+        if hindrances:
+            raise hindrances.pop(0)
+        return postgres_schema.prepare(url)
+
+    async def main() -> Store | None:
+        async with handle(database) as collection, asyncio.timeout(5):
+            while hindrances:
+                with pytest.raises(Unavailable):
+                    await get(collection, 1)
+                await asyncio.sleep(0.01)
+            while True:
+                with suppress(Unavailable):
+                    return await get(collection, 1)
+                await asyncio.sleep(0.01)
+
+    monkeypatch.setattr("storekeeper.postgres.prepare", prepare)
+    monkeypatch.setattr(pool, "RETRY_PAUSE", 0.01)
+    assert run(main()) is None
 
 
 def test_tables_of_another_encoding_or_program_are_never_touched_twice(database: Postgres) -> None:

@@ -151,6 +151,22 @@ def test_no_probe_finds_that_writes_work_again_after_damage(
     assert "writes work again" not in capfd.readouterr().err
 
 
+def test_after_damage_no_thread_writes_beside_the_writer(damaged: Path) -> None:
+    """The use of a token, or a bulk load: each has a connection of its own, and its pages may be whole."""
+    add_token(f"sqlite:///{damaged}", "nightly", "read")
+
+    async def scenario() -> None:
+        async with handle(Sqlite(damaged.parent)) as collection:
+            with pytest.raises(Unavailable, match="is damaged"):
+                await get(collection, BAD)
+            for writing in (collection.mark_used([1], 10**13), collection.load(numbered(1))):
+                with pytest.raises(Unavailable, match="is damaged"):
+                    await writing
+            assert [token.used for token in await collection.tokens()] == [None]
+
+    asyncio.run(scenario())
+
+
 def test_a_list_over_a_damaged_page_does_not_look_whole(damaged: Path) -> None:
     with serving(damaged.parent) as service:
         received = service.raw(b"GET /api/stores HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")

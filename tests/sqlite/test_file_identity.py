@@ -3,16 +3,20 @@
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from storekeeper.sqlite import file_identity, schema
+from storekeeper.errors import Unavailable
+from storekeeper.sqlite import SqliteCollection, file_identity, schema
 from storekeeper.sqlite.file_identity import CHECK_INTERVAL, FileIdentity, FileReplaced
+from storekeeper.stores import EXAMPLES
 from tests.harness import weakened
 from tests.harness.client import create as store
 from tests.harness.client import until
+from tests.harness.collection import run
 from tests.harness.process import TIMEOUT, Running, serving
 from tests.harness.stores import shown
 
@@ -124,6 +128,33 @@ def test_a_supervisor_starts_no_worker_on_a_new_database(
         assert service.process.returncode == 1
         assert f"{place} is gone: restore it from a backup" in service.log
     assert not place.exists()
+
+
+def mark(collection: SqliteCollection) -> Coroutine[Any, Any, object]:
+    return collection.mark_used([1], 0)
+
+
+def load(collection: SqliteCollection) -> Coroutine[Any, Any, object]:
+    return collection.load(EXAMPLES)
+
+
+@pytest.mark.parametrize("work", [mark, load])
+def test_work_on_a_thread_begins_no_empty_file_in_place_of_one_that_is_gone(
+    tmp_path: Path, work: Callable[[SqliteCollection], Coroutine[Any, Any, object]]
+) -> None:
+    """It opens a connection of its own; a worker that came next would take such a file for a new database."""
+    path, log = tmp_path / "stores.db", tmp_path / "stores.db-wal"
+
+    async def main() -> None:
+        collection = SqliteCollection(path, lambda _reason: None)
+        path.unlink()
+        with pytest.raises(Unavailable, match="cannot be opened"):
+            await work(collection)
+        assert (path.exists(), log.exists()) == (False, True)
+        await collection.close()
+
+    schema.prepare(path)
+    run(main())
 
 
 def test_a_link_to_the_file_may_be_what_its_path_names(tmp_path: Path, place: Path) -> None:

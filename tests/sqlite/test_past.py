@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -142,6 +143,41 @@ def test_a_long_way_back_needs_a_thread_once(tmp_path: Path, monkeypatch: pytest
                 assert at_once(question()) == found
                 await create(collection, Payload("Later"))
                 assert at_once(question()) == found
+
+    run(main())
+
+
+def test_what_needs_a_thread_is_refused_while_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_thread(_self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def main() -> None:
+        async with opened(tmp_path) as collection:
+            await collection.load(numbered(STORES))
+            monkeypatch.setattr(threading.Thread, "start", no_thread)
+            for work in (
+                now(collection.list(Query(at=LOADED))),
+                collection.load(numbered(1)),
+                collection.mark_used([1], 0),
+            ):
+                with pytest.raises(Unavailable, match="Too many threads are running"):
+                    await work
+            monkeypatch.undo()
+
+    monkeypatch.setattr(past, "AT_ONCE_TIMEOUT", 0.0)
+    monkeypatch.setattr(past, "_PROGRESS_STEPS", 1)
+    run(main())
+
+
+def test_only_so_many_ways_back_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(past, "MAX_REMEMBERED", 2)
+
+    async def main() -> None:
+        async with opened(tmp_path) as collection:
+            await collection.load(numbered(STORES))
+            for version in range(1, STORES + 1):
+                assert await now(collection.get_at(1, Moment(version))) is not None
+                assert len(collection._past._remembered) <= 2
 
     run(main())
 

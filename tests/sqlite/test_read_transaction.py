@@ -9,15 +9,17 @@ import apsw
 import pytest
 
 from storekeeper import sqlite
-from storekeeper.collection import Query
+from storekeeper.collection import Query, State
 from storekeeper.errors import Unavailable
 from storekeeper.sqlite.migrations import CHANGES
 from storekeeper.sqlite.read_transaction import MAX_LOG_PAGES, ReadTransaction
+from storekeeper.sqlite.reads import MAX_TOLD
 from storekeeper.stores import Payload
 from tests.harness.collection import get, now, numbered, replace, run, stores
 from tests.harness.databases import Sqlite, handle
 from tests.harness.in_process import until
 from tests.harness.stores import a_store
+from tests.harness.tokens import add_token
 
 
 def test_every_read_sees_what_another_process_committed_before_it(tmp_path: Path) -> None:
@@ -53,6 +55,33 @@ def test_a_page_of_stores_that_another_process_renames_meanwhile_is_empty(
             page = await now(two.list(Query("Same", limit=1)))
             assert (page.first, page.rest, page.last) == (b"", None, None)
             connection.close()
+
+    run(main())
+
+
+def test_tokens_are_those_of_the_latest_commit(tmp_path: Path) -> None:
+    """Not those that the shared transaction sees."""
+
+    async def main() -> None:
+        async with handle(Sqlite(tmp_path)) as collection:
+            await collection.load(numbered(1))
+            assert await get(collection, 1) is not None  # begins the transaction
+            add_token(f"sqlite:///{tmp_path}/stores.db", "new", "read")
+            assert [token.name for token in await collection.tokens()] == ["new"]
+
+    run(main())
+
+
+def test_no_store_is_missing_among_those_that_changed(tmp_path: Path) -> None:
+    """All of them are told, or that they are many."""
+
+    async def main() -> None:
+        async with handle(Sqlite(tmp_path)) as collection:
+            start, _ = collection.changed_since(State(0, 0, ""))
+            await collection.load(numbered(MAX_TOLD))
+            assert collection.changed_since(start)[1] == [*range(1, MAX_TOLD + 1)]
+            await collection.load(numbered(1))
+            assert collection.changed_since(start)[1] is None
 
     run(main())
 

@@ -14,7 +14,7 @@ import pytest
 
 from storekeeper.collection import Query, State
 from storekeeper.errors import CannotStart, Unavailable
-from storekeeper.sqlite import epoch, load_all, read_tokens, schema, snapshot
+from storekeeper.sqlite import SqliteCollection, epoch, load_all, read_tokens, schema, snapshot
 from storekeeper.sqlite import load as sqlite_load
 from storekeeper.sqlite.migrations import CHANGES
 from storekeeper.sqlite.reads import Reader
@@ -193,11 +193,19 @@ def load_examples(path: Path) -> None:
     assert load_all(path, EXAMPLES, only_if_empty=False) == range(6, 9)
 
 
-USES = (read_tokens, partial(epoch, renew=True), read_snapshot, load_examples)
+def open_service(path: Path) -> None:
+    async def main() -> None:
+        await SqliteCollection(path, lambda _reason: None).close()
+
+    schema.prepare(path)
+    run(main())
 
 
-@pytest.mark.parametrize("use", USES, ids=("token list", "epoch", "copy", "import"))
-def test_a_command_waits_for_a_program_that_locks_the_file_after_it_was_looked_at(
+USES = (read_tokens, partial(epoch, renew=True), read_snapshot, load_examples, open_service)
+
+
+@pytest.mark.parametrize("use", USES, ids=("token list", "epoch", "copy", "import", "serve"))
+def test_a_command_or_start_waits_for_a_program_that_locks_the_file_after_it_was_looked_at(
     path: Path, monkeypatch: pytest.MonkeyPatch, use: Callable[[Path], object]
 ) -> None:
     with locked_after_look(path, monkeypatch) as other, ThreadPoolExecutor(1) as pool:
@@ -208,8 +216,8 @@ def test_a_command_waits_for_a_program_that_locks_the_file_after_it_was_looked_a
         done.result(10)
 
 
-@pytest.mark.parametrize("use", USES, ids=("token list", "epoch", "copy", "import"))
-def test_a_command_says_that_a_program_locks_the_file_after_it_was_looked_at(
+@pytest.mark.parametrize("use", USES, ids=("token list", "epoch", "copy", "import", "serve"))
+def test_a_command_or_start_says_that_a_program_locks_the_file_after_it_was_looked_at(
     path: Path, monkeypatch: pytest.MonkeyPatch, use: Callable[[Path], object]
 ) -> None:
     monkeypatch.setattr(schema, "START_TIMEOUT", 0.1)
@@ -399,6 +407,10 @@ def only_a_log(path: Path) -> None:
     path.with_name(path.name + "-wal").write_bytes(b"acknowledged")
 
 
+def only_a_journal(path: Path) -> None:
+    path.with_name(path.name + "-journal").write_bytes(b"to be rolled back")
+
+
 def emptied_beside_its_log(path: Path) -> None:
     empty(path)
     only_a_log(path)
@@ -444,6 +456,7 @@ REFUSED = [
     (text, "is not a database: name another file"),
     (empty, "is empty, so not a database: restore it, or delete it"),
     (only_a_log, "is gone but its log stores.db-wal is there: restore"),
+    (only_a_journal, "is gone but its log stores.db-journal is there: restore"),
     (emptied_beside_its_log, "is gone but its log stores.db-wal is there: restore"),
     (shortened(100), "is damaged (its end is missing): restore"),
     (shortened(4096), "is damaged (database disk image is malformed): restore"),
@@ -558,6 +571,15 @@ def test_a_file_system_without_links_gets_its_database_too(tmp_path: Path, monke
     schema.prepare(tmp_path / "stores.db")
     assert [file.name for file in tmp_path.iterdir()] == ["stores.db"]
     assert names(tmp_path / "stores.db") == []
+
+
+def test_a_first_start_in_place_that_was_interrupted_is_done_again(tmp_path: Path) -> None:
+    """It made the database in place, and its rollback journal is still there."""
+    path = tmp_path / "stores.db"
+    path.touch()
+    path.with_name("stores.db-journal").touch()
+    schema.prepare(path)
+    assert names(path) == []
 
 
 # Several first starts.

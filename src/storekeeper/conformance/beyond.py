@@ -7,7 +7,7 @@ import re
 from functools import partial
 from urllib.parse import quote, urlsplit
 
-from storekeeper.conformance.service import QUIET, STORES, Response, Rules, Service, Skipped, fields, number
+from storekeeper.conformance.service import STORES, TRIES, Response, Rules, Service, Skipped, fields, number
 
 RULES = Rules()
 check = partial(RULES.check, announced=True)
@@ -93,7 +93,7 @@ def _if_match_guards_a_create(service: Service) -> None:
     refused(service.create(payload, "open", if_match=OTHER), 412)
     found = service.find(payload["name"])
     found.expect(found.listed.count == 0, "it was added though it was refused")
-    for _ in range(QUIET):
+    for _ in range(TRIES):
         before = tag(found)
         made = service.create(payload, "open", if_match=before)
         if made.ok:

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-SMALL, LARGE = 1 << 20, 1 << 28  # the longest body read, in bytes: of any response, and of one that a sink takes
-EXCERPT = 600  # how many bytes of a body a report shows
-PIECE = 1 << 18
-RATE = 1 << 22  # how many bytes of a body give it one more second: a long list may take its time
+MAX_BODY_BYTES, MAX_LIST_BYTES = 1 << 20, 1 << 28  # of a body that is read; of one that a sink takes
+MAX_EXCERPT_BYTES = 600  # of a body in a report
+PIECE_BYTES = 1 << 18
+BYTES_PER_SECOND = 1 << 22  # how many bytes of a body give it one more second: a long list may take its time
 
 
 @dataclass(slots=True)
@@ -65,7 +65,7 @@ class Stream(socket.SocketIO):
 
     def makefile(self, _: str) -> io.BufferedIOBase:
         """Return the reader of the one response that comes."""
-        return io.BufferedReader(self, PIECE)
+        return io.BufferedReader(self, PIECE_BYTES)
 
     def readinto(self, buffer: "memoryview") -> int | None:  # type: ignore[override]  # BufferedReader passes no other
         """Wait for more bytes; TimeoutError after the deadline."""
@@ -124,13 +124,13 @@ def read(stream: Stream, exchange: Exchange) -> None:
     """Read the response, its body into the sink or into the exchange and no further than the limit."""
     response = final(stream, exchange)
     sink, kept = exchange.sink if exchange.status == 200 else None, list[bytes]()
-    limit = LARGE if sink else SMALL
-    while piece := response.read1(PIECE):
+    limit = MAX_LIST_BYTES if sink else MAX_BODY_BYTES
+    while piece := response.read1(PIECE_BYTES):
         exchange.length += len(piece)
         if exchange.length > limit:
             raise TooLarge(f"the response is longer than {limit >> 20} MiB")
-        exchange.excerpt += piece[: EXCERPT - len(exchange.excerpt)]
-        stream.deadline += len(piece) / RATE
+        exchange.excerpt += piece[: MAX_EXCERPT_BYTES - len(exchange.excerpt)]
+        stream.deadline += len(piece) / BYTES_PER_SECOND
         (sink or kept.append)(piece)
     if response.length:
         raise http.client.IncompleteRead(b"")

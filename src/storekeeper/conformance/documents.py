@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 Store = dict[str, Any]
-ITEM = 1 << 20  # the longest single store of a list, in characters
-KEPT = 10_000  # the most stores of one list that are kept
+MAX_STORE_LENGTH = 1 << 20  # characters of a store in a list
+MAX_KEPT = 10_000  # stores of a list that are kept
 
 
 class Malformed(ValueError):
@@ -74,7 +74,7 @@ class Listing:
                     break
                 except json.JSONDecodeError as error:
                     end = min(end, error.pos)  # the cut was within a store: the text is well-formed up to there
-        if len(self.text) > ITEM:
+        if len(self.text) > MAX_STORE_LENGTH:
             raise Malformed("the body is no JSON array of objects")
 
     def finish(self, piece: bytes) -> None:
@@ -90,5 +90,5 @@ class Listing:
         for store in stores:
             kinds = (type(store.get(key)) for key in ("id", "name", "address"))
             self.shapes.setdefault((*store, *kinds), store)  # the same rules hold or break for all of one shape
-            if self.keep(store) and len(self.stores) < KEPT:
+            if self.keep(store) and len(self.stores) < MAX_KEPT:
                 self.stores.append(store)

@@ -4,11 +4,11 @@ import json
 from collections.abc import Callable, Iterable
 
 from storekeeper.conformance.client import Unreachable
-from storekeeper.conformance.service import MISSING, STORES, Response, Service, Violation
+from storekeeper.conformance.service import STORES, UNUSED, Response, Service, Violation
 
 FORM = "application/x-www-form-urlencoded"
 CONTENT_TYPES = "", "application/json; charset=latin-1", "application/merge-patch+json", "text/plain", FORM
-ABSENT, NOBODY = f"{STORES}/{MISSING}", f"{STORES}?name=No-such-store-yet"
+ABSENT, NOBODY = f"{STORES}/{UNUSED}", f"{STORES}?name=No-such-store-yet"
 BOTH, NO_OBJECTS = b'{"name": 5, "address": 5}', (b"[]", b'"x"', b"5", b"null", b"")
 Look = Callable[[Service], str]
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from functools import partial
 
-from storekeeper.conformance.service import MISSING, QUIET, Made, Response, Rules, Service, Skipped, Violation, number
+from storekeeper.conformance.service import TRIES, UNUSED, Made, Response, Rules, Service, Skipped, Violation, number
 
 RULES = Rules()
 ALL = "When absent or empty: all stores are returned."
@@ -128,7 +128,7 @@ def _read_gives_that_store(service: Service) -> None:
             if not service.read_only or as_before:  # else another client has changed it since the list was read
                 raise
     zeros = [(f"00{id}", id) for id in sorted({made.id, *service.mine})[-10:]]
-    for written, id in (*zeros, (str(MISSING), MISSING)):
+    for written, id in (*zeros, (str(UNUSED), UNUSED)):
         response = service.read(written, "open")
         other = number(response.document) if response.ok else None
         response.expect(other in {None, id}, f"{written} is not the id of the store {other}")
@@ -139,7 +139,7 @@ def _subjects(service: Service) -> Iterator[Made]:
     if not service.read_only:
         yield service.settle()
         return
-    for _ in range(QUIET):
+    for _ in range(TRIES):
         response = service.find()
         samples = [store for store in response.stores if str(store.get("name") or "").strip() and number(store)]
         if not samples:

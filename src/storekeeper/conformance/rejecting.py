@@ -6,7 +6,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from storekeeper.conformance.service import MISSING, QUIET, Response, Rules, Service, Skipped, Violation, Way
+from storekeeper.conformance.service import TRIES, UNUSED, Response, Rules, Service, Skipped, Violation, Way, number
 from storekeeper.conformance.writing import METHODS, NO_MORE, Write, are_others
 
 RULES = Rules()
@@ -30,7 +30,7 @@ WAYS = {  # to break the rules, by the name that their checks have
 
 def bad(service: Service) -> dict[str, list[tuple[dict[str, Any], Way]]]:
     """Return some bad payloads of each way, with that way, all with texts that nobody has used."""
-    new, number = service.name, 800_000_000_000 + int(service.marker[-8:], 16)
+    new, large = service.name, 800_000_000_000 + int(service.marker[-8:], 16)
     types: tuple[object, ...] = (None, True, False, [], [new()], {}, {"name": new()})
     addresses: tuple[object, ...] = (5, 0, -1.5, True, False, [], [new()], {}, {"street": "1"})
     long = [f"{new():x<31}", f"{new():x<32}", f"{new():x<300}", f"{new():\u00e9<31}"]
@@ -38,7 +38,7 @@ def bad(service: Service) -> dict[str, list[tuple[dict[str, Any], Way]]]:
     payloads: dict[str, list[dict[str, Any]]] = {
         "missing-name": [{"address": new()}, {}],
         "empty-name": [{"name": "", "address": new()}, {"name": ""}],
-        "number-as-name": [{"name": name, "address": new()} for name in (number, 0, -1.5, 1e300)],
+        "number-as-name": [{"name": name, "address": new()} for name in (large, 0, -1.5, 1e300)],
         "other-type-as-name": [{"name": name, "address": new()} for name in types],
         "31-characters": [*({"name": name, "address": new()} for name in long), {"name": f"{new():x<31}"}],
         "address-of-other-type": [{"name": new(), "address": address} for address in addresses],
@@ -60,10 +60,10 @@ def send_bad(send: Write, service: Service) -> Response:
     return response
 
 
-@RULES.check(FAILURE, "Rejected creates take no id.", adds=QUIET + 1)
+@RULES.check(FAILURE, "Rejected creates take no id.", adds=TRIES + 1)
 def _rejected_create_takes_no_number(service: Service) -> None:
     first = service.make()
-    for _ in range(QUIET):
+    for _ in range(TRIES):
         send_bad(Service.create, service)
         second = service.make()
         are_others(service, first, second)
@@ -78,7 +78,7 @@ def adds_no_other(send: Request, service: Service) -> None:
     Other clients may add stores at any time, and they look like those. A service is blamed only when, time after
     time, the growth is in proportion to the requests, and nothing grows while as much time goes by without any.
     """
-    for _ in range(QUIET):
+    for _ in range(TRIES):
         each, paused = growth(service, send, 1)
         if not each:
             return
@@ -135,7 +135,7 @@ def _rejected_create_adds_nothing(service: Service) -> None:
             ours = [store for store in found.listed.stores if service.is_ours(store)]
             found.expect(not ours, f"{way.label} got a 400, and yet there is such a store now")
     response = service.find()
-    strays = [store for store in response.listed.stores if store.get("id") not in service.mine]
+    strays = [store for store in response.listed.stores if number(store) not in service.mine]
     response.expect(not strays, f"a payload got a 400, and yet the list has {strays[:1]}")
 
 
@@ -153,8 +153,8 @@ def _rejected_update_changes_nothing(service: Service) -> None:
 
 @RULES.check("Behavior: payload is validated first.", "A bad payload for a store that does not exist gets a 400.")
 def _update_validates_first(service: Service) -> None:
-    if not service.read(MISSING, "open").ok:
-        rejects(lambda service, *one: service.replace(MISSING, *one), WAYS, service)
+    if not service.read(UNUSED, "open").ok:
+        rejects(lambda service, *one: service.replace(UNUSED, *one), WAYS, service)
 
 
 def detect_mode(service: Service) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from xml.etree import ElementTree as ET
 
-from storekeeper.conformance.client import EXCERPT
+from storekeeper.conformance.client import MAX_EXCERPT_BYTES
 from storekeeper.conformance.service import Result
 
 SIGNS = {"passed": "[green]✓[/]", "failed": "[red]✗[/]", "skipped": "[dim]-[/]"}
@@ -139,7 +139,7 @@ def _shown(result: Result) -> tuple[str, str]:
 
 
 def _body(content: bytes) -> str:
-    return printable(content[:EXCERPT].decode("utf-8", "backslashreplace"))
+    return printable(content[:MAX_EXCERPT_BYTES].decode("utf-8", "backslashreplace"))
 
 
 def printable(text: str) -> str:

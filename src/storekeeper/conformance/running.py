@@ -17,7 +17,7 @@ from storekeeper.conformance.service import STORES, Response, Result, Rule, Serv
 CONFORMS, VIOLATES, CANNOT_CHECK = 0, 1, 2
 RULES = [*reading.RULES, *writing.RULES, *rejecting.RULES, *beyond.RULES, *responses.RULES]
 RULES.sort(key=lambda rule: rule.late)  # those that look at all responses at the end
-MOST_ADDED = sum(rule.adds for rule in RULES) + 2  # stores: the rules' own, and the two that several of them share
+MAX_ADDED = sum(rule.adds for rule in RULES) + 2  # stores: the rules' own, and the two that several of them share
 Announce = Callable[[int], None]
 UNAUTHORIZED = "it wants authentication: send a token with --token FILE, or in STOREKEEPER_TOKEN"
 CLOSED = {401: UNAUTHORIZED, 403: "it forbids it", 429: "too many requests", 503: "unavailable"}
@@ -79,8 +79,8 @@ def _prove_writable(path: Path) -> None:
 
 def _holds_only(client: Client, stores: list[dict[str, Any]]) -> bool:
     try:
-        client.send(answer := Exchange("GET", STORES))
-        found, _ = parse(answer.content)
+        client.send(exchange := Exchange("GET", STORES))
+        found, _ = parse(exchange.content)
         return isinstance(found, list) and [{"address": None} | store for store in found] == stores
     except (Unreachable, TypeError):
         return False
@@ -102,7 +102,7 @@ def hold(service: Service, url: str, announce: Announce = lambda _: None) -> Rep
     start = time.monotonic()
     first_contact(service)
     if not service.read_only:
-        announce(MOST_ADDED)
+        announce(MAX_ADDED)
         prepare(service)
     results = [outcome(rule, service) for rule in RULES if not rule.late]
     profile = observe(service)

@@ -12,9 +12,9 @@ from storekeeper.conformance.client import Client, Exchange
 from storekeeper.conformance.documents import Listing, Store, parse
 
 STORES = "/api/stores"
-QUIET = 5  # how often a moment is looked for in which no other client writes
-CROWD = 10  # how many requests go at the same time
-MISSING = 2_000_000_000  # an id that no store has, and that still fits 32 bits
+TRIES = 5  # how often a moment is looked for in which no other client writes
+AT_ONCE = 10  # how many requests go at the same time
+UNUSED = 2_000_000_000  # an id that no store has, and that still fits 32 bits
 
 
 class Violation(Exception):
@@ -217,8 +217,8 @@ class Service:
 
     def at_once(self, send: Callable[[dict[str, str]], Response]) -> list[tuple[Response, dict[str, str]]]:
         """Send payloads of their own at the same time; return each response with its payload."""
-        payloads = [fields(self.name(), f"Crowd {index}") for index in range(CROWD)]
-        with ThreadPoolExecutor(CROWD) as pool:
+        payloads = [fields(self.name(), f"Crowd {index}") for index in range(AT_ONCE)]
+        with ThreadPoolExecutor(AT_ONCE) as pool:
             return list(zip(pool.map(send, payloads), payloads, strict=True))
 
 

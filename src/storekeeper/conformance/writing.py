@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from functools import partial
 
-from storekeeper.conformance.service import CROWD, MISSING, QUIET, Made, Response, Rules, Service, fields, number
+from storekeeper.conformance.service import AT_ONCE, TRIES, UNUSED, Made, Response, Rules, Service, fields, number
 
 RULES = Rules()
 ADDED = "id = (count of stores before the add) + 1, name from the payload, address from the payload or null when"
@@ -16,8 +16,8 @@ LENGTH = "name length, POST and PUT /api/stores payload, at most 30 characters"
 OPTIONAL = "Optional on create and on update. Must be a string when sent."
 NULL = "When not sent, it is stored and returned as null (never left undefined/absent)."
 SHAPE = "Request payload: same shape and same validation as POST /api/stores"
-GAP = 25  # how many ids between two of ours are looked at, when other clients create too
-WISHED = 1_900_000_000  # an id that a client might wish for, far from any in use
+MAX_GAP = 25  # how many ids between two of ours are looked at, when other clients create too
+WISHED_ID = 1_900_000_000  # an id that a client might wish for, far from any in use
 Write = Callable[..., Response]
 METHODS: tuple[tuple[str, Write], ...] = (("POST", Service.create), ("PUT", Service.update))
 Hold = Callable[[Write, Service], None]  # sends a payload that is to be stored, by POST or by PUT
@@ -186,11 +186,11 @@ def _update_accepts_what_others_have(service: Service) -> None:
 
 @RULES.check(NO_MORE, "An update of a store that does not exist adds none.")
 def _update_adds_no_store(service: Service) -> None:
-    if not service.read(MISSING, "open").ok:
+    if not service.read(UNUSED, "open").ok:
         name = service.name()
-        service.replace(MISSING, fields(name, "Nowhere"), "open")
+        service.replace(UNUSED, fields(name, "Nowhere"), "open")
         found = service.find(name)
-        found.expect(not found.listed.count, f"an update of the store {MISSING}, which does not exist, added a store")
+        found.expect(not found.listed.count, f"an update of the store {UNUSED}, which does not exist, added a store")
 
 
 def changed(service: Service, store: Made, name: str, address: str | None) -> Made:
@@ -203,9 +203,9 @@ def changed(service: Service, store: Made, name: str, address: str | None) -> Ma
 # Ids, while other clients may create stores too
 
 
-@RULES.check(NUMBER, "Between two lists, with an update in the middle.", adds=2 * QUIET)
+@RULES.check(NUMBER, "Between two lists, with an update in the middle.", adds=2 * TRIES)
 def _create_id_is_count_plus_one(service: Service) -> None:
-    for _ in range(QUIET):
+    for _ in range(TRIES):
         before = service.count()
         first = service.make()
         service.replace(first.id, fields(first.name))
@@ -221,7 +221,7 @@ def _create_id_is_count_plus_one(service: Service) -> None:
 def are_others(service: Service, first: Made, second: Made) -> None:
     """Violation unless the ids between two of ours are stores, and other clients' stores."""
     second.response.expect(second.id > first.id, f"after the id {first.id} came {second.id}")
-    for id in range(first.id + 1, min(second.id, first.id + 1 + GAP)):
+    for id in range(first.id + 1, min(second.id, first.id + 1 + MAX_GAP)):
         response = service.read(id)
         known = f"the ids {first.id} and {second.id} were given in turn, and {id} is"
         response.expect(response.ok and response.stores, f"{known} no store")
@@ -232,7 +232,7 @@ def are_others(service: Service, first: Made, second: Made) -> None:
 @RULES.check("Never taken from the client.", "An id in the payload of POST.", adds=4)
 def _create_takes_no_id_from_client(service: Service) -> None:
     neighbour = service.make(address="Neighbour")
-    for id in (WISHED, neighbour.id, str(neighbour.id)):
+    for id in (WISHED_ID, neighbour.id, str(neighbour.id)):
         response = service.create({"id": id, "name": service.name(), "address": "Client's id"}, "either")
         if response.ok:
             given = number(response.single)
@@ -244,7 +244,7 @@ def _create_takes_no_id_from_client(service: Service) -> None:
 @RULES.check("The id is not changed.", "Also with an id in the payload, where a service takes one.", adds=2)
 def _update_keeps_the_id(service: Service) -> None:
     this, other = service.make(address="This"), service.make(address="Other")
-    for id in (None, WISHED, other.id, str(other.id)):
+    for id in (None, WISHED_ID, other.id, str(other.id)):
         payload = fields(service.name(), "Changed")
         response = service.replace(this.id, payload if id is None else {"id": id, **payload}, "either")
         if response.ok:
@@ -253,10 +253,10 @@ def _update_keeps_the_id(service: Service) -> None:
     service.read(other.id).shows(other, " after an update of another store with its id in the payload")
 
 
-@RULES.check(NUMBER, "Creates at the same time get ids of their own.", adds=CROWD)
+@RULES.check(NUMBER, "Creates at the same time get ids of their own.", adds=AT_ONCE)
 def _create_at_the_same_time(service: Service) -> None:
     crowd = [response.made(**payload) for response, payload in service.at_once(service.create)]
     ids = sorted(store.id for store in crowd)
-    crowd[-1].response.expect(len(set(ids)) == CROWD, f"{CROWD} creates at the same time got the ids {ids}")
+    crowd[-1].response.expect(len(set(ids)) == AT_ONCE, f"{AT_ONCE} creates at the same time got the ids {ids}")
     for store in crowd:
-        service.read(store.id).shows(store, f" after {CROWD} creates at the same time")
+        service.read(store.id).shows(store, f" after {AT_ONCE} creates at the same time")

@@ -86,6 +86,7 @@ class Batcher(Generic[K, R]):
                 each.settle(error)
 
     def _take(self) -> list[Queued[K, R]]:
+        """Return the next requests to serve; none says that none waits."""
         batch: list[Queued[K, R]] = []
         size = 0
         oldest = self._loop.time() - QUEUE_TIMEOUT
@@ -94,8 +95,7 @@ class Batcher(Generic[K, R]):
             self._limit.release([request])
             if request.since < oldest:
                 request.settle(Unavailable(NO_RESPONSE))
-            elif not request.future.done():
-                # Cancelled requests are left out: an empty batch says that nothing waits, and ends the worker.
+            else:
                 batch.append(request)
                 size += request.size
         return batch

@@ -47,7 +47,7 @@ class Pool:
         self._connect_more()
 
     async def execute(self, *statements: Statement, deadline: float | None = None) -> list[Result]:
-        """Execute statements that change nothing, once more if the connection is lost. Raises Unavailable."""
+        """Execute statements that may be executed twice: again if the connection is lost. Raises Unavailable."""
         deadline = deadline or self._loop.time() + RESPONSE_TIMEOUT
         for _ in range(2):
             connection = await self.acquire(deadline)
@@ -117,7 +117,7 @@ class Pool:
                     self._refuse(UNREACHABLE)
                     self._fail(str(error))
                     return
-                except Unavailable as error:
+                except Exception as error:  # noqa: BLE001 - also a lack of files or threads: who would try again?
                     if self._connections:  # these suffice, although the server accepts no more
                         return
                     self._record_outage(str(error), began)

@@ -42,12 +42,12 @@ _JSON = f"""
 STATEMENTS = {
     b"get": f"SELECT {', '.join(STORES)}, (SELECT epoch FROM {COLLECTION}) FROM stores WHERE id = ANY($1::int8[])",
     b"state": f"SELECT count, version, epoch FROM {COLLECTION}",
-    b"first": f"""WITH page AS ({_PAGE} stores WHERE id BETWEEN $1::bigint AND $2::bigint)
+    b"first": f"""WITH page AS ({_PAGE} stores WHERE id BETWEEN $1::int8 AND $2::int8)
       SELECT {_JSON}, count, version, epoch FROM {COLLECTION}""",
-    b"picked": f"WITH page AS ({_PAGE} stores WHERE id = ANY($1::bigint[])) SELECT {_JSON}",
+    b"picked": f"WITH page AS ({_PAGE} stores WHERE id = ANY($1::int8[])) SELECT {_JSON}",
     # With the ids of all `most` stores, and one more: the pages after the first are read by their ids.
     b"named": f"""SELECT pick.place, found.*, version, epoch
-      FROM {COLLECTION}, unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[])
+      FROM {COLLECTION}, unnest($1::int8[], $2::text[], $3::int8[], $4::int8[])
         AS pick (place, name, past, most), LATERAL (
         WITH page AS ({_PAGE} (SELECT * FROM stores
           WHERE name = pick.name AND id > past ORDER BY id LIMIT least(most, {PAGE_SIZE})) AS same)
@@ -56,9 +56,9 @@ STATEMENTS = {
       WHERE one = 1""",
     # The slow way, for a page that changed after the version: each store as its last change up to there left it.
     b"as of": f"""WITH page AS ({_PAGE} (
-        SELECT pick.id, was.* FROM unnest($1::bigint[]) AS pick (id), LATERAL (
+        SELECT pick.id, was.* FROM unnest($1::int8[]) AS pick (id), LATERAL (
           SELECT {FIELDS}, seq AS version FROM changes
-          WHERE store_id = pick.id AND seq <= $2::bigint ORDER BY seq DESC LIMIT 1) AS was) AS past)
+          WHERE store_id = pick.id AND seq <= $2::int8 ORDER BY seq DESC LIMIT 1) AS was) AS past)
       SELECT {_JSON}""",
 }
 """The statements that a connection has to prepare for these reads."""
@@ -100,11 +100,11 @@ class Reader:
 
     async def get(self, ids: Sequence[int], deadline: float) -> list[Store | None]:
         """Return for each id its store, or None."""
-        rows = await self._rows((b"get", (parameter({id for id in ids if id <= MAX_ID}),)), deadline)
-        if rows and rows[0][-1] is None:
+        found = await self._rows((b"get", (parameter({id for id in ids if id <= MAX_ID}),)), deadline)
+        if found and found[0][-1] is None:
             single_row([])  # there is no epoch, because the row of `collection` is missing
-        found = {row[0]: Store(*row) for row in rows}
-        return [found.get(id) for id in ids]
+        stores = {row[0]: Store(*row) for row in found}
+        return [stores.get(id) for id in ids]
 
     async def state(self, asked: Sequence[None], deadline: float) -> list[State]:
         """Return the numbers of the collection, once for each that asked."""

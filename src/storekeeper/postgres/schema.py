@@ -152,7 +152,8 @@ def version(connection: Connection, *, upgrade: bool = True) -> int:
         return 0
     try:
         ((number,),) = connection.execute("SELECT schema::integer FROM storekeeper").fetchall()
-    except (ValueError, psycopg.errors.UndefinedColumn, psycopg.errors.CannotCoerce, psycopg.DataError):
+        number = int(number)
+    except (ValueError, TypeError, psycopg.errors.UndefinedColumn, psycopg.errors.CannotCoerce, psycopg.DataError):
         raise CannotStart(
             "--database has a table storekeeper that is not as we made it: restore it, or name another database"
         ) from None
@@ -167,7 +168,7 @@ def version(connection: Connection, *, upgrade: bool = True) -> int:
             "--database was written by an older Storekeeper: upgrade it first, by starting `storekeeper serve` with"
             " it once"
         )
-    return int(number)
+    return number
 
 
 def _check_tables(connection: Connection, tables: set[str], number: int) -> None:

@@ -67,11 +67,12 @@ def snapshot(url: str, *, fill: bool) -> Iterator[Snapshot]:
     if fill:
         prepare(url, upgrade=False)
     with connected(url) as connection:
-        connection.execute(LOCK if fill else _SNAPSHOT)
+        for statement in (LOCK_TIMEOUT, LOCK) if fill else (_SNAPSHOT,):
+            connection.execute(statement)
         yield PostgresSnapshot(url, connection)
 
 
-def epoch(url: str, renew: bool) -> str:
+def epoch(url: str, *, renew: bool) -> str:
     """Return the epoch of a prepared database; if it is to be renewed, the new one. Raises Unavailable."""
     with connected(url) as connection:
         if renew:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from storekeeper.collection import Eventual, Listing, Moment, Query, State
 from storekeeper.commands import Command
-from storekeeper.concurrency.threads import run_in_thread
+from storekeeper.concurrency.threads import NoThread, run_in_thread
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.events import Event, emit
 from storekeeper.sqlite import errors, schema
@@ -46,12 +46,15 @@ class SqliteCollection:
         self._fail = fail
         self._failure = ""
         self._closed = False
-        self._connection = schema.connect(path, reader=True)
-        self._change_token = token_reader(self._connection)
+        with schema.raising_cannot_start(path):
+            self._connection = schema.connect(path, reader=True, timeout=schema.START_TIMEOUT)
+            self._change_token = token_reader(self._connection)
+            committer = Committer(schema.connect(path, timeout=schema.START_TIMEOUT), FileIdentity(path))
+        self._connection.set_busy_timeout(int(schema.LOCK_TIMEOUT * 1000))
         self._reader = Reader(self._connection, self._change_token)
         self._past = PastReader(path, self._translating)
         self._loop = asyncio.get_running_loop()
-        self._queue = WriteQueue(Committer(schema.connect(path), FileIdentity(path)), self._on_failure)
+        self._queue = WriteQueue(committer, self._on_failure)
         self._timer = self._loop.call_later(TICK, self._tick)
 
     def get(self, id: int) -> Store | None:
@@ -93,8 +96,7 @@ class SqliteCollection:
 
     async def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False) -> range:
         """Create all of `payloads` or none; return their ids."""
-        if reason := CLOSED if self._closed else self._failure:
-            raise Unavailable(reason)
+        self._refuse_after_end()
         with self._translating(Outcome.UNKNOWN):
             return await run_in_thread(lambda stop: load_all(self._path, payloads, stop, only_if_empty=only_if_empty))
 
@@ -105,8 +107,14 @@ class SqliteCollection:
 
     async def mark_used(self, numbers: Iterable[int], now: int) -> None:
         """Note that tokens are used."""
+        self._refuse_after_end()
         with self._translating():
             await run_in_thread(lambda _stop: mark_used(self._path, numbers, now))
+
+    def _refuse_after_end(self) -> None:
+        """Raise Unavailable if nothing is to be written any more."""
+        if reason := CLOSED if self._closed else self._failure:
+            raise Unavailable(reason)
 
     def change_token(self) -> bytes | None:
         """Return the header of the wal-index, which differs after every commit."""
@@ -152,16 +160,17 @@ class SqliteCollection:
     def _translating(self, outcome: Outcome = Outcome.NONE) -> Iterator[None]:
         try:
             yield
+        except NoThread:
+            raise Unavailable("Too many threads are running") from None
         except (*errors.READ_ERRORS, errors.Failure) as error:
             raise self._translated(error, outcome) from error
 
     def _translated(self, error: Exception, outcome: Outcome = Outcome.NONE) -> Exception:
-        found = (
-            errors.translated(error, self._connection, outcome) if not isinstance(error, errors.Failure) else error
-        )
-        if isinstance(found, errors.Failure):
-            self._on_failure(found)
-        return found
+        if not isinstance(error, errors.Failure):
+            error = errors.translated(error, self._connection, outcome)
+        if isinstance(error, errors.Failure):
+            self._on_failure(error)
+        return error
 
     def _on_failure(self, failure: errors.Failure) -> None:
         if self._failure:

@@ -17,7 +17,7 @@ from typing import TypeVar
 import apsw
 
 from storekeeper.collection import MAX_PAST_READS, PAST_TIMEOUT, Eventual, Listing, Moment, Query, State, check_moment
-from storekeeper.concurrency.threads import NoThread, run_in_thread
+from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.errors import Unavailable
 from storekeeper.sqlite import reads, schema
 from storekeeper.sqlite.columns import FIELDS, STATE, numbers
@@ -61,7 +61,7 @@ _CHANGE = f"SELECT {FIELDS}, seq FROM {CHANGES} WHERE seq = ?"
 class PastReader:
     """Carries out reads of the past; they raise Unavailable, EpochEnded, InvalidInput.
 
-    `translating` turns apsw's errors into Unavailable where they are no bugs.
+    `translating` turns errors of apsw and of threads into Unavailable where they are no bugs.
     """
 
     def __init__(self, path: Path, translating: Callable[[], AbstractContextManager[None]]) -> None:
@@ -97,8 +97,6 @@ class PastReader:
         try:
             with self._translating():
                 return await run_in_thread(lambda stop: self._run(work, self._pacer(stop)))
-        except NoThread:
-            raise Unavailable("Too many threads are running") from None
         except apsw.InterruptError:
             raise Unavailable(CLOSED if self._closed else "The read of the past took too long") from None
         finally:

@@ -56,7 +56,7 @@ _JSON = f"CAST(group_concat(json_object({_MEMBERS}), ',') AS BLOB)"
 # A scan of the table by its key is in the order of the key; a sub-query with ORDER BY takes a third longer.
 PAGE = f"SELECT {_JSON}, max(version) FROM stores NOT INDEXED WHERE id BETWEEN ? AND ?"
 # In the other statements, a sub-query orders the rows that the aggregate sees.
-_NAMED = f"""SELECT {_JSON}, CASE WHEN count(*) = ?3 THEN max(id) END,
+_NAMED = f"""SELECT {_JSON}, count(*) = ?3,
     ifnull((SELECT max(seq) FROM {CHANGES}), 0), (SELECT epoch FROM collection)
   FROM (SELECT * FROM stores WHERE name = ?1 AND id > ?2 ORDER BY id LIMIT ?3)"""
 # The ids as one value: row by row they would take three times as long, all of it on the event loop.
@@ -164,11 +164,11 @@ class Reader:
 
     def _named(self, name: str, after: int, limit: int | None) -> Listing:
         try:
-            first, last, version, epoch = self._row(_NAMED, (name, after, limit or PAGE_SIZE))
+            first, may_have_more, version, epoch = self._row(_NAMED, (name, after, limit or PAGE_SIZE))
             self.transaction.epoch = epoch
         except apsw.TooBigError:  # the addresses are long
-            last = after
-        if last is None:
+            may_have_more = True
+        if not may_have_more:
             return Listing(version, epoch, first or b"")
         with self._snapshot() as state:
             if limit is None:

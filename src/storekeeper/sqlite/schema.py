@@ -26,6 +26,9 @@ _FULL = {DISK_FULL, os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT)}
 START_TIMEOUT = 10.0
 """Seconds that a start waits for another process that opens or upgrades the same file."""
 
+LOCK_TIMEOUT = 0.2
+"""Seconds that a read waits for a lock."""
+
 MAX_PAGE_BYTES = 8 * 2**20
 """Bytes of one page of a list: more than the longest store takes, and far less than a thousand of them."""
 
@@ -61,7 +64,7 @@ def _check_and_upgrade(path: Path, *, upgrade: bool) -> None:
         version = _refuse_foreign(path, open_read_only(path, immutable=not Path(f"{path}-wal").exists()))
         if 0 < version < len(MIGRATIONS) and not upgrade:
             raise _older(path)
-    with closing(connect(path)) as connection:
+    with closing(connect(path, create=True)) as connection:
         upgrade_schema(connection)
 
 
@@ -134,10 +137,12 @@ def exclude_others(connection: apsw.Connection) -> None:
     connection.pragma("temp_store", "memory")
 
 
-def connect(path: Path, *, reader: bool = False, timeout: float = 0.2) -> apsw.Connection:
+def connect(
+    path: Path, *, reader: bool = False, create: bool = False, timeout: float = LOCK_TIMEOUT
+) -> apsw.Connection:
     """Open one connection with the pragmas that every promise rests on; it waits so many seconds for a lock."""
-    # A reader creates no file: it may be opened at any time, and then a missing one was there before.
-    flags = apsw.SQLITE_OPEN_READWRITE | (0 if reader else apsw.SQLITE_OPEN_CREATE)
+    # A file that is missing later was deleted: SQLite would begin an empty one, and delete the log beside it.
+    flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
     connection = apsw.Connection(str(path), flags=flags)
     connection.set_busy_timeout(int(timeout * 1000))
     # WAL: readers never wait for the writer, and several processes may share the file.
@@ -154,8 +159,6 @@ def connect(path: Path, *, reader: bool = False, timeout: float = 0.2) -> apsw.C
     connection.wal_autocheckpoint(4000)
     if reader:
         connection.pragma("query_only", True)
-        # Only connections that write also checkpoint: a reader on the event loop must never fsync.
-        connection.wal_autocheckpoint(0)
         # A longer page raises TooBigError.
         connection.limit(apsw.SQLITE_LIMIT_LENGTH, MAX_PAGE_BYTES)
         # Else SQLite, built with STAT4, plans a statement again for each value that it compares with an index.
@@ -183,7 +186,7 @@ def refuse_orphaned_log(path: Path) -> None:
 
 def _create(path: Path) -> None:
     with temporary_path(path) as new:
-        with closing(connect(new)) as connection:
+        with closing(connect(new, create=True)) as connection:
             upgrade_schema(connection)
             # Closing would do so too, but not report a full disk; and only the file itself gets the name.
             connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)

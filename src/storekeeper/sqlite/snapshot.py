@@ -72,11 +72,13 @@ class TargetSnapshot(SqliteSnapshot):
         super().__init__(path, connection)
         self._writer = connection
         self._stack = stack
+        self._committed = False
 
     def finish(self, epoch: str | None) -> None:
         """Set this epoch, or a new one, and commit; from now on, read rows from the disk, not from a cache."""
         self._writer.execute(_SET_EPOCH, (epoch,))
         self._writer.execute("COMMIT")
+        self._committed = True
         # Closing one of these earlier would drop the file's locks.
         file = self._stack.enter_context(self.path.open("rb"))
         if hasattr(os, "posix_fadvise"):
@@ -89,7 +91,7 @@ class TargetSnapshot(SqliteSnapshot):
         """Remove all rows again."""
         if self._writer.in_transaction:
             self._writer.execute("ROLLBACK")
-        elif self._connection is not self._writer:
+        elif self._committed:
             deletes = "; ".join(f"DELETE FROM {_NAMES[table]}" for table in TABLES)
             # The epoch may be the source's, whose versions this file would give to other changes.
             self._writer.execute(f"BEGIN; {deletes}; UPDATE collection SET epoch = {NEW_EPOCH}; COMMIT")
