@@ -265,9 +265,10 @@ def _run(server: _Server, listeners: list[socket.socket]) -> int:
     """Run a server until it is told to stop; return 0, 1 if it did not start, or CANNOT_START."""
     # uvicorn raises the signal again after a graceful stop; the exit status of a requested stop is 0.
     # A signal that comes before uvicorn handles signals stops the server too, once it has started.
-    # So does a terminal that closes.
+    # So does a terminal that closes, unless `nohup` has it ignored.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, server.handle_exit)
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, server.handle_exit)
     bridge_log()
     try:
         server.run(listeners)
