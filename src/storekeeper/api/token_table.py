@@ -90,7 +90,8 @@ class TokenTable:
         """Begin to write which tokens were used, at most once in USED_INTERVAL for each."""
         used, self._used = self._used, set()
         today = int(time.time() * 1000)
-        due = [token.number for token in self._good.values() if (token.used or 0) <= today - USED_INTERVAL]
+        # A time to come was noted while the clock was wrong.
+        due = [token.number for token in self._good.values() if abs(today - (token.used or 0)) >= USED_INTERVAL]
         if (numbers := used.intersection(due)) and now >= self._mark_after:
             self._mark_after = now + RETRY_INTERVAL
             self._marking = asyncio.create_task(self._write_used(numbers, today))
