@@ -470,9 +470,7 @@ def shut(folder: Path) -> Iterator[None]:
         ("copy {mine} {shut}", "target "),
     ],
 )
-def test_a_database_in_a_folder_that_may_not_be_entered_is_named(
-    open_folder: Path, command: str, names: str
-) -> None:
+def test_a_database_in_a_folder_that_may_not_be_entered_is_named(open_folder: Path, command: str, names: str) -> None:
     database = filled(open_folder / "closed", 1)
     mine, other = filled(open_folder / "mine", 1).url, f"sqlite:///{open_folder}/other.db"
     words = command.format(shut=database.url, mine=mine, other=other)
