@@ -299,7 +299,7 @@ def test_an_address_that_others_reach_is_warned_of(tmp_path: Path) -> None:
 
 
 def test_a_loopback_address_is_one_in_any_spelling(tmp_path: Path) -> None:
-    """A page whose name was rebound to it is refused, one that goes by its name is not; nobody is warned of others."""
+    """A page whose name was rebound to it is refused, one that uses its own name is not, and nobody is warned."""
     with serving(tmp_path, "--host=LOCALHOST", "--auth=open") as service:
         for name, status in (("rebound.example", 403), ("localhost", 200)):
             page = {"host": name, "accept-language": "en"}
