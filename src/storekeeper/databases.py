@@ -154,14 +154,16 @@ def sqlite_path(database: str) -> Path:
             shown = ""
         kind = f" {shown!r}" if shown or not database else ""
         raise CannotStart(f"--database: unknown kind of database{kind}; use {DATABASES}")
-    name = unquote(rest[1:])
+    name = unquote(rest[1:], errors="surrogateescape")
     if not rest.startswith("/") or not name or "\0" in name or name == ":memory:":
         raise CannotStart(f"--database {database}: names no file; use {DATABASES}")
     try:
         name.encode()
+        return Path(name).absolute()
     except UnicodeEncodeError:
         raise CannotStart(f"--database: the name of the file {name!r} is not UTF-8; use {DATABASES}") from None
-    return Path(name).absolute()
+    except FileNotFoundError:
+        raise CannotStart(f"--database {database}: the present folder was deleted: go to another one") from None
 
 
 def _is_postgres(database: str) -> bool:

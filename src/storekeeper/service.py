@@ -168,7 +168,10 @@ def serve(settings: Settings) -> int:
     settings = _prepared(settings)
     listener = _listen(settings.host, settings.port)
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    address = f"http://{host}:{listener.getsockname()[1]}"
+    place, port = listener.getsockname()[:2]
+    address = f"http://{host}:{port}"
+    # Who reaches it depends on where the name led to: a host's own name may be loopback, as 127.1 is.
+    settings = msgspec.structs.replace(settings, host=place, allowed_host=(*settings.allowed_host, settings.host))
     service = Service(settings, create=False)
     announce = partial(_announce, settings, address)
     if settings.workers == 1:
@@ -265,9 +268,10 @@ def _run(server: _Server, listeners: list[socket.socket]) -> int:
     """Run a server until it is told to stop; return 0, 1 if it did not start, or CANNOT_START."""
     # uvicorn raises the signal again after a graceful stop; the exit status of a requested stop is 0.
     # A signal that comes before uvicorn handles signals stops the server too, once it has started.
-    # So does a terminal that closes.
+    # So does a terminal that closes, unless `nohup` has it ignored.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, server.handle_exit)
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, server.handle_exit)
     bridge_log()
     try:
         server.run(listeners)

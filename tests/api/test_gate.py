@@ -425,6 +425,24 @@ def test_a_use_that_cannot_be_written_is_written_later(tmp_path: Path, monkeypat
     run(scenario())
 
 
+def test_a_use_that_was_noted_by_a_clock_far_ahead_is_noted_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = add_tokens(tmp_path)["read"]
+    monkeypatch.setattr(token_table, "REFRESH_INTERVAL", 0.02)
+    url = f"sqlite:///{tmp_path}/stores.db"
+
+    async def scenario() -> None:
+        async with inside(tmp_path, auth="all") as service:
+            (number,) = (token.number for token in databases.read_tokens(url) if token.name == "read")
+            await service.service.runtime.resource._collection.mark_used([number], now() + 10**12)
+            await asyncio.sleep(0.1)
+            await answer(service, "--fast-lane", sent("GET", "/api/stores", token))
+            await until(lambda: any((token.used or 10**15) <= now() for token in databases.read_tokens(url)))
+
+    run(scenario())
+
+
 PAGE = ("Origin: https://shop.example", "Content-Type: application/json")
 
 

@@ -446,6 +446,61 @@ def test_a_database_in_a_folder_that_may_only_be_read_is_copied_and_exported(ope
 
 
 @contextmanager
+def shut(folder: Path) -> Iterator[None]:
+    """A folder that this process may not enter."""
+    root = os.geteuid() == 0
+    folder.chmod(0o000)
+    if root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if root:
+            os.seteuid(0)
+        folder.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [
+        ("export - --database {shut}", ""),
+        ("epoch --database {shut}", ""),
+        ("token list --database {shut}", ""),
+        ("copy {shut} {other}", "source "),
+        ("copy {mine} {shut}", "target "),
+    ],
+)
+def test_a_database_in_a_folder_that_may_not_be_entered_is_named(open_folder: Path, command: str, names: str) -> None:
+    database = filled(open_folder / "closed", 1)
+    mine, other = filled(open_folder / "mine", 1).url, f"sqlite:///{open_folder}/other.db"
+    words = command.format(shut=database.url, mine=mine, other=other)
+    open_folder.chmod(0o777)
+    (open_folder / "mine").chmod(0o777)
+    with shut(database.path.parent):
+        (line,) = refused(run(*words.split()))
+    assert line.startswith(f"storekeeper: {names}{database.path} cannot be opened for reading (Permission denied): ")
+
+
+def test_one_of_a_kind_is_said_in_the_singular(tmp_path: Path) -> None:
+    done = run("copy", filled(tmp_path / "one", 1).url, f"sqlite:///{tmp_path}/copy.db")
+    assert done.stderr.startswith(b"1 store and 1 change copied from ")
+
+
+@pytest.mark.parametrize("url", ["sqlite:///stores.db", None])
+def test_a_present_folder_that_was_deleted_is_said(tmp_path: Path, source: Sqlite, url: str | None) -> None:
+    here, gone = Path.cwd(), tmp_path / "gone"
+    gone.mkdir()
+    try:
+        os.chdir(gone)
+        gone.rmdir()
+        (line,) = refused(run("export", "out.csv", "--database", url or source.url))
+    finally:
+        os.chdir(here)
+    says = f"--database {url}: the present folder was deleted: " if url else "out.csv cannot be written: No such file"
+    assert line.startswith(f"storekeeper: {says}")
+
+
+@contextmanager
 def killed_with_a_log(disk: Path) -> Iterator[Sqlite]:
     """A database whose latest writes are in its log only."""
     database = filled(disk, 30)

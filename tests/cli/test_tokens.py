@@ -197,6 +197,8 @@ def test_a_use_is_noted_once_an_hour_and_each_change_has_its_token(database: Dat
                 (1, USED_INTERVAL, USED_INTERVAL),
                 (1, USED_INTERVAL + 5, USED_INTERVAL),
                 (1, 2 * USED_INTERVAL, 2 * USED_INTERVAL),
+                (1, 90 * USED_INTERVAL, 90 * USED_INTERVAL),  # by a clock that is wrong, then set right
+                (1, 2 * USED_INTERVAL + 5, 2 * USED_INTERVAL + 5),
             ):
                 await collection.mark_used([number, 9], at)
                 assert [token.used for token in await collection.tokens()] == [used, None]

@@ -110,10 +110,16 @@ def read_only(_path: Path, _probe: Probe) -> Iterator[None]:
 
 @contextmanager
 def limited(_path: Path, probe: Probe) -> Iterator[None]:
-    """No file may grow: the write fails, and not for lack of space."""
+    """No file may grow."""
     resource.prlimit(probe.process.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
     yield
     resource.prlimit(probe.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+
+@contextmanager
+def unwritten(path: Path, probe: Probe) -> Iterator[None]:
+    with injecting(probe.process.pid, "pwrite64", path.with_name(path.name + "-wal")):
+        yield
 
 
 @contextmanager
@@ -147,7 +153,8 @@ EXPECTED: dict[Fault, dict[str, str]] = {
     locked: dict.fromkeys(WRITES, "none: The database is locked"),
     full: dict.fromkeys(WRITES, "none: The disk is full"),
     read_only: dict.fromkeys(WRITES, f"none: {READ_ONLY}"),
-    limited: dict.fromkeys(WRITES, f"unknown: {LOST}"),
+    limited: dict.fromkeys(WRITES, "none: The disk is full"),
+    unwritten: dict.fromkeys(WRITES, f"unknown: {LOST}"),
     unsynced: dict.fromkeys(WRITES, f"unknown: {LOST}"),
     unreadable: dict.fromkeys([read for read in READS if read != "change_token"], f"none: {LOST}")
     | dict.fromkeys(WRITES, f"unknown: {LOST}"),
@@ -155,7 +162,8 @@ EXPECTED: dict[Fault, dict[str, str]] = {
     | dict.fromkeys(WRITES, f"unknown: {DAMAGED}"),
 }
 for fault, reason in (
-    (limited, "The disk cannot be written"),
+    (limited, "The disk is full"),
+    (unwritten, "The disk cannot be written"),
     (unsynced, LOST),
     (unreadable, LOST),
     (corrupted, DAMAGED),

@@ -171,6 +171,15 @@ def test_a_backup_leaves_the_latest_14_and_what_is_named_otherwise(machine: Mach
     assert "before.db" in left
 
 
+def test_a_backup_outlives_itself_whatever_the_clock_once_said(machine: Machine, differences: list[str]) -> None:
+    assert not differences
+    old = "touch stores-2100-01-{10..30}-000000.db"
+    machine.root(f"cd /var/backups/storekeeper; rm stores-*.db; {old}; storekeeper-backup")
+    copies = [name for name in machine.root("ls").split() if name.startswith("stores-")]
+    assert len([name for name in copies if not name.startswith("stores-2100-")]) == 1
+    assert copies[-14:] == copies[1:] == [f"stores-2100-01-{day}-000000.db" for day in range(17, 31)]
+
+
 def test_a_password_in_the_settings_lets_commands_into_postgresql_as_the_page_says(
     machine: Machine, differences: list[str]
 ) -> None:

@@ -298,6 +298,16 @@ def test_an_address_that_others_reach_is_warned_of(tmp_path: Path) -> None:
         assert service.log.count("level=") == 2
 
 
+def test_a_loopback_address_is_one_in_any_spelling(tmp_path: Path) -> None:
+    """A page whose name was rebound to it is refused, one that uses its own name is not, and nobody is warned."""
+    with serving(tmp_path, "--host=LOCALHOST", "--auth=open") as service:
+        for name, status in (("rebound.example", 403), ("localhost", 200)):
+            page = {"host": name, "accept-language": "en"}
+            assert service.request("GET", "/api/stores", headers=page).status == status
+        until(lambda: "event=started" in service.log)
+        assert "level=warning" not in service.log
+
+
 @pytest.mark.parametrize(("workers", "number"), [(1, signal.SIGHUP), (2, signal.SIGINT)])
 def test_its_start_and_its_stop_are_told(tmp_path: Path, workers: int, number: signal.Signals) -> None:
     with serving(tmp_path, f"--workers={workers}") as service:

@@ -228,6 +228,14 @@ def test_a_terminal_that_closes_stops_it_as_it_should(tmp_path: Path, adapter: s
         assert len(service.request("GET", "/api/stores").json) == 1
 
 
+def test_a_terminal_that_closes_does_not_stop_it_under_nohup(tmp_path: Path) -> None:
+    with serving(tmp_path, within=["nohup"]) as service:
+        service.process.send_signal(signal.SIGHUP)
+        assert store(service, "Afterwards") == 1
+        assert service.stop() == 0
+        assert "signal=SIGTERM" in service.log
+
+
 @ADAPTERS
 @pytest.mark.parametrize(
     "to_all", [pytest.param(False, marks=pytest.mark.thorough), True], ids=["the supervisor", "all of them"]

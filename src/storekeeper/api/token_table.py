@@ -89,7 +89,8 @@ class TokenTable:
     def _mark_used(self, now: float) -> None:
         """Begin to write which tokens were used, at most once in USED_INTERVAL for each."""
         today = int(time.time() * 1000)
-        due = [token.number for token in self._good.values() if (token.used or 0) <= today - USED_INTERVAL]
+        # A time to come was noted while the clock was wrong.
+        due = [token.number for token in self._good.values() if abs(today - (token.used or 0)) >= USED_INTERVAL]
         self._used.intersection_update(due)
         if self._used and now >= self._mark_after:
             self._mark_after = now + RETRY_INTERVAL

@@ -64,7 +64,7 @@ def import_(
         done = "nothing was imported" if error.outcome is Outcome.NONE else "it is not known whether it was imported"
         raise CannotStart(f"{into}: {error}; {done}") from None
     print_line(
-        f"{_stores(len(ids))} imported{_as_ids(ids)} into {into}"
+        f"{_counted(len(ids), 'store')} imported{_as_ids(ids)} into {into}"
         + "; the ids in the file were others" * source.renumbered(ids)
         + "; a service has to be given the same --database" * made
     )
@@ -97,9 +97,9 @@ def export(
     """
     from storekeeper import csvfile, databases
 
-    if databases.is_database_file(settings.database, Path("/dev/stdout") if file == STANDARD_STREAM else file):
-        raise CannotStart(f"{file} is the database itself, or its log: name another file")
     try:
+        if databases.is_database_file(settings.database, Path("/dev/stdout") if file == STANDARD_STREAM else file):
+            raise CannotStart(f"{file} is the database itself, or its log: name another file")
         if not (force or file == STANDARD_STREAM or csvfile.may_be_replaced(file)):
             raise CannotStart(
                 f"{file} is there, and not as an export: name another file, or overwrite it with --force"
@@ -117,7 +117,7 @@ def export(
         raise CannotStart(
             f"{'standard output' if file == STANDARD_STREAM else file} cannot be written: {error.strerror}"
         ) from None
-    print_line(f"{_stores(count)} exported from {databases.describe(settings.database)}")
+    print_line(f"{_counted(count, 'store')} exported from {databases.describe(settings.database)}")
 
 
 def copy(
@@ -145,11 +145,12 @@ def copy(
     with progress("Copying", "rows") as show:
         stores, changes, epoch = databases.copy(source, target, show, move=move)
     told = f"it keeps the epoch {epoch}: write no more to the source" if move else f"its new epoch is {epoch}"
-    print_line(f"{_stores(stores)} and {changes} changes copied from {origin} into {into}, and verified; {told}")
+    counted = f"{_counted(stores, 'store')} and {_counted(changes, 'change')}"
+    print_line(f"{counted} copied from {origin} into {into}, and verified; {told}")
 
 
-def _stores(count: int) -> str:
-    return f"{count} store{'s' * (count != 1)}"
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def _as_ids(ids: range) -> str:

@@ -100,11 +100,11 @@ COLLECTION = "collection_4"
 read them."""
 
 # Not to_regclass, whose cached result may be older than the wait for the lock of migrations.
-_TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()"
+# Nor information_schema, which hides what this user may not read.
+_TABLES = """SELECT relname FROM pg_catalog.pg_class WHERE relkind IN ('r', 'p', 'v', 'm', 'f') AND relnamespace = (
+  SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = current_schema())"""
 # A rule can keep rows from being written without an error, and every view has a rule.
-_FOREIGN = f"""SELECT relname FROM pg_catalog.pg_class WHERE relnamespace = (
-  SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = current_schema())
-  AND relname IN ('storekeeper', 'stores', 'changes', 'keys', 'tokens', '{COLLECTION}')
+_FOREIGN = f"""{_TABLES} AND relname IN ('storekeeper', 'stores', 'changes', 'keys', 'tokens', '{COLLECTION}')
   AND (relkind NOT IN ('r', 'p') OR relpersistence <> 'p'
     OR EXISTS (SELECT FROM pg_catalog.pg_rewrite WHERE ev_class = pg_class.oid)) ORDER BY relname"""
 _COMPLETE = {"stores": 1, "changes": 1, "collection": 1, "keys": 3, "tokens": 4}
@@ -113,12 +113,13 @@ _COMPLETE = {"stores": 1, "changes": 1, "collection": 1, "keys": 3, "tokens": 4}
 MIGRATION_LOCK = 0x53544F52
 """The advisory lock of all migrations: without it, migrations at the same time can fail."""
 
+_RIGHTS = "for the first start needs CREATE on the schema"
 _LOCK_TIMEOUT = "SET LOCAL lock_timeout = '4s'"
 
 
 def exists(url: str) -> bool:
     """Tell whether the database has a collection of the present version; raises as `prepare` without `upgrade`."""
-    with connected(url) as connection:
+    with connected(url, needs=_RIGHTS) as connection:
         return version(connection, upgrade=False) > 0
 
 
@@ -128,7 +129,7 @@ def prepare(url: str, *, upgrade: bool = True) -> str:
     Several instances may do this at once. Raises CannotStart, also if it is older and may not be upgraded. Raises
     Unavailable, also if another lock or another instance's migration takes longer than a few seconds.
     """
-    with connected(url, needs="for the first start needs CREATE on the schema") as connection:
+    with connected(url, needs=_RIGHTS) as connection:
         connection.execute(_LOCK_TIMEOUT)
         if version(connection, upgrade=upgrade) < len(MIGRATIONS):
             _migrate(connection)
@@ -174,9 +175,7 @@ def version(connection: Connection, *, upgrade: bool = True) -> int:
 def _check_tables(connection: Connection, tables: set[str], number: int) -> None:
     """Raise CannotStart unless the tables are those that so many migrations create."""
     if missing := ", ".join(sorted(name for name in _COMPLETE.keys() - tables if _COMPLETE[name] <= number)):
-        raise CannotStart(
-            f"--database is not complete, it lacks (or this user may not see) the table {missing}: restore it"
-        )
+        raise CannotStart(f"--database is not complete, it lacks the table {missing}: restore it")
     if foreign := ", ".join(name for (name,) in connection.execute(_FOREIGN)):
         raise CannotStart(
             f"--database: {foreign} is no ordinary table that outlives a crash (but a view, UNLOGGED, or with rules)"

@@ -150,7 +150,7 @@ def translated(error: Exception, url: str, needs: str = "") -> StorekeeperError:
     if isinstance(error, psycopg.errors.DuplicateTable | psycopg.errors.DuplicateObject):
         return CannotStart(f"--database has tables of another program ({text}): name another database")
     if needs and isinstance(error, psycopg.errors.InsufficientPrivilege):
-        return CannotStart(f"--database: {text}: the user has to own the tables, and {needs}")
+        return CannotStart(f"--database: {error.diag.message_primary}: the user has to own the tables, and {needs}")
     return Unavailable(text)
 
 

@@ -17,7 +17,7 @@ _REVOKE = "UPDATE tokens SET revoked = coalesce(revoked, %s) WHERE name = %s"
 STATEMENTS = {
     b"tokens": _SELECT,
     b"used": f"""UPDATE tokens SET used = $2::int8 WHERE number = ANY($1::int8[])
-      AND coalesce(used, 0) <= $2::int8 - {USED_INTERVAL}""",
+      AND abs($2::int8 - coalesce(used, 0)) >= {USED_INTERVAL}""",
 }
 """The statements that a connection has to prepare for tokens."""
 

@@ -19,14 +19,13 @@ from storekeeper.sqlite.load import load_all
 from storekeeper.sqlite.past import PastReader
 from storekeeper.sqlite.read_transaction import token_reader
 from storekeeper.sqlite.reads import Reader
-from storekeeper.sqlite.schema import files, prepare
+from storekeeper.sqlite.schema import exists, files, prepare
 from storekeeper.sqlite.snapshot import epoch, snapshot
 from storekeeper.sqlite.tokens import add_token, mark_used, read_tokens, revoke_token
 from storekeeper.sqlite.write_queue import CLOSED, TICK, WriteQueue
 from storekeeper.stores import Payload, Store
 from storekeeper.tokens import Token
 
-exists = Path.exists
 describe = str
 
 __all__ = ["SqliteCollection", "describe", "epoch", "exists", "files", "open_collection", "prepare", "snapshot"]

@@ -15,6 +15,10 @@ READ_ERRORS = (apsw.Error, UnicodeDecodeError)
 _CORRUPT = (apsw.CorruptError, apsw.NotADBError, UnicodeDecodeError)
 
 
+_LIMITS = {errno.EDQUOT, errno.EFBIG}
+"""What a write meets that a quota does not permit, or the limit of a file's size."""
+
+
 class Failure(Unavailable):
     """The file cannot be trusted any more. If it is `damaged`, it does not help to open it anew."""
 
@@ -25,12 +29,12 @@ class Failure(Unavailable):
 
 
 def classified(error: apsw.Error, connection: apsw.Connection) -> apsw.Error:
-    """Return the error that a connection raised, in its right class: SQLite calls an exceeded quota an I/O error.
+    """Return the error that a connection raised, in its right class: SQLite calls an exceeded limit an I/O error.
 
-    A quota that makes a sync fail stays an I/O error: data that the system had taken may be lost.
+    One that makes a sync fail stays an I/O error: data that the system had taken may be lost.
     """
-    quota = getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_WRITE and connection.system_errno == errno.EDQUOT
-    return apsw.FullError("quota exceeded") if quota else error
+    limit = getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_WRITE and connection.system_errno in _LIMITS
+    return apsw.FullError("limit exceeded") if limit else error
 
 
 def translated(error: Exception, connection: apsw.Connection, outcome: Outcome = Outcome.NONE) -> Exception:

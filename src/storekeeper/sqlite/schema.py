@@ -33,6 +33,12 @@ MAX_PAGE_BYTES = 8 * 2**20
 """Bytes of one page of a list: more than the longest store takes, and far less than a thousand of them."""
 
 
+def exists(path: Path) -> bool:
+    """Tell whether there is a file at `path`. Raises CannotStart if this user may not know."""
+    with raising_cannot_start(path, "reading"):
+        return _size(path) is not None
+
+
 def prepare(path: Path, *, upgrade: bool = True) -> None:
     """Create the database at `path`, or upgrade it to the present version.
 

@@ -16,7 +16,7 @@ _ADD = f"""INSERT INTO tokens ({", ".join(TOKENS)})
   SELECT (SELECT ifnull(max(number), 0) FROM tokens) + 1, ?, ?, ?, ?, ?, NULL, NULL"""
 _REVOKE = "UPDATE tokens SET revoked = ifnull(revoked, ?) WHERE name = ?"
 _USED = f"""UPDATE tokens SET used = ?2 WHERE number IN (SELECT value FROM json_each(?1))
-  AND ifnull(used, 0) <= ?2 - {USED_INTERVAL}"""
+  AND abs(?2 - ifnull(used, 0)) >= {USED_INTERVAL}"""
 
 
 def read(connection: apsw.Connection) -> list[Token]:
