@@ -185,6 +185,40 @@ def test_a_body_is_read_no_further_than_the_limit(tmp_path: Path) -> None:
     run(scenario())
 
 
+@pytest.mark.parametrize(("method", "path"), [("POST", "/api/stores"), ("GET", "/api/stores/1"), ("PUT", "/nowhere")])
+def test_a_head_that_tells_of_too_large_a_body_is_refused_before_all_else(
+    tmp_path: Path, method: str, path: str
+) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path, auth="all") as service:
+            told = scope_of(method, path, headers=[(b"content-length", b"1048577"), (b"sec-fetch-site", b"cross-site")])
+            assert_error(response_of(await called(service.service, told)), 413, TOO_LARGE)
+
+    run(scenario())
+
+
+def test_blanks_around_the_value_of_a_field_do_not_count(tmp_path: Path) -> None:
+    """Some servers leave them there, uvicorn with httptools for one."""
+    token = add_token(f"sqlite:///{tmp_path}/stores.db", "one", "write")
+    fields = {
+        b"host": b"localhost:8098",
+        b"sec-fetch-site": b"same-origin",
+        b"content-type": b"application/json",
+        b"content-encoding": b"identity",
+        b"idempotency-key": b'"one"',
+        b"authorization": f"Bearer {token}".encode(),
+    }
+
+    async def scenario() -> None:
+        async with inside(tmp_path, auth="all") as service:
+            for blanks in (b"%b", b"%b ", b"\t%b \t"):
+                headers = [(name, blanks % value) for name, value in fields.items()]
+                created = await asked(service, "POST", "/api/stores", b'{"name":"One"}', headers=headers)
+                assert created.json == shown(1, "One")
+
+    run(scenario())
+
+
 def test_head_and_options_have_no_body(tmp_path: Path) -> None:
     fill(tmp_path, [Payload("Many")] * 2500)
 

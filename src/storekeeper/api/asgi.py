@@ -49,11 +49,14 @@ class Application:
         """Respond to one request."""
         if scope["type"] == "websocket":
             scope, send = _as_get(scope, send)
-        headers = scope["headers"] = [*scope["headers"]]  # it may be any iterable
+        # It may be any iterable; and not every server takes off the blanks around a value.
+        headers = scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         plan = self._gate.plan(scope["method"], _target(scope), headers)
         if fields := self._gate.fields(headers):
             send = _adding(fields, send)
-        if plan is None:
+        if any(name == b"content-length" and int(value) > MAX_BODY_BYTES for name, value in headers):
+            await _send(too_large(), scope, send)
+        elif plan is None:
             await self._starlette(scope, receive, send)
         elif (response := await self._respond(plan, scope, receive)) is not None:
             await _send(response, scope, send)
@@ -120,8 +123,6 @@ async def _body(scope: Scope, receive: Receive) -> bytes | None:
     """Read the body, but not past the limit; None if the client went away."""
     if scope["method"] in ("GET", "HEAD"):
         return b""
-    if any(name == b"content-length" and int(value) > MAX_BODY_BYTES for name, value in scope["headers"]):
-        return bytes(MAX_BODY_BYTES + 1)
     body = bytearray()
     while True:
         message = await receive()
