@@ -191,7 +191,8 @@ def test_a_head_that_tells_of_too_large_a_body_is_refused_before_all_else(
 ) -> None:
     async def scenario() -> None:
         async with inside(tmp_path, auth="all") as service:
-            told = scope_of(method, path, headers=[(b"content-length", b"1048577"), (b"sec-fetch-site", b"cross-site")])
+            headers = [(b"content-length", b"1048577"), (b"sec-fetch-site", b"cross-site")]
+            told = scope_of(method, path, headers=headers)
             assert_error(response_of(await called(service.service, told)), 413, TOO_LARGE)
 
     run(scenario())
