@@ -14,6 +14,7 @@ from storekeeper.api.cache import ResponseCache
 from storekeeper.api.conditions import Conditions
 from storekeeper.api.origins import Pages
 from tests.harness.asgi import asked as call
+from tests.harness.databases import Database
 from tests.harness.in_process import Inside, inside, last_response, run, settled
 from tests.harness.process import Response
 from tests.harness.tokens import add_token
@@ -206,15 +207,14 @@ async def epoch_of(service: Inside, token: bytes) -> bytes:
     return response.headers["etag"].strip('"').partition(".")[2].encode()
 
 
-async def play(folder: Path, auth: str, seed: int, count: int) -> set[tuple[int, bool]]:
+async def play(folder: Path, url: str, auth: str, seed: int, count: int) -> set[tuple[int, bool]]:
     """Send requests, and compare; return which statuses there were, and whether they were replays."""
     scopes = {"one": "write", "two": "write", "three": "read"}
-    url = f"sqlite:///{folder}/stores.db"
     tokens = {add_token(url, name, scope).encode(): scope for name, scope in scopes.items()}
     model, seen = Model(auth, tokens), set()
     requests = Requests(seed, auth, [*tokens], lambda: len(model.changes))
     ways = random.Random(seed)
-    async with inside(folder, auth=auth, cors_origin=[NAMED], allowed_host=[ALLOWED_HOST]) as service:
+    async with inside(folder, database=url, auth=auth, cors_origin=[NAMED], allowed_host=[ALLOWED_HOST]) as service:
         client = Client(service, await epoch_of(service, next(iter(tokens))))
         for _ in range(count):
             asked = requests.next()
@@ -227,9 +227,11 @@ async def play(folder: Path, auth: str, seed: int, count: int) -> set[tuple[int,
 
 @pytest.mark.parametrize("auth", ["open", "writes", "all"])
 @pytest.mark.parametrize(("seed", "count"), [(1, 1500), *(pytest.param(n, 10_000, marks=thorough) for n in (2, 3))])
-def test_every_response_is_what_the_decisions_say(tmp_path: Path, auth: str, seed: int, count: int) -> None:
+def test_every_response_is_what_the_decisions_say(
+    tmp_path: Path, database: Database, auth: str, seed: int, count: int
+) -> None:
     async def scenario() -> None:
-        seen = await play(tmp_path, auth, seed, count)
+        seen = await play(tmp_path, database.url, auth, seed, count)
         assert {(200, True)} | {(status, False) for status in STATUSES[auth]} <= seen
 
     run(scenario())
@@ -277,6 +279,6 @@ def test_a_service_that_breaks_a_decision_is_found(
 
     async def scenario() -> None:
         with pytest.raises(AssertionError, match=r"Asked\("):
-            await play(tmp_path, auth, 1, 1500)
+            await play(tmp_path, f"sqlite:///{tmp_path}/stores.db", auth, 1, 1500)
 
     run(scenario())
