@@ -20,66 +20,19 @@ from storekeeper.http.response import Fields
 from storekeeper.service import Service, application
 from storekeeper.settings import Settings
 from storekeeper.stores import Payload
+from tests.harness.asgi import Message, asked, body, called, response_of, scope_of
 from tests.harness.client import fill, until
-from tests.harness.in_process import Inside, inside
+from tests.harness.in_process import inside
 from tests.harness.process import TIMEOUT, Response
 from tests.harness.stores import shown
 from tests.harness.tokens import add_token, now
 from tests.harness.wire import assert_error, assert_invalid
-
-Message = dict[str, Any]
 
 TOO_LARGE = "Payload content length greater than maximum allowed: 1048576"
 
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(scenario, 60))
-
-
-def scope_of(method: str, path: str, query: bytes = b"", **more: Any) -> dict[str, Any]:
-    return {
-        "type": "http",
-        "asgi": {"version": "3.0"},
-        "http_version": "1.1",
-        "method": method,
-        "scheme": "http",
-        "path": path,
-        "query_string": query,
-        "headers": [],
-    } | more
-
-
-async def called(app: Service, scope: dict[str, Any], *messages: Message) -> list[Message]:
-    """Call an application; the client is gone after what it sends. Give what the application sent."""
-    sent: list[Message] = []
-    waiting = [*messages, {"type": "http.disconnect"}]
-
-    async def receive() -> Message:
-        return waiting.pop(0)
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    await app(scope, receive, send)
-    return sent
-
-
-def body(*parts: bytes) -> list[Message]:
-    """Return the messages of a body in parts."""
-    return [{"type": "http.request", "body": part, "more_body": at < len(parts)} for at, part in enumerate(parts, 1)]
-
-
-def response_of(sent: list[Message]) -> Response:
-    start, *rest = sent
-    assert start["type"] == "http.response.start"
-    assert [message.get("more_body", False) for message in rest] == [True] * (len(rest) - 1) + [False]
-    headers = {name.decode(): value.decode() for name, value in start["headers"]}
-    assert all(name == name.lower() for name in headers)
-    return Response(start["status"], headers, b"".join(message.get("body", b"") for message in rest))
-
-
-async def asked(service: Inside, method: str, path: str, content: bytes = b"", **more: Any) -> Response:
-    return response_of(await called(service.service, scope_of(method, path, **more), *body(content)))
 
 
 def test_a_server_may_leave_out_the_raw_path_and_may_add_the_query_to_it(tmp_path: Path) -> None:
@@ -198,6 +151,41 @@ def test_a_body_is_read_no_further_than_the_limit(tmp_path: Path) -> None:
             for length in (b"1048577", b"0" * 5000 + b"9"):
                 told = scope_of("PUT", "/api/stores/1", headers=[(b"content-length", length)])
                 assert_error(response_of(await called(service.service, told)), 413, TOO_LARGE)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(("method", "path"), [("POST", "/api/stores"), ("GET", "/api/stores/1"), ("PUT", "/nowhere")])
+def test_a_head_that_tells_of_too_large_a_body_is_refused_before_all_else(
+    tmp_path: Path, method: str, path: str
+) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path, auth="all") as service:
+            headers = [(b"content-length", b"1048577"), (b"sec-fetch-site", b"cross-site")]
+            told = scope_of(method, path, headers=headers)
+            assert_error(response_of(await called(service.service, told)), 413, TOO_LARGE)
+
+    run(scenario())
+
+
+def test_blanks_around_the_value_of_a_field_do_not_count(tmp_path: Path) -> None:
+    """Some servers leave them there, uvicorn with httptools for one."""
+    token = add_token(f"sqlite:///{tmp_path}/stores.db", "one", "write")
+    fields = {
+        b"host": b"localhost:8098",
+        b"sec-fetch-site": b"same-origin",
+        b"content-type": b"application/json",
+        b"content-encoding": b"identity",
+        b"idempotency-key": b'"one"',
+        b"authorization": f"Bearer {token}".encode(),
+    }
+
+    async def scenario() -> None:
+        async with inside(tmp_path, auth="all") as service:
+            for blanks in (b"%b", b"%b ", b"\t%b \t"):
+                headers = [(name, blanks % value) for name, value in fields.items()]
+                created = await asked(service, "POST", "/api/stores", b'{"name":"One"}', headers=headers)
+                assert created.json == shown(1, "One")
 
     run(scenario())
 

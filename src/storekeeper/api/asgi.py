@@ -50,12 +50,15 @@ class Application:
         """Respond to one request."""
         if scope["type"] == "websocket":
             scope, send = _as_get(scope, send)
-        headers = scope["headers"] = [*scope["headers"]]  # it may be any iterable
+        # It may be any iterable; and not every server takes off the blanks around a value.
+        headers = scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         target = _target(scope)
         plan = self._gate.plan(scope["method"], target, headers)
         if fields := self._gate.fields(headers):
             send = _adding(fields, send)
-        if plan is None:
+        if any(name == b"content-length" and exceeds_limit(value) for name, value in headers):
+            await _send(too_large(), scope, send)
+        elif plan is None:
             await self._starlette(scope, receive, send)
         elif (response := await self._respond(plan, target, scope, receive)) is not None:
             await _send(response, scope, send)
@@ -120,8 +123,6 @@ async def _body(scope: Scope, receive: Receive) -> bytes | Response | None:
     """Return the body; the refusal of one over the limit, which is read no further; None if the client went away."""
     if scope["method"] in ("GET", "HEAD"):
         return b""
-    if any(name == b"content-length" and exceeds_limit(value) for name, value in scope["headers"]):
-        return too_large()
     body = bytearray()
     while True:
         message = await receive()
