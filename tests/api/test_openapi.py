@@ -287,6 +287,12 @@ def test_the_limits_are_those_of_the_service() -> None:
     assert DOCUMENT["components"]["parameters"]["limit"]["schema"]["maximum"] == MAX_LIMIT
 
 
+def test_only_the_operations_on_stores_take_a_token_and_each_other_one_says_so() -> None:
+    for method, path in operations_of(DOCUMENT["paths"]):
+        stores = path.startswith("/api/stores")
+        assert DOCUMENT["paths"][path][method].get("security") == ([{}, {"token": []}] if stores else [])
+
+
 def test_the_schemas_have_the_fields_of_the_types() -> None:
     """With their types and limits; what clients do not see, and what is only said to people, aside."""
     _, types = msgspec.json.schema_components((Store, Payload, ErrorBody), ref_template="#/components/schemas/{name}")
