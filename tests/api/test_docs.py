@@ -86,9 +86,13 @@ def test_the_list_is_tried_out_at_a_moment_of_the_past_with_nothing_to_clear_fir
     assert browser.faults == []
 
 
-def test_the_page_offers_no_choice_among_one_server(browser: Browser) -> None:
+def test_the_page_offers_no_choice_among_one_server_and_between_none_and_empty(browser: Browser) -> None:
     browser.show()
-    assert not browser.opened.get_by_text("Servers", exact=True).is_visible()
+    browser.open("stores-listStores").locator("button.try-out__btn").click()
+    empty = browser.opened.get_by_text("Send empty value")
+    assert empty.count() == 2
+    for idle in (browser.opened.get_by_text("Servers", exact=True), empty.first, empty.last):
+        assert not idle.is_visible()
 
 
 def test_execute_sends_the_token_that_authorize_took(browser: Browser, tmp_path: Path) -> None:
