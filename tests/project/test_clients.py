@@ -243,6 +243,11 @@ def test_the_recipe_for_pages_of_another_site_sends_the_token_it_was_given(
         said: list[str] = []
         page.on("console", lambda message: said.append(message.text))
         page.goto(f"http://127.0.0.1:{service.port}/health/live")  # /docs may connect to its own service alone
+        page.evaluate("sessionStorage.setItem('storekeeper-token', 'mistyped')")
+        with pytest.raises(Error):
+            page.evaluate(f"async () => {{ {here(recipe, closed)} }}")
+        assert page.evaluate("sessionStorage.getItem('storekeeper-token')") is None, "it is asked for again"
+        faults.clear()
         page.evaluate("text => sessionStorage.setItem('storekeeper-token', text)", token.text)
         page.evaluate(f"async () => {{ {here(recipe, closed)} }}")
         assert not [fault for fault in faults if "404" not in fault], "but for the icon of that page"
