@@ -235,6 +235,16 @@ def test_the_recipes_with_a_token_do_what_they_say_and_an_import_adds_each_line_
     assert names_with_token(closed, token) == ["Token Street", "Token Square", "Token Harbour", "Token Mill"]
 
 
+def test_an_import_adds_the_last_line_too_if_nothing_ends_it(service: Running, tmp_path: Path) -> None:
+    recipe = next(text for _, _, text in WITH_TOKEN if "> new.jsonl" in text).replace("Token", "Line")
+    open_end = here(recipe, service).replace("> new.jsonl", "| head -c -1 > new.jsonl", 1)
+    env = {**os.environ, "STOREKEEPER_TOKEN": "none"}
+    subprocess.run(["bash", "-euc", open_end], cwd=tmp_path, env=env, capture_output=True, timeout=30, check=True)
+    assert not (tmp_path / "new.jsonl").read_text().endswith("\n")
+    names = [store["name"] for store in service.request("GET", "/api/stores").json]
+    assert names[-2:] == ["Line Harbour", "Line Mill"]
+
+
 def test_the_recipe_for_pages_of_another_site_sends_the_token_it_was_given(
     closed: Running, service: Running, token: Token
 ) -> None:
