@@ -76,6 +76,25 @@ def test_the_reference_shows_every_operation_and_tries_one_out_asking_no_other_h
     assert browser.faults == []
 
 
+def test_the_list_is_tried_out_at_a_moment_of_the_past_with_nothing_to_clear_first(browser: Browser) -> None:
+    browser.show()
+    read = browser.open("stores-listStores")
+    read.locator("button.try-out__btn").click()
+    read.get_by_placeholder("at", exact=True).fill("1")
+    assert "200" in browser.execute(read)
+    assert '"Main Street"' in read.locator(".live-responses-table").inner_text()
+    assert browser.faults == []
+
+
+def test_the_page_offers_no_choice_among_one_server_and_between_none_and_empty(browser: Browser) -> None:
+    browser.show()
+    browser.open("stores-listStores").locator("button.try-out__btn").click()
+    empty = browser.opened.get_by_text("Send empty value")
+    assert empty.count() == 2
+    for idle in (browser.opened.get_by_text("Servers", exact=True), empty.first, empty.last):
+        assert not idle.is_visible()
+
+
 def test_execute_sends_the_token_that_authorize_took(browser: Browser, tmp_path: Path) -> None:
     text = add_token(f"sqlite:///{tmp_path}/stores.db", "page", "write")
     with serving(tmp_path, "--auth=all") as service:

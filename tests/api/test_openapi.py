@@ -287,6 +287,29 @@ def test_the_limits_are_those_of_the_service() -> None:
     assert DOCUMENT["components"]["parameters"]["limit"]["schema"]["maximum"] == MAX_LIMIT
 
 
+@pytest.mark.parametrize("path", ["/api/stores", "/api/stores/{id}"])
+def test_a_parameter_of_the_query_may_be_empty_and_the_document_says_so(service: Running, path: str) -> None:
+    created = service.request("POST", "/api/stores", {"name": "Asked for"}).json["id"]
+    parameters = [resolved(parameter) for parameter in DOCUMENT["paths"][path]["get"]["parameters"]]
+    for parameter in (parameter for parameter in parameters if parameter["in"] == "query"):
+        empty = f"{path.replace('{id}', str(created))}?{parameter['name']}="
+        assert service.request("GET", empty).status == 200
+        assert parameter["schema"]["type"] == "string" or parameter["allowEmptyValue"]
+
+
+def test_the_document_says_what_a_setting_changes() -> None:
+    described = {name: schema["description"] for name, schema in DOCUMENT["components"]["schemas"].items()}
+    assert "`--unknown-keys reject`" in described["Payload"]
+    assert "`--error-detail generic`" in described["ErrorBody"]
+    assert "`--missing-store 500`" in DOCUMENT["components"]["responses"]["NotFound"]["description"]
+
+
+def test_only_the_operations_on_stores_take_a_token_and_each_other_one_says_so() -> None:
+    for method, path in operations_of(DOCUMENT["paths"]):
+        stores = path.startswith("/api/stores")
+        assert DOCUMENT["paths"][path][method].get("security") == ([{}, {"token": []}] if stores else [])
+
+
 def test_the_schemas_have_the_fields_of_the_types() -> None:
     """With their types and limits; what clients do not see, and what is only said to people, aside."""
     _, types = msgspec.json.schema_components((Store, Payload, ErrorBody), ref_template="#/components/schemas/{name}")

@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,8 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Error
 
 from tests.harness import browser
+from tests.harness.client import until
 from tests.harness.nginx import nginx
 from tests.harness.pages import ROOT, blocks
 from tests.harness.process import Running, serving
@@ -139,6 +142,71 @@ def test_the_recipes_for_pages_do_what_they_say_in_a_browser(service: Running) -
     assert "4 Main Street" in service.request("GET", "/api/stores/1").json["address"]
 
 
+def adding(service: str) -> dict[str, str]:
+    """Return the recipes that add a store once, by their languages, for a service at another address."""
+    section = PAGE.read_text().partition("\n## Add a store exactly once\n")[2].partition("\n## ")[0]
+    found = re.findall(r"```(\w+)\n(.*?)```", section, re.DOTALL)
+    return {language: text.replace(ADDRESS, service) for language, text in found}
+
+
+@pytest.mark.parametrize("language", ["bash", "python"])
+def test_a_recipe_that_adds_goes_on_until_a_proxy_finds_the_service(language: str, tmp_path: Path) -> None:
+    program = {"bash": ["bash", "-euc"], "python": [sys.executable, "-c"]}[language]
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    (tmp_path / "nginx").mkdir()
+    with nginx(tmp_path / "nginx", port, settings="access_log access.log;") as proxy:
+        recipe = adding(f"http://127.0.0.1:{proxy}")[language]
+        with subprocess.Popen([*program, recipe], cwd=tmp_path, stdout=subprocess.PIPE, text=True) as run:
+            until(lambda: '" 502 ' in (tmp_path / "nginx/access.log").read_text())
+            with serving(tmp_path, f"--port={port}") as service:
+                said, _ = run.communicate(timeout=30)
+                check_names(service, recipe)
+    assert run.returncode == 0
+    assert '"id":1' in said.replace("'", '"').replace(" ", "")
+
+
+def without_name(recipe: str) -> str:
+    return re.sub(r'"(Old Town|North Gate|South Gate)"', '""', recipe)
+
+
+@pytest.mark.parametrize("language", ["bash", "python"])
+def test_a_recipe_that_adds_takes_no_refusal_for_a_store(service: Running, language: str, tmp_path: Path) -> None:
+    program = {"bash": ["bash", "-uc"], "python": [sys.executable, "-c"]}[language]
+    recipe = without_name(adding(f"http://127.0.0.1:{service.port}")[language])
+    before = service.request("GET", "/api/stores").headers["etag"]
+    done = subprocess.run([*program, recipe], cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert {"bash": "is required", "python": "400 Bad Request"}[language] in done.stderr
+    assert service.request("GET", "/api/stores").headers["etag"] == before
+
+
+def test_a_page_that_adds_takes_no_refusal_for_a_store_and_ends_when_the_service_stays_away(
+    service: Running, tmp_path: Path
+) -> None:
+    """Its pauses are shorter here."""
+    away = "location = /api/stores { return 503; } access_log access.log;"
+    with nginx(tmp_path, service.port, settings=away) as proxy, browser.page() as (page, _):
+        page.goto(f"http://127.0.0.1:{service.port}/docs")
+        with pytest.raises(Error, match='"name" is required'):
+            page.evaluate(f"async () => {{ {without_name(adding(f'http://127.0.0.1:{service.port}')['js'])} }}")
+        page.goto(f"http://127.0.0.1:{proxy}/docs")
+        page.evaluate("() => { const wait = setTimeout; window.setTimeout = (then) => wait(then, 1); }")
+        with pytest.raises(Error, match="the service is away"):
+            page.evaluate(f"async () => {{ {adding(f'http://127.0.0.1:{proxy}')['js']} }}")
+    assert (tmp_path / "access.log").read_text().count('" 503 ') == 5
+
+
+def test_a_poller_goes_on_when_the_service_is_away_for_a_moment() -> None:
+    section = PAGE.read_text().partition("\n## Poll cheaply\n")[2]
+    recipe = section.partition("```python\n")[2].partition("```")[0]
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    nobody = recipe.replace(ADDRESS, f"http://127.0.0.1:{port}")
+    done = subprocess.run([sys.executable, "-c", nobody], capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "0 stores, as of \n", "")
+
+
 def names_with_token(closed: Running, token: Token) -> list[str]:
     stores: list[dict[str, str]] = closed.request("GET", "/api/stores", headers=token.field).json
     return [store["name"] for store in stores if store["name"].startswith("Token")]
@@ -167,6 +235,16 @@ def test_the_recipes_with_a_token_do_what_they_say_and_an_import_adds_each_line_
     assert names_with_token(closed, token) == ["Token Street", "Token Square", "Token Harbour", "Token Mill"]
 
 
+def test_an_import_adds_the_last_line_too_if_nothing_ends_it(service: Running, tmp_path: Path) -> None:
+    recipe = next(text for _, _, text in WITH_TOKEN if "> new.jsonl" in text).replace("Token", "Line")
+    open_end = here(recipe, service).replace("> new.jsonl", "| head -c -1 > new.jsonl", 1)
+    env = {**os.environ, "STOREKEEPER_TOKEN": "none"}
+    subprocess.run(["bash", "-euc", open_end], cwd=tmp_path, env=env, capture_output=True, timeout=30, check=True)
+    assert not (tmp_path / "new.jsonl").read_text().endswith("\n")
+    names = [store["name"] for store in service.request("GET", "/api/stores").json]
+    assert names[-2:] == ["Line Harbour", "Line Mill"]
+
+
 def test_the_recipe_for_pages_of_another_site_sends_the_token_it_was_given(
     closed: Running, service: Running, token: Token
 ) -> None:
@@ -175,6 +253,11 @@ def test_the_recipe_for_pages_of_another_site_sends_the_token_it_was_given(
         said: list[str] = []
         page.on("console", lambda message: said.append(message.text))
         page.goto(f"http://127.0.0.1:{service.port}/health/live")  # /docs may connect to its own service alone
+        page.evaluate("sessionStorage.setItem('storekeeper-token', 'mistyped')")
+        with pytest.raises(Error):
+            page.evaluate(f"async () => {{ {here(recipe, closed)} }}")
+        assert page.evaluate("sessionStorage.getItem('storekeeper-token')") is None, "it is asked for again"
+        faults.clear()
         page.evaluate("text => sessionStorage.setItem('storekeeper-token', text)", token.text)
         page.evaluate(f"async () => {{ {here(recipe, closed)} }}")
         assert not [fault for fault in faults if "404" not in fault], "but for the icon of that page"

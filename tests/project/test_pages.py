@@ -180,6 +180,19 @@ def test_a_backup_outlives_itself_whatever_the_clock_once_said(machine: Machine,
     assert copies[-14:] == copies[1:] == [f"stores-2100-01-{day}-000000.db" for day in range(17, 31)]
 
 
+def test_the_nightly_backup_says_nothing_to_cron_unless_it_failed(machine: Machine, differences: list[str]) -> None:
+    assert not differences
+    *_, line = (ROOT / "deploy/storekeeper.cron").read_text().splitlines()
+    command = line.split(maxsplit=6)[6]
+    machine.root("rm -f /var/backups/storekeeper/stores-*")  # two of one second would have one name
+    assert machine.run("#", command) == (0, "")
+    machine.root("rm /var/backups/storekeeper/stores-*")
+    machine.root("sed -i s/stores.db/away.db/ /etc/storekeeper.env")
+    _, said = machine.run("#", command)
+    machine.root("sed -i s/away.db/stores.db/ /etc/storekeeper.env")
+    assert "/var/lib/storekeeper/away.db: there is no such database" in said
+
+
 def test_a_password_in_the_settings_lets_commands_into_postgresql_as_the_page_says(
     machine: Machine, differences: list[str]
 ) -> None:
