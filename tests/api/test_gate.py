@@ -543,4 +543,4 @@ def test_the_document_has_the_very_refusals_and_the_scheme(tmp_path: Path) -> No
     assert document["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
-            assert ("security" in operation) == (SCOPES[path][method.upper()] != "none")
+            assert bool(operation["security"]) == (SCOPES[path][method.upper()] != "none")
