@@ -5,7 +5,7 @@ from typing import get_args
 import msgspec
 import pytest
 
-from storekeeper.databases import sqlite_path
+from storekeeper.databases import absolute, sqlite_path
 from storekeeper.errors import CannotStart
 from storekeeper.service import application
 from storekeeper.settings import Settings, from_environment, make, option, refuse_unknown, variable
@@ -194,7 +194,8 @@ def test_a_bad_start_says_so_in_one_line_and_ends_with_2(
     ],
 )
 def test_a_url_names_a_file(url: str, path: Path) -> None:
-    assert sqlite_path(url) == path
+    assert sqlite_path(url) == sqlite_path(absolute(url)) == path
+    assert absolute(url).startswith("sqlite:////")
 
 
 @pytest.mark.parametrize(
