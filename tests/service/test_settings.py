@@ -167,6 +167,18 @@ def test_every_setting_is_an_option_a_variable_and_described() -> None:
         (["--database", "sqlite://x"], {}, "names no file"),
         (["--database", "sqlite:///\udcff.db"], {}, "the name of the file '\\udcff.db' is not UTF-8"),
         (["--database", "postgresql:///x?host=%FF"], {}, "--database is no valid PostgreSQL URL"),
+        (
+            ["--database", "postgresql://me:secret@there@x/y"],
+            {},
+            "an @ or / within user or password has to be written",
+        ),
+        (
+            ["--database", "postgresql://me:12/secret@there/y"],
+            {},
+            "an @ or / within user or password has to be written",
+        ),
+        (["--database", "postgresql://there:secret/y"], {}, "--database: port has to be a number"),
+        (["--database", "postgresql://there/y?connect_timeout=1s"], {}, "connect_timeout has to be a number"),
         (["--cors-origin", "https://a.example", "--cors-origin", "*"], {}, "as browsers send it, such as"),
         (["--host", "999.1.1.1", "--auth", "open"], {}, "cannot listen on 999.1.1.1 port 8080"),
     ],
@@ -182,6 +194,7 @@ def test_a_bad_start_says_so_in_one_line_and_ends_with_2(
     assert len(lines) == 1, lines
     assert lines[0].startswith("storekeeper: ")
     assert message in lines[0]
+    assert "secret" not in lines[0]
 
 
 @pytest.mark.parametrize(
