@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from storekeeper import sqlite, transfer
 from storekeeper.collection import Collection
@@ -67,6 +67,11 @@ def describe(database: str) -> str:
     """Return the absolute path of a URL's file, or the URL without a password. Raises CannotStart."""
     engine, place = _located(database)
     return engine.describe(place)
+
+
+def absolute(database: str) -> str:
+    """Return the URL that names the same database in every folder. Raises CannotStart."""
+    return database if _is_postgres(database) else f"sqlite:///{quote(str(sqlite_path(database)))}"
 
 
 def read_tokens(database: str) -> list[Token]:

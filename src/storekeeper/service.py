@@ -27,7 +27,7 @@ from storekeeper.api.resource import Resource, Rules
 from storekeeper.api.routes import SHAPES
 from storekeeper.api.token_table import TokenTable, load_tokens, require_mode
 from storekeeper.collection import Collection
-from storekeeper.databases import describe, open_collection, prepare, read_tokens
+from storekeeper.databases import absolute, describe, open_collection, prepare, read_tokens
 from storekeeper.errors import CannotStart, CannotStartYet, Unavailable
 from storekeeper.events import Event, bridge_log, emit, flush, write_line
 from storekeeper.http.connection import Connection
@@ -165,7 +165,7 @@ def application() -> Service:
 def serve(settings: Settings) -> int:
     """Run the service until it is told to stop; return the exit status. Raises CannotStart."""
     _check_open_files_limit(settings.workers)
-    settings = _prepared(settings)
+    settings = _prepared(msgspec.structs.replace(settings, database=absolute(settings.database)))
     listener = _listen(settings.host, settings.port)
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     place, port = listener.getsockname()[:2]

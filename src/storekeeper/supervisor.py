@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 
 from storekeeper.events import Event, emit, flush
 
@@ -83,6 +84,10 @@ class Worker:
         self.pipe, other = multiprocessing.Pipe(duplex=False)
         os.set_blocking(self.pipe.fileno(), False)
         self.process = _spawn.Process(target=work, args=(Heartbeat(other),))
+        try:
+            Path.cwd()
+        except FileNotFoundError:
+            os.chdir("/")  # that folder was deleted, and no process can be started from there
         # A terminal sends these to all processes; it is the supervisor that stops this one.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGHUP))
         try:

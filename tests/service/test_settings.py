@@ -5,7 +5,7 @@ from typing import get_args
 import msgspec
 import pytest
 
-from storekeeper.databases import sqlite_path
+from storekeeper.databases import absolute, sqlite_path
 from storekeeper.errors import CannotStart
 from storekeeper.service import application
 from storekeeper.settings import Settings, from_environment, is_loopback, make, option, refuse_unknown, variable
@@ -179,6 +179,18 @@ def test_every_setting_is_an_option_a_variable_and_described() -> None:
         (["--database", "sqlite://x"], {}, "names no file"),
         (["--database", "sqlite:///\udcff.db"], {}, "the name of the file '\\udcff.db' is not UTF-8"),
         (["--database", "postgresql:///x?host=%FF"], {}, "--database is no valid PostgreSQL URL"),
+        (
+            ["--database", "postgresql://me:secret@there@x/y"],
+            {},
+            "an @ or / within user or password has to be written",
+        ),
+        (
+            ["--database", "postgresql://me:12/secret@there/y"],
+            {},
+            "an @ or / within user or password has to be written",
+        ),
+        (["--database", "postgresql://there:secret/y"], {}, "--database: port has to be a number"),
+        (["--database", "postgresql://there/y?connect_timeout=1s"], {}, "connect_timeout has to be a number"),
         (["--cors-origin", "https://a.example", "--cors-origin", "*"], {}, "as browsers send it, such as"),
         (["--host", "999.1.1.1", "--auth", "open"], {}, "cannot listen on 999.1.1.1 port 8080"),
     ],
@@ -194,6 +206,7 @@ def test_a_bad_start_says_so_in_one_line_and_ends_with_2(
     assert len(lines) == 1, lines
     assert lines[0].startswith("storekeeper: ")
     assert message in lines[0]
+    assert "secret" not in lines[0]
 
 
 @pytest.mark.parametrize(
@@ -206,7 +219,8 @@ def test_a_bad_start_says_so_in_one_line_and_ends_with_2(
     ],
 )
 def test_a_url_names_a_file(url: str, path: Path) -> None:
-    assert sqlite_path(url) == path
+    assert sqlite_path(url) == sqlite_path(absolute(url)) == path
+    assert absolute(url).startswith("sqlite:////")
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,17 @@ def test_a_worker_that_is_killed_is_replaced(adapter: str, tmp_path: Path) -> No
         assert service.stop() == 0
 
 
+def test_a_worker_is_replaced_although_the_folder_of_the_start_was_deleted(tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    within = ["env", "--chdir", str(tmp_path / "here")]
+    with serving(tmp_path, "--workers=2", within=within) as service:
+        (tmp_path / "here").rmdir()
+        before = workers(service)
+        os.kill(min(before), signal.SIGKILL)
+        until(lambda: workers(service) - before or "worker cannot start" in service.log)
+        assert "worker cannot start" not in service.log
+
+
 def test_a_supervisor_that_is_killed_leaves_no_worker_behind(adapter: str, tmp_path: Path) -> None:
     with serving(tmp_path, adapter, "--workers=3") as service:
         orphans = workers(service)

@@ -431,10 +431,13 @@ def garbage_in_the_schema(path: Path) -> None:
         file.write(b"\xff" * 3996)
 
 
-def without_a_table(path: Path) -> None:
-    schema.prepare(path)
-    with connected(path) as connection:
-        connection.execute(f"DROP VIEW changes; DROP TABLE {CHANGES}")
+def without(what: str) -> Callable[[Path], None]:
+    def without_a_table(path: Path) -> None:
+        schema.prepare(path)
+        with connected(path) as connection:
+            connection.execute(f"DROP {what}")
+
+    return without_a_table
 
 
 def folder(path: Path) -> None:
@@ -463,7 +466,9 @@ REFUSED = [
     (shortened(-4096), "is damaged (database disk image is malformed): restore"),
     (shortened(-50), "is damaged (database disk image is malformed): restore"),
     (garbage_in_the_schema, "is damaged (database disk image is malformed): restore"),
-    (without_a_table, "is damaged (a table is missing): restore"),
+    (without(f"VIEW changes; DROP TABLE {CHANGES}"), "is damaged (a table is missing): restore"),
+    (without("TABLE tokens"), "is damaged (a table is missing): restore"),
+    (without("TABLE collection"), "is damaged (a table is missing): restore"),
     (folder, "is not a file: name another one"),
     (pipe, "is not a file: name another one"),
 ]

@@ -1,6 +1,7 @@
 """A session: the URL of its database, its connection, its settings. Imports psycopg and the domain."""
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import cycle
@@ -74,6 +75,11 @@ _DEFAULTS = {
 }
 
 
+_NUMBERS = ("port", "connect_timeout", "keepalives", *(name for name in _DEFAULTS if _DEFAULTS[name].isdigit()))
+_NUMBER = re.compile(r"-?\d*(,\d*)*", re.ASCII)
+"""Of several ports one for each host."""
+
+
 def parameters(url: str) -> str:
     """Return libpq's connection string for a URL; raise CannotStart. Messages never show a password."""
     try:
@@ -83,8 +89,13 @@ def parameters(url: str) -> str:
             "--database is no valid PostgreSQL URL: postgresql://user:password@host:port/database, with special"
             " characters of user and password percent-encoded"
         ) from None
-    if "@" in given.get("host", ""):
-        raise CannotStart("--database: an @ within user or password has to be written as %40")
+    # Else what is meant as a password would be shown as the name of a port and of a database.
+    path = url.partition("://")[2].partition("?")[0].partition("/")[2]
+    if "@" in given.get("host", "") or "@" in path:
+        raise CannotStart("--database: an @ or / within user or password has to be written as %40 or %2F")
+    for name in _NUMBERS:
+        if not _NUMBER.fullmatch(given.get(name, "")):
+            raise CannotStart(f"--database: {name} has to be a number")
     if given.get("target_session_attrs", "primary") not in ("read-write", "primary"):
         raise CannotStart(
             "--database: target_session_attrs can only be read-write or primary: a standby may be behind"

@@ -21,6 +21,9 @@ APPLICATION_ID = 0x53544F52
 MIGRATIONS: tuple[str, ...] = migrations.MIGRATIONS
 """Those that `prepare` applies."""
 
+_COMPLETE = {"stores": 1, "changes": 1, "collection": 3, "keys": 3, "tokens": 4}
+"""Tables and views that have to be there, and since which migration."""
+
 _FULL = {DISK_FULL, os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT)}
 
 START_TIMEOUT = 10.0
@@ -266,7 +269,7 @@ def _refuse_foreign(path: Path, connection: apsw.Connection) -> int:
             f"{path} was written by a newer Storekeeper (its schema is {version}, this one knows {len(MIGRATIONS)}):"
             " install that version or a later one"
         )
-    if version and not {("stores",), ("changes",)} <= tables:
+    if any(since <= version and (name,) not in tables for name, since in _COMPLETE.items()):
         raise CannotStart(f"{path} is damaged (a table is missing): restore it from a backup")
     if has_no_log and path.stat().st_size < pages * page_size:
         raise CannotStart(f"{path} is damaged (its end is missing): restore it from a backup")
