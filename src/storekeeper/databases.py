@@ -1,4 +1,4 @@
-"""Which database a URL names: opens, prepares, copies collections. Imports every database, and the domain."""
+"""Which database a URL names: opens, prepares, copies collections. Imports all databases, settings and the domain."""
 
 import functools
 import os
@@ -11,11 +11,10 @@ from urllib.parse import quote, unquote
 from storekeeper import sqlite, transfer
 from storekeeper.collection import Collection
 from storekeeper.errors import CannotStart, StorekeeperError
+from storekeeper.settings import DATABASES
 from storekeeper.stores import Payload
 from storekeeper.tokens import Token
 from storekeeper.transfer import Snapshot
-
-DATABASES = "sqlite:///relative.db, sqlite:////absolute.db or postgresql://..."
 
 
 class _Engine(Protocol):

@@ -15,6 +15,8 @@ PREFIX = "STOREKEEPER_"
 _NOT_SETTINGS = {"STOREKEEPER_REQUIRE", "STOREKEEPER_TOKEN"}
 """Variables with this prefix that are no settings: the test suite's, and the token of `storekeeper check`."""
 
+DATABASES = "sqlite:///relative.db, sqlite:////absolute.db or postgresql://..."
+
 _NAME = r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*"
 _ORIGIN = re.compile(rf"[a-z][a-z0-9+.-]*://(?:{_NAME}|\[[0-9a-f:]+\])(?::[1-9]\d{{0,4}})?")
 _ORIGIN_RULE = "expected an origin as browsers send it, such as https://shop.example"
@@ -35,9 +37,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     host: Annotated[str, "Address to listen on."] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535), "Port to listen on; 0 picks a free one."] = 8080
-    database: Annotated[
-        str, "Where the stores are: sqlite:///relative.db, sqlite:////absolute.db or postgresql://..."
-    ] = "sqlite:///storekeeper.db"
+    database: Annotated[str, f"Where the stores are: {DATABASES}"] = "sqlite:///storekeeper.db"
     workers: Annotated[int, Meta(ge=1, le=64), "Processes that serve; all of them share the database."] = 1
     error_detail: Annotated[
         Literal["detailed", "generic"], "Whether a 400 names the fields and rules that were violated."

@@ -18,6 +18,9 @@ from tests.harness import weakened
 from tests.harness.client import create as store
 from tests.harness.client import fill, locked, until
 from tests.harness.command import run
+from tests.harness.in_process import inside
+from tests.harness.in_process import run as run_scenario
+from tests.harness.in_process import until as until_so
 from tests.harness.process import TIMEOUT, Running, assert_stopped, serving
 from tests.harness.tokens import add_token
 from tests.harness.wire import Wire, assert_error, create, dial, request, slow_reader
@@ -360,3 +363,26 @@ def test_several_first_starts_at_once_make_one_database(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert len(services) == 3
+
+
+def test_examples_follow_if_no_thread_can_be_made_for_them_at_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = threading.Thread.start
+    refused: list[threading.Thread] = []
+
+    def start_later(thread: threading.Thread) -> None:
+        if thread.name == "storekeeper-work" and not refused:
+            refused.append(thread)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_later)
+
+    async def scenario() -> None:
+        async with inside(tmp_path, examples=True) as service:
+            assert refused
+            collection = service.service.runtime.resource._collection
+            await until_so(lambda: collection.state()[0] == 3)  # type: ignore[index]  # SQLite has it at once
+
+    run_scenario(scenario())

@@ -6,12 +6,13 @@ import shutil
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 import pytest
 
+from storekeeper import supervisor
 from storekeeper.http import limits
 from tests.harness import weakened
 from tests.harness.client import create as store
@@ -132,6 +133,23 @@ def test_a_worker_that_stands_still_for_long_is_replaced(tmp_path: Path, adapter
         assert still not in workers(service)
         until(lambda: "worker lost, starting another" in service.log)
         assert store(service, "After") == id + 1
+        assert service.stop() == 0
+
+
+@pytest.mark.thorough
+def test_a_machine_that_sleeps_loses_no_worker(tmp_path: Path) -> None:
+    """Not even if the supervisor goes on before its workers do, which have sent no heartbeat for so long."""
+    with serving(tmp_path, "--workers=2") as service:
+        store(service, "Before")
+        before = workers(service)
+        with ExitStack() as asleep:
+            for pid in before:
+                asleep.enter_context(stopped(pid))
+            with stopped(service.process.pid):
+                time.sleep(supervisor.HEARTBEAT_TIMEOUT + 1)  # what happens is that time passes
+            time.sleep(1)
+        assert store(service, "After") == 2
+        assert workers(service) == before
         assert service.stop() == 0
 
 

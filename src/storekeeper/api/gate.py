@@ -32,6 +32,7 @@ class Gate:
         self._pages = pages
         self._tokens = tokens
         self._needs_token: frozenset[Scope | None] = _NEEDS_TOKEN[mode]
+        # Where pages of other sites are named, every response has a field, and that makes a plan of its own.
         self._changes_plans = bool(pages.fields(())) or tokens is not None
 
     def plan(self, method: str, target: bytes, headers: Fields) -> Plan | None:

@@ -23,7 +23,7 @@ from storekeeper.http.response import (
     Response,
     encode,
     encode_fields,
-    timed_out,
+    error_response,
     unavailable,
 )
 
@@ -293,7 +293,8 @@ class Connection(HttpToolsProtocol):
             if self.flow.read_paused or self.reader.expects_continue:
                 self.reader.began = now  # the service makes the client wait
             if now - self.reader.began > deadlines.REQUEST_TIMEOUT:
-                self.reader.refuse(timed_out())
+                whole = f"The request was not whole within {deadlines.REQUEST_TIMEOUT:g} seconds"
+                self.reader.refuse(error_response(408, whole))
         elif self.is_idle() and self.deadlines.idle_for_too_long(now, self.responses_sent):
             self.transport.close()
 

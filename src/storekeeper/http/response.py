@@ -115,11 +115,6 @@ def too_large() -> Response:
     return error_response(413, f"Payload content length greater than maximum allowed: {MAX_BODY_BYTES}")
 
 
-def timed_out() -> Response:
-    """Return the response to a request that took too long to arrive (decision 27)."""
-    return error_response(408, "The request was not whole within 10 seconds")
-
-
 def unavailable(message: str, outcome: Outcome = "none") -> Response:
     """Return the response to a request that may succeed later (decision 30)."""
     return error_response(503, message, headers=((b"retry-after", b"1"),), outcome=outcome)

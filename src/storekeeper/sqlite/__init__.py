@@ -163,6 +163,8 @@ class SqliteCollection:
             raise Unavailable("Too many threads are running") from None
         except (*errors.READ_ERRORS, errors.Failure) as error:
             raise self._translated(error, outcome) from error
+        except NoThread as error:
+            raise Unavailable(str(error)) from None
 
     def _translated(self, error: Exception, outcome: Outcome = Outcome.NONE) -> Exception:
         if not isinstance(error, errors.Failure):
