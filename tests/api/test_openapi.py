@@ -336,6 +336,8 @@ def test_what_a_client_must_know_of_a_write_stands_where_one_looks() -> None:
     assert "Leaving `address` out erases the address" in put
     assert "Null is refused" in put
     assert "cannot be undone" in paths["/api/stores"]["post"]["description"]
+    if_match = DOCUMENT["components"]["parameters"]["if-match"]["description"]
+    assert "unless a PUT's store already is what you send" in if_match
 
 
 def test_the_document_speaks_of_nothing_that_its_reader_does_not_have() -> None:

@@ -93,6 +93,14 @@ def test_a_recipe_does_what_it_says(service: Running, language: str, recipe: str
         assert done.stdout == "304\n"
 
 
+def test_a_store_without_an_address_is_edited_by_what_was_read_of_it(service: Running) -> None:
+    added = service.request("POST", "/api/stores", {"name": "No address"}).json["id"]
+    recipe = here(next(text for _, language, text in RECIPES if language == "python" and "def edit" in text), service)
+    again = f'print(edit({added}, lambda store: {{**store, "name": "None yet"}}))'
+    subprocess.run([sys.executable, "-c", f"{recipe}\n{again}"], capture_output=True, timeout=30, check=True)
+    assert service.request("GET", f"/api/stores/{added}").json == {"id": added, "name": "None yet", "address": None}
+
+
 def test_a_store_is_edited_safely_behind_a_proxy_that_writes_etag_in_other_letters(
     service: Running, tmp_path: Path
 ) -> None:
