@@ -255,6 +255,19 @@ def test_a_copy_that_is_not_the_same_is_not_kept(
     assert run_command("copy", source.url, target.url).returncode == 0
 
 
+def test_a_source_that_sends_fewer_stores_than_it_counts_is_not_copied(make: Make) -> None:
+    """What arrived is what was sent, but not all that there is."""
+    source, target = make("sqlite"), make("sqlite")
+    fill(source, 20)
+    with (
+        pytest.raises(transfer.VerificationFailed, match="numbers of stores and changes differ"),
+        databases.snapshot(source.url) as whole,
+        databases.snapshot(target.url, fill=True) as to,
+    ):
+        transfer.copy(Falsified(whole, _one_store), to, lambda *_: None)
+    assert not databases.exists(target.url)
+
+
 def test_a_copy_to_postgresql_waits_for_another_writer_only_so_long(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
