@@ -139,8 +139,8 @@ def test_what_waits_too_long_is_refused(database: Postgres) -> None:
                 with pytest.raises(Unavailable) as caught:
                     await asyncio.wait_for(question(), 5)
                 assert caught.value.outcome is Outcome.NONE
-            for link in busy:
-                collection._pool.release(link)
+            for connection in busy:
+                collection._pool.release(connection)
             assert await get(collection, 1) == a_store(1, "First", None, 1)
 
     run(main())
