@@ -588,6 +588,20 @@ def test_a_quota_ends_no_process_that_writes_when_a_token_was_used(tmp_path: Pat
 
 
 @pytest.mark.usefixtures("strace")
+def test_a_quota_refuses_an_upgrade_as_a_full_disk_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "stores.db"
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:1])
+        schema.prepare(path)
+    within = injected("pwrite64", path.with_name("stores.db-wal"), "1+", "error=EDQUOT")
+    done = subprocess.run(
+        [*within, *COMMAND, "serve", "--port=0", "--database", f"sqlite:///{path}"], capture_output=True, check=False
+    )
+    assert done.returncode == 74
+    assert b"cannot be opened for writing (The disk is full)" in done.stderr
+
+
+@pytest.mark.usefixtures("strace")
 def test_a_quota_refuses_an_import_and_a_copy_in_one_line(tmp_path: Path, source: Sqlite) -> None:
     (tmp_path / "stores.csv").write_text("name,address\nA,1\n")
     database = filled(tmp_path / "one", 1)

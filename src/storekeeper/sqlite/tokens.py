@@ -6,7 +6,7 @@ from pathlib import Path
 
 import apsw
 
-from storekeeper.sqlite import errors, schema
+from storekeeper.sqlite import schema
 from storekeeper.sqlite.columns import as_json
 from storekeeper.tables import TOKENS
 from storekeeper.tokens import USED_INTERVAL, NameTaken, NoSuchToken, Token
@@ -50,8 +50,5 @@ def revoke_token(path: Path, name: str, now: int) -> None:
 
 def mark_used(path: Path, numbers: Iterable[int], now: int) -> None:
     """Note that tokens are used, unless that was noted not long ago. Raises apsw's errors."""
-    with closing(schema.connect(path)) as connection:
-        try:
-            connection.execute(_USED, (as_json(numbers), now))
-        except apsw.Error as error:
-            raise errors.classified(error, connection) from None
+    with closing(schema.connect(path)) as connection, schema.transaction(connection, "IMMEDIATE"):
+        connection.execute(_USED, (as_json(numbers), now))
