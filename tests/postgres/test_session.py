@@ -73,6 +73,7 @@ def configured(server: Server, name: str, value: str) -> Iterator[None]:
     server.reload()
     try:
         until(lambda: server.sql(f"SHOW {name}") == value)
+        server.sql("CHECKPOINT")  # by then the process has read it that tells all others of standbys
         yield
     finally:
         server.sql(f"ALTER SYSTEM RESET {name}")
