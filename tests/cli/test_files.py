@@ -10,6 +10,7 @@ import shutil
 import signal
 import stat
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -32,6 +33,7 @@ from tests.harness.process import COMMAND, TIMEOUT, refused, serving
 from tests.harness.process import run as run_process
 from tests.harness.stores import ChangeRow, an_export
 from tests.harness.system_calls import SYNCS, injected
+from tests.harness.tokens import add_token
 
 LONG = "x" * 3000
 GOOD = an_export((1, "The last good one"))
@@ -614,6 +616,44 @@ def test_a_quota_is_still_an_error_of_the_disk_where_it_fails_a_sync(tmp_path: P
                 if service.request("POST", "/api/stores", {"name": "Lost?"}).status == 503:
                     break
         assert service.process.wait(TIMEOUT) == 74
+
+
+MARKING = """
+import asyncio, pathlib, sys
+from storekeeper.sqlite import SqliteCollection
+
+async def main():
+    collection = SqliteCollection(pathlib.Path(sys.argv[1]), lambda reason: print("failed:", reason))
+    try:
+        await collection.mark_used([1], 10**13)
+    except Exception as error:
+        print(repr(error))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.usefixtures("strace")
+def test_a_quota_ends_no_process_that_writes_when_a_token_was_used(tmp_path: Path) -> None:
+    path = tmp_path / "stores.db"
+    add_token(f"sqlite:///{path}", "reader", "read")
+    within = injected("pwrite64", path.with_name("stores.db-wal"), "1+", "error=EDQUOT")
+    done = subprocess.run([*within, sys.executable, "-c", MARKING, path], capture_output=True, check=True)
+    assert done.stdout == b"Unavailable('The disk is full')\n"
+
+
+@pytest.mark.usefixtures("strace")
+def test_a_quota_refuses_an_upgrade_as_a_full_disk_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "stores.db"
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:1])
+        schema.prepare(path)
+    within = injected("pwrite64", path.with_name("stores.db-wal"), "1+", "error=EDQUOT")
+    done = subprocess.run(
+        [*within, *COMMAND, "serve", "--port=0", "--database", f"sqlite:///{path}"], capture_output=True, check=False
+    )
+    assert done.returncode == 74
+    assert b"cannot be opened for writing (The disk is full)" in done.stderr
 
 
 @pytest.mark.usefixtures("strace")

@@ -21,12 +21,12 @@ def test_what_has_waited_too_long_leaves_nobody_behind_it_without_a_response(mon
             await go_on.wait()
             return keys
 
-        turns: Batcher[int, int] = Batcher(serve, size=lambda _: MIB, max_batch_bytes=4 * MIB)
-        first = turns.add(0)
+        batcher: Batcher[int, int] = Batcher(serve, size=lambda _: MIB, max_batch_bytes=4 * MIB)
+        first = batcher.add(0)
         await asyncio.sleep(0.01)
-        late = [turns.add(number) for number in range(1, 11)]
+        late = [batcher.add(number) for number in range(1, 11)]
         await asyncio.sleep(0.1)
-        in_time = [turns.add(number) for number in range(11, 16)]
+        in_time = [batcher.add(number) for number in range(11, 16)]
         go_on.set()
         async with asyncio.timeout(10):
             assert await first == 0
@@ -34,10 +34,10 @@ def test_what_has_waited_too_long_leaves_nobody_behind_it_without_a_response(mon
                 Unavailable
             ] * 10
             assert await asyncio.gather(*in_time) == [11, 12, 13, 14, 15]
-            assert await turns.add(16) == 16
+            assert await batcher.add(16) == 16
         # All the room is there again.
-        full = [turns.add(number) for number in range(64)]
+        full = [batcher.add(number) for number in range(64)]
         assert await asyncio.gather(*full) == list(range(64))
-        await turns.close()
+        await batcher.close()
 
     asyncio.run(scene())

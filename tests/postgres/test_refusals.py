@@ -139,8 +139,8 @@ def test_what_waits_too_long_is_refused(database: Postgres) -> None:
                 with pytest.raises(Unavailable) as caught:
                     await asyncio.wait_for(question(), 5)
                 assert caught.value.outcome is Outcome.NONE
-            for link in busy:
-                collection._pool.release(link)
+            for connection in busy:
+                collection._pool.release(connection)
             assert await get(collection, 1) == a_store(1, "First", None, 1)
 
     run(main())
@@ -255,8 +255,8 @@ def test_whatever_keeps_it_from_connecting_it_tries_again(
     assert run(main()) is None
 
 
-def test_tables_of_another_encoding_or_program_are_never_touched_twice(database: Postgres) -> None:
-    """A database that is ready needs no right to create anything, and no lock."""
+def test_a_database_that_is_ready_is_prepared_without_a_lock(database: Postgres) -> None:
+    """Another instance may hold that of migrations for long."""
     postgres_schema.prepare(database.url)
     with psycopg.connect(database.url) as connection:
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (postgres_schema.MIGRATION_LOCK,))

@@ -73,6 +73,7 @@ def configured(server: Server, name: str, value: str) -> Iterator[None]:
     server.reload()
     try:
         until(lambda: server.sql(f"SHOW {name}") == value)
+        server.sql("CHECKPOINT")  # by then the process has read it that tells all others of standbys
         yield
     finally:
         server.sql(f"ALTER SYSTEM RESET {name}")
@@ -377,8 +378,8 @@ def test_a_second_collection_along_the_search_path_is_refused_in_one_line(databa
             await create(collection, Payload("First"))
             administer(database, f"CREATE SCHEMA {USER} AUTHORIZATION {USER}")
             databases.prepare(f"{database.url}?options=-csearch_path%3D{USER}")
-            for link in list(collection._pool._connections):
-                link.drop("dropped by the test")
+            for connection in list(collection._pool._connections):
+                connection.drop("dropped by the test")
             assert await get(collection, 1) == a_store(1, "First", None, 1)
             assert await create(collection, Payload("Second")) == a_store(2, "Second", None, 2)
 

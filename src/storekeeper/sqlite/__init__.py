@@ -95,7 +95,7 @@ class SqliteCollection:
 
     async def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False) -> range:
         """Create all of `payloads` or none; return their ids."""
-        self._refuse_after_end()
+        self._check_writable()
         with self._translating(Outcome.UNKNOWN):
             return await run_in_thread(lambda stop: load_all(self._path, payloads, stop, only_if_empty=only_if_empty))
 
@@ -106,11 +106,11 @@ class SqliteCollection:
 
     async def mark_used(self, numbers: Iterable[int], now: int) -> None:
         """Note that tokens are used."""
-        self._refuse_after_end()
+        self._check_writable()
         with self._translating():
             await run_in_thread(lambda _stop: mark_used(self._path, numbers, now))
 
-    def _refuse_after_end(self) -> None:
+    def _check_writable(self) -> None:
         """Raise Unavailable if nothing is to be written any more."""
         if reason := CLOSED if self._closed else self._failure:
             raise Unavailable(reason)

@@ -68,9 +68,7 @@ def _stage(connection: apsw.Connection, payloads: Iterable[Payload]) -> None:
     try:
         with schema.transaction(connection, "DEFERRED"):
             connection.executemany(f"INSERT INTO temp.staged VALUES ({', '.join('?' * len(CONTENT))})", rows)
-    except apsw.Error as error:
-        if not isinstance(errors.classified(error, connection), apsw.FullError):
-            raise
+    except apsw.FullError:
         raise Unavailable(f"The disk is full that has the folder of temporary files, {_temporary_folder()}") from None
 
 

@@ -297,6 +297,8 @@ def transaction(connection: apsw.Connection, mode: str) -> Iterator[None]:
     try:
         yield
         connection.execute("COMMIT")
+    except apsw.Error as error:
+        raise errors.classified(error, connection) from None
     finally:
         # After some errors SQLite has rolled it back by itself; apsw's context manager would hide these.
         if connection.in_transaction:

@@ -50,5 +50,5 @@ def revoke_token(path: Path, name: str, now: int) -> None:
 
 def mark_used(path: Path, numbers: Iterable[int], now: int) -> None:
     """Note that tokens are used, unless that was noted not long ago. Raises apsw's errors."""
-    with closing(schema.connect(path)) as connection:
+    with closing(schema.connect(path)) as connection, schema.transaction(connection, "IMMEDIATE"):
         connection.execute(_USED, (as_json(numbers), now))
