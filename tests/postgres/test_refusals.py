@@ -9,7 +9,6 @@ import psycopg
 import pytest
 
 from storekeeper import events
-from storekeeper.concurrency.threads import NoThread
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.postgres import PostgresCollection, pool
 from storekeeper.postgres import schema as postgres_schema
@@ -232,7 +231,11 @@ def test_whatever_keeps_it_from_connecting_it_tries_again(
     database: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also while the process has neither a file nor a thread left for that."""
-    hindrances = [Unavailable("not yet"), OSError(errno.EMFILE, "Too many open files"), NoThread("no more threads")]
+    hindrances = [
+        Unavailable("not yet"),
+        OSError(errno.EMFILE, "Too many open files"),
+        RuntimeError("no more threads"),
+    ]
 
     def prepare(url: str) -> str:
         if hindrances:

@@ -32,7 +32,7 @@ MAY_IMPORT = {
     "errors": set[str](),
     "events": {"log"},
     "log": set[str](),
-    "concurrency": set[str](),
+    "concurrency": {"errors"},
     "atomicfile": set[str](),
     "stores": {"errors"},
     "tables": {"tokens"},

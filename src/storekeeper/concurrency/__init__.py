@@ -1,1 +1,1 @@
-"""Queue limits, and blocking work on threads. Imports nothing of the project."""
+"""Queue limits, and blocking work on threads. Imports the domain's errors."""

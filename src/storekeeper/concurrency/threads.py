@@ -1,4 +1,4 @@
-"""Blocking work beside the event loop, on a thread that no exit waits for. Imports nothing of the project."""
+"""Blocking work beside the event loop, on a thread that no exit waits for. Imports the domain's errors."""
 
 import asyncio
 import threading
@@ -7,18 +7,16 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import TypeVar
 
+from storekeeper.errors import Unavailable
+
 T = TypeVar("T")
 
 LOOK_INTERVAL = 1.0
 """Seconds between two looks at a thread: a wake-up of the loop that is lost costs no more, and not the result."""
 
 
-class NoThread(RuntimeError):
-    """The system makes no more threads now."""
-
-
 async def run_in_thread(work: Callable[[threading.Event], T]) -> T:
-    """Run `work` on a daemon thread of its own; return its result, or raise its exception, or NoThread.
+    """Run `work` on a daemon thread of its own; return its result, or raise its exception. Raises Unavailable.
 
     `work` is given an event that is set when the caller was cancelled: it should return soon then, and commit
     nothing. If it cannot, because it is blocked, the process ends without it, and the database rolls back.
@@ -38,8 +36,8 @@ async def run_in_thread(work: Callable[[threading.Event], T]) -> T:
     thread = threading.Thread(target=run, name="storekeeper-work", daemon=True)
     try:
         thread.start()
-    except RuntimeError as error:
-        raise NoThread(str(error)) from None
+    except RuntimeError:
+        raise _none() from None
     try:
         while thread.is_alive() and not outcome.done():
             with suppress(TimeoutError):
@@ -48,5 +46,9 @@ async def run_in_thread(work: Callable[[threading.Event], T]) -> T:
     finally:
         stop.set()
     if not outcome.done():
-        raise NoThread("The thread ended before it began")
+        raise _none()  # it ended before it began
     return outcome.result()
+
+
+def _none() -> Unavailable:
+    return Unavailable("Too many threads are running")

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from storekeeper.collection import Eventual, Listing, Moment, Query, State
 from storekeeper.commands import Command
-from storekeeper.concurrency.threads import NoThread, run_in_thread
+from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.events import Event, emit
 from storekeeper.sqlite import errors, schema
@@ -159,12 +159,8 @@ class SqliteCollection:
     def _translating(self, outcome: Outcome = Outcome.NONE) -> Iterator[None]:
         try:
             yield
-        except NoThread:
-            raise Unavailable("Too many threads are running") from None
         except (*errors.READ_ERRORS, errors.Failure) as error:
             raise self._translated(error, outcome) from error
-        except NoThread as error:
-            raise Unavailable(str(error)) from None
 
     def _translated(self, error: Exception, outcome: Outcome = Outcome.NONE) -> Exception:
         if not isinstance(error, errors.Failure):

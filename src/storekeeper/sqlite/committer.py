@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import apsw
-import msgspec
 
 from storekeeper import commands as domain
 from storekeeper.commands import Batch, Command, Create, Key, Present, Remembered, apply
@@ -19,8 +18,6 @@ from storekeeper.sqlite.keys import Keys
 from storekeeper.stores import MAX_NAME_LENGTH, Payload, Store
 
 _STATE = f"SELECT *, ifnull((SELECT max(n) FROM keys), 0) FROM ({columns.STATE})"
-
-_numbers = msgspec.json.Decoder(list[int]).decode
 
 Result = Store | None | Exception
 """The result of a command, as `commands.apply` has it, or the error of the database."""
@@ -139,7 +136,7 @@ class Committer:
         # Ids are dense, and one that is greater may be no integer of SQLite's.
         touched = [row for row in domain.touched(commands) if row[1] <= count]
         for found in columns.execute(self._execute, columns.VERSIONS, touched):
-            ids, their_versions, places = map(_numbers, found.get)
+            ids, their_versions, places = map(columns.numbers, found.get)
             versions.update(zip(ids, their_versions, strict=True))
             equal += places
         remembered: dict[int, Remembered] = self._keys.find(keys, latest_key, epoch) if keys else {}

@@ -14,10 +14,9 @@ from itertools import starmap
 from struct import Struct, pack
 
 import apsw
-import msgspec
 
 from storekeeper.commands import MAX_KEY_AGE, MAX_KEYS, MAX_KEYS_DELETED, Key, KeyRow, Remembered
-from storekeeper.sqlite.columns import as_json, execute
+from storekeeper.sqlite.columns import as_json, execute, numbers
 from storekeeper.sqlite.migrations import CHANGES
 from storekeeper.stores import Store
 from storekeeper.tables import CONTENT
@@ -50,8 +49,6 @@ _ENTRY = Struct("=4sq")  # and the number of its row
 SWEEP = 16 * _ENTRY.size
 """Bytes that a bucket gets until the entries of deleted rows are removed from it."""
 
-_numbers = msgspec.json.Decoder(list[int]).decode
-
 
 def _split(keys: list[int]) -> Iterator[tuple[int, bytes]]:
     return _SPLIT.iter_unpack(pack(f"={len(keys)}q", *keys))
@@ -77,10 +74,10 @@ class Index:
             if found == known
         }
 
-    def add(self, keys: list[int], numbers: Iterable[int], oldest: int) -> None:
-        """Add the rows of these keys and numbers; all rows before `oldest` were deleted."""
+    def add(self, keys: list[int], rows: Iterable[int], oldest: int) -> None:
+        """Add the numbers of the `rows` of these keys; all rows before `oldest` were deleted."""
         buckets, entry_of = self._buckets, _ENTRY.pack
-        for n, (bucket, known) in zip(numbers, _split(keys), strict=True):
+        for n, (bucket, known) in zip(rows, _split(keys), strict=True):
             buckets[bucket] = entries = buckets[bucket] + entry_of(known, n)
             if not len(entries) % SWEEP:
                 left = [entry for entry in _ENTRY.iter_unpack(entries) if entry[1] >= oldest]
@@ -111,8 +108,8 @@ class Keys:
         if latest is not None and latest > self._known:
             before = max(self._known, oldest - 1)
             last = min(latest, before + MAX_LOADED)
-            keys, numbers = map(_numbers, self._execute(_KEYS, (before, last)).get)
-            self._index.add(keys, numbers, oldest)
+            keys, rows = map(numbers, self._execute(_KEYS, (before, last)).get)
+            self._index.add(keys, rows, oldest)
             self._known = last
         self._behind = latest is not None and latest > self._known
         return self._behind

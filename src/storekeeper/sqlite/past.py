@@ -61,7 +61,7 @@ _CHANGE = f"SELECT {FIELDS}, seq FROM {CHANGES} WHERE seq = ?"
 class PastReader:
     """Carries out reads of the past; they raise Unavailable, EpochEnded, InvalidInput.
 
-    `translating` turns errors of apsw and of threads into Unavailable where they are no bugs.
+    `translating` turns apsw's errors into Unavailable where they are no bugs.
     """
 
     def __init__(self, path: Path, translating: Callable[[], AbstractContextManager[None]]) -> None:
