@@ -41,10 +41,18 @@ class Server:
     def awake(self) -> Iterator[None]:
         """Let the server run in this block; outside it is stopped, so that its housekeeping disturbs no other."""
         os.killpg(self.process.pid, signal.SIGCONT)
+        self.read_file()
         try:
             yield
         finally:
             os.killpg(self.process.pid, signal.SIGSTOP)
+
+    def read_file(self) -> None:
+        """Have the database in the system's memory again: it may have taken the pages that nobody read meanwhile."""
+        if self.database is not None:
+            with self.database.open("rb") as file:
+                while file.read(2**20):
+                    pass
 
     def memory(self) -> float:
         """Return the resident memory of the process and its workers, in MiB."""
