@@ -68,7 +68,7 @@ def _body(sent: bytes, start: int, fields: list[tuple[bytes, bytes]]) -> tuple[b
     if any(name == b"transfer-encoding" for name, _ in fields):
         return _chunks(sent, start)
     length = next((value for name, value in fields if name == b"content-length"), b"0")
-    if not _LENGTH.fullmatch(length) or len(length.lstrip(b"0")) > 10:
+    if not _LENGTH.fullmatch(length) or len(length) > 20 or len(length.lstrip(b"0")) > 10:
         return None
     end = start + int(length)
     return (sent[start:end], end) if end <= len(sent) else None
