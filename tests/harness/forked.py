@@ -119,14 +119,19 @@ def main() -> None:
     let_threads_set_traces()
     let_interrupts_pass()
     line = socket.socket(fileno=os.dup(0))
+    running: set[int] = set()
     while True:
         data, files, *_ = socket.recv_fds(line, 1 << 20, len(STANDARD))
         request = json.loads(data or "null")
         if request is None:
+            for pid in running:  # who asked for them was killed, and stops nothing any more
+                os.kill(pid, signal.SIGTERM)
             return
         if pid := request.get("ended"):
             line.send(str(os.waitpid(pid, 0)[1]).encode())
+            running.discard(pid)
         elif pid := os.fork():
+            running.add(pid)
             line.send(str(pid).encode())
             for file in files:
                 os.close(file)
