@@ -227,8 +227,8 @@ class Batch:
         else:
             return None
         conditional = command.if_match is not None or command.if_none_match is not None
-        if conditional and _is_refused(command, current := tag(version, self._epoch), equal=equal):
-            return PreconditionFailed(f"Store {id} has changed: its version is {version} now", current)
+        if conditional and (refusal := _refusal(command, current := tag(version, self._epoch), equal=equal)):
+            return PreconditionFailed(f"Store {id} {refusal}: its version is {version} now", current)
         if equal:
             return Store(id, payload.name, payload.address, version, self._epoch)
         return self._change(latest, id, payload, version, command.by)
@@ -241,8 +241,9 @@ class Batch:
         return Store(id, name, address, version, self._epoch)
 
 
-def _is_refused(command: Replace, current: str, *, equal: bool) -> bool:
+def _refusal(command: Replace, current: str, *, equal: bool) -> str:
     if command.if_none_match is not None and matches(command.if_none_match, current):
-        return True
+        return "matches If-None-Match"
     # If the store is what the payload says, its first response was lost (decision 34).
-    return command.if_match is not None and not equal and not matches(command.if_match, current)
+    is_refused = command.if_match is not None and not equal and not matches(command.if_match, current)
+    return "has changed" if is_refused else ""

@@ -74,7 +74,8 @@ def test_a_write_happens_only_if_its_condition_holds(
     assert (collection.stores == before) == (status == 412)
     if status == 412:
         what = "Store 1" if request_ is PUT else "The list"
-        message = f"{what} has changed: its version is 4 now"
+        why = "matches If-None-Match" if fields[-1][0] == NONE_MATCH else "has changed"
+        message = f"{what} {why}: its version is 4 now"
         assert body == {"statusCode": 412, "error": "Precondition Failed", "message": message}
         assert headers[b"etag"] == tag(4)
 

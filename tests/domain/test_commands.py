@@ -169,7 +169,8 @@ def test_a_replace_is_decided_by_its_conditions_and_by_what_the_store_is(
     [result] = batch.results
     if isinstance(result, PreconditionFailed):
         assert result.tag == expected
-        assert str(result) == "Store 3 has changed: its version is 11 now"
+        why = "matches If-None-Match" if {"*", REFUSED} & (if_none_match or set()) else "has changed"
+        assert str(result) == f"Store 3 {why}: its version is 11 now"
     else:
         assert result == expected
     assert batch.writes == (expected is STORED)
