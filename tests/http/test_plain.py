@@ -90,7 +90,8 @@ def meaning(plan: Plan | None) -> object:
         return None
     run = plan.run if isinstance(plan.run, partial) else partial(plan.run)
     arguments = [(a.status, a.headers, a.body) if isinstance(a, Response) else a for a in run.args]
-    return run.func, arguments, plan.scope, plan.cached, plan.fields, plan.claim
+    claim = isinstance(plan.claim, partial) and (plan.claim.func, plan.claim.args)
+    return run.func, arguments, plan.scope, plan.cached, plan.fields, claim
 
 
 def deciding(read: Request) -> list[tuple[bytes, bytes]]:

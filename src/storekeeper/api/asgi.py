@@ -65,15 +65,13 @@ class Application:
 
     async def _respond(self, plan: Plan, target: bytes, scope: Scope, receive: Receive) -> Response | None:
         """Return the response to a planned request; None if the client went away."""
-        admitted = plan.refusal or (self._gate.admit(plan.claim) if plan.claim else 0)
-        if isinstance(admitted, Response):
+        if isinstance(admitted := plan.admit(), Response):
             return admitted
         body = await _body(scope, receive)
         if not isinstance(body, bytes):
             return body
         # Anew: while the body was on its way, the token may have ended.
-        by = self._gate.admit(plan.claim) if plan.claim else 0
-        if isinstance(by, Response):
+        if isinstance(by := plan.admit(), Response):
             return by
         response = self._resource.respond(plan, target, body, by)
         if isinstance(response, Response):

@@ -48,7 +48,6 @@ class FastLane(Connection):
         super().__init__(runtime.limits, runtime.gate, *args, **kwargs)
         self.resource = runtime.resource
         self.plan = runtime.gate.plan
-        self.admit = runtime.gate.admit
         self.cache = runtime.cache
         self.plain = runtime.plain
         self.requests = runtime.plain.requests
@@ -77,7 +76,7 @@ class FastLane(Connection):
             return
         by = 0
         if plan.claim is not None:
-            admitted = self.admit(plan.claim)
+            admitted = plan.claim()
             if not isinstance(admitted, int):
                 self._send(request, admitted, None)
                 return
