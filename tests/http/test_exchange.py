@@ -14,7 +14,7 @@ from storekeeper.api.fastlane import FastLane
 from storekeeper.api.gate import Gate
 from storekeeper.api.origins import Pages
 from storekeeper.api.plan import Plan
-from storekeeper.api.resource import Resource, Rules
+from storekeeper.api.resource import Resource
 from storekeeper.errors import Unavailable
 from storekeeper.http import deadlines
 from storekeeper.http import request as heads
@@ -22,6 +22,7 @@ from storekeeper.http.connection import Connection
 from storekeeper.http.limits import Limits
 from storekeeper.http.plain import PlainReader
 from storekeeper.http.response import StreamAborted
+from storekeeper.settings import Settings
 from tests.harness.in_process import Line, inside, settled, until
 from tests.harness.wire import SLOW, assert_error, assert_invalid, create, request
 from tests.harness.wire import responses as responses_in
@@ -29,7 +30,7 @@ from tests.harness.wire import responses as responses_in
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 
-OPEN = Gate(Resource(None, Rules()), Pages())  # type: ignore[arg-type]  # refusals ask no collection
+OPEN = Gate(Resource(None, Settings()), Pages())  # type: ignore[arg-type]  # refusals ask no collection
 BUG = "An internal server error occurred"
 JSON = (b"content-type", b"application/json; charset=utf-8")
 

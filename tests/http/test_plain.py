@@ -18,7 +18,7 @@ import pytest
 from storekeeper.api.gate import Gate
 from storekeeper.api.origins import Pages
 from storekeeper.api.plan import Plan
-from storekeeper.api.resource import Resource, Rules
+from storekeeper.api.resource import Resource
 from storekeeper.api.routes import SHAPES
 from storekeeper.api.token_table import TokenTable
 from storekeeper.http import plain
@@ -26,6 +26,7 @@ from storekeeper.http.plain import DECIDING_FIELDS, PlainReader
 from storekeeper.http.reader import Phase, RequestReader
 from storekeeper.http.request import Request
 from storekeeper.http.response import Response
+from storekeeper.settings import Settings
 from tests.campaigns.fuzz_http import requests_to_damage
 from tests.campaigns.mutations import Cases
 from tests.campaigns.strangers import ORDINARY, SEED, clients, mixed, unfinished
@@ -41,7 +42,7 @@ NOT_PLAIN = [
     *(request("GET", "http://a/test"), request("DELETE", "/test"), request("GET", "/" + "t" * 8192)),
     request("GET", "/test", None, *["a:b"] * 100),
 ]
-resource = Resource(None, Rules())  # type: ignore[arg-type]  # plans ask no collection
+resource = Resource(None, Settings())  # type: ignore[arg-type]  # plans ask no collection
 
 
 @pytest.fixture(autouse=True)

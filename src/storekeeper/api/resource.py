@@ -7,9 +7,8 @@ Where `docs/contract.md` has a sentence or a numbered decision, this module (wit
 import json
 from asyncio import Future, ensure_future
 from collections.abc import AsyncIterator, Callable, Container, Iterable
-from dataclasses import dataclass
 from functools import partial
-from typing import Literal, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
 import msgspec
 
@@ -39,6 +38,7 @@ from storekeeper.http.response import (
     error_response,
     internal_error,
 )
+from storekeeper.settings import Settings
 from storekeeper.stores import Payload, Replay, Store, check_payload
 
 T = TypeVar("T")
@@ -49,23 +49,14 @@ _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 
 
-@dataclass(frozen=True)
-class Rules:
-    """The choices of the operator where the contract leaves them open."""
-
-    error_detail: Literal["detailed", "generic"] = "detailed"
-    missing_store: Literal[404, 500] = 404
-    unknown_keys: Literal["ignore", "reject"] = "ignore"
-
-
 class Resource:
-    """Carries out requests of the contract's routes on a collection, by the given rules."""
+    """Carries out requests of the contract's routes on a collection, by the settings where the contract is open."""
 
-    def __init__(self, collection: Collection, rules: Rules) -> None:
+    def __init__(self, collection: Collection, settings: Settings) -> None:
         self._collection = collection
-        self._generic = rules.error_detail == "generic"
-        self._hide_missing = rules.missing_store == 500
-        self._reject_unknown = rules.unknown_keys == "reject"
+        self._generic = settings.error_detail == "generic"
+        self._hide_missing = settings.missing_store == "500"
+        self._reject_unknown = settings.unknown_keys == "reject"
         self._created = partial(self._written, b"")
         self._state = State(0, 0, "")  # of the latest list that a client asked for with tags
         self._tag, self._unchanged = "", _unchanged("")
