@@ -30,6 +30,10 @@ from storekeeper.http.response import (
 MAX_PIPELINED = 64
 """Requests that may wait behind another one; with so many the connection stops reading."""
 
+MAX_UNCOUNTED_BYTES = 1024
+"""Bytes that a connection may leave unsent before its transport says so, and they count. A transport that says so of
+the first byte writes each response by itself, and not those of a loop iteration together: 0.5 us for a small one."""
+
 
 class Refusal(NamedTuple):
     """The response to bytes that are no acceptable request: the connection's last."""
@@ -80,8 +84,7 @@ class Connection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         """Register the connection; if there are too many, refuse or abort it."""
         super().connection_made(transport)
-        if not self.limits.sent.reserve(self):
-            transport.set_write_buffer_limits(high=0)  # so that it says so as soon as the kernel does not take all
+        transport.set_write_buffer_limits(high=MAX_UNCOUNTED_BYTES)
         if self.limits.connections.enter(self):
             return
         if self.limits.connections.exhausted:
@@ -109,7 +112,7 @@ class Connection(HttpToolsProtocol):
         """Release all that the connection took; requests under way are finished without their client."""
         self.connections.discard(self)
         self.limits.connections.open.discard(self)
-        self.limits.sent.forget(self)
+        self.limits.sent.release(self)
         self.reader.discard()
         self.waiting.clear()
         self._charge(-self._lease)
@@ -274,7 +277,7 @@ class Connection(HttpToolsProtocol):
         self.flow.pause_reading()
 
     def resume_writing(self) -> None:
-        """Continue: the kernel has taken all that was unsent."""
+        """Continue: the kernel has taken what was unsent, but for 256 bytes at most."""
         super().resume_writing()
         self.limits.sent.release(self)
         if self.reader.phase is not Phase.DISCARDING or self.waiting:
