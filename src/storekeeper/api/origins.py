@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from ipaddress import ip_address
 
+from storekeeper.http.request import field
 from storekeeper.http.response import NO_CONTENT, Fields, Headers, Response, error_response
 
 _PAGE_FIELDS = frozenset((b"origin", b"referer", b"sec-fetch-site", b"accept-language"))
@@ -94,9 +95,3 @@ class Pages:
         except ValueError:
             return False
         return True
-
-
-def field(headers: Fields, name: bytes) -> bytes | None:
-    """Return the value of a field, None if it is not there; one that was sent twice has all its values."""
-    values = [value for written, value in headers if written == name]
-    return b", ".join(values) if values else None

@@ -6,7 +6,7 @@ Where `docs/contract.md` has a sentence or a numbered decision, this module (wit
 
 import json
 from asyncio import Future, ensure_future
-from collections.abc import AsyncIterator, Callable, Container, Iterable
+from collections.abc import AsyncIterator, Callable, Container
 from functools import partial
 from typing import NoReturn, TypeVar
 
@@ -27,11 +27,13 @@ from storekeeper.api.routes import STORES, Route, id_in, match_route, parse_id
 from storekeeper.collection import Collection, Listing, Query, State
 from storekeeper.commands import Create, Replace, matches, tag
 from storekeeper.errors import InvalidInput, StorekeeperError, Unavailable
+from storekeeper.http.request import field
 from storekeeper.http.response import (
     JSON,
     NO_CONTENT,
     TEXT,
     Deferred,
+    Fields,
     Headers,
     Response,
     StreamAborted,
@@ -61,7 +63,7 @@ class Resource:
         self._state = State(0, 0, "")  # of the latest list that a client asked for with tags
         self._tag, self._unchanged = "", _unchanged("")
 
-    def plan(self, method: str, target: bytes, headers: Iterable[tuple[bytes, bytes]]) -> Plan | None:
+    def plan(self, method: str, target: bytes, headers: Fields) -> Plan | None:
         """Return what a request's head asks for, or None if the target is none of the contract's routes.
 
         `target` is the request target in origin form, percent-encoded; header names are in lower case. A HEAD is
@@ -89,20 +91,22 @@ class Resource:
         except Exception as error:  # noqa: BLE001 - every bug is logged and is a 500
             return self._fail(error)
 
-    def _plan_read(self, route: Route, headers: Iterable[tuple[bytes, bytes]], *, cached: bool) -> Plan:
+    def _plan_read(self, route: Route, headers: Fields, *, cached: bool) -> Plan:
         if route == "store" or route == "stores":  # noqa: PLR1714 - quicker
-            tags = None
-            for name, _ in headers:  # quicker than a list, which most requests do not need
-                if name == b"if-none-match":
-                    # None if it is malformed: a poller goes on (decision 33).
-                    tags = read_tags(b", ".join([value for name, value in headers if name == b"if-none-match"]))
-                    break
             read = self._get if route == "store" else self._list
-            # What is cached are the 200s of any tag.
-            return Plan(partial(read, tags), "read", cached and tags is None, conditional=partial(_with_tags, read))
+
+            def tagged(value: bytes) -> Run | None:
+                """Return what carries out the same read with If-None-Match; None if that is malformed."""
+                tags = read_tags(value)
+                return None if tags is None else partial(read, tags)
+
+            sent = field(headers, b"if-none-match")
+            conditional = None if sent is None else tagged(sent)
+            # If it is malformed, a poller goes on (decision 33). What is cached are the 200s of any tag.
+            return Plan(conditional or partial(read, None), "read", cached and not conditional, conditional=tagged)
         return constant(Response(b"OK", TEXT), None, cached)
 
-    def _plan_write(self, route: Route, fields: list[tuple[bytes, bytes]]) -> Plan:
+    def _plan_write(self, route: Route, fields: Fields) -> Plan:
         """Return the plan of a write with these conditional fields."""
         write = self._replace if route == "store" else self._create
         try:
@@ -224,13 +228,6 @@ class Resource:
 
 class _InvalidJson(StorekeeperError):
     """The body is not JSON text in UTF-8."""
-
-
-def _with_tags(
-    read: Callable[[Container[str] | None, bytes, bytes, int], Response | Deferred], value: bytes
-) -> Run | None:
-    tags = read_tags(value)
-    return None if tags is None else partial(read, tags)
 
 
 def _not_modified(tags: Container[str], current: str) -> Response | None:

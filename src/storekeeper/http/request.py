@@ -71,6 +71,12 @@ def size_of(fields: Fields) -> int:
     return sum([FIELD_BYTES + len(name) + len(value) for name, value in fields])
 
 
+def field(headers: Fields, name: bytes) -> bytes | None:
+    """Return the value of a field, None if it is not there; one that was sent twice has all its values."""
+    values = [value for written, value in headers if written == name]
+    return b", ".join(values) if values else None
+
+
 def check(request: Request) -> Response | None:
     """Return the refusal of a complete head, or None if it is valid. An absolute-form target becomes origin-form."""
     return _check_version(request) or _check_fields(request) or _check_target(request)
