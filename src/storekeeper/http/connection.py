@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from storekeeper.http import deadlines
-from storekeeper.http.deadlines import Deadlines, delivery
+from storekeeper.http.deadlines import Deadlines
 from storekeeper.http.exchange import Exchange
 from storekeeper.http.limits import Limits
 from storekeeper.http.reader import Phase, RequestReader
@@ -244,20 +244,7 @@ class Connection(HttpToolsProtocol):
         self.flow.resume_reading()
         if self.transport.can_write_eof():
             self.transport.write_eof()
-        self.loop.call_later(deadlines.DISCARD_TIMEOUT, self._end_discard, -1, self.loop.time())
-
-    def _end_discard(self, acked: int, since: float) -> None:
-        """Abort, unless the client is still reading: a reset would also drop what our kernel has not sent yet.
-
-        `acked` is what the client had acknowledged at the previous call, in bytes; `since` is when that last grew.
-        """
-        progress, now = delivery(self.transport), self.loop.time()
-        if progress is not None and progress.acked != acked:
-            since = now
-        if progress is None or progress.complete or now - since > deadlines.STALL_TIMEOUT:
-            self.transport.abort()
-        else:
-            self.loop.call_later(deadlines.DISCARD_TIMEOUT, self._end_discard, progress.acked, since)
+        self.deadlines.refused_at = self.loop.time()
 
     # Writing.
 
@@ -290,7 +277,7 @@ class Connection(HttpToolsProtocol):
     def sweep(self, now: float) -> None:
         """Enforce the timeouts; called for every connection twice a second."""
         phase = self.reader.phase
-        if self.deadlines.stalled(self.transport, now):
+        if self.deadlines.is_over(self.transport, now):
             self.transport.abort()
         elif phase is Phase.HEAD or phase is Phase.BODY:
             if self.flow.read_paused or self.reader.expects_continue:
