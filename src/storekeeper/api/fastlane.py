@@ -105,9 +105,9 @@ class FastLane(Connection):
         if response.stream is not None:
             exchange = self.begin_exchange(request)
             exchange.fields = plan.fields
-            if cache_key is not None and response.status == 200:
+            if cache_key is not None:
                 response.stream = self.cache.record(cache_key, response)
-            self.spawn(exchange.complete(exchange.stream(response, response.stream)))
+            self.spawn(exchange.complete(exchange.stream(response)))
             return
         close = not request.keep_alive or ((self.draining or self.half_closed) and self.is_last(request))
         head_only = request.method == "HEAD"

@@ -1,7 +1,7 @@
 """One request and a response that is not complete at once: streams, and the ASGI interface. Imports events."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Iterable
+from collections.abc import Awaitable, Iterable
 from typing import Any, Protocol
 from urllib.parse import unquote
 
@@ -151,11 +151,12 @@ class Exchange:
         self.part(response.body)
         self.end()
 
-    async def stream(self, response: Response, parts: AsyncIterator[bytes]) -> None:
-        """Send a response part by part, no faster than the client reads."""
+    async def stream(self, response: Response) -> None:
+        """Send a response with a stream part by part, no faster than the client reads."""
+        assert response.stream is not None
         self.start(response.status, framed_headers(response))
         if self.request.method != "HEAD":
-            async for part in parts:
+            async for part in response.stream:
                 self.part(part)
                 if self.connection.flow.write_paused:
                     await self.connection.flow.drain()
