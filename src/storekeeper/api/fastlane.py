@@ -20,7 +20,7 @@ from storekeeper.http.limits import Limits
 from storekeeper.http.plain import PlainReader
 from storekeeper.http.reader import Phase
 from storekeeper.http.request import Request
-from storekeeper.http.response import Deferred, Response, encode, encode_content, encode_start, internal_error
+from storekeeper.http.response import INTERNAL_ERROR, Deferred, Response, encode, encode_content, encode_start
 
 MAX_COPIED_BYTES = 16 * 1024
 """Bytes of a cached response up to which one copy of it is cheaper than a second write."""
@@ -62,7 +62,7 @@ class FastLane(Connection):
                     return
             except Exception as error:  # noqa: BLE001 - a bug ends this connection, and no other
                 emit(Event.BUG, error=error)
-                self.reader.refuse(internal_error())
+                self.reader.refuse(INTERNAL_ERROR)
                 return
         super().data_received(data)
 

@@ -20,7 +20,7 @@ from storekeeper.api.conditions import (
     read_conditions,
     read_tags,
 )
-from storekeeper.api.errors import not_found, to_response
+from storekeeper.api.errors import NOT_FOUND, to_response
 from storekeeper.api.plan import Plan, Run, constant
 from storekeeper.api.query import next_page, parse_list_query, parse_store_query
 from storekeeper.api.routes import STORES, Route, id_in, match_route, parse_id
@@ -29,6 +29,7 @@ from storekeeper.commands import Create, Replace, matches, tag
 from storekeeper.errors import InvalidInput, StorekeeperError, Unavailable
 from storekeeper.http.request import field
 from storekeeper.http.response import (
+    INTERNAL_ERROR,
     JSON,
     NO_CONTENT,
     TEXT,
@@ -38,7 +39,6 @@ from storekeeper.http.response import (
     Response,
     StreamAborted,
     error_response,
-    internal_error,
 )
 from storekeeper.settings import Settings
 from storekeeper.stores import Payload, Replay, Store, check_payload
@@ -73,7 +73,7 @@ class Resource:
         if route is None:
             return None
         if route == "server" and method != "OPTIONS":  # which other ASGI servers do not refuse
-            return constant(not_found())
+            return constant(NOT_FOUND)
         if method in ("GET", "HEAD"):
             return self._plan_read(route, headers, cached=method == "GET")
         checked = check_method_and_type(route, method, headers)
@@ -217,7 +217,7 @@ class Resource:
 
     def _missing(self, id_text: bytes) -> Response:
         if self._hide_missing:
-            return internal_error()
+            return INTERNAL_ERROR
         return error_response(404, f"Store {id_text.decode(errors='replace')} not found")
 
     def _fail(self, error: Exception) -> Response:

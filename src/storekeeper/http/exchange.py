@@ -8,6 +8,7 @@ from urllib.parse import unquote
 from storekeeper.events import Event, emit
 from storekeeper.http.request import Request
 from storekeeper.http.response import (
+    INTERNAL_ERROR,
     LAST_CHUNK,
     Response,
     StreamAborted,
@@ -17,7 +18,6 @@ from storekeeper.http.response import (
     encode_start,
     framed_headers,
     has_content,
-    internal_error,
 )
 
 
@@ -146,7 +146,7 @@ class Exchange:
         if self.status:
             self.abort()
             return
-        response = internal_error()
+        response = INTERNAL_ERROR
         self.start(response.status, framed_headers(response))
         self.part(response.body)
         self.end()

@@ -105,14 +105,11 @@ def error_response(
     return Response(body, JSON + headers, status)
 
 
-def internal_error() -> Response:
-    """Return the response to a bug, without details (the contract's 500)."""
-    return error_response(500, "An internal server error occurred")
+INTERNAL_ERROR = error_response(500, "An internal server error occurred")
+"""The response to a bug, without details."""
 
-
-def too_large() -> Response:
-    """Return the response to a body over the limit (decision 15)."""
-    return error_response(413, f"Payload content length greater than maximum allowed: {MAX_BODY_BYTES}")
+TOO_LARGE = error_response(413, f"Payload content length greater than maximum allowed: {MAX_BODY_BYTES}")
+"""The response to a body over the limit (decision 15)."""
 
 
 def unavailable(message: str, outcome: Outcome = "none") -> Response:
