@@ -56,7 +56,7 @@ class Gate:
         return not isinstance(self._tokens, Undecided) or self._tokens.is_open
 
     def refuse(self, request: Request) -> Response | None:
-        """Return the refusal of a request whose body is not read yet, or None."""
+        """Plan a request whose body is not read yet; return its refusal if the head decides that, or None."""
         request.plan = plan = self.plan(request.method, request.target, request.headers)
         admitted = plan.admit() if plan else None
         return admitted if isinstance(admitted, Response) else None

@@ -54,10 +54,7 @@ class Pages:
         Refused is a Host that is neither localhost, an address, nor one of the names; and what may change something,
         unless the page is ours or named.
         """
-        for name, _ in headers:
-            if name in _PAGE_FIELDS:
-                break
-        else:
+        if _PAGE_FIELDS.isdisjoint([name for name, _ in headers]):
             return None
         if not self._is_known(field(headers, b"host") or b""):
             return error_response(

@@ -84,7 +84,7 @@ class ConnectionLimit:
     """The open connections of one process, at most about `maximum` of them."""
 
     def __init__(self) -> None:
-        self.maximum = MAX_CONNECTIONS
+        self.maximum = capacity()
         self.open: set[_Member] = set()
         self._idle: deque[tuple[_Member, int]] = deque()
         self._search_spent = False

@@ -119,7 +119,6 @@ def unavailable(message: str, outcome: Outcome = "none") -> Response:
 
 # The encoder. A head is a start (the status line and the fields of every response, renewed each second) and a rest.
 
-_CHUNKED = b"transfer-encoding: chunked\r\n"
 LAST_CHUNK = b"0\r\n\r\n"
 
 
@@ -158,7 +157,7 @@ def encode_rest(fields: bytes, length: int | None, *, close: bool, chunked: bool
     if length is not None:
         fields += b"content-length: %d\r\n" % length
     elif chunked:
-        fields += _CHUNKED
+        fields += b"transfer-encoding: chunked\r\n"
     return fields + (b"connection: close\r\n\r\n" if close else b"\r\n")
 
 
