@@ -191,7 +191,7 @@ def test_a_new_value_of_a_field_that_decides_nothing_makes_no_new_head() -> None
         assert read is not None
         assert (read.method, read.target) == ("GET", b"/api/stores/%d" % number)
     assert len(planned) == 2, "its fields are remembered at their second sighting"
-    assert len(reader) == 0, "no request came again"
+    assert not reader.requests, "no request came again"
     read = reader.read(request("GET", "/api/stores/1", None, "X-Request-Id: 1", "If-Match: 2"))
     assert read is not None
     assert read.headers[-1] == (b"if-match", b"2")

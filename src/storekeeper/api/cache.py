@@ -53,9 +53,6 @@ class ResponseCache:
         self._state = State(0, 0, "")
         self._recording = False
 
-    def __len__(self) -> int:
-        return len(self._stores) + len(self._others)
-
     def get(self, key: bytes) -> bytes | None:
         """Return the response of a key, if it is cached and has not changed since."""
         response = self._young_stores.get(key) or self._young_others.get(key)
