@@ -18,6 +18,7 @@ from storekeeper.http.response import Fields, Headers, Response, encode_fields, 
 from storekeeper.tokens import hashed, is_well_formed
 
 Mode = Literal["open", "writes", "all"]
+_NEED_TOKENS: dict[Mode, tuple[Scope, ...]] = {"open": (), "writes": ("write",), "all": ("read", "write")}
 """Which requests need a token: none, those that write, or all but those of routes without a scope."""
 
 MAX_CREDENTIALS_BYTES = 256
@@ -33,7 +34,7 @@ class Gate:
         self._plan = resource.plan
         self._pages = pages
         self._tokens = tokens
-        self._needs_token: frozenset[Scope | None] = _NEEDS_TOKEN[mode]
+        self._need_tokens = _NEED_TOKENS[mode]
 
     def plan(self, method: str, target: bytes, headers: Fields) -> Plan | None:
         """Return the plan of a request, which may be a refusal; None if the application has to respond to it."""
@@ -75,7 +76,7 @@ class Gate:
         claimed = _claimed(credentials[0][: MAX_CREDENTIALS_BYTES + 1]) if credentials else None
         if claimed is not None:
             return partial(tokens.admit, claimed, scope)
-        if scope not in self._needs_token:
+        if scope not in self._need_tokens:
             return None
         return challenge(401, "Writing needs a token" if scope == "write" else "Reading needs a token")
 
@@ -88,10 +89,3 @@ def _claimed(credentials: bytes) -> str | None:
         return None
     token = text.strip(b" ")
     return hashed(token) if is_well_formed(token) and len(credentials) <= MAX_CREDENTIALS_BYTES else ""
-
-
-_NEEDS_TOKEN: dict[Mode, frozenset[Scope | None]] = {
-    "open": frozenset(),
-    "writes": frozenset(("write",)),
-    "all": frozenset(("read", "write")),
-}
