@@ -23,7 +23,7 @@ from storekeeper.api.cache import ResponseCache
 from storekeeper.api.fastlane import FastLane, Runtime
 from storekeeper.api.gate import Gate
 from storekeeper.api.origins import Pages
-from storekeeper.api.resource import Resource, Rules
+from storekeeper.api.resource import Resource
 from storekeeper.api.routes import SHAPES
 from storekeeper.api.token_table import TokenTable, load_tokens, require_mode
 from storekeeper.collection import Collection
@@ -108,18 +108,16 @@ class Service:
         if settings.examples:
             self._tasks.append(asyncio.create_task(_add_examples(collection)))
             await asyncio.wait(self._tasks, timeout=EXAMPLES_TIMEOUT)
-        rules = Rules(settings.error_detail, 500 if settings.missing_store == "500" else 404, settings.unknown_keys)
-        resource, limits = Resource(collection, rules), Limits()
+        resource = Resource(collection, settings)
         if tokens := await load_tokens(collection, settings.auth):
             self._tasks.append(asyncio.create_task(self._keep_fresh(tokens)))
         mode = settings.auth or "open"
         # What nobody can read without a token, no rebound page can.
         hosts = settings.allowed_host if is_loopback(settings.host) and mode != "all" else None
         gate = Gate(resource, Pages(settings.cors_origin, hosts), mode, tokens)
-        limits.connections.maximum = capacity()
         application = Application(resource, gate, collection, ready_needs_writes=settings.ready_needs_writes)
-        cache, plain = ResponseCache(collection), PlainReader(gate.plan, SHAPES)
-        self.runtime = Runtime(resource, gate, cache, plain, limits, application)
+        plain = PlainReader(gate.plan, SHAPES)
+        self.runtime = Runtime(resource, gate, ResponseCache(collection), plain, Limits(), application)
         return collection
 
     async def _keep_fresh(self, tokens: TokenTable) -> None:

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from storekeeper.api.resource import Resource, Rules
+from storekeeper.api.resource import Resource
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.http.response import Response, encode
+from storekeeper.settings import Settings
 from storekeeper.stores import Payload
 from tests.harness.in_memory import EPOCH, InMemory, Later, ask, ask_later
 from tests.harness.payloads import BROKEN, NAME_STRING, NOT_JSON, VIOLATIONS, encoded
@@ -86,7 +87,7 @@ def test_what_is_no_stores_number_names_none(collection: InMemory, method: str, 
     """Decisions 1 and 2."""
     text = "\u0661" if "%" in id else id
     assert_error(ask(collection, method, f"/api/stores/{id}", BODY), 404, f"Store {text} not found")
-    hidden = ask(collection, method, f"/api/stores/{id}", BODY, missing_store=500)
+    hidden = ask(collection, method, f"/api/stores/{id}", BODY, missing_store="500")
     assert_error(hidden, 500, "An internal server error occurred")
 
 
@@ -159,7 +160,7 @@ def test_other_conditions_of_a_get_are_ignored(collection: InMemory) -> None:
 
 def test_only_the_200_of_a_get_may_be_cached(collection: Any) -> None:
     """The response cache holds 200s until the next change, those of the past too; a 304 depends on the client."""
-    resource = Resource(collection, Rules())
+    resource = Resource(collection, Settings())
 
     def cached(method: str, target: bytes, *headers: tuple[bytes, bytes]) -> bool:
         plan = resource.plan(method, target, headers)
@@ -186,7 +187,7 @@ def test_no_name_equals_bytes_that_are_not_utf_8() -> None:
 def test_other_paths_are_no_routes(collection: InMemory, path: str) -> None:
     """Decision 17; the adapters make it a 404, or a route outside the contract (decision 50)."""
     stores: Any = collection
-    assert Resource(stores, Rules()).plan("GET", path.encode(), []) is None
+    assert Resource(stores, Settings()).plan("GET", path.encode(), []) is None
 
 
 @pytest.mark.parametrize(

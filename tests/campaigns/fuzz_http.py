@@ -119,7 +119,7 @@ class Inner:
         if case.end is End.HALF_CLOSES and not line.is_closing() and not connection.eof_received():
             line.close()
         await quiet(lambda: connection.exchange is None and not connection.waiting)
-        if case.end is End.WAITS:  # until long after every deadline
+        if case.end is End.WAITS and not line.ended:  # until long after every deadline
             now = asyncio.get_running_loop().time()
             connection.sweep(now)
             connection.sweep(now + 1000)

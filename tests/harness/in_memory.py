@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from storekeeper import commands
-from storekeeper.api.resource import Resource, Rules
+from storekeeper.api.resource import Resource
 from storekeeper.collection import Listing, Moment, Query, State, check_moment
 from storekeeper.commands import Change, Command, Create, Present, Remembered, Result, apply, touched
 from storekeeper.errors import Unavailable
 from storekeeper.http.response import Deferred, Response
+from storekeeper.settings import Settings
 from storekeeper.stores import Payload, Store
 from tests.harness.stores import content, shown_with, store_of
 
@@ -130,20 +131,20 @@ def _later(value: object) -> Any:
 
 
 def ask(
-    collection: Any, method: str, target: str, body: bytes = b"", *headers: tuple[bytes, bytes], **rules: Any
+    collection: Any, method: str, target: str, body: bytes = b"", *headers: tuple[bytes, bytes], **settings: Any
 ) -> Response:
     """Return the resource's response to a request."""
-    response = _respond(collection, method, target, body, *headers, **rules)
+    response = _respond(collection, method, target, body, *headers, **settings)
     return response.response() if isinstance(response, Deferred) else response
 
 
 def ask_later(
-    collection: Any, method: str, target: str, body: bytes = b"", *headers: tuple[bytes, bytes], **rules: Any
+    collection: Any, method: str, target: str, body: bytes = b"", *headers: tuple[bytes, bytes], **settings: Any
 ) -> Response:
     """Return the response on a collection whose results come later."""
 
     async def main() -> Response:
-        response = _respond(collection, method, target, body, *headers, **rules)
+        response = _respond(collection, method, target, body, *headers, **settings)
         if isinstance(response, Deferred):
             if isinstance(response.future, asyncio.Future):
                 await asyncio.wait([response.future])
@@ -154,9 +155,9 @@ def ask_later(
 
 
 def _respond(
-    collection: Any, method: str, target: str, body: bytes, *headers: tuple[bytes, bytes], **rules: Any
+    collection: Any, method: str, target: str, body: bytes, *headers: tuple[bytes, bytes], **settings: Any
 ) -> Response | Deferred:
-    resource = Resource(collection, Rules(**rules))
+    resource = Resource(collection, Settings(**settings))
     plan = resource.plan(method, target.encode(), headers)
     assert plan
     return resource.respond(plan, target.encode(), body)

@@ -161,6 +161,14 @@ async def settled(connection: Connection) -> None:
     await until(lambda: connection.exchange is None and not connection.waiting)
 
 
+def cached(connection: Connection) -> tuple[int, int]:
+    """Return how many requests and how many responses a process has in its caches."""
+    assert isinstance(connection, FastLane)
+    caches = connection.plain._requests, connection.cache._stores, connection.cache._others
+    requests, stores, others = (len(each.young.keys() | each.old.keys()) for each in caches)
+    return requests, stores + others
+
+
 def last_response(line: Line) -> Response:
     head, _, body = line.sent[line.sent.rindex(b"HTTP/1.1 ") :].partition(b"\r\n\r\n")
     first, *fields = head.decode().split("\r\n")

@@ -22,7 +22,7 @@ from storekeeper.api.cache import ResponseCache
 from storekeeper.api.resource import Resource
 from storekeeper.commands import Batch, Command, Present, Remembered, Replace
 from storekeeper.concurrency.queue_limit import QueueLimit
-from storekeeper.http import connection, deadlines, limits
+from storekeeper.http import deadlines, limits
 from storekeeper.http.limits import ConnectionLimit
 from storekeeper.sqlite import columns, committer, migrations, schema, write_queue
 from storekeeper.sqlite.committer import Committer, Result
@@ -204,7 +204,7 @@ def takes_all_bodies() -> None:
 
 def goes_by_what_the_kernel_took() -> None:
     """Of what is sent, and not by what the client acknowledged; the kernel takes as much as it likes."""
-    vars_of(connection).delivery = vars_of(deadlines).delivery = lambda _transport: None
+    vars_of(deadlines).delivery = lambda _transport: None
     vars_of(service).bound_unsent = lambda _listener: None
 
 

@@ -14,7 +14,7 @@ from storekeeper.api.fastlane import FastLane
 from storekeeper.api.gate import Gate
 from storekeeper.api.origins import Pages
 from storekeeper.api.plan import Plan
-from storekeeper.api.resource import Resource, Rules
+from storekeeper.api.resource import Resource
 from storekeeper.errors import Unavailable
 from storekeeper.http import deadlines
 from storekeeper.http import request as heads
@@ -22,14 +22,15 @@ from storekeeper.http.connection import Connection
 from storekeeper.http.limits import Limits
 from storekeeper.http.plain import PlainReader
 from storekeeper.http.response import StreamAborted
-from tests.harness.in_process import Line, inside, settled, until
+from storekeeper.settings import Settings
+from tests.harness.in_process import Line, cached, inside, settled, until
 from tests.harness.wire import SLOW, assert_error, assert_invalid, create, request
 from tests.harness.wire import responses as responses_in
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 
-OPEN = Gate(Resource(None, Rules()), Pages())  # type: ignore[arg-type]  # refusals ask no collection
+OPEN = Gate(Resource(None, Settings()), Pages())  # type: ignore[arg-type]  # refusals ask no collection
 BUG = "An internal server error occurred"
 JSON = (b"content-type", b"application/json; charset=utf-8")
 
@@ -222,7 +223,7 @@ def test_a_collection_that_cannot_be_asked_for_changes_is_read_each_time(
                 connection.data_received(request("GET", "/api/stores"))
                 await settled(connection)
             assert [response.body for response in responses_in(line.sent, "GET", "GET", "GET")] == [b"[]"] * 3
-            assert not len(connection.cache)
+            assert cached(connection)[1] == 0
 
     run(scenario())
 
@@ -238,8 +239,7 @@ def test_cached_heads_and_responses_are_bounded(tmp_path: Path, monkeypatch: pyt
             for number in range(100):
                 connection.data_received(request("GET", f"/api/stores?name={number // 2}"))
                 await settled(connection)
-                assert number // 2 <= 20 or 1 <= len(connection.plain) <= 20
-                assert number // 2 <= 20 or 1 <= len(connection.cache) <= 20
+                assert number // 2 <= 20 or all(1 <= count <= 20 for count in cached(connection))
             assert len(responses_in(line.sent, *["GET"] * 100)) == 100
 
     run(scenario())

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from storekeeper.events import Event
+from storekeeper.http import connection as connection_module
 from storekeeper.http import limits
 from storekeeper.http.connection import Connection
 from tests.harness.in_process import Inside, Line, inside, run, settled, tick, until
@@ -39,7 +40,7 @@ async def ask(service: Inside, adapter: str, *fields: str) -> tuple[Connection, 
 @pytest.fixture(autouse=True)
 def _little_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MAX_UNSENT_BYTES", 3 * LONG)
-    monkeypatch.setattr(limits, "MAX_RESERVATIONS", 0)
+    monkeypatch.setattr(connection_module, "MAX_UNCOUNTED_BYTES", 0)
 
 
 @pytest.mark.parametrize("fields", [[], ["Connection: close"]])
@@ -144,30 +145,23 @@ def test_many_small_responses_count_from_their_first_byte(adapter: str, tmp_path
     run(scenario())
 
 
-def test_what_is_reserved_is_bounded_and_free_again_when_a_client_leaves(
+def test_a_connection_may_leave_one_small_response_uncounted_and_no_more(
     adapter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first connections may leave small responses unsent without a count; all others are counted."""
-    monkeypatch.setattr(limits, "MAX_RESERVATIONS", 3)
-
-    async def unread(service: Inside) -> tuple[Line, int]:
-        """Return a client that reads nothing of a small response, and what that added to the count."""
-        before = service.service.runtime.limits.sent.size
-        connection, line = service.connect(adapter)
-        line.stuck = True
-        connection.data_received(request("GET", "/api/stores/1"))
-        await until(lambda: line.unread)
-        await tick()
-        return line, service.service.runtime.limits.sent.size - before
+    monkeypatch.undo()
 
     async def scenario() -> None:
         async with inside(tmp_path) as service:
+            unsent = service.service.runtime.limits.sent
             await store(service, "small")
-            await tick()
-            clients = [await unread(service) for _ in range(5)]
-            assert [counted > 0 for _, counted in clients] == [False] * 3 + [True] * 2
-            clients[0][0].abort()
-            await tick()
-            assert [(await unread(service))[1] > 0 for _ in range(2)] == [False, True]
+            connection, line = service.connect(adapter)
+            line.stuck = True
+            while not connection.flow.write_paused:
+                assert unsent.size == 0
+                assert line.unread <= 1024
+                connection.data_received(request("GET", "/api/stores/1"))
+                await settled(connection)
+            assert unsent.size > 0
+            assert line.unread < 1500
 
     run(scenario())

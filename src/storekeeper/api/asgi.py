@@ -13,7 +13,7 @@ from starlette.responses import Response as StarletteResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from storekeeper.api import docs, operations
-from storekeeper.api.errors import not_allowed, not_found
+from storekeeper.api.errors import NOT_FOUND, not_allowed
 from storekeeper.api.gate import Gate
 from storekeeper.api.operations import to_starlette
 from storekeeper.api.plan import Plan
@@ -21,14 +21,14 @@ from storekeeper.api.resource import Resource
 from storekeeper.collection import Collection
 from storekeeper.http.request import exceeds_limit
 from storekeeper.http.response import (
+    INTERNAL_ERROR,
     MAX_BODY_BYTES,
+    TOO_LARGE,
     Headers,
     Response,
     error_response,
     framed_headers,
-    internal_error,
     phrase,
-    too_large,
 )
 
 
@@ -57,7 +57,7 @@ class Application:
         if fields := self._gate.fields(headers):
             send = _adding(fields, send)
         if any(name == b"content-length" and exceeds_limit(value) for name, value in headers):
-            await _send(too_large(), scope, send)
+            await _send(TOO_LARGE, scope, send)
         elif plan is None:
             await self._starlette(scope, receive, send)
         elif (response := await self._respond(plan, target, scope, receive)) is not None:
@@ -65,15 +65,13 @@ class Application:
 
     async def _respond(self, plan: Plan, target: bytes, scope: Scope, receive: Receive) -> Response | None:
         """Return the response to a planned request; None if the client went away."""
-        admitted = plan.refusal or (self._gate.admit(plan.claim) if plan.claim else 0)
-        if isinstance(admitted, Response):
+        if isinstance(admitted := plan.admit(), Response):
             return admitted
         body = await _body(scope, receive)
         if not isinstance(body, bytes):
             return body
         # Anew: while the body was on its way, the token may have ended.
-        by = self._gate.admit(plan.claim) if plan.claim else 0
-        if isinstance(by, Response):
+        if isinstance(by := plan.admit(), Response):
             return by
         response = self._resource.respond(plan, target, body, by)
         if isinstance(response, Response):
@@ -130,7 +128,7 @@ async def _body(scope: Scope, receive: Receive) -> bytes | Response | None:
             return None
         body += message.get("body", b"")
         if len(body) > MAX_BODY_BYTES:
-            return too_large()
+            return TOO_LARGE
         if not message.get("more_body", False):
             return bytes(body)
 
@@ -149,7 +147,7 @@ def _http_error(request: Request, error: Exception) -> StarletteResponse:
     """Return the response to one of Starlette's own errors, with the contract's body (decision 22)."""
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
-        return to_starlette(not_found())
+        return to_starlette(NOT_FOUND)
     if error.status_code == 405:
         allowed = (error.headers or {}).get("Allow", "").split(", ")
         return to_starlette(not_allowed(request.method, (*sorted(allowed), "OPTIONS")))
@@ -158,4 +156,4 @@ def _http_error(request: Request, error: Exception) -> StarletteResponse:
 
 def _bug(_request: Request, _error: Exception) -> StarletteResponse:
     # Starlette raises the error again after this response, so that the server logs it.
-    return to_starlette(internal_error())
+    return to_starlette(INTERNAL_ERROR)

@@ -37,11 +37,6 @@ MAX_RESPONSE_BYTES = 8 * 2**20
 class ResponseCache:
     """The cached responses of one process, by cache key: the bytes that follow the start of the response's head."""
 
-    __slots__ = (
-        *("_change_token", "_changed_since", "_others", "_recording", "_state", "_stores", "_token"),
-        *("_old_others", "_old_stores", "_young_others", "_young_stores"),
-    )
-
     def __init__(self, collection: Collection) -> None:
         self._change_token = collection.change_token
         self._changed_since = collection.changed_since
@@ -52,9 +47,6 @@ class ResponseCache:
         self._token: bytes | None = None
         self._state = State(0, 0, "")
         self._recording = False
-
-    def __len__(self) -> int:
-        return len(self._stores) + len(self._others)
 
     def get(self, key: bytes) -> bytes | None:
         """Return the response of a key, if it is cached and has not changed since."""

@@ -5,7 +5,7 @@ against a second reading of it, `tests/oracles/entity_tags.py`.
 """
 
 import re
-from collections.abc import Container, Iterable
+from collections.abc import Container
 from functools import lru_cache
 from hashlib import blake2b
 
@@ -15,15 +15,15 @@ from storekeeper.api.errors import not_allowed
 from storekeeper.api.routes import ALLOWED, Route
 from storekeeper.commands import ANY, Key, Tags
 from storekeeper.errors import InvalidInput
-from storekeeper.http.response import Response, error_response
+from storekeeper.http.request import field
+from storekeeper.http.response import Fields, Response, error_response
 from storekeeper.stores import Payload
-
-Field = tuple[bytes, bytes]
 
 _JSON_TYPE = re.compile(rb"application/(?:json|[!#$&^_.+a-z0-9-]+\+json)")
 _UTF8 = (b"utf-8", b"utf8")
-_CONDITIONS = (b"if-match", b"if-none-match", b"idempotency-key")
-_DECIDING = frozenset((b"content-type", b"content-encoding", b"origin", *_CONDITIONS))
+_DECIDING = frozenset(
+    (b"content-type", b"content-encoding", b"origin", b"if-match", b"if-none-match", b"idempotency-key")
+)
 
 _TAG = rb'(?:W/)?"[!#-~\x80-\xff]*+"'
 # Possessive: two commas have one way only to share the blanks between them, so that no list takes long to refuse.
@@ -75,15 +75,14 @@ def _hash_request(route: Route, id: int | None, tags: Tags | None, length: int) 
 UNCONDITIONAL = Conditions()
 
 
-def check_method_and_type(route: Route, method: str, headers: Iterable[Field]) -> Response | list[Field]:
+def check_method_and_type(route: Route, method: str, headers: Fields) -> Response | Fields:
     """Return the refusal of a head, or those of its fields that `read_conditions` has to read."""
     allowed = ALLOWED[route]
     if method not in allowed or method == "OPTIONS":
         return not_allowed(method, allowed)
     has_type = has_origin = False
     conditional = []
-    for field in headers:
-        name, value = field
+    for name, value in headers:
         if name not in _DECIDING:
             continue
         if name == b"content-type":
@@ -95,31 +94,27 @@ def check_method_and_type(route: Route, method: str, headers: Iterable[Field]) -
         elif name == b"origin":
             has_origin = True
         else:
-            conditional.append(field)
+            conditional.append((name, value))
     if has_origin and not has_type:
         # A page of another site may send a body without a type, for which browsers make no preflight (decision 14).
         return error_response(415, "Send the body as application/json")
     return conditional
 
 
-def read_conditions(route: Route, fields: Iterable[Field]) -> Conditions:
+def read_conditions(route: Route, fields: Fields) -> Conditions:
     """Return the conditions of a write; raises InvalidInput with every violation. A create knows no If-None-Match."""
-    values: dict[bytes, list[bytes]] = {}
-    for name, value in fields:
-        values.setdefault(name, []).append(value)
-    if route == "stores":
-        values.pop(b"if-none-match", None)
-    tags = {name: parse_tags(b", ".join(values[name])) for name in (b"if-match", b"if-none-match") if name in values}
-    broken: dict[bytes, str] = {name: "must be entity tags in quotes, or *" for name in tags if tags[name] is None}
-    key = None
-    if sent := values.get(b"idempotency-key"):
-        key = parse_key(sent[0]) if len(sent) == 1 else None
-        if key is None:
-            rule = "must be given once, and be 1 to 255 visible ASCII characters without quotes and backslashes"
-            broken[b"idempotency-key"] = rule
-    if broken:
-        raise InvalidInput("headers", {name.decode(): f'"{name.decode()}" {rule}' for name, rule in broken.items()})
-    return Conditions(tags.get(b"if-match"), tags.get(b"if-none-match"), key)
+    names = ("if-match",) if route == "stores" else ("if-match", "if-none-match")
+    sent = {name: value for name in names if (value := field(fields, name.encode())) is not None}
+    tags = {name: parse_tags(value) for name, value in sent.items()}
+    rules = {name: "must be entity tags in quotes, or *" for name in tags if tags[name] is None}
+    keys = [value for name, value in fields if name == b"idempotency-key"]
+    key = parse_key(keys[0]) if len(keys) == 1 else None
+    if keys and key is None:
+        rule = "must be given once, and be 1 to 255 visible ASCII characters without quotes and backslashes"
+        rules["idempotency-key"] = rule
+    if rules:
+        raise InvalidInput("headers", {name: f'"{name}" {rule}' for name, rule in rules.items()})
+    return Conditions(tags.get("if-match"), tags.get("if-none-match"), key)
 
 
 def parse_tags(value: bytes) -> Tags | None:

@@ -75,17 +75,12 @@ class _File(FileResponse):
         await super().__call__({**scope, "headers": []}, receive, send)
 
 
-async def _page(_request: Request) -> Response:
-    return _File(_PAGES / "docs.html", headers=_HEADERS)
-
-
-async def _asset(request: Request) -> Response:
-    name = request.path_params["name"]
-    if name in _OWN:
-        return _File(_PAGES / name, headers=_HEADERS)
-    if name in _INSTALLED:
-        return _File(_installed() / name, headers=_HEADERS)
-    raise HTTPException(404)
+async def _file(request: Request) -> Response:
+    name = request.path_params.get("name")
+    if name not in (None, *_OWN, *_INSTALLED):
+        raise HTTPException(404)
+    folder = _installed() if name in _INSTALLED else _PAGES
+    return _File(folder / (name or "docs.html"), headers=_HEADERS)
 
 
 @cache
@@ -99,6 +94,6 @@ def _installed() -> Path:
 ROUTES = [
     Route("/", _Root()),
     Route("/openapi.json", _openapi),
-    Route("/docs", _page),
-    Route("/docs/{name}", _asset),
+    Route("/docs", _file),
+    Route("/docs/{name}", _file),
 ]

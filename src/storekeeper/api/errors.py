@@ -5,12 +5,12 @@ from collections.abc import Iterable
 from storekeeper.errors import EpochEnded, InvalidInput, KeyReused, Outcome, PreconditionFailed, Unavailable
 from storekeeper.events import Event, emit
 from storekeeper.http.response import (
+    INTERNAL_ERROR,
     NO_CONTENT,
     Headers,
     Response,
     Validation,
     error_response,
-    internal_error,
     unavailable,
 )
 
@@ -33,12 +33,11 @@ def to_response(error: Exception, *, generic: bool = False) -> Response:
         case Unavailable():
             return unavailable(str(error), "unknown" if error.outcome is Outcome.UNKNOWN else "none")
     emit(Event.BUG, error=error)
-    return internal_error()
+    return INTERNAL_ERROR
 
 
-def not_found() -> Response:
-    """Return the response to an unknown path (decision 17)."""
-    return error_response(404, "Not Found")
+NOT_FOUND = error_response(404, "Not Found")
+"""The response to an unknown path (decision 17)."""
 
 
 def not_allowed(method: str, allowed: Iterable[str]) -> Response:

@@ -20,7 +20,7 @@ from storekeeper.http.limits import Limits
 from storekeeper.http.plain import PlainReader
 from storekeeper.http.reader import Phase
 from storekeeper.http.request import Request
-from storekeeper.http.response import Deferred, Response, encode, encode_content, encode_start, internal_error
+from storekeeper.http.response import INTERNAL_ERROR, Deferred, Response, encode, encode_content, encode_start
 
 MAX_COPIED_BYTES = 16 * 1024
 """Bytes of a cached response up to which one copy of it is cheaper than a second write."""
@@ -48,7 +48,6 @@ class FastLane(Connection):
         super().__init__(runtime.limits, runtime.gate, *args, **kwargs)
         self.resource = runtime.resource
         self.plan = runtime.gate.plan
-        self.admit = runtime.gate.admit
         self.cache = runtime.cache
         self.plain = runtime.plain
         self.requests = runtime.plain.requests
@@ -63,7 +62,7 @@ class FastLane(Connection):
                     return
             except Exception as error:  # noqa: BLE001 - a bug ends this connection, and no other
                 emit(Event.BUG, error=error)
-                self.reader.refuse(internal_error())
+                self.reader.refuse(INTERNAL_ERROR)
                 return
         super().data_received(data)
 
@@ -77,7 +76,7 @@ class FastLane(Connection):
             return
         by = 0
         if plan.claim is not None:
-            admitted = self.admit(plan.claim)
+            admitted = plan.claim()
             if not isinstance(admitted, int):
                 self._send(request, admitted, None)
                 return
@@ -106,9 +105,9 @@ class FastLane(Connection):
         if response.stream is not None:
             exchange = self.begin_exchange(request)
             exchange.fields = plan.fields
-            if cache_key is not None and response.status == 200:
+            if cache_key is not None:
                 response.stream = self.cache.record(cache_key, response)
-            self.spawn(exchange.complete(exchange.stream(response, response.stream)))
+            self.spawn(exchange.complete(exchange.stream(response)))
             return
         close = not request.keep_alive or ((self.draining or self.half_closed) and self.is_last(request))
         head_only = request.method == "HEAD"

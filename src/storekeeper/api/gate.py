@@ -1,11 +1,13 @@
 """The gate decides which requests are admitted; both adapters ask it for every route. Imports `http` and the domain.
 
 What it decides by the head and the settings alone is part of the plan, which is cached with its head. What depends on
-the time and on the tokens that there are is decided for each request anew, by the plan's claim: `admit`.
+the time and on the tokens that there are is decided for each request anew: `Plan.admit`.
 """
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Literal
+
+from msgspec.structs import replace
 
 from storekeeper.api.origins import Pages
 from storekeeper.api.plan import Claim, Plan, Scope, refused
@@ -16,6 +18,7 @@ from storekeeper.http.response import Fields, Headers, Response, encode_fields, 
 from storekeeper.tokens import hashed, is_well_formed
 
 Mode = Literal["open", "writes", "all"]
+_NEED_TOKENS: dict[Mode, tuple[Scope, ...]] = {"open": (), "writes": ("write",), "all": ("read", "write")}
 """Which requests need a token: none, those that write, or all but those of routes without a scope."""
 
 MAX_CREDENTIALS_BYTES = 256
@@ -31,29 +34,22 @@ class Gate:
         self._plan = resource.plan
         self._pages = pages
         self._tokens = tokens
-        self._needs_token: frozenset[Scope | None] = _NEEDS_TOKEN[mode]
-        # Where pages of other sites are named, every response has a field, and that makes a plan of its own.
-        self._changes_plans = bool(pages.fields(())) or tokens is not None
+        self._need_tokens = _NEED_TOKENS[mode]
 
     def plan(self, method: str, target: bytes, headers: Fields) -> Plan | None:
         """Return the plan of a request, which may be a refusal; None if the application has to respond to it."""
-        plan, response = self._plan(method, target, headers), self._pages.respond(method, headers)
-        if response is None and (plan is None or not self._changes_plans):
-            return plan
         fields = encode_fields(self._pages.fields(headers))
-        if response is not None:
+        if response := self._pages.respond(method, headers):
             return refused(response, fields)
-        assert plan is not None
-        return self._complete(plan, headers, fields)
+        plan = self._plan(method, target, headers)
+        claim = self._claim(plan.scope, headers) if plan else None
+        if isinstance(claim, Response):
+            return refused(claim, fields)
+        return replace(plan, fields=fields, claim=claim) if plan and (fields or claim) else plan
 
     def fields(self, headers: Fields) -> Headers:
         """Return the fields that every response to a request with these fields has."""
         return self._pages.fields(headers)
-
-    def admit(self, claim: Claim) -> int | Response:
-        """Return the number of the token that a plan claims, or the refusal."""
-        assert self._tokens is not None
-        return self._tokens.admit(claim)
 
     @property
     def decided(self) -> bool:
@@ -61,32 +57,26 @@ class Gate:
         return not isinstance(self._tokens, Undecided) or self._tokens.is_open
 
     def refuse(self, request: Request) -> Response | None:
-        """Return the refusal of a request whose body is not read yet, or None."""
+        """Plan a request whose body is not read yet; return its refusal if the head decides that, or None."""
         request.plan = plan = self.plan(request.method, request.target, request.headers)
-        if plan is None or plan.claim is None:
-            return plan.refusal if plan is not None else None
-        admitted = self.admit(plan.claim)
+        admitted = plan.admit() if plan else None
         return admitted if isinstance(admitted, Response) else None
 
-    def _complete(self, plan: Plan, headers: Fields, fields: bytes) -> Plan:
-        """Return the plan with its response's fields and what it claims, or the refusal of what it does not claim."""
-        claim = self._claim(plan.scope, headers) if self._tokens is not None and plan.scope is not None else None
-        if isinstance(claim, Response):
-            return refused(claim, fields)
-        return Plan(plan.run, plan.scope, plan.cached, fields, None, claim, plan.conditional)
-
-    def _claim(self, scope: Scope, headers: Fields) -> Claim | Response | None:
+    def _claim(self, scope: Scope | None, headers: Fields) -> Claim | Response | None:
         """Return what a head claims, None if it needs to claim nothing and does not, or the refusal."""
-        if isinstance(self._tokens, Undecided):
+        tokens = self._tokens
+        if tokens is None or scope is None:
+            return None
+        if isinstance(tokens, Undecided):
             # A head that was planned before goes on to claim, and is admitted.
-            return None if self._tokens.is_open else Claim("", scope)
+            return None if tokens.is_open else partial(tokens.admit, "", scope)
         credentials = [value for name, value in headers if name == b"authorization"]
         if len(credentials) > 1:
             return error_response(400, "The request has more than one Authorization header")
         claimed = _claimed(credentials[0][: MAX_CREDENTIALS_BYTES + 1]) if credentials else None
         if claimed is not None:
-            return Claim(claimed, scope)
-        if scope not in self._needs_token:
+            return partial(tokens.admit, claimed, scope)
+        if scope not in self._need_tokens:
             return None
         return challenge(401, "Writing needs a token" if scope == "write" else "Reading needs a token")
 
@@ -99,10 +89,3 @@ def _claimed(credentials: bytes) -> str | None:
         return None
     token = text.strip(b" ")
     return hashed(token) if is_well_formed(token) and len(credentials) <= MAX_CREDENTIALS_BYTES else ""
-
-
-_NEEDS_TOKEN: dict[Mode, frozenset[Scope | None]] = {
-    "open": frozenset(),
-    "writes": frozenset(("write",)),
-    "all": frozenset(("read", "write")),
-}

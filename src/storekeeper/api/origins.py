@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from ipaddress import ip_address
 
+from storekeeper.http.request import field
 from storekeeper.http.response import NO_CONTENT, Fields, Headers, Response, error_response
 
 _PAGE_FIELDS = frozenset((b"origin", b"referer", b"sec-fetch-site", b"accept-language"))
@@ -53,10 +54,7 @@ class Pages:
         Refused is a Host that is neither localhost, an address, nor one of the names; and what may change something,
         unless the page is ours or named.
         """
-        for name, _ in headers:
-            if name in _PAGE_FIELDS:
-                break
-        else:
+        if _PAGE_FIELDS.isdisjoint([name for name, _ in headers]):
             return None
         if not self._is_known(field(headers, b"host") or b""):
             return error_response(
@@ -94,9 +92,3 @@ class Pages:
         except ValueError:
             return False
         return True
-
-
-def field(headers: Fields, name: bytes) -> bytes | None:
-    """Return the value of a field, None if it is not there; one that was sent twice has all its values."""
-    values = [value for written, value in headers if written == name]
-    return b", ".join(values) if values else None

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 
@@ -19,11 +19,8 @@ Conditional = Callable[[bytes], Run | None]
 """Returns `run` of the same head with If-None-Match, of a write Idempotency-Key; None: the value is not valid."""
 
 
-class Claim(NamedTuple):
-    """The token that a head claims to have, as its hash, "" if it has not the form of one; and the scope it needs."""
-
-    hash: str
-    scope: Scope
+Claim = Callable[[], int | Response]
+"""Returns the number of the token that a head claims to have, or the refusal if that is not good now."""
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -48,10 +45,14 @@ class Plan(msgspec.Struct, frozen=True):
     """What `run` returns if the head alone decides: then nobody need read the body."""
 
     claim: Claim | None = None
-    """What the gate has to admit each time; None: nothing."""
+    """Asked each time; None: no token is needed, and none claimed."""
 
     conditional: Conditional | None = None
     """None: no such field has a meaning."""
+
+    def admit(self) -> int | Response:
+        """Return the number of the client's token, 0 for none, or the refusal."""
+        return self.refusal or (self.claim() if self.claim else 0)
 
     def with_condition(self, value: bytes) -> "Plan | None":
         """Return the plan of the same head with the field that `conditional` takes; the head has none.

@@ -43,8 +43,6 @@ def parse_list_query(query: bytes) -> Query:
 
 def parse_store_query(query: bytes) -> Moment | None:
     """Return the moment at which a store shall be read, None for now; raises InvalidInput."""
-    if b"t" not in query and b"74" not in query:
-        return None
     return _read(query, _OF_STORES).get("at")
 
 

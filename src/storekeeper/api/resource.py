@@ -6,10 +6,9 @@ Where `docs/contract.md` has a sentence or a numbered decision, this module (wit
 
 import json
 from asyncio import Future, ensure_future
-from collections.abc import AsyncIterator, Callable, Container, Iterable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Container
 from functools import partial
-from typing import Literal, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
 import msgspec
 
@@ -21,24 +20,27 @@ from storekeeper.api.conditions import (
     read_conditions,
     read_tags,
 )
-from storekeeper.api.errors import not_found, to_response
+from storekeeper.api.errors import NOT_FOUND, to_response
 from storekeeper.api.plan import Plan, Run, constant
 from storekeeper.api.query import next_page, parse_list_query, parse_store_query
 from storekeeper.api.routes import STORES, Route, id_in, match_route, parse_id
 from storekeeper.collection import Collection, Listing, Query, State
 from storekeeper.commands import Create, Replace, matches, tag
 from storekeeper.errors import InvalidInput, StorekeeperError, Unavailable
+from storekeeper.http.request import field
 from storekeeper.http.response import (
+    INTERNAL_ERROR,
     JSON,
     NO_CONTENT,
     TEXT,
     Deferred,
+    Fields,
     Headers,
     Response,
     StreamAborted,
     error_response,
-    internal_error,
 )
+from storekeeper.settings import Settings
 from storekeeper.stores import Payload, Replay, Store, check_payload
 
 T = TypeVar("T")
@@ -49,28 +51,19 @@ _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 
 
-@dataclass(frozen=True)
-class Rules:
-    """The choices of the operator where the contract leaves them open."""
-
-    error_detail: Literal["detailed", "generic"] = "detailed"
-    missing_store: Literal[404, 500] = 404
-    unknown_keys: Literal["ignore", "reject"] = "ignore"
-
-
 class Resource:
-    """Carries out requests of the contract's routes on a collection, by the given rules."""
+    """Carries out requests of the contract's routes on a collection, by the settings where the contract is open."""
 
-    def __init__(self, collection: Collection, rules: Rules) -> None:
+    def __init__(self, collection: Collection, settings: Settings) -> None:
         self._collection = collection
-        self._generic = rules.error_detail == "generic"
-        self._hide_missing = rules.missing_store == 500
-        self._reject_unknown = rules.unknown_keys == "reject"
+        self._generic = settings.error_detail == "generic"
+        self._hide_missing = settings.missing_store == "500"
+        self._reject_unknown = settings.unknown_keys == "reject"
         self._created = partial(self._written, b"")
         self._state = State(0, 0, "")  # of the latest list that a client asked for with tags
         self._tag, self._unchanged = "", _unchanged("")
 
-    def plan(self, method: str, target: bytes, headers: Iterable[tuple[bytes, bytes]]) -> Plan | None:
+    def plan(self, method: str, target: bytes, headers: Fields) -> Plan | None:
         """Return what a request's head asks for, or None if the target is none of the contract's routes.
 
         `target` is the request target in origin form, percent-encoded; header names are in lower case. A HEAD is
@@ -80,7 +73,7 @@ class Resource:
         if route is None:
             return None
         if route == "server" and method != "OPTIONS":  # which other ASGI servers do not refuse
-            return constant(not_found())
+            return constant(NOT_FOUND)
         if method in ("GET", "HEAD"):
             return self._plan_read(route, headers, cached=method == "GET")
         checked = check_method_and_type(route, method, headers)
@@ -98,20 +91,22 @@ class Resource:
         except Exception as error:  # noqa: BLE001 - every bug is logged and is a 500
             return self._fail(error)
 
-    def _plan_read(self, route: Route, headers: Iterable[tuple[bytes, bytes]], *, cached: bool) -> Plan:
+    def _plan_read(self, route: Route, headers: Fields, *, cached: bool) -> Plan:
         if route == "store" or route == "stores":  # noqa: PLR1714 - quicker
-            tags = None
-            for name, _ in headers:  # quicker than a list, which most requests do not need
-                if name == b"if-none-match":
-                    # None if it is malformed: a poller goes on (decision 33).
-                    tags = read_tags(b", ".join([value for name, value in headers if name == b"if-none-match"]))
-                    break
             read = self._get if route == "store" else self._list
-            # What is cached are the 200s of any tag.
-            return Plan(partial(read, tags), "read", cached and tags is None, conditional=partial(_with_tags, read))
+
+            def tagged(value: bytes) -> Run | None:
+                """Return what carries out the same read with If-None-Match; None if that is malformed."""
+                tags = read_tags(value)
+                return None if tags is None else partial(read, tags)
+
+            sent = field(headers, b"if-none-match")
+            conditional = None if sent is None else tagged(sent)
+            # If it is malformed, a poller goes on (decision 33). What is cached are the 200s of any tag.
+            return Plan(conditional or partial(read, None), "read", cached and not conditional, conditional=tagged)
         return constant(Response(b"OK", TEXT), None, cached)
 
-    def _plan_write(self, route: Route, fields: list[tuple[bytes, bytes]]) -> Plan:
+    def _plan_write(self, route: Route, fields: Fields) -> Plan:
         """Return the plan of a write with these conditional fields."""
         write = self._replace if route == "store" else self._create
         try:
@@ -222,7 +217,7 @@ class Resource:
 
     def _missing(self, id_text: bytes) -> Response:
         if self._hide_missing:
-            return internal_error()
+            return INTERNAL_ERROR
         return error_response(404, f"Store {id_text.decode(errors='replace')} not found")
 
     def _fail(self, error: Exception) -> Response:
@@ -233,13 +228,6 @@ class Resource:
 
 class _InvalidJson(StorekeeperError):
     """The body is not JSON text in UTF-8."""
-
-
-def _with_tags(
-    read: Callable[[Container[str] | None, bytes, bytes, int], Response | Deferred], value: bytes
-) -> Run | None:
-    tags = read_tags(value)
-    return None if tags is None else partial(read, tags)
 
 
 def _not_modified(tags: Container[str], current: str) -> Response | None:

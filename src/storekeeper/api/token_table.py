@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
-from storekeeper.api.plan import Claim
+from storekeeper.api.plan import Scope
 from storekeeper.collection import Collection
 from storekeeper.errors import CannotStart, Unavailable
 from storekeeper.events import Event, emit
@@ -47,18 +47,18 @@ class TokenTable:
         self._wrong = 0
         self._reason = ""
 
-    def admit(self, claim: Claim) -> int | Response:
-        """Return the number of the token that is claimed, or the refusal."""
-        if not claim.hash:
+    def admit(self, hash: str, scope: Scope) -> int | Response:
+        """Return the number of the token with this hash, "" for no token's form, or the refusal in this scope."""
+        if not hash:
             return self._refuse("it is no token of Storekeeper")
         if time.clock_gettime(_CLOCK) - self._read_at > MAX_AGE:
             return unavailable("The tokens cannot be read now")
-        token = self._good.get(claim.hash)
+        token = self._good.get(hash)
         if token is None:
             return self._refuse("it is unknown or was revoked")
         if token.expires is not None and token.expires <= time.time() * 1000:
             return self._refuse("it has expired")
-        if claim.scope == "write" and token.scope != "write":
+        if scope == "write" and token.scope != "write":
             return challenge(403, "The token permits reading alone", ', error="insufficient_scope", scope="write"')
         self._used.add(token.number)
         return token.number
@@ -120,7 +120,7 @@ UNDECIDED = "Whether there are tokens cannot be read now"
 class Undecided(TokenTable):
     """Stands for the tokens while nobody has said who needs one: admits nothing until the database has none."""
 
-    def admit(self, _claim: Claim) -> int | Response:
+    def admit(self, _hash: str, _scope: Scope) -> int | Response:
         """Return 0, or the refusal while it is not known whether there are tokens."""
         return 0 if self.is_open else unavailable(UNDECIDED)
 

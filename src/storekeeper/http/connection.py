@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from storekeeper.http import deadlines
-from storekeeper.http.deadlines import Deadlines, delivery
+from storekeeper.http.deadlines import Deadlines
 from storekeeper.http.exchange import Exchange
 from storekeeper.http.limits import Limits
 from storekeeper.http.reader import Phase, RequestReader
@@ -29,6 +29,10 @@ from storekeeper.http.response import (
 
 MAX_PIPELINED = 64
 """Requests that may wait behind another one; with so many the connection stops reading."""
+
+MAX_UNCOUNTED_BYTES = 1024
+"""Bytes that a connection may leave unsent before its transport says so, and they count. A transport that says so of
+the first byte writes each response by itself, and not those of a loop iteration together: 0.5 us for a small one."""
 
 
 class Refusal(NamedTuple):
@@ -80,8 +84,7 @@ class Connection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         """Register the connection; if there are too many, refuse or abort it."""
         super().connection_made(transport)
-        if not self.limits.sent.reserve(self):
-            transport.set_write_buffer_limits(high=0)  # so that it says so as soon as the kernel does not take all
+        transport.set_write_buffer_limits(high=MAX_UNCOUNTED_BYTES)
         if self.limits.connections.enter(self):
             return
         if self.limits.connections.exhausted:
@@ -109,7 +112,7 @@ class Connection(HttpToolsProtocol):
         """Release all that the connection took; requests under way are finished without their client."""
         self.connections.discard(self)
         self.limits.connections.open.discard(self)
-        self.limits.sent.forget(self)
+        self.limits.sent.release(self)
         self.reader.discard()
         self.waiting.clear()
         self._charge(-self._lease)
@@ -241,20 +244,7 @@ class Connection(HttpToolsProtocol):
         self.flow.resume_reading()
         if self.transport.can_write_eof():
             self.transport.write_eof()
-        self.loop.call_later(deadlines.DISCARD_TIMEOUT, self._end_discard, -1, self.loop.time())
-
-    def _end_discard(self, acked: int, since: float) -> None:
-        """Abort, unless the client is still reading: a reset would also drop what our kernel has not sent yet.
-
-        `acked` is what the client had acknowledged at the previous call, in bytes; `since` is when that last grew.
-        """
-        progress, now = delivery(self.transport), self.loop.time()
-        if progress is not None and progress.acked != acked:
-            since = now
-        if progress is None or progress.complete or now - since > deadlines.STALL_TIMEOUT:
-            self.transport.abort()
-        else:
-            self.loop.call_later(deadlines.DISCARD_TIMEOUT, self._end_discard, progress.acked, since)
+        self.deadlines.refused_at = self.loop.time()
 
     # Writing.
 
@@ -274,7 +264,7 @@ class Connection(HttpToolsProtocol):
         self.flow.pause_reading()
 
     def resume_writing(self) -> None:
-        """Continue: the kernel has taken all that was unsent."""
+        """Continue: the kernel has taken what was unsent, but for 256 bytes at most."""
         super().resume_writing()
         self.limits.sent.release(self)
         if self.reader.phase is not Phase.DISCARDING or self.waiting:
@@ -287,7 +277,7 @@ class Connection(HttpToolsProtocol):
     def sweep(self, now: float) -> None:
         """Enforce the timeouts; called for every connection twice a second."""
         phase = self.reader.phase
-        if self.deadlines.stalled(self.transport, now):
+        if self.deadlines.is_over(self.transport, now):
             self.transport.abort()
         elif phase is Phase.HEAD or phase is Phase.BODY:
             if self.flow.read_paused or self.reader.expects_continue:

@@ -55,15 +55,16 @@ def delivery(transport: asyncio.BaseTransport) -> Delivery | None:
 
 
 class Deadlines:
-    """When a connection became idle, and when its client last read something, in seconds of the loop's clock."""
+    """When a connection became idle, its client last read something, and it was refused, on the loop's clock."""
 
-    __slots__ = ("_acked", "_idle_since", "_progress_since", "_served")
+    __slots__ = ("_acked", "_idle_since", "_progress_since", "_served", "refused_at")
 
     def __init__(self, now: float) -> None:
         self._idle_since = now
         self._served = 0
         self._acked = -1  # nothing waits; 0 would be a client that has not acknowledged its first bytes yet
         self._progress_since = now
+        self.refused_at: float | None = None
 
     def idle_since(self, now: float, served: int) -> float:
         """Return since when the connection has been idle; `now` if a response was sent since the latest look."""
@@ -76,13 +77,19 @@ class Deadlines:
         """Tell whether an idle connection has to be closed."""
         return now - self.idle_since(now, served) > (IDLE_TIMEOUT if served else REQUEST_TIMEOUT)
 
-    def stalled(self, transport: asyncio.Transport, now: float) -> bool:
-        """Tell whether the client has read nothing for STALL_TIMEOUT although bytes wait for it."""
+    def is_over(self, transport: asyncio.Transport, now: float) -> bool:
+        """Tell whether to abort: bytes wait and the client reads none for STALL_TIMEOUT, or it has read its refusal.
+
+        A reset any earlier would also drop what our kernel has not sent of the refusal.
+        """
         unsent = transport.get_write_buffer_size()
-        if not unsent:
+        discarded = self.refused_at is not None and now - self.refused_at > DISCARD_TIMEOUT
+        if not unsent and not discarded:
             self._acked = -1
             return False
         progress = delivery(transport)
+        if discarded and (progress is None or progress.complete):
+            return True
         acked = unsent if progress is None else progress.acked
         if acked != self._acked:
             self._acked = acked

@@ -1,13 +1,14 @@
 """One request and a response that is not complete at once: streams, and the ASGI interface. Imports events."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Iterable
+from collections.abc import Awaitable, Iterable
 from typing import Any, Protocol
 from urllib.parse import unquote
 
 from storekeeper.events import Event, emit
 from storekeeper.http.request import Request
 from storekeeper.http.response import (
+    INTERNAL_ERROR,
     LAST_CHUNK,
     Response,
     StreamAborted,
@@ -17,7 +18,6 @@ from storekeeper.http.response import (
     encode_start,
     framed_headers,
     has_content,
-    internal_error,
 )
 
 
@@ -146,16 +146,17 @@ class Exchange:
         if self.status:
             self.abort()
             return
-        response = internal_error()
+        response = INTERNAL_ERROR
         self.start(response.status, framed_headers(response))
         self.part(response.body)
         self.end()
 
-    async def stream(self, response: Response, parts: AsyncIterator[bytes]) -> None:
-        """Send a response part by part, no faster than the client reads."""
+    async def stream(self, response: Response) -> None:
+        """Send a response with a stream part by part, no faster than the client reads."""
+        assert response.stream is not None
         self.start(response.status, framed_headers(response))
         if self.request.method != "HEAD":
-            async for part in parts:
+            async for part in response.stream:
                 self.part(part)
                 if self.connection.flow.write_paused:
                     await self.connection.flow.drain()

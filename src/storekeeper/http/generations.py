@@ -31,9 +31,6 @@ class Generations(Generic[V]):
         self.old: dict[bytes, V] = {}
         """Both are always the same objects, so that a caller may look here first."""
 
-    def __len__(self) -> int:
-        return len(self.young.keys() | self.old.keys())
-
     def get(self, key: bytes) -> V | None:
         """Return the value of a key, or None."""
         value = self.young.get(key)

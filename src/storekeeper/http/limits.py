@@ -32,12 +32,8 @@ CLOCK_GAP = 2.0
 SWEEP_SLICE = 100
 """Connections that are swept in one loop iteration: about 0.1 ms."""
 
-MAX_UNSENT_BYTES = 72 * 2**20
-"""Bytes of responses that wait for all clients together, beside what is reserved."""
-
-MAX_RESERVATIONS = 896
-"""Connections that may leave unsent what asyncio lets a transport hold before it says so: 64 KiB each, 56 MiB in all.
-So the small responses of a loop iteration are sent together; all other connections count from the first byte."""
+MAX_UNSENT_BYTES = 108 * 2**20
+"""Bytes of responses that wait for all clients together, beside the 1 KiB that each may leave unsent uncounted."""
 
 MAX_RECEIVED_BYTES = 64 * 2**20
 """Bytes of requests that are incomplete, waiting or without a response, of all connections together."""
@@ -88,7 +84,7 @@ class ConnectionLimit:
     """The open connections of one process, at most about `maximum` of them."""
 
     def __init__(self) -> None:
-        self.maximum = MAX_CONNECTIONS
+        self.maximum = capacity()
         self.open: set[_Member] = set()
         self._idle: deque[tuple[_Member, int]] = deque()
         self._search_spent = False
@@ -160,22 +156,9 @@ class SendBudget:
     def __init__(self) -> None:
         self.size = 0
         self._leases: dict[_Member, int] = {}
-        self._reserved: set[_Member] = set()
         self._shared: dict[_Member, bytes] = {}
         self._share_counts: Counter[int] = Counter()
         self._logged = -LOG_INTERVAL
-
-    def reserve(self, connection: _Member) -> bool:
-        """Reserve 64 KiB for a new connection; False if its transport has to say that any byte waits."""
-        if len(self._reserved) >= MAX_RESERVATIONS:
-            return False
-        self._reserved.add(connection)
-        return True
-
-    def forget(self, connection: _Member) -> None:
-        """Release all that a connection held, and its reservation."""
-        self._reserved.discard(connection)
-        self.release(connection)
 
     def lease(self, connection: _Member, size: int, shared: bytes | None = None) -> None:
         """Count a response that waits: its whole size, because its bytes are kept until the last is sent.

@@ -163,10 +163,6 @@ class PlainReader:
         self.requests = self._requests.young
         """The remembered requests, by all their bytes; they have no body."""
 
-    def __len__(self) -> int:
-        """Return how many requests are remembered."""
-        return len(self._requests)
-
     def read(self, data: bytes) -> Request | None:
         """Return the planned request that `data` is, with its deciding fields; None if it is not whole and plain."""
         head, end, body = data.partition(b"\n\r\n")

@@ -12,7 +12,7 @@ import httptools
 from storekeeper.events import Event, emit
 from storekeeper.http import request as request_head
 from storekeeper.http.request import MAX_HEAD_BYTES, SMALL_BODY_BYTES, Request
-from storekeeper.http.response import MAX_BODY_BYTES, Fields, Response, internal_error, too_large
+from storekeeper.http.response import INTERNAL_ERROR, MAX_BODY_BYTES, TOO_LARGE, Fields, Response
 
 _MAX_SIZE_LINE = 16
 """Bytes that the size of a chunk and its line ends take at most."""
@@ -94,7 +94,7 @@ class RequestReader:
                 start = self._take(data, start)
         except httptools.HttpParserCallbackError as error:
             emit(Event.BUG, error=error)
-            self.refuse(internal_error())
+            self.refuse(INTERNAL_ERROR)
         except httptools.HttpParserUpgrade:
             pass  # behind a CONNECT, which was refused
         except httptools.HttpParserError as error:
@@ -142,7 +142,7 @@ class RequestReader:
     def _take_field(self, piece: bytes) -> None:
         self._head_bytes += len(piece)
         if self._head_bytes > MAX_HEAD_BYTES + len(b"\r\n"):
-            self.refuse(request_head.too_many_headers())
+            self.refuse(request_head.TOO_MANY_HEADERS)
             return
         whole = piece.endswith(b"\n")
         if self._line[:1] in (b"u", b"U"):
@@ -157,7 +157,7 @@ class RequestReader:
             name, _, value = self._line.partition(b":")
             self._headers.append((name.lower(), value.strip()))
             if len(self._headers) > request_head.MAX_FIELDS:
-                self.refuse(request_head.too_many_headers())
+                self.refuse(request_head.TOO_MANY_HEADERS)
 
     def _take_framing(self, piece: bytes) -> None:
         """Parse what is no data of a chunked body; what is in it beyond the sizes is limited (decision 49).
@@ -174,7 +174,7 @@ class RequestReader:
             return
         slack = 0 if piece.endswith(b"\n") else _MAX_SIZE_LINE
         if self._extra_bytes > MAX_HEAD_BYTES + slack or self._trailers > request_head.MAX_FIELDS:
-            self.refuse(request_head.too_many_headers())
+            self.refuse(request_head.TOO_MANY_HEADERS)
 
     def refuse(self, response: Response, request: Request | None = None) -> None:
         """Refuse the request that is being read, or `request`, which was just accepted; read nothing more."""
@@ -235,7 +235,7 @@ class RequestReader:
                 self._body = bytearray(self._body)
             self._body += body
         if len(self._body) > MAX_BODY_BYTES:
-            self.refuse(too_large())
+            self.refuse(TOO_LARGE)
 
     def on_chunk_header(self) -> None:
         """Expect the data of a chunk, or trailers; called at the end of the line with its size."""

@@ -9,7 +9,7 @@ from typing import Any
 import httptools
 import msgspec
 
-from storekeeper.http.response import MAX_BODY_BYTES, Fields, Response, error_response, too_large
+from storekeeper.http.response import MAX_BODY_BYTES, TOO_LARGE, Fields, Response, error_response
 
 MAX_TARGET_BYTES = 8 * 1024
 MAX_HEAD_BYTES = 16 * 1024
@@ -39,6 +39,13 @@ _TOKENS = re.compile(_TOKEN + rb"(?:[ \t]*,[ \t]*" + _TOKEN + rb")*")
 
 _HOST = re.compile(rb"(?:[A-Za-z0-9._~-]|%[0-9A-Fa-f]{2})+(?::\d*)?|\[[0-9A-Fa-f:.]+\](?::\d*)?")
 _ABSOLUTE = re.compile(rb"https?://[^/?#@]+(?=[/?#]|\Z)", re.IGNORECASE)
+
+TOO_MANY_HEADERS = error_response(431, f"More than {MAX_HEAD_BYTES} bytes or {MAX_FIELDS} fields of headers")
+"""The refusal of a head, or of what stands behind or between the chunks of a body."""
+
+_NO_SUCH_METHOD = error_response(501, "HTTP has no such method")
+_TARGET_TOO_LONG = error_response(414, f"The request target is longer than {MAX_TARGET_BYTES} bytes")
+_UNSUPPORTED_VERSION = error_response(505, "This service speaks HTTP/1.1")
 
 
 class Request(msgspec.Struct, eq=False, gc=False):
@@ -71,6 +78,12 @@ def size_of(fields: Fields) -> int:
     return sum([FIELD_BYTES + len(name) + len(value) for name, value in fields])
 
 
+def field(headers: Fields, name: bytes) -> bytes | None:
+    """Return the value of a field, None if it is not there; one that was sent twice has all its values."""
+    values = [value for written, value in headers if written == name]
+    return b", ".join(values) if values else None
+
+
 def check(request: Request) -> Response | None:
     """Return the refusal of a complete head, or None if it is valid. An absolute-form target becomes origin-form."""
     return _check_version(request) or _check_fields(request) or _check_target(request)
@@ -80,10 +93,10 @@ def check_line(line: bytes) -> Response | None:
     """Return the refusal of a request line, whole or not, that is too long or of another protocol; or None."""
     start = line[:_MAX_LINE_BYTES]  # what decides, however much has arrived
     if _OTHER_PROTOCOL.search(start):
-        return _bad_request("Not valid HTTP/1.1: another protocol")
+        return error_response(400, "Not valid HTTP/1.1: another protocol")
     if len(line) > len(start) and may_be_line(start):
-        return _no_such_method() if len(start.partition(b" ")[0]) > _MAX_METHOD_BYTES else _target_too_long()
-    return _unsupported_version() if _OTHER_VERSION.fullmatch(line) else None
+        return _NO_SUCH_METHOD if len(start.partition(b" ")[0]) > _MAX_METHOD_BYTES else _TARGET_TOO_LONG
+    return _UNSUPPORTED_VERSION if _OTHER_VERSION.fullmatch(line) else None
 
 
 def may_be_line(line: bytes) -> bool:
@@ -111,23 +124,23 @@ def malformed(error: httptools.HttpParserError, line: bytes) -> Response:
     """Return the refusal of the line in which the parser stopped with an error."""
     reason = str(error)
     if reason == "Content-Length overflow":
-        return too_large()
+        return TOO_LARGE
     # The parser knows RTSP's methods: one in a line of HTTP is another error.
     unknown = isinstance(error, httptools.HttpParserInvalidMethodError) or reason.startswith("Invalid method")
     if unknown and _LINE.fullmatch(line):
-        return _no_such_method()
-    return _bad_request(f"Not valid HTTP/1.1: {error}")
+        return _NO_SUCH_METHOD
+    return error_response(400, f"Not valid HTTP/1.1: {error}")
 
 
 def _check_version(request: Request) -> Response | None:
     if request.version == "0.9":
-        return _bad_request("Not valid HTTP/1.1: no version")
-    return None if request.version in ("1.1", "1.0") else _unsupported_version()
+        return error_response(400, "Not valid HTTP/1.1: no version")
+    return None if request.version in ("1.1", "1.0") else _UNSUPPORTED_VERSION
 
 
 def _check_fields(request: Request) -> Response | None:
     if len(request.headers) > MAX_FIELDS:
-        return too_many_headers()
+        return TOO_MANY_HEADERS
     hosts = []
     for name, value in request.headers:
         if name == b"host":
@@ -135,27 +148,27 @@ def _check_fields(request: Request) -> Response | None:
         elif name in _FRAMING and (refusal := _check_framing(request, name, value)):
             return refusal
     if request.version == "1.1" and not (len(hosts) == 1 and is_host(hosts[0])):
-        return _bad_request("The request needs one valid Host header")
+        return error_response(400, "The request needs one valid Host header")
     return None
 
 
 def _check_framing(request: Request, name: bytes, value: bytes) -> Response | None:
     if name == b"content-length":
         # llhttp ensures that it is digits, that there is one, and that there is no Transfer-Encoding.
-        return too_large() if exceeds_limit(value) else None
+        return TOO_LARGE if exceeds_limit(value) else None
     codings = [coding.strip() for coding in value.lower().split(b",")]
     if codings == [b"chunked"] and request.version == "1.1":
         return None
     if request.version == "1.1" and b"chunked" not in codings[:-1] and _TOKENS.fullmatch(value):
         return error_response(501, "The only Transfer-Encoding is chunked")
-    return _bad_request("The only Transfer-Encoding is chunked, once, and of HTTP/1.1")
+    return error_response(400, "The only Transfer-Encoding is chunked, once, and of HTTP/1.1")
 
 
 def _check_target(request: Request) -> Response | None:
     if len(request.target) > MAX_TARGET_BYTES:
-        return _target_too_long()
+        return _TARGET_TOO_LONG
     if request.method == "CONNECT":
-        return _bad_request("CONNECT is not served")
+        return error_response(400, "CONNECT is not served")
     if request.target[:1] != b"/" and (absolute := _ABSOLUTE.match(request.target)):
         request.target = request.target[absolute.end() :]
         if request.target[:1] != b"/":
@@ -164,25 +177,4 @@ def _check_target(request: Request) -> Response | None:
         return None
     if request.target == b"*" and request.method == "OPTIONS":
         return None
-    return _bad_request("The request target is not valid")
-
-
-def too_many_headers() -> Response:
-    """Return the refusal of a head, or of what stands behind or between the chunks of a body."""
-    return error_response(431, f"More than {MAX_HEAD_BYTES} bytes or {MAX_FIELDS} fields of headers")
-
-
-def _no_such_method() -> Response:
-    return error_response(501, "HTTP has no such method")
-
-
-def _target_too_long() -> Response:
-    return error_response(414, f"The request target is longer than {MAX_TARGET_BYTES} bytes")
-
-
-def _unsupported_version() -> Response:
-    return error_response(505, "This service speaks HTTP/1.1")
-
-
-def _bad_request(message: str) -> Response:
-    return error_response(400, message)
+    return error_response(400, "The request target is not valid")

@@ -105,14 +105,11 @@ def error_response(
     return Response(body, JSON + headers, status)
 
 
-def internal_error() -> Response:
-    """Return the response to a bug, without details (the contract's 500)."""
-    return error_response(500, "An internal server error occurred")
+INTERNAL_ERROR = error_response(500, "An internal server error occurred")
+"""The response to a bug, without details."""
 
-
-def too_large() -> Response:
-    """Return the response to a body over the limit (decision 15)."""
-    return error_response(413, f"Payload content length greater than maximum allowed: {MAX_BODY_BYTES}")
+TOO_LARGE = error_response(413, f"Payload content length greater than maximum allowed: {MAX_BODY_BYTES}")
+"""The response to a body over the limit (decision 15)."""
 
 
 def unavailable(message: str, outcome: Outcome = "none") -> Response:
@@ -122,7 +119,6 @@ def unavailable(message: str, outcome: Outcome = "none") -> Response:
 
 # The encoder. A head is a start (the status line and the fields of every response, renewed each second) and a rest.
 
-_CHUNKED = b"transfer-encoding: chunked\r\n"
 LAST_CHUNK = b"0\r\n\r\n"
 
 
@@ -161,7 +157,7 @@ def encode_rest(fields: bytes, length: int | None, *, close: bool, chunked: bool
     if length is not None:
         fields += b"content-length: %d\r\n" % length
     elif chunked:
-        fields += _CHUNKED
+        fields += b"transfer-encoding: chunked\r\n"
     return fields + (b"connection: close\r\n\r\n" if close else b"\r\n")
 
 
