@@ -253,6 +253,24 @@ def test_an_import_adds_the_last_line_too_if_nothing_ends_it(service: Running, t
     assert names[-2:] == ["Line Harbour", "Line Mill"]
 
 
+def test_a_recipe_that_reads_pages_takes_no_part_of_the_list_for_all_of_it(service: Running, tmp_path: Path) -> None:
+    (tmp_path / "pages.jsonl").write_text("those of yesterday\n")
+    walks = {language: text for _, language, text in ALL if "limit=2" in text or "snapshot(2)" in text}
+    away = "if ($arg_after = 2) { return 503; }"
+    with nginx(tmp_path, service.port, settings=away) as port, browser.page() as (page, _):
+        for language, program in {"bash": ["bash", "-uc"], "python": [sys.executable, "-c"]}.items():
+            walk = [*program, walks[language].replace(ADDRESS, f"http://127.0.0.1:{port}")]
+            env = {**os.environ, "STOREKEEPER_TOKEN": "none"}
+            done = subprocess.run(
+                walk, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=30, check=False
+            )
+            assert (done.returncode, done.stdout) == (1, ""), language
+        page.goto(f"http://127.0.0.1:{port}/docs")
+        with pytest.raises(Error, match="not all pages came: 503"):
+            page.evaluate(f"async () => {{ {walks['js'].replace(ADDRESS, f'http://127.0.0.1:{port}')} }}")
+    assert (tmp_path / "pages.jsonl").read_text() == "those of yesterday\n"
+
+
 def test_the_recipe_for_pages_of_another_site_sends_the_token_it_was_given(
     closed: Running, service: Running, token: Token
 ) -> None:
