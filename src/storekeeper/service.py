@@ -1,4 +1,4 @@
-"""The wiring: settings in, running service out; start, drain, stop. Imports uvicorn, `api` and `databases`."""
+"""The wiring: settings in, running service out; start, drain, stop. Imports every part but the commands'."""
 
 import asyncio
 import gc
