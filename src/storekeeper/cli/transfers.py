@@ -56,7 +56,7 @@ def import_(
     except csvfile.HasIds as error:
         raise CannotStart(
             f"{file}: {error}, as in an export: its rows would be added to {into} again, as new stores that"
-            " nobody can delete; nothing was imported, --add does that"
+            " nobody can delete; nothing was imported; with --add they are added"
         ) from None
     except OSError as error:
         raise CannotStart(f"{file} cannot be read: {error.strerror}") from None
