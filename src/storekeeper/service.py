@@ -165,6 +165,9 @@ def application() -> Service:
 def serve(settings: Settings) -> int:
     """Run the service until it is told to stop; return the exit status. Raises CannotStart."""
     _check_open_files_limit(settings.workers)
+    _check_who_reaches_it(settings)
+    # For a moment alone: where another service has the port, this start may not make or upgrade a database.
+    _listen(settings.host, settings.port).close()
     settings = _prepared(msgspec.structs.replace(settings, database=absolute(settings.database)))
     listener = _listen(settings.host, settings.port)
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
@@ -192,13 +195,16 @@ def serve(settings: Settings) -> int:
     return status
 
 
-def _prepared(settings: Settings) -> Settings:
-    """Prepare the database; return the settings with a mode if that is decided now. Raises CannotStart."""
+def _check_who_reaches_it(settings: Settings) -> None:
     if settings.auth is None and not is_loopback(settings.host):
         raise CannotStart(
             f"--host {settings.host} can be reached from elsewhere: say who needs a token, with --auth all, --auth"
             " writes or --auth open (nobody)"
         )
+
+
+def _prepared(settings: Settings) -> Settings:
+    """Prepare the database; return the settings with a mode if that is decided now. Raises CannotStart."""
     with suppress(Unavailable):  # the database may become reachable later
         prepare(settings.database)
         if settings.auth is None:
