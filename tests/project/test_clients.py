@@ -335,7 +335,7 @@ def test_a_recipe_that_reads_pages_takes_no_part_of_the_list_for_all_of_it(servi
     (tmp_path / "pages.jsonl").write_text("those of yesterday\n")
     walks = {language: text for _, language, text in ALL if "limit=2" in text or "snapshot(2)" in text}
     away = "if ($arg_after = 2) { return 503; }"
-    with nginx(tmp_path, service.port, settings=away) as port, browser.page() as (page, _):
+    with nginx(tmp_path, service.port, settings=away) as port:
         for language, program in {"bash": ["bash", "-uc"], "python": [sys.executable, "-c"]}.items():
             walk = [*program, walks[language].replace(ADDRESS, f"http://127.0.0.1:{port}")]
             env = {**os.environ, "STOREKEEPER_TOKEN": "none"}
@@ -343,10 +343,27 @@ def test_a_recipe_that_reads_pages_takes_no_part_of_the_list_for_all_of_it(servi
                 walk, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=30, check=False
             )
             assert (done.returncode, done.stdout) == (1, ""), language
-        page.goto(f"http://127.0.0.1:{port}/docs")
-        with pytest.raises(Error, match="not all pages came: 503"):
-            page.evaluate(f"async () => {{ {walks['js'].replace(ADDRESS, f'http://127.0.0.1:{port}')} }}")
     assert (tmp_path / "pages.jsonl").read_text() == "those of yesterday\n"
+
+
+def test_a_page_that_reads_or_edits_takes_no_refusal_for_a_success(service: Running, tmp_path: Path) -> None:
+    with nginx(tmp_path, service.port, settings="if ($arg_after = 2) { return 503; }") as port:
+        recipes = [
+            text.replace(ADDRESS, f"http://127.0.0.1:{port}") for _, language, text in RECIPES if language == "js"
+        ]
+        edit, _, walk = recipes
+        refused = {
+            'not saved: "name" is required': edit.replace("({ name,", "({ name: '',"),
+            "not read: 404": edit.replace("/stores/1", "/stores/9999"),
+            "not all pages came: 503": walk,
+        }
+        before = service.request("GET", "/api/stores").headers["etag"]
+        with browser.page() as (page, _):
+            page.goto(f"http://127.0.0.1:{port}/docs")
+            for said, recipe in refused.items():
+                with pytest.raises(Error, match=said):
+                    page.evaluate(f"async () => {{ {recipe} }}")
+    assert service.request("GET", "/api/stores").headers["etag"] == before
 
 
 def test_the_recipe_for_pages_of_another_site_sends_the_token_it_was_given(
