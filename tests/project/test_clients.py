@@ -229,8 +229,8 @@ class Night:
         self.ours = sqlite3.connect(folder / "sync.db", isolation_level=None)
 
     def run(self, *rows: str) -> int | str | None:
-        """Run it for these rows of the other system; return its status."""
-        (self.folder / "erp.csv").write_text("number,name,address\n" + "".join(f"{row}\n" for row in rows))
+        """Run it for these rows of the other system, which marks its files as Excel does; return its status."""
+        (self.folder / "erp.csv").write_text("\n".join(["number,name,address", *rows, ""]), "utf-8-sig")
         names: dict[str, Any] = {}
         with pytest.raises(SystemExit) as ended:
             exec(self.program, names)
