@@ -166,8 +166,8 @@ def serve(settings: Settings) -> int:
     """Run the service until it is told to stop; return the exit status. Raises CannotStart."""
     _check_open_files_limit(settings.workers)
     _check_who_reaches_it(settings)
-    # For a moment alone: where another service has the port, this start may not make or upgrade a database.
-    _listen(settings.host, settings.port).close()
+    # Where another service has the port, this start may not make or upgrade a database.
+    _listen(settings.host, settings.port, try_only=True).close()
     settings = _prepared(msgspec.structs.replace(settings, database=absolute(settings.database)))
     listener = _listen(settings.host, settings.port)
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
@@ -300,7 +300,7 @@ def _check_open_files_limit(workers: int) -> None:
         raise CannotStart(f"only {limit} files may be open at once, at least {needed} are needed: raise ulimit -n")
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def _listen(host: str, port: int, *, try_only: bool = False) -> socket.socket:
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -310,7 +310,8 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.bind(address)
         bound_unsent(listener)
         # Listen now, so that a port in use is found here and not in a worker.
-        listener.listen(2048)
+        if not try_only:
+            listener.listen(2048)
         listener.setblocking(False)
     except (OSError, UnicodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a host name"
