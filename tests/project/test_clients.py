@@ -18,6 +18,7 @@ from playwright.sync_api import Error
 
 from tests.harness import browser
 from tests.harness.client import until
+from tests.harness.command import run
 from tests.harness.nginx import nginx
 from tests.harness.pages import ROOT, blocks
 from tests.harness.process import Running, serving
@@ -281,6 +282,19 @@ def test_a_sync_keeps_what_people_changed_where_the_row_did_not(night: Night) ->
     tag = night.service.request("GET", "/api/stores").headers["etag"]
     assert night.run("10,Alpha Prime,1 A Street", "11,Beta,") == 0
     assert night.service.request("GET", "/api/stores").headers["etag"] == tag
+
+
+def test_a_sync_changes_nothing_once_a_backup_was_restored_and_ids_may_be_those_of_other_stores(night: Night) -> None:
+    assert night.run("10,Alpha,1 A Street") == 0
+    epoch = run("epoch", "--new", f"--database=sqlite:///{night.folder}/stores.db")
+    assert epoch.returncode == 0
+    tag = night.service.request("GET", "/api/stores").headers["etag"]
+    for rows in (("10,Alpha Prime,1 A Street",), ("10,Alpha,1 A Street", "11,Beta,")):
+        assert "come from a backup" in str(night.run(*rows))
+    assert night.service.request("GET", "/api/stores").headers["etag"] == tag
+    night.ours.execute("DELETE FROM seen")
+    assert night.run("10,Alpha Prime,1 A Street") == 0
+    assert night.stores() == [("Alpha Prime", "1 A Street")]
 
 
 def test_a_row_that_breaks_a_rule_is_told_stops_no_other_and_may_be_mended(
