@@ -1,4 +1,4 @@
-"""Domain: the commands that write, and the one pure function that decides what a batch of them writes.
+"""Domain: commands that write, and the one pure function that decides what a batch writes. Imports only the domain.
 
 Both databases carry out what `apply` returns; no other code contains a rule of a write. Imports only the domain.
 """

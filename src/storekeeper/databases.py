@@ -1,4 +1,4 @@
-"""Which database a URL names: opens, prepares, copies collections. Imports all databases, settings and the domain."""
+"""Which database a URL names: opens, prepares, copies collections. Imports all databases, `transfer`, the domain."""
 
 import functools
 import os

@@ -1,4 +1,4 @@
-"""The wiring: settings in, running service out; start, drain, stop. Imports uvicorn, `api` and `databases`."""
+"""The wiring: settings in, running service out; start, drain, stop. Imports every part but the commands'."""
 
 import asyncio
 import gc
@@ -163,6 +163,9 @@ def application() -> Service:
 def serve(settings: Settings) -> int:
     """Run the service until it is told to stop; return the exit status. Raises CannotStart."""
     _check_open_files_limit(settings.workers)
+    _check_who_reaches_it(settings)
+    # Where another service has the port, this start may not make or upgrade a database.
+    _listen(settings.host, settings.port, try_only=True).close()
     settings = _prepared(msgspec.structs.replace(settings, database=absolute(settings.database)))
     listener = _listen(settings.host, settings.port)
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
@@ -190,13 +193,16 @@ def serve(settings: Settings) -> int:
     return status
 
 
-def _prepared(settings: Settings) -> Settings:
-    """Prepare the database; return the settings with a mode if that is decided now. Raises CannotStart."""
+def _check_who_reaches_it(settings: Settings) -> None:
     if settings.auth is None and not is_loopback(settings.host):
         raise CannotStart(
             f"--host {settings.host} can be reached from elsewhere: say who needs a token, with --auth all, --auth"
             " writes or --auth open (nobody)"
         )
+
+
+def _prepared(settings: Settings) -> Settings:
+    """Prepare the database; return the settings with a mode if that is decided now. Raises CannotStart."""
     with suppress(Unavailable):  # the database may become reachable later
         prepare(settings.database)
         if settings.auth is None:
@@ -292,7 +298,7 @@ def _check_open_files_limit(workers: int) -> None:
         raise CannotStart(f"only {limit} files may be open at once, at least {needed} are needed: raise ulimit -n")
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def _listen(host: str, port: int, *, try_only: bool = False) -> socket.socket:
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -302,7 +308,8 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.bind(address)
         bound_unsent(listener)
         # Listen now, so that a port in use is found here and not in a worker.
-        listener.listen(2048)
+        if not try_only:
+            listener.listen(2048)
         listener.setblocking(False)
     except (OSError, UnicodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a host name"

@@ -183,6 +183,9 @@ REQUESTS = {
     },
     "AnyError": {
         "400: no valid Host": get("/test").replace(HOST, b""),
+        "403: a page with a name that is not known": get("/test", "Origin: http://a.example").replace(
+            HOST, b"Host: a.example\r\n"
+        ),
         "413: body too large": post(b"").replace(b"Length: 0", b"Length: %d" % (MAX_BODY_BYTES + 1)),
         "414: target too long": get("/" + "a" * MAX_TARGET_BYTES),
         "431: headers too large": get("/test", "X: " + "a" * MAX_HEAD_BYTES),

@@ -419,7 +419,7 @@ def test_an_export_is_not_imported_where_there_are_stores_unless_it_is_asked_for
     [line] = refused(command("import", database, "-", stdin=export))
     assert line == (
         f"storekeeper: -: line 2 has the id 1, as in an export: its rows would be added to {database.path} again, as"
-        " new stores that nobody can delete; nothing was imported, --add does that"
+        " new stores that nobody can delete; nothing was imported; with --add they are added"
     )
     assert content(database) == [("A", None), ("B", None)]
     done = command("import", database, "--add", "-", stdin=export)

@@ -4,17 +4,21 @@ import os
 import re
 import shutil
 import socket
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Error
 
 from tests.harness import browser
 from tests.harness.client import until
+from tests.harness.command import run
 from tests.harness.nginx import nginx
 from tests.harness.pages import ROOT, blocks
 from tests.harness.process import Running, serving
@@ -80,6 +84,7 @@ def check_names(service: Running, recipe: str) -> None:
 )
 def test_a_recipe_does_what_it_says(service: Running, language: str, recipe: str, tmp_path: Path) -> None:
     program = {"bash": ["bash", "-euc"], "python": [sys.executable, "-c"]}[language]
+    (tmp_path / "erp.csv").write_text("number,name,address\n")
     done = subprocess.run(
         [*program, here(recipe, service)], cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False
     )
@@ -215,6 +220,93 @@ def test_a_poller_goes_on_when_the_service_is_away_for_a_moment() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "0 stores, as of \n", "")
 
 
+class Night:
+    """The recipe of the nightly sync, run as often as a test wants."""
+
+    def __init__(self, folder: Path, service: Running) -> None:
+        self.folder, self.service = folder, service
+        text = next(text for _, _, text in RECIPES if "erp.csv" in text)
+        self.program = compile(here(text, service), "clients.md", "exec")
+        self.ours = sqlite3.connect(folder / "sync.db", isolation_level=None)
+
+    def run(self, *rows: str) -> int | str | None:
+        """Run it for these rows of the other system, which marks its files as Excel does; return its status."""
+        (self.folder / "erp.csv").write_text("\n".join(["number,name,address", *rows, ""]), "utf-8-sig")
+        names: dict[str, Any] = {}
+        with pytest.raises(SystemExit) as ended:
+            exec(self.program, names)
+        names["ours"].close()
+        names["api"].close()
+        return ended.value.code
+
+    def stores(self) -> list[tuple[str, str | None]]:
+        """Return the stores that it added, in order."""
+        return [(store["name"], store["address"]) for store in self.service.request("GET", "/api/stores").json[3:]]
+
+
+@pytest.fixture
+def night(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Night]:
+    """The sync with a service that has the example stores alone."""
+    monkeypatch.chdir(tmp_path)
+    with serving(tmp_path, "--examples", "--unknown-keys=reject") as started:
+        one = Night(tmp_path, started)
+        with closing(one.ours):
+            yield one
+
+
+def test_a_sync_that_was_stopped_adds_no_store_twice_also_when_its_keys_are_forgotten(night: Night) -> None:
+    rows = ("10,Alpha,1 A Street", "11,Beta,")
+    assert night.run(*rows) == 0
+    expected = [("Alpha", "1 A Street"), ("Beta", None)]
+    assert night.stores() == expected
+    lost = "UPDATE sent SET id = NULL"
+    for what_happened in (lost, f"{lost}, key = 'forgotten-' || number, began = began - 90000"):
+        night.ours.execute(what_happened)
+        assert night.run(*rows) == 0
+        assert night.stores() == expected
+        assert night.ours.execute("SELECT number, id FROM sent").fetchall() == [("10", 4), ("11", 5)]
+
+
+def test_a_row_that_changed_before_its_store_was_known_changes_the_store_and_adds_none(night: Night) -> None:
+    assert night.run("10,Alpha,1 A Street") == 0
+    night.ours.execute("UPDATE sent SET id = NULL")
+    assert night.run("10,Alpha Prime,1 A Street") == 0
+    assert night.stores() == [("Alpha Prime", "1 A Street")]
+
+
+def test_a_sync_keeps_what_people_changed_where_the_row_did_not(night: Night) -> None:
+    assert night.run("10,Alpha,1 A Street", "11,Beta,2 B Street") == 0
+    night.service.request("PUT", "/api/stores/4", {"name": "Alpha", "address": "1 A Street, rear"})
+    assert night.run("10,Alpha Prime,1 A Street", "11,Beta,") == 0
+    assert night.stores() == [("Alpha Prime", "1 A Street, rear"), ("Beta", None)]
+    tag = night.service.request("GET", "/api/stores").headers["etag"]
+    assert night.run("10,Alpha Prime,1 A Street", "11,Beta,") == 0
+    assert night.service.request("GET", "/api/stores").headers["etag"] == tag
+
+
+def test_a_sync_changes_nothing_once_a_backup_was_restored_and_ids_may_be_those_of_other_stores(night: Night) -> None:
+    assert night.run("10,Alpha,1 A Street") == 0
+    epoch = run("epoch", "--new", f"--database=sqlite:///{night.folder}/stores.db")
+    assert epoch.returncode == 0
+    tag = night.service.request("GET", "/api/stores").headers["etag"]
+    for rows in (("10,Alpha Prime,1 A Street",), ("10,Alpha,1 A Street", "11,Beta,")):
+        assert "come from a backup" in str(night.run(*rows))
+    assert night.service.request("GET", "/api/stores").headers["etag"] == tag
+    night.ours.execute("DELETE FROM seen")
+    assert night.run("10,Alpha Prime,1 A Street") == 0
+    assert night.stores() == [("Alpha Prime", "1 A Street")]
+
+
+def test_a_row_that_breaks_a_rule_is_told_stops_no_other_and_may_be_mended(
+    night: Night, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert night.run(f"10,{'x' * 31},", "11,Beta,") == 1
+    assert "10: " in (told := capsys.readouterr().err)
+    assert "30 characters" in told
+    assert night.run("10,Alpha,", "11,Beta,") == 0
+    assert night.stores() == [("Beta", None), ("Alpha", None)]
+
+
 def names_with_token(closed: Running, token: Token) -> list[str]:
     stores: list[dict[str, str]] = closed.request("GET", "/api/stores", headers=token.field).json
     return [store["name"] for store in stores if store["name"].startswith("Token")]
@@ -251,6 +343,41 @@ def test_an_import_adds_the_last_line_too_if_nothing_ends_it(service: Running, t
     assert not (tmp_path / "new.jsonl").read_text().endswith("\n")
     names = [store["name"] for store in service.request("GET", "/api/stores").json]
     assert names[-2:] == ["Line Harbour", "Line Mill"]
+
+
+def test_a_recipe_that_reads_pages_takes_no_part_of_the_list_for_all_of_it(service: Running, tmp_path: Path) -> None:
+    (tmp_path / "pages.jsonl").write_text("those of yesterday\n")
+    walks = {language: text for _, language, text in ALL if "limit=2" in text or "snapshot(2)" in text}
+    away = "if ($arg_after = 2) { return 503; }"
+    with nginx(tmp_path, service.port, settings=away) as port:
+        for language, program in {"bash": ["bash", "-uc"], "python": [sys.executable, "-c"]}.items():
+            walk = [*program, walks[language].replace(ADDRESS, f"http://127.0.0.1:{port}")]
+            env = {**os.environ, "STOREKEEPER_TOKEN": "none"}
+            done = subprocess.run(
+                walk, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=30, check=False
+            )
+            assert (done.returncode, done.stdout) == (1, ""), language
+    assert (tmp_path / "pages.jsonl").read_text() == "those of yesterday\n"
+
+
+def test_a_page_that_reads_or_edits_takes_no_refusal_for_a_success(service: Running, tmp_path: Path) -> None:
+    with nginx(tmp_path, service.port, settings="if ($arg_after = 2) { return 503; }") as port:
+        recipes = [
+            text.replace(ADDRESS, f"http://127.0.0.1:{port}") for _, language, text in RECIPES if language == "js"
+        ]
+        edit, _, walk = recipes
+        refused = {
+            'not saved: "name" is required': edit.replace("({ name,", "({ name: '',"),
+            "not read: 404": edit.replace("/stores/1", "/stores/9999"),
+            "not all pages came: 503": walk,
+        }
+        before = service.request("GET", "/api/stores").headers["etag"]
+        with browser.page() as (page, _):
+            page.goto(f"http://127.0.0.1:{port}/docs")
+            for said, recipe in refused.items():
+                with pytest.raises(Error, match=said):
+                    page.evaluate(f"async () => {{ {recipe} }}")
+    assert service.request("GET", "/api/stores").headers["etag"] == before
 
 
 def test_the_recipe_for_pages_of_another_site_sends_the_token_it_was_given(

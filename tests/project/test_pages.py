@@ -446,6 +446,22 @@ def test_every_make_target_that_a_page_names_is_one() -> None:
     assert {"serve", "test"} <= named
 
 
+def anchors(page: Path) -> set[str]:
+    """Return what the headings of a page are linked by."""
+    heads = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=lambda page: page.name)
+def test_every_link_of_a_page_leads_to_a_file_and_a_heading_that_there_are(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        name, _, anchor = link.partition("#")
+        if not name.startswith("http"):
+            led = page.parent / name if name else page
+            assert led.exists(), link
+            assert not anchor or anchor in anchors(led), link
+
+
 def test_the_readme_is_short() -> None:
     assert len(README.read_text().splitlines()) < 150
 

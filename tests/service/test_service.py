@@ -192,6 +192,7 @@ def test_a_port_in_use_is_said(tmp_path: Path) -> None:
         for workers in ("1", "2"):
             args = (f"--port={service.port}", "--workers", workers, other)
             assert_refused(*args, says=f"cannot listen on 127.0.0.1 port {service.port} (Address already in use)")
+            assert not (tmp_path / "other.db").exists(), "nothing was made"
         assert service.request("GET", "/test").status == 200
 
 
@@ -199,6 +200,7 @@ def test_an_address_that_is_not_ours_is_said(tmp_path: Path) -> None:
     for host in ("192.0.2.1", "a..b"):
         args = ("--host", host, "--auth=open", "--port=0", f"--database=sqlite:///{tmp_path}/stores.db")
         assert_refused(*args, says=f"cannot listen on {host} port 0")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:

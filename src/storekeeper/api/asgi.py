@@ -1,4 +1,4 @@
-"""The complete ASGI application: the contract's routes, and Starlette's for all else. Imports Starlette and `http`.
+"""The complete ASGI application: the contract's routes, Starlette's for the rest. Imports `http` and the domain.
 
 It runs on any ASGI server. Its caller opens the collection and closes it.
 """

@@ -56,7 +56,7 @@ def import_(
     except csvfile.HasIds as error:
         raise CannotStart(
             f"{file}: {error}, as in an export: its rows would be added to {into} again, as new stores that"
-            " nobody can delete; nothing was imported, --add does that"
+            " nobody can delete; nothing was imported; with --add they are added"
         ) from None
     except OSError as error:
         raise CannotStart(f"{file} cannot be read: {error.strerror}") from None
@@ -130,9 +130,9 @@ def copy(
 ) -> None:
     """Copy a collection to another database.
 
-    All stores, changes and keys, as they are at one moment, verified; or nothing. A running service may go on: this
-    is also how a backup is made, and restored. The copy gets a new epoch, so that no ETag of the source holds there,
-    where the same version may become something else; with --move, clients go on with the ETags that they have.
+    All stores, changes, keys and tokens, as they are at one moment, verified; or nothing. A running service may go
+    on: this is also how a backup is made, and restored. The copy gets a new epoch, so no ETag of the source holds
+    there, where the same version may become something else; with --move, clients go on with the ETags that they have.
     """
     from storekeeper import databases
 

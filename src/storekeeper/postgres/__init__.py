@@ -1,4 +1,4 @@
-"""The shared collection: one PostgreSQL database, any number of machines. Imports psycopg and the domain."""
+"""The shared collection: one PostgreSQL database, any number of machines. Imports the domain and `concurrency`."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence

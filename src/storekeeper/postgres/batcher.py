@@ -1,4 +1,4 @@
-"""Gathers requests into batches, each of which is served together. Imports the domain."""
+"""Gathers requests into batches, each of which is served together. Imports the domain and `concurrency`."""
 
 import asyncio
 from collections import deque

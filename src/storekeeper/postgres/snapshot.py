@@ -1,4 +1,4 @@
-"""A snapshot of the shared collection, for `storekeeper.transfer`. Imports psycopg and the domain."""
+"""A snapshot of the shared collection, for `transfer`. Imports psycopg and the domain."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager

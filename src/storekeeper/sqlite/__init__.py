@@ -1,4 +1,4 @@
-"""The embedded collection: one SQLite file, any number of processes. Imports the domain."""
+"""The embedded collection: one SQLite file, any number of processes. Imports the domain and `concurrency`."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Reads of the past: the collection as it was at a moment. Imports apsw and the domain.
+"""Reads of the past: the collection as it was at a moment. Imports apsw, `concurrency`, the domain.
 
 A short read, or one whose way back to the moment is remembered, is completed at once. The way may be long: then the
 read begins anew on a thread. Changes are never changed, so what a version was can be read in several statements.

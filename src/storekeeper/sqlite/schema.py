@@ -1,4 +1,4 @@
-"""The database file: who may open it, its pragmas with their reasons, its upgrades. Imports apsw and the domain."""
+"""The database file: who may open it, its pragmas and why, upgrades. Imports apsw, `atomicfile`, the domain."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""The SQLite collection as a snapshot, for `storekeeper.transfer`. Imports apsw and the domain."""
+"""The SQLite collection as a snapshot, for `transfer`. Imports apsw, `atomicfile`, the domain."""
 
 import os
 from collections.abc import Iterable, Iterator

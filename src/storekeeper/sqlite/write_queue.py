@@ -1,4 +1,4 @@
-"""Writes on their way to the writer thread and back: group commit. Imports apsw and the domain.
+"""Writes on their way to the writer thread and back: group commit. Imports apsw, `concurrency`, the domain.
 
 All writes that wait go into one transaction with one fsync: 64 creates cost what one costs. `WriteQueue` belongs to
 the event loop, `WriterThread` to the thread; they share the inbox, the queue limit and the committer's file identity.
