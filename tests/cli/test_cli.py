@@ -118,7 +118,7 @@ def test_it_is_a_module_too() -> None:
         ),
         (["export", "--database", "postgres"], "--database: unknown kind of database 'postgres'; use"),
         (["export", "--database", "sqlite:////nowhere/at/all.db"], "there is no such database"),
-        (["export", "--database", "sqlite:///%ff.db"], "the name of the file '\\udcff.db' is not UTF-8; use"),
+        (["export", "--database", "sqlite:///%ff.db"], "\\udcff.db' is not UTF-8; use"),
         (["epoch", "--database", "sqlite:////nowhere/at/all.db"], "there is no such database"),
         (["epoch", "--new", "--database", "sqlite:////dev/null"], "/dev/null is not a file: name another one"),
         (["epoch", "--now"], "No such option: --now"),

@@ -177,7 +177,7 @@ def test_every_setting_is_an_option_a_variable_and_described() -> None:
         (["--database", "postgresql:/me:secret@there"], {}, "--database: unknown kind of database; use"),
         (["--database", "host=there password=secret"], {}, "--database: unknown kind of database; use"),
         (["--database", "sqlite://x"], {}, "names no file"),
-        (["--database", "sqlite:///\udcff.db"], {}, "the name of the file '\\udcff.db' is not UTF-8"),
+        (["--database", "sqlite:///\udcff.db"], {}, "\\udcff.db' is not UTF-8"),
         (["--database", "postgresql:///x?host=%FF"], {}, "--database is no valid PostgreSQL URL"),
         (
             ["--database", "postgresql://me:secret@there@x/y"],
