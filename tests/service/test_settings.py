@@ -216,6 +216,7 @@ def test_a_bad_start_says_so_in_one_line_and_ends_with_2(
         ("sqlite:///data/stores.db", Path.cwd() / "data" / "stores.db"),
         ("sqlite:////var/lib/stores.db", Path("/var/lib/stores.db")),
         ("sqlite:////var/a%20b%23.db", Path("/var/a b#.db")),
+        ("sqlite:///what%3F.db", Path.cwd() / "what?.db"),
     ],
 )
 def test_a_url_names_a_file(url: str, path: Path) -> None:
@@ -230,6 +231,7 @@ def test_a_url_names_a_file(url: str, path: Path) -> None:
             (url, "unknown kind of database")
             for url in ("", "stores.db", "mysql://x/y", "sqlite", "sqlite:/x.db", "://")
         ),
+        ("sqlite:///x.db?timeout=5", r"takes nothing after a \?; in the name of a file, a \? is %3F"),
         *((url, "names no file") for url in ("sqlite://", "sqlite:///", "sqlite://host/x.db", "sqlite:///:memory:")),
     ],
 )
