@@ -655,6 +655,14 @@ def test_an_import_whose_database_goes_away_says_so_in_one_line(database: Postgr
     assert line.endswith("; nothing was imported")
 
 
+def test_what_was_read_to_its_end_is_whole_even_if_the_database_goes_away_then(database: Postgres) -> None:
+    databases.prepare(database.url)
+    with databases.snapshot(database.url) as snapshot:
+        assert list(snapshot.rows("stores")) == []
+        sessions(database, "pg_terminate_backend(pid)")
+        until(lambda: not sessions(database))
+
+
 def test_examples_ask_for_no_lock_where_there_are_stores(database: Postgres) -> None:
     async def main() -> None:
         async with handle(database) as collection:

@@ -136,8 +136,8 @@ def set_search_path(schema: str) -> str:
 
 
 @contextmanager
-def connected(url: str, *, needs: str = "") -> Iterator[Connection]:
-    """Open a connection for a thread, whose statements may take long; commit at the end. Blocks.
+def connected(url: str, *, needs: str = "", commits: bool = True) -> Iterator[Connection]:
+    """Open a connection for a thread, whose statements may take long; commit at the end if it `commits`. Blocks.
 
     Raises what `translated` returns, and Unavailable, with outcome unknown, if the COMMIT may not last.
     """
@@ -148,7 +148,10 @@ def connected(url: str, *, needs: str = "") -> Iterator[Connection]:
             connection.execute(set_search_path(collection_schema(connection)).encode())
             connection.autocommit = False
             yield connection
-            _commit(connection)
+            if commits:
+                _commit(connection)
+            else:
+                connection.close()  # else psycopg would commit: that could fail after all has been read
     except psycopg.Error as error:
         raise translated(error, url, needs) from None
 
