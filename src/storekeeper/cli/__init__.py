@@ -15,7 +15,7 @@ from storekeeper import __version__
 from storekeeper.cli import tokens, transfers
 from storekeeper.cli.options import with_settings
 from storekeeper.cli.terminal import open_standard_streams, print_line
-from storekeeper.errors import CannotStart, CannotStartYet, StorekeeperError
+from storekeeper.errors import CannotStart, CannotStartYet, Outcome, StorekeeperError
 from storekeeper.settings import Settings, without_service_links
 
 EXIT_USAGE = 2
@@ -48,7 +48,8 @@ def main() -> None:
     except TyperException as error:
         status = _report_failure(_explained(error))
     except StorekeeperError as error:
-        status = _report_failure(str(error))
+        is_unknown = getattr(error, "outcome", None) is Outcome.UNKNOWN
+        status = _report_failure(f"{error}{'; it is not known whether it was done' * is_unknown}")
     except (KeyboardInterrupt, typer.Abort):
         status = 130
     except SystemExit as ended:
