@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -165,6 +166,22 @@ def test_a_check_that_is_declined_leaves_no_file(tmp_path: Path) -> None:
                 conformance.run(url, junit=junit, ask=decline)
     assert [*tmp_path.iterdir()] == [before]
     assert before.read_text() == "before"
+
+
+def test_the_xml_goes_through_a_pipe_too(tmp_path: Path) -> None:
+    """As with `--junit /dev/stdout | ...` and `--junit >(...)`, whose links lead to no path; or with a name."""
+    named = tmp_path / "pipe"
+    os.mkfifo(named)
+    with served(Reference()) as url:
+        reading, writing = os.pipe()
+        with os.fdopen(reading, "rb") as pipe:
+            assert conformance.run(url, read_only=True, junit=Path(f"/dev/fd/{writing}")) == 0
+            os.close(writing)
+            assert ET.fromstring(pipe.read()).tag == "testsuites"
+        with ThreadPoolExecutor() as pool:
+            read = pool.submit(named.read_bytes)
+            assert conformance.run(url, read_only=True, junit=named) == 0
+            assert ET.fromstring(read.result()).tag == "testsuites"
 
 
 def python(code: str, **env: str) -> "subprocess.CompletedProcess[str]":
