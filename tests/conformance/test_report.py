@@ -12,11 +12,11 @@ import pytest
 
 from storekeeper import conformance
 from storekeeper.conformance import beyond, profile
-from storekeeper.conformance.report import as_text
+from storekeeper.conformance.report import as_json, as_text
 from storekeeper.conformance.running import MAX_ADDED, RULES, hold
 from storekeeper.conformance.service import Service
 from tests.conformance.announcing import Announcing
-from tests.conformance.reference import Local, Reference, served
+from tests.conformance.reference import Answer, Local, Reference, served
 from tests.conformance.variants import Hostile, Recording
 from tests.harness.command import run
 
@@ -136,6 +136,24 @@ def test_hostile_answers_are_shown_and_not_obeyed() -> None:
     out = as_text(hold(Service(Local(Hostile())), "http://reference"))
     assert not re.search(r"[\0\x1b\ud800\u202e]", out)
     assert r"\x1b[31m[red]\x00\ud800" in out
+
+
+class Verbose(Reference):
+    """Has a store with an id, and error messages, of half a MiB."""
+
+    def handle(self, method: str, target: str, body: bytes) -> Answer:
+        if target == "/api/stores":
+            return self.success("list", [{"id": "1" * 500_000, "name": "A", "address": None}])
+        if target.startswith("/api/stores/"):
+            return self.error("other", 404, "Not Found", "x" * 500_000)
+        return super().handle(method, target, body)
+
+
+def test_a_report_can_be_read_however_much_a_service_says() -> None:
+    report = hold(Service(Local(Verbose()), read_only=True), "http://reference")
+    assert "store-id-is-an-integer" in [result.rule.name for result in report.failed]
+    for told in (as_text(report), as_json(report)):
+        assert len(told) < 100_000
 
 
 @pytest.mark.parametrize(
