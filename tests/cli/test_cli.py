@@ -665,6 +665,37 @@ main()
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
 
 
+def test_a_second_interruption_ends_a_command_without_a_traceback() -> None:
+    program = """
+import atexit, signal, sys
+atexit.register(signal.raise_signal, signal.SIGINT)
+from storekeeper.__main__ import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", program, "--version"], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, b"")
+
+
+@pytest.mark.parametrize("module", ["storekeeper.cli", "storekeeper.api.docs"])
+def test_a_program_for_which_there_is_not_enough_memory_says_so_in_one_line(module: str) -> None:
+    """At the start, or later, when a command needs more of it."""
+    program = f"""
+import sys
+
+class Failing:
+    def find_spec(self, name, *_):
+        if name == {module!r}:
+            raise MemoryError
+
+sys.meta_path.insert(0, Failing())
+from storekeeper.__main__ import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", program, "openapi"], capture_output=True, check=False)
+    says = b"storekeeper: cannot go on: there is not enough memory, or ulimit -v permits too little\n"
+    assert (done.returncode, done.stdout, done.stderr) == (74, b"", says)
+
+
 @pytest.mark.parametrize("target", ["-", "pipe"])
 def test_an_export_that_waits_for_its_reader_can_be_interrupted(
     tmp_path: Path, new_database: Callable[[], Database], target: str
