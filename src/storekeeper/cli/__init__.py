@@ -14,7 +14,7 @@ from typer.exceptions import TyperException
 from storekeeper import __version__
 from storekeeper.cli import tokens, transfers
 from storekeeper.cli.options import with_settings
-from storekeeper.cli.terminal import open_standard_streams, print_line
+from storekeeper.cli.terminal import open_standard_streams, print_line, print_now
 from storekeeper.errors import CannotStart, CannotStartYet, Outcome, StorekeeperError
 from storekeeper.settings import Settings, without_service_links
 
@@ -130,7 +130,13 @@ def epoch(
     from storekeeper import databases
 
     engine, place = databases.existing(settings.database)
-    print(engine.epoch(place, renew=new))
+    found = engine.epoch(place, renew=new)
+    try:
+        print_now(found)
+    except OSError as error:
+        if not new:
+            raise
+        raise CannotStart(f"the epoch was renewed, to {found}, but cannot be printed ({error.strerror})") from None
 
 
 @app.command()

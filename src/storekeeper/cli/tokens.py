@@ -1,6 +1,5 @@
 """The commands on tokens: add, list, revoke. Each imports what it needs when it runs."""
 
-import sys
 import time
 from datetime import UTC, datetime
 from typing import Annotated, Literal
@@ -8,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from storekeeper.cli.options import with_settings
-from storekeeper.cli.terminal import print_line
+from storekeeper.cli.terminal import print_line, print_now
 from storekeeper.errors import CannotStart, StorekeeperError
 from storekeeper.settings import Settings
 
@@ -66,9 +65,7 @@ def add(
 def _print(text: str) -> None:
     """Print a token before it is added, so that its name is not used up if it cannot be printed."""
     try:
-        # Not by sys.stdout, which would keep what it cannot write, and fail once more at the end of the process.
-        with open(sys.stdout.fileno(), "w", closefd=False) as out:
-            print(text, file=out)
+        print_now(text)
     except OSError as error:
         reason = f"the token cannot be printed ({error.strerror}), so it was not added"
         raise CannotStart(f"{reason}: have standard output go where it can be kept, and add it again") from None
