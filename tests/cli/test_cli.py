@@ -94,6 +94,13 @@ def test_the_help(args: list[str]) -> None:
     assert "Traceback" not in done.stderr.decode()
 
 
+@pytest.mark.parametrize("args", [[], ["token"]])
+def test_a_list_of_commands_cuts_no_sentence_off(args: list[str]) -> None:
+    commands = run(*args, "--help").stdout.decode().partition("\nCommands:\n")[2]
+    assert len(commands.splitlines()) >= 3
+    assert "..." not in commands
+
+
 def test_it_is_a_module_too() -> None:
     program = [sys.executable, "-m", "storekeeper", "--version"]
     assert subprocess.run(program, capture_output=True, check=True).stdout.startswith(b"storekeeper ")

@@ -153,9 +153,9 @@ def check(
         typer.Option(help=f"A file with the token to send; else the variable {TOKEN_VARIABLE} may have it."),
     ] = None,
 ) -> int:
-    """Tell whether a service conforms.
+    """Tell whether a service conforms to the Store Resource API.
 
-    To the Store Resource API; the exit status is 0 if it does, 1 if it does not, 2 if that could not be checked.
+    The exit status is 0 if it does, 1 if it does not, 2 if that could not be checked.
     What writes adds stores, which nobody can delete, so it asks first unless there are the example stores alone.
     """
     from msgspec.structs import asdict

@@ -15,7 +15,7 @@ SETTLE_DELAY = 2.0
 """Seconds after its commit until a command returns: what every process knows of tokens is younger by then."""
 
 app = typer.Typer(
-    help="Add, list and revoke the tokens by which clients may read and write.",
+    help="Add, list and revoke tokens, by which clients may read and write.",
     rich_markup_mode=None,
 )
 
@@ -92,7 +92,7 @@ def list_(settings: Settings) -> None:
 @app.command()
 @with_settings("database")
 def revoke(settings: Settings, name: Name) -> None:
-    """Revoke a token: when this returns, nothing that is sent with it is served."""
+    """Revoke a token. When this returns, nothing that is sent with it is served."""
     from storekeeper import databases, tokens
 
     try:

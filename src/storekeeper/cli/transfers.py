@@ -93,7 +93,7 @@ def export(
 ) -> None:
     """Write all stores as CSV.
 
-    As they are at one moment, in UTF-8. A file that is there is overwritten only if it is an export.
+    As they are at one moment, in UTF-8. A file that is there is overwritten only if it is empty or an export.
     """
     from storekeeper import csvfile, databases
 
@@ -130,9 +130,10 @@ def copy(
 ) -> None:
     """Copy a collection to another database.
 
-    All stores, changes and keys, as they are at one moment, verified; or nothing. A running service may go on: this
-    is also how a backup is made, and restored. The copy gets a new epoch, so that no ETag of the source holds there,
-    where the same version may become something else; with --move, clients go on with the ETags that they have.
+    All stores, changes, keys and tokens, as they are at one moment, verified; or nothing. A running service may go
+    on: this is also how a backup is made, and restored. The copy gets a new epoch, so that no ETag of the source
+    holds there, where the same version may become something else; with --move, clients go on with the ETags that they
+    have.
     """
     from storekeeper import databases
 
