@@ -22,6 +22,9 @@ _MAX_SHOWN_LENGTH = 80
 """Characters of a cell, of a line (no line that can be imported is longer), and of what a message shows of a file."""
 
 
+_HEADER_RULE = f"line 1 has to be the header {','.join(_FIELDS)}"
+
+
 class BadFile(StorekeeperError):
     """The file as a whole cannot be imported."""
 
@@ -49,7 +52,7 @@ class Import:
         try:
             self._columns = _columns(next(self._reader, []))
         except csv.Error as error:
-            raise BadFile(f"line 1: {error}") from None
+            raise BadFile(f"{_HEADER_RULE}: {error}") from None
         self.has_ids = "id" in self._columns
 
     def payloads(self, progress: Callable[[int], None], *, refuse_ids: bool) -> Iterator[Payload]:
@@ -101,16 +104,16 @@ def _lines(file: IO[str]) -> Iterator[str]:
             try:
                 line.encode()
             except UnicodeEncodeError:
-                raise BadFile(f"line {number}: not UTF-8") from None
+                raise BadFile(f"line {number}: not UTF-8: save the file in that encoding") from None
         yield line
 
 
 def _columns(header: list[str]) -> list[str]:
     names = [cell.strip().lower() for cell in header]
     if sorted(names) not in (sorted(_FIELDS), sorted(COLUMNS)):
-        shown = ",".join(header) or "empty"
+        shown = ",".join(f'"{cell}"' if "," in cell else cell for cell in header) or "empty"
         cut = "…" if len(shown) > _MAX_SHOWN_LENGTH else ""
-        raise BadFile(f"line 1 has to be the header {','.join(_FIELDS)}; it is {shown[:_MAX_SHOWN_LENGTH]}{cut}")
+        raise BadFile(f"{_HEADER_RULE}; it is {shown[:_MAX_SHOWN_LENGTH]}{cut}")
     return names
 
 

@@ -239,8 +239,14 @@ REFUSED: list[tuple[bytes, list[str], str]] = [
     (b"name\nA\n", [], f"{WANTED}; it is name"),
     (b"name;address\nA;1\n", [], f"{WANTED}; it is name;address"),
     (b"name,name,address\nA,B,1\n", [], "line 1 has to be the header"),
+    (b'"name,address"\n"A,1"\n', [], f'{WANTED}; it is "name,address"; nothing'),
+    (b'"name";"address"\n"A";"1"\n', [], f"{WANTED}: ',' expected after '\"'; nothing"),
     (b"name,address,more\nA,1,2\n", [], "line 1 has to be the header"),
-    (b"name,address\nA,1\n\xff\xfe,2\n", [], "line 3: not UTF-8; nothing was imported"),
+    (
+        b"name,address\nA,1\n\xff\xfe,2\n",
+        [],
+        "line 3: not UTF-8: save the file in that encoding; nothing was imported",
+    ),
     (b"name,address\n" + b"A,1\n" * 9000 + b"\xe9,2\n", [], "line 9002: not UTF-8"),
     (BOM + b"name,address\nA,\xc3\n", [], "line 2: not UTF-8"),
     ("name,address\nA,1\n".encode("utf-16"), [], "line 1: not UTF-8"),
@@ -297,7 +303,8 @@ def test_an_import_reads_from_a_pipe(database: Sqlite) -> None:
     assert done.stderr.decode() == f"1 store imported as 1 into {new}\n"
     assert content(database) == [("A", "1")]
     lines = refused(command("import", database, "/dev/stdin", stdin=b"name,address\nA,\xff\n"))
-    assert lines == [f"storekeeper: /dev/stdin: line 2: not UTF-8; nothing was imported into {database.path}"]
+    mend = ": save the file in that encoding"
+    assert lines == [f"storekeeper: /dev/stdin: line 2: not UTF-8{mend}; nothing was imported into {database.path}"]
 
 
 @pytest.mark.parametrize(("rows", "line"), [(0, 2), (1, 3), (9000, 9002)])
@@ -307,7 +314,7 @@ def test_what_is_not_utf8_is_found_in_a_pipe_where_it_stands(rows: int, line: in
     feeding.start()
     with (
         csvfile.open_to_read(ends[0]) as file,
-        pytest.raises(csvfile.BadFile, match=f"^line {line}: not UTF-8$"),
+        pytest.raises(csvfile.BadFile, match=f"^line {line}: not UTF-8: "),
     ):
         list(csvfile.Import(file, lambda *_: None).payloads(lambda _: None, refuse_ids=False))
     feeding.join()
