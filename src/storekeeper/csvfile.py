@@ -16,13 +16,12 @@ _FIELDS = Payload.__struct_fields__
 COLUMNS = ("id", *_FIELDS)
 """The columns of an export. An import needs all but the first; ids are assigned by the collection."""
 
+_HEADER_RULE = f"line 1 has to be the header {','.join(_FIELDS)}"
+
 _MAX_CELL_LENGTH = 2**20
 _MAX_LINE_LENGTH = 4 * 2**20
 _MAX_SHOWN_LENGTH = 80
 """Characters of a cell, of a line (no line that can be imported is longer), and of what a message shows of a file."""
-
-
-_HEADER_RULE = f"line 1 has to be the header {','.join(_FIELDS)}"
 
 
 class BadFile(StorekeeperError):

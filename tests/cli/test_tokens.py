@@ -272,3 +272,4 @@ def test_check_sends_a_token_from_a_file_or_a_variable_and_reports_it_nowhere(tm
         if content is not None:
             other.write_text(content)
         assert message in refused(run_command("check", "--token", str(other), url))[-1]
+    assert "has no token" in refused(run_command("check", "--token", "/dev/zero", url))[-1]

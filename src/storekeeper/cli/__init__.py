@@ -5,6 +5,7 @@ import os
 import re
 import sys
 from contextlib import suppress
+from io import StringIO
 from pathlib import Path
 from typing import Annotated
 
@@ -24,6 +25,9 @@ EXIT_NOT_YET = 74
 """As EX_SOFTWARE and EX_IOERR of sysexits.h."""
 
 TOKEN_VARIABLE = "STOREKEEPER_TOKEN"  # noqa: S105 - the name of one
+
+MAX_TOKEN_FILE_LENGTH = 10_000
+"""Characters that are read of it: it may have no end."""
 
 MIN_TIMEOUT = 0.1
 MAX_TIMEOUT = 60.0
@@ -181,7 +185,8 @@ def _read_token(file: Path | None) -> str:
     """Return the token to send, "" for none; an option with its text would stand in the shell's history."""
     where = f"--token {file}" if file else TOKEN_VARIABLE
     try:
-        token = (file.read_text() if file else os.environ.get(TOKEN_VARIABLE, "")).strip()
+        with file.open() if file else StringIO(os.environ.get(TOKEN_VARIABLE)) as opened:
+            token = opened.read(MAX_TOKEN_FILE_LENGTH).strip()
     except (OSError, UnicodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not text"
         raise CannotStart(f"{where}: cannot be read ({reason}): name a file that has the token") from None
