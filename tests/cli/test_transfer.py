@@ -465,6 +465,16 @@ def test_the_epoch_is_printed_and_renewed_beside_a_service(make: Make, kind: str
     assert state_of(database).version == 2
 
 
+def test_an_empty_database_is_not_copied_onto_itself(make: Make) -> None:
+    database = make("postgres")
+    databases.prepare(database.url)
+    before = state_of(database)
+    other = database.url.replace("127.0.0.1", "localhost")
+    (line,) = refused(run_command("copy", database.url, other))
+    assert line == f"storekeeper: target {other}: it is the source itself: name another database"
+    assert state_of(database) == before
+
+
 def test_an_epoch_that_is_renewed_but_cannot_be_printed_is_said(make: Make) -> None:
     database = make("sqlite")
     databases.prepare(database.url)
