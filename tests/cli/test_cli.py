@@ -129,6 +129,8 @@ def test_it_is_a_module_too() -> None:
         (["epoch", "--database", "sqlite:////nowhere/at/all.db"], "there is no such database"),
         (["epoch", "--new", "--database", "sqlite:////dev/null"], "/dev/null is not a file: name another one"),
         (["epoch", "--now"], "No such option: --now"),
+        (["epoch", "postgresql://me:secret/@here/x"], "unexpected extra argument(s) (postgresql://***@here/x); see"),
+        (["postgresql://me:secret@here/x"], "No such command 'postgresql://***@here/x'; see"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_line(args: list[str], message: str) -> None:

@@ -84,7 +84,8 @@ def _report_failure(message: str, status: int = EXIT_USAGE) -> int:
 
 def _explained(error: TyperException) -> str:
     context = getattr(error, "ctx", None)
-    return error.format_message().rstrip(".") + (f"; see {context.command_path} --help" if context else "")
+    message = re.sub(r"(?<=://)\S*@", "***@", error.format_message())  # a URL in the wrong place may have a password
+    return message.rstrip(".") + (f"; see {context.command_path} --help" if context else "")
 
 
 @app.callback(invoke_without_command=True)
