@@ -1,6 +1,5 @@
 """The command line: parses and prints. May import every part; each command imports what it needs when it runs."""
 
-import logging
 import os
 import re
 import sys
@@ -43,7 +42,6 @@ app = typer.Typer(
 def main() -> None:
     """Run a command; end with status 2 and one line on stderr if it cannot be carried out."""
     open_standard_streams()
-    logging.lastResort = logging.NullHandler()  # what libraries log, they also raise: it would be a second line
     for name in os.environ.keys() - without_service_links():
         del os.environ[name]
     try:

@@ -1,5 +1,6 @@
 """A session: the URL of its database, its connection, its settings. Imports psycopg and the domain."""
 
+import logging
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,9 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import Conninfo
 
 from storekeeper.errors import CannotStart, Outcome, StorekeeperError, Unavailable
+
+# In a command, which has no log, what psycopg logs beside its exception would be a second line on stderr.
+logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
