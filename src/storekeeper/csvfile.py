@@ -16,6 +16,8 @@ _FIELDS = Payload.__struct_fields__
 COLUMNS = ("id", *_FIELDS)
 """The columns of an export. An import needs all but the first; ids are assigned by the collection."""
 
+_HEADER_RULE = f"line 1 has to be the header {','.join(_FIELDS)}"
+
 _MAX_CELL_LENGTH = 2**20
 _MAX_LINE_LENGTH = 4 * 2**20
 _MAX_SHOWN_LENGTH = 80
@@ -49,7 +51,7 @@ class Import:
         try:
             self._columns = _columns(next(self._reader, []))
         except csv.Error as error:
-            raise BadFile(f"line 1: {error}") from None
+            raise BadFile(f"{_HEADER_RULE}: {error}") from None
         self.has_ids = "id" in self._columns
 
     def payloads(self, progress: Callable[[int], None], *, refuse_ids: bool) -> Iterator[Payload]:
@@ -101,16 +103,16 @@ def _lines(file: IO[str]) -> Iterator[str]:
             try:
                 line.encode()
             except UnicodeEncodeError:
-                raise BadFile(f"line {number}: not UTF-8") from None
+                raise BadFile(f"line {number}: not UTF-8: save the file in that encoding") from None
         yield line
 
 
 def _columns(header: list[str]) -> list[str]:
     names = [cell.strip().lower() for cell in header]
     if sorted(names) not in (sorted(_FIELDS), sorted(COLUMNS)):
-        shown = ",".join(header) or "empty"
+        shown = ",".join(f'"{cell}"' if "," in cell else cell for cell in header) or "empty"
         cut = "…" if len(shown) > _MAX_SHOWN_LENGTH else ""
-        raise BadFile(f"line 1 has to be the header {','.join(_FIELDS)}; it is {shown[:_MAX_SHOWN_LENGTH]}{cut}")
+        raise BadFile(f"{_HEADER_RULE}; it is {shown[:_MAX_SHOWN_LENGTH]}{cut}")
     return names
 
 

@@ -161,11 +161,14 @@ def sqlite_path(database: str) -> Path:
     name = unquote(rest[1:], errors="surrogateescape")
     if not rest.startswith("/") or not name or "\0" in name or name == ":memory:":
         raise CannotStart(f"--database {database}: names no file; use {DATABASES}")
+    if "?" in rest:  # else `?timeout=5`, as other programs have it, would name another, new file
+        raise CannotStart(f"--database {database}: takes nothing after a ?; in the name of a file, a ? is %3F")
     try:
-        name.encode()
-        return Path(name).absolute()
+        path = Path(name).absolute()
+        str(path).encode()  # the present folder is a part of it
+        return path
     except UnicodeEncodeError:
-        raise CannotStart(f"--database: the name of the file {name!r} is not UTF-8; use {DATABASES}") from None
+        raise CannotStart(f"--database: the name of the file {str(path)!r} is not UTF-8; use {DATABASES}") from None
     except FileNotFoundError:
         raise CannotStart(f"--database {database}: the present folder was deleted: go to another one") from None
 

@@ -60,10 +60,7 @@ def copy(
     """
     with reading():
         count, epoch = source.count(), source.epoch()
-    if target.count() != (0, 0):
-        raise CannotStart("the target has stores already: name an empty database")
-    if list(target.rows("tokens")):
-        raise CannotStart("the target has tokens already, and gets those of the source: name an empty database")
+    _require_empty(target, epoch)
 
     def source_rows(table: str) -> Rows:
         with reading():  # the target reads them, and is not to blame
@@ -94,6 +91,15 @@ def copy(
     if ((arrived_epoch := target.epoch()) == epoch) is not move:
         raise VerificationFailed("the target has not got its epoch; nothing was kept of it")
     return *count, arrived_epoch
+
+
+def _require_empty(target: Snapshot, source_epoch: str) -> None:
+    if target.count() != (0, 0):
+        raise CannotStart("the target has stores already: name an empty database")
+    if target.epoch() == source_epoch:  # as no other collection has it
+        raise CannotStart("it is the source itself: name another database")
+    if list(target.rows("tokens")):
+        raise CannotStart("the target has tokens already, and gets those of the source: name an empty database")
 
 
 def _summed(rows: Rows, checksum: "hashlib._Hash", advance: Callable[[], None]) -> Rows:

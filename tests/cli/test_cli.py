@@ -94,6 +94,13 @@ def test_the_help(args: list[str]) -> None:
     assert "Traceback" not in done.stderr.decode()
 
 
+@pytest.mark.parametrize("args", [[], ["token"]])
+def test_a_list_of_commands_cuts_no_sentence_off(args: list[str]) -> None:
+    commands = run(*args, "--help").stdout.decode().partition("\nCommands:\n")[2]
+    assert len(commands.splitlines()) >= 3
+    assert "..." not in commands
+
+
 def test_it_is_a_module_too() -> None:
     program = [sys.executable, "-m", "storekeeper", "--version"]
     assert subprocess.run(program, capture_output=True, check=True).stdout.startswith(b"storekeeper ")
@@ -118,10 +125,12 @@ def test_it_is_a_module_too() -> None:
         ),
         (["export", "--database", "postgres"], "--database: unknown kind of database 'postgres'; use"),
         (["export", "--database", "sqlite:////nowhere/at/all.db"], "there is no such database"),
-        (["export", "--database", "sqlite:///%ff.db"], "the name of the file '\\udcff.db' is not UTF-8; use"),
+        (["export", "--database", "sqlite:///%ff.db"], "\\udcff.db' is not UTF-8; use"),
         (["epoch", "--database", "sqlite:////nowhere/at/all.db"], "there is no such database"),
         (["epoch", "--new", "--database", "sqlite:////dev/null"], "/dev/null is not a file: name another one"),
         (["epoch", "--now"], "No such option: --now"),
+        (["epoch", "postgresql://me:secret/@here/x"], "unexpected extra argument(s) (postgresql://***@here/x); see"),
+        (["postgresql://me:secret@here/x"], "No such command 'postgresql://***@here/x'; see"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_line(args: list[str], message: str) -> None:
@@ -232,8 +241,14 @@ REFUSED: list[tuple[bytes, list[str], str]] = [
     (b"name\nA\n", [], f"{WANTED}; it is name"),
     (b"name;address\nA;1\n", [], f"{WANTED}; it is name;address"),
     (b"name,name,address\nA,B,1\n", [], "line 1 has to be the header"),
+    (b'"name,address"\n"A,1"\n', [], f'{WANTED}; it is "name,address"; nothing'),
+    (b'"name";"address"\n"A";"1"\n', [], f"{WANTED}: ',' expected after '\"'; nothing"),
     (b"name,address,more\nA,1,2\n", [], "line 1 has to be the header"),
-    (b"name,address\nA,1\n\xff\xfe,2\n", [], "line 3: not UTF-8; nothing was imported"),
+    (
+        b"name,address\nA,1\n\xff\xfe,2\n",
+        [],
+        "line 3: not UTF-8: save the file in that encoding; nothing was imported",
+    ),
     (b"name,address\n" + b"A,1\n" * 9000 + b"\xe9,2\n", [], "line 9002: not UTF-8"),
     (BOM + b"name,address\nA,\xc3\n", [], "line 2: not UTF-8"),
     ("name,address\nA,1\n".encode("utf-16"), [], "line 1: not UTF-8"),
@@ -290,7 +305,8 @@ def test_an_import_reads_from_a_pipe(database: Sqlite) -> None:
     assert done.stderr.decode() == f"1 store imported as 1 into {new}\n"
     assert content(database) == [("A", "1")]
     lines = refused(command("import", database, "/dev/stdin", stdin=b"name,address\nA,\xff\n"))
-    assert lines == [f"storekeeper: /dev/stdin: line 2: not UTF-8; nothing was imported into {database.path}"]
+    mend = ": save the file in that encoding"
+    assert lines == [f"storekeeper: /dev/stdin: line 2: not UTF-8{mend}; nothing was imported into {database.path}"]
 
 
 @pytest.mark.parametrize(("rows", "line"), [(0, 2), (1, 3), (9000, 9002)])
@@ -300,7 +316,7 @@ def test_what_is_not_utf8_is_found_in_a_pipe_where_it_stands(rows: int, line: in
     feeding.start()
     with (
         csvfile.open_to_read(ends[0]) as file,
-        pytest.raises(csvfile.BadFile, match=f"^line {line}: not UTF-8$"),
+        pytest.raises(csvfile.BadFile, match=f"^line {line}: not UTF-8: "),
     ):
         list(csvfile.Import(file, lambda *_: None).payloads(lambda _: None, refuse_ids=False))
     feeding.join()
@@ -663,6 +679,37 @@ main()
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
+def test_a_second_interruption_ends_a_command_without_a_traceback() -> None:
+    program = """
+import atexit, signal, sys
+atexit.register(signal.raise_signal, signal.SIGINT)
+from storekeeper.__main__ import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", program, "--version"], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, b"")
+
+
+@pytest.mark.parametrize("module", ["storekeeper.cli", "storekeeper.api.docs"])
+def test_a_program_for_which_there_is_not_enough_memory_says_so_in_one_line(module: str) -> None:
+    """At the start, or later, when a command needs more of it."""
+    program = f"""
+import sys
+
+class Failing:
+    def find_spec(self, name, *_):
+        if name == {module!r}:
+            raise MemoryError
+
+sys.meta_path.insert(0, Failing())
+from storekeeper.__main__ import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", program, "openapi"], capture_output=True, check=False)
+    says = b"storekeeper: cannot go on: there is not enough memory, or ulimit -v permits too little\n"
+    assert (done.returncode, done.stdout, done.stderr) == (74, b"", says)
 
 
 @pytest.mark.parametrize("target", ["-", "pipe"])

@@ -502,6 +502,21 @@ def test_a_present_folder_that_was_deleted_is_said(tmp_path: Path, source: Sqlit
     assert line.startswith(f"storekeeper: {says}")
 
 
+@pytest.mark.parametrize("name", ["import", "export", "token list"])
+def test_a_present_folder_whose_name_is_not_utf8_is_said(tmp_path: Path, name: str) -> None:
+    here, odd = Path.cwd(), tmp_path / "odd\udcff"
+    odd.mkdir()
+    try:
+        os.chdir(odd)
+        arguments = [*name.split(), *["-"] * (name == "import")]
+        (line,) = refused(run(*arguments, "--database", "sqlite:///stores.db", stdin=an_export()))
+    finally:
+        os.chdir(here)
+    assert line.startswith("storekeeper: --database: the name of the file ")
+    assert "odd\\udcff/stores.db' is not UTF-8" in line
+    assert not list(odd.iterdir())
+
+
 @contextmanager
 def killed_with_a_log(disk: Path) -> Iterator[Sqlite]:
     """A database whose latest writes are in its log only."""

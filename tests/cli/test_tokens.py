@@ -12,6 +12,7 @@ from storekeeper import databases
 from storekeeper.cli import tokens as commands
 from storekeeper.commands import Create, Replace
 from storekeeper.databases import describe, read_tokens
+from storekeeper.postgres.schema import COLLECTION
 from storekeeper.stores import Payload
 from storekeeper.tokens import USED_INTERVAL, Token, hashed, is_well_formed
 from tests.harness.collection import run
@@ -78,14 +79,18 @@ def test_a_token_that_cannot_be_printed_is_not_added(database: Database, reason:
     add(database, "ci", "--scope=read")
 
 
+def fails_at_commit(event: str, table: str) -> bytes:
+    return f"""
+      CREATE OR REPLACE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'at the commit'; END $$;
+      CREATE CONSTRAINT TRIGGER fail AFTER {event} ON {table} DEFERRABLE INITIALLY DEFERRED
+        FOR EACH ROW EXECUTE FUNCTION fail()""".encode()
+
+
 def test_a_token_that_was_printed_and_perhaps_not_added_is_said_to_be_doubtful() -> None:
     with postgres().database() as url:
         databases.prepare(url)
         with psycopg.connect(url) as connection:
-            connection.execute("""
-              CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'at the commit'; END $$;
-              CREATE CONSTRAINT TRIGGER fail AFTER INSERT ON tokens DEFERRABLE INITIALLY DEFERRED
-                FOR EACH ROW EXECUTE FUNCTION fail()""")
+            connection.execute(fails_at_commit("INSERT", "tokens"))
         done = run_command("token", "add", "ci", "--scope=read", "--database", url)
         assert is_well_formed(done.stdout.strip())
         assert done.returncode == 2
@@ -94,6 +99,17 @@ def test_a_token_that_was_printed_and_perhaps_not_added_is_said_to_be_doubtful()
             " `storekeeper token list` has ci\n"
         )
         assert read_tokens(url) == []
+
+
+@pytest.mark.parametrize("command", ["token revoke ci", "epoch --new"])
+def test_what_perhaps_was_done_is_said_to_be_unknown(command: str) -> None:
+    with postgres().database() as url:
+        add_token(url, "ci", "read")
+        with psycopg.connect(url) as connection:
+            for table in ("tokens", COLLECTION):
+                connection.execute(fails_at_commit("UPDATE", table))
+        (line,) = refused(run_command(*command.split(), "--database", url))
+    assert line == "storekeeper: The connection was lost during COMMIT; it is not known whether it was done"
 
 
 @pytest.mark.parametrize("arguments", [("add", "new", "--scope=read"), ("revoke", "ci")])
@@ -256,3 +272,4 @@ def test_check_sends_a_token_from_a_file_or_a_variable_and_reports_it_nowhere(tm
         if content is not None:
             other.write_text(content)
         assert message in refused(run_command("check", "--token", str(other), url))[-1]
+    assert "has no token" in refused(run_command("check", "--token", "/dev/zero", url))[-1]

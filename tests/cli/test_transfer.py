@@ -24,7 +24,7 @@ from storekeeper.stores import Payload, Replay
 from tests.harness.collection import create, get, numbered, replace, run, state, stores
 from tests.harness.command import run as run_command
 from tests.harness.databases import Database, Postgres, Sqlite, handle, postgres
-from tests.harness.process import serving
+from tests.harness.process import refused, serving
 from tests.harness.stores import a_store_with
 
 PAIRS = [("sqlite", "postgres"), ("postgres", "sqlite"), ("sqlite", "sqlite"), ("postgres", "postgres")]
@@ -463,6 +463,26 @@ def test_the_epoch_is_printed_and_renewed_beside_a_service(make: Make, kind: str
 
     run(main())
     assert state_of(database).version == 2
+
+
+def test_an_empty_database_is_not_copied_onto_itself(make: Make) -> None:
+    database = make("postgres")
+    databases.prepare(database.url)
+    before = state_of(database)
+    other = database.url.replace("127.0.0.1", "localhost")
+    (line,) = refused(run_command("copy", database.url, other))
+    assert line == f"storekeeper: target {other}: it is the source itself: name another database"
+    assert state_of(database) == before
+
+
+def test_an_epoch_that_is_renewed_but_cannot_be_printed_is_said(make: Make) -> None:
+    database = make("sqlite")
+    databases.prepare(database.url)
+    with Path("/dev/full").open("wb") as full:
+        (line,) = refused(run_command("epoch", "--new", "--database", database.url, stdout=full))
+    told = re.fullmatch("storekeeper: the epoch was renewed, to (.*), but cannot be printed (.*)", line)
+    assert told
+    assert told[1] == state_of(database).epoch
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])

@@ -177,13 +177,16 @@ def test_a_port_where_nobody_listens_cannot_be_checked(capsys: pytest.CaptureFix
         ("http://[::1", "Invalid IPv6 URL"),
         ("http://127.0.0.1/?a=b", "no user, query or fragment"),
         ("http://me@127.0.0.1/", "no user, query or fragment"),
+        ("http://me:secret@127.0.0.1/", "http://***@127.0.0.1/: the address must have no user, query or fragment"),
         ("http://127.0.0.1/a b", "without spaces"),
         ("http://nobody.invalid", "no host of that name"),
     ],
 )
 def test_a_bad_address_cannot_be_checked(url: str, reason: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert conformance.run(url) == 2
-    assert reason in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert reason in said
+    assert "secret" not in said
 
 
 def test_no_more_is_read_than_the_limit() -> None:
@@ -290,6 +293,12 @@ def test_another_service_is_left_alone() -> None:
     assert other.methods == {"GET": 2}
 
 
+def test_where_a_service_redirects_to_is_said() -> None:
+    answer = b"HTTP/1.1 301 Moved\r\nLocation: https://stores.example/\r\nContent-Length: 0\r\n\r\n"
+    with rude(says(answer)) as url, pytest.raises(CannotCheck, match=r"; it redirects to https://stores\.example/$"):
+        examine(url)
+
+
 def answered(answer: bytes, method: str = "GET") -> Exchange:
     """What the client makes of an answer."""
     with rude(says(answer)) as url:
@@ -304,6 +313,8 @@ def test_the_client_sees_every_field_and_byte() -> None:
     assert exchange.headers == [("A", "1"), ("a", "2"), ("B", "")]
     assert (exchange.header("a"), exchange.header("b"), exchange.header("c")) == ("1, 2", "", None)
     assert exchange.target == "/prefix/x"
+    assert exchange.version == "HTTP/1.1"
+    assert answered(b"HTTP/1.0 200 OK\r\n\r\n").version == "HTTP/1.0"
 
 
 def test_a_chunked_body_is_put_together() -> None:

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -11,11 +12,11 @@ import pytest
 
 from storekeeper import conformance
 from storekeeper.conformance import beyond, profile
-from storekeeper.conformance.report import as_text
+from storekeeper.conformance.report import as_json, as_text
 from storekeeper.conformance.running import MAX_ADDED, RULES, hold
 from storekeeper.conformance.service import Service
 from tests.conformance.announcing import Announcing
-from tests.conformance.reference import Local, Reference, served
+from tests.conformance.reference import Answer, Local, Reference, served
 from tests.conformance.variants import Hostile, Recording
 from tests.harness.command import run
 
@@ -137,6 +138,24 @@ def test_hostile_answers_are_shown_and_not_obeyed() -> None:
     assert r"\x1b[31m[red]\x00\ud800" in out
 
 
+class Verbose(Reference):
+    """Has a store with an id, and error messages, of half a MiB."""
+
+    def handle(self, method: str, target: str, body: bytes) -> Answer:
+        if target == "/api/stores":
+            return self.success("list", [{"id": "1" * 500_000, "name": "A", "address": None}])
+        if target.startswith("/api/stores/"):
+            return self.error("other", 404, "Not Found", "x" * 500_000)
+        return super().handle(method, target, body)
+
+
+def test_a_report_can_be_read_however_much_a_service_says() -> None:
+    report = hold(Service(Local(Verbose()), read_only=True), "http://reference")
+    assert "store-id-is-an-integer" in [result.rule.name for result in report.failed]
+    for told in (as_text(report), as_json(report)):
+        assert len(told) < 100_000
+
+
 @pytest.mark.parametrize(
     ("path", "reason"), [("none/report.xml", "No such file or directory"), ("", "Is a directory")]
 )
@@ -165,6 +184,22 @@ def test_a_check_that_is_declined_leaves_no_file(tmp_path: Path) -> None:
                 conformance.run(url, junit=junit, ask=decline)
     assert [*tmp_path.iterdir()] == [before]
     assert before.read_text() == "before"
+
+
+def test_the_xml_goes_through_a_pipe_too(tmp_path: Path) -> None:
+    """As with `--junit /dev/stdout | ...` and `--junit >(...)`, whose links lead to no path; or with a name."""
+    named = tmp_path / "pipe"
+    os.mkfifo(named)
+    with served(Reference()) as url:
+        reading, writing = os.pipe()
+        with os.fdopen(reading, "rb") as pipe:
+            assert conformance.run(url, read_only=True, junit=Path(f"/dev/fd/{writing}")) == 0
+            os.close(writing)
+            assert ET.fromstring(pipe.read()).tag == "testsuites"
+        with ThreadPoolExecutor() as pool:
+            read = pool.submit(named.read_bytes)
+            assert conformance.run(url, read_only=True, junit=named) == 0
+            assert ET.fromstring(read.result()).tag == "testsuites"
 
 
 def python(code: str, **env: str) -> "subprocess.CompletedProcess[str]":

@@ -12,9 +12,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import msgspec
 import psycopg
@@ -33,7 +34,7 @@ from tests.harness.command import run as run_command
 from tests.harness.databases import Postgres, Sqlite, handle, postgres
 from tests.harness.machine import need
 from tests.harness.postgres_server import Server, running
-from tests.harness.process import Running, ask, refused, serving
+from tests.harness.process import Running, ask, refused, serving, start
 from tests.harness.stores import a_store, an_export, shown_with
 from tests.oracles.promises import until
 
@@ -626,6 +627,40 @@ def test_a_user_who_may_not_make_temporary_tables_is_told(database: Postgres, tm
     server.sql("DROP ROLE lasting")
     assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
     assert b"TEMPORARY on the database" in done.stderr
+
+
+def sessions(database: Postgres, then: str = "pid") -> str:
+    """Return the sessions that COPY to or from a database, and end them if `then` says so."""
+    name = database.url.rpartition("/")[2]
+    return postgres().sql(
+        f"SELECT {then} FROM pg_stat_activity WHERE datname = '{name}' AND query LIKE 'COPY%' ORDER BY pid"
+    )
+
+
+def test_an_import_whose_database_goes_away_says_so_in_one_line(database: Postgres) -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "wb", buffering=0) as feeding, TemporaryFile() as said:
+        with os.fdopen(reading, "rb") as pipe:
+            process = start("import", "--database", database.url, "-", stdin=pipe, stderr=said)
+        feeding.write(b"name,address\n")
+        until(lambda: sessions(database) != "")
+        sessions(database, "pg_terminate_backend(pid)")
+        until(lambda: not sessions(database))
+        with suppress(BrokenPipeError):
+            feeding.write((b"A," + b"x" * 1000 + b"\n") * 1000)
+        assert process.wait(30) == 2
+        said.seek(0)
+        (line,) = said.read().decode().splitlines()
+    assert line.startswith(f"storekeeper: the new database {database.url}: ")
+    assert line.endswith("; nothing was imported")
+
+
+def test_what_was_read_to_its_end_is_whole_even_if_the_database_goes_away_then(database: Postgres) -> None:
+    databases.prepare(database.url)
+    with databases.snapshot(database.url) as snapshot:
+        assert list(snapshot.rows("stores")) == []
+        sessions(database, "pg_terminate_backend(pid)")
+        until(lambda: not sessions(database))
 
 
 def test_examples_ask_for_no_lock_where_there_are_stores(database: Postgres) -> None:

@@ -177,7 +177,7 @@ def test_every_setting_is_an_option_a_variable_and_described() -> None:
         (["--database", "postgresql:/me:secret@there"], {}, "--database: unknown kind of database; use"),
         (["--database", "host=there password=secret"], {}, "--database: unknown kind of database; use"),
         (["--database", "sqlite://x"], {}, "names no file"),
-        (["--database", "sqlite:///\udcff.db"], {}, "the name of the file '\\udcff.db' is not UTF-8"),
+        (["--database", "sqlite:///\udcff.db"], {}, "\\udcff.db' is not UTF-8"),
         (["--database", "postgresql:///x?host=%FF"], {}, "--database is no valid PostgreSQL URL"),
         (
             ["--database", "postgresql://me:secret@there@x/y"],
@@ -216,6 +216,7 @@ def test_a_bad_start_says_so_in_one_line_and_ends_with_2(
         ("sqlite:///data/stores.db", Path.cwd() / "data" / "stores.db"),
         ("sqlite:////var/lib/stores.db", Path("/var/lib/stores.db")),
         ("sqlite:////var/a%20b%23.db", Path("/var/a b#.db")),
+        ("sqlite:///what%3F.db", Path.cwd() / "what?.db"),
     ],
 )
 def test_a_url_names_a_file(url: str, path: Path) -> None:
@@ -230,6 +231,7 @@ def test_a_url_names_a_file(url: str, path: Path) -> None:
             (url, "unknown kind of database")
             for url in ("", "stores.db", "mysql://x/y", "sqlite", "sqlite:/x.db", "://")
         ),
+        ("sqlite:///x.db?timeout=5", r"takes nothing after a \?; in the name of a file, a \? is %3F"),
         *((url, "names no file") for url in ("sqlite://", "sqlite:///", "sqlite://host/x.db", "sqlite:///:memory:")),
     ],
 )

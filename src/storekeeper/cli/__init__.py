@@ -4,6 +4,7 @@ import os
 import re
 import sys
 from contextlib import suppress
+from io import StringIO
 from pathlib import Path
 from typing import Annotated
 
@@ -13,8 +14,8 @@ from typer.exceptions import TyperException
 from storekeeper import __version__
 from storekeeper.cli import tokens, transfers
 from storekeeper.cli.options import with_settings
-from storekeeper.cli.terminal import open_standard_streams, print_line
-from storekeeper.errors import CannotStart, CannotStartYet, StorekeeperError
+from storekeeper.cli.terminal import open_standard_streams, print_line, print_now
+from storekeeper.errors import CannotStart, CannotStartYet, Outcome, StorekeeperError
 from storekeeper.settings import Settings, without_service_links
 
 EXIT_USAGE = 2
@@ -23,6 +24,9 @@ EXIT_NOT_YET = 74
 """As EX_SOFTWARE and EX_IOERR of sysexits.h."""
 
 TOKEN_VARIABLE = "STOREKEEPER_TOKEN"  # noqa: S105 - the name of one
+
+MAX_TOKEN_FILE_LENGTH = 10_000
+"""Characters that are read of it: it may have no end."""
 
 MIN_TIMEOUT = 0.1
 MAX_TIMEOUT = 60.0
@@ -46,7 +50,8 @@ def main() -> None:
     except TyperException as error:
         status = _report_failure(_explained(error))
     except StorekeeperError as error:
-        status = _report_failure(str(error))
+        is_unknown = getattr(error, "outcome", None) is Outcome.UNKNOWN
+        status = _report_failure(f"{error}{'; it is not known whether it was done' * is_unknown}")
     except (KeyboardInterrupt, typer.Abort):
         status = 130
     except SystemExit as ended:
@@ -56,6 +61,8 @@ def main() -> None:
         status = _report_no_output(ended.__context__)
     except OSError as error:
         status = _report_no_output(error)
+    except MemoryError:
+        raise  # `__main__` reports it, as if there were too little for this module
     except Exception as error:  # noqa: BLE001 - every bug is reported in one line
         status = _report_failure(f"a bug, please report it: {type(error).__name__}: {error}", EXIT_BUG)
     sys.exit(status)
@@ -75,7 +82,8 @@ def _report_failure(message: str, status: int = EXIT_USAGE) -> int:
 
 def _explained(error: TyperException) -> str:
     context = getattr(error, "ctx", None)
-    return error.format_message().rstrip(".") + (f"; see {context.command_path} --help" if context else "")
+    message = re.sub(r"(?<=://)\S*@", "***@", error.format_message())  # a URL in the wrong place may have a password
+    return message.rstrip(".") + (f"; see {context.command_path} --help" if context else "")
 
 
 @app.callback(invoke_without_command=True)
@@ -125,7 +133,13 @@ def epoch(
     from storekeeper import databases
 
     engine, place = databases.existing(settings.database)
-    print(engine.epoch(place, renew=new))
+    found = engine.epoch(place, renew=new)
+    try:
+        print_now(found)
+    except OSError as error:
+        if not new:
+            raise
+        raise CannotStart(f"the epoch was renewed, to {found}, but cannot be printed ({error.strerror})") from None
 
 
 @app.command()
@@ -142,9 +156,9 @@ def check(
         typer.Option(help=f"A file with the token to send; else the variable {TOKEN_VARIABLE} may have it."),
     ] = None,
 ) -> int:
-    """Tell whether a service conforms.
+    """Tell whether a service conforms to the Store Resource API.
 
-    To the Store Resource API; the exit status is 0 if it does, 1 if it does not, 2 if that could not be checked.
+    The exit status is 0 if it does, 1 if it does not, 2 if that could not be checked.
     What writes adds stores, which nobody can delete, so it asks first unless there are the example stores alone.
     """
     from msgspec.structs import asdict
@@ -170,7 +184,8 @@ def _read_token(file: Path | None) -> str:
     """Return the token to send, "" for none; an option with its text would stand in the shell's history."""
     where = f"--token {file}" if file else TOKEN_VARIABLE
     try:
-        token = (file.read_text() if file else os.environ.get(TOKEN_VARIABLE, "")).strip()
+        with file.open() if file else StringIO(os.environ.get(TOKEN_VARIABLE)) as opened:
+            token = opened.read(MAX_TOKEN_FILE_LENGTH).strip()
     except (OSError, UnicodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not text"
         raise CannotStart(f"{where}: cannot be read ({reason}): name a file that has the token") from None

@@ -15,6 +15,13 @@ def print_line(message: str) -> None:
         print(printable, file=sys.stderr)
 
 
+def print_now(result: str) -> None:
+    """Print a result on standard output; raise OSError if that cannot be written."""
+    # Not by sys.stdout, which would keep what it cannot write, and fail once more at the end of the process.
+    with open(sys.stdout.fileno(), "w", closefd=False) as out:
+        print(result, file=out)
+
+
 def open_standard_streams() -> None:
     """Open replacements for standard streams that are closed, so that no other file gets their numbers.
 

@@ -1,6 +1,5 @@
 """The commands on tokens: add, list, revoke. Each imports what it needs when it runs."""
 
-import sys
 import time
 from datetime import UTC, datetime
 from typing import Annotated, Literal
@@ -8,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from storekeeper.cli.options import with_settings
-from storekeeper.cli.terminal import print_line
+from storekeeper.cli.terminal import print_line, print_now
 from storekeeper.errors import CannotStart, StorekeeperError
 from storekeeper.settings import Settings
 
@@ -16,7 +15,7 @@ SETTLE_DELAY = 2.0
 """Seconds after its commit until a command returns: what every process knows of tokens is younger by then."""
 
 app = typer.Typer(
-    help="Add, list and revoke the tokens by which clients may read and write.",
+    help="Add, list and revoke tokens, by which clients may read and write.",
     rich_markup_mode=None,
 )
 
@@ -66,9 +65,7 @@ def add(
 def _print(text: str) -> None:
     """Print a token before it is added, so that its name is not used up if it cannot be printed."""
     try:
-        # Not by sys.stdout, which would keep what it cannot write, and fail once more at the end of the process.
-        with open(sys.stdout.fileno(), "w", closefd=False) as out:
-            print(text, file=out)
+        print_now(text)
     except OSError as error:
         reason = f"the token cannot be printed ({error.strerror}), so it was not added"
         raise CannotStart(f"{reason}: have standard output go where it can be kept, and add it again") from None
@@ -95,7 +92,7 @@ def list_(settings: Settings) -> None:
 @app.command()
 @with_settings("database")
 def revoke(settings: Settings, name: Name) -> None:
-    """Revoke a token: when this returns, nothing that is sent with it is served."""
+    """Revoke a token. When this returns, nothing that is sent with it is served."""
     from storekeeper import databases, tokens
 
     try:

@@ -93,7 +93,7 @@ def export(
 ) -> None:
     """Write all stores as CSV.
 
-    As they are at one moment, in UTF-8. A file that is there is overwritten only if it is an export.
+    As they are at one moment, in UTF-8. A file that is there is overwritten only if it is empty or an export.
     """
     from storekeeper import csvfile, databases
 

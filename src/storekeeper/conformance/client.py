@@ -26,6 +26,7 @@ class Exchange:
     body: bytes | None = None
     sink: Callable[[bytes], None] | None = None
     head: list[str] = field(default_factory=list)  # the lines of the request before its body
+    version: str = "HTTP/1.1"  # of the response
     status: int = 0
     phrase: str = ""
     headers: list[tuple[str, str]] = field(default_factory=list)
@@ -144,6 +145,7 @@ def final(stream: Stream, exchange: Exchange) -> http.client.HTTPResponse:
     while response.status < 200:
         response.headers = None  # type: ignore[assignment]  # it begins anew only without
         response.begin()
+    exchange.version = f"HTTP/{response.version / 10}"
     exchange.status, exchange.phrase = response.status, response.reason
     exchange.headers = [(name, value.strip(" \t")) for name, value in response.headers.items()]
     if response.headers.defects:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterable
 
 from storekeeper.conformance.client import Unreachable
-from storekeeper.conformance.service import STORES, UNUSED, Response, Service, Violation
+from storekeeper.conformance.service import STORES, UNUSED, Response, Service, Violation, brief
 
 FORM = "application/x-www-form-urlencoded"
 CONTENT_TYPES = "", "application/json; charset=latin-1", "application/merge-patch+json", "text/plain", FORM
@@ -28,7 +28,7 @@ def observe(service: Service) -> dict[str, str]:
 
 def _told(response: Response) -> str:
     message = response.member("message")
-    return f"{response.status} {message}" if isinstance(message, str) else str(response.status)
+    return brief(f"{response.status} {message}") if isinstance(message, str) else str(response.status)
 
 
 def _together(responses: Iterable[tuple[str, Response]]) -> str:

@@ -131,7 +131,7 @@ def _shown(result: Result) -> tuple[str, str]:
     request = "\n".join(exchange.head if exchange.body is None else [*exchange.head, "", _body(exchange.body)])
     if not exchange.status:
         return request, "(no response)"
-    head = f"HTTP/1.1 {exchange.status} {exchange.phrase}".rstrip()
+    head = f"{exchange.version} {exchange.status} {exchange.phrase}".rstrip()
     rest = exchange.length - len(exchange.excerpt)
     more = f" … and {rest} bytes more" if rest > 0 else ""
     fields = [f"{name}: {value}" for name, value in exchange.headers]

@@ -1,6 +1,7 @@
 """A run from first contact to exit code: each rule once, in its order; this package only."""
 
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -12,7 +13,7 @@ from storekeeper.conformance.client import CannotCheck, Client, Exchange, TooLar
 from storekeeper.conformance.documents import parse
 from storekeeper.conformance.profile import observe
 from storekeeper.conformance.report import Report, as_json, as_junit, as_text, complain
-from storekeeper.conformance.service import STORES, Response, Result, Rule, Service, Skipped, Violation
+from storekeeper.conformance.service import STORES, Response, Result, Rule, Service, Skipped, Violation, brief
 
 CONFORMS, VIOLATES, CANNOT_CHECK = 0, 1, 2
 RULES = [*reading.RULES, *writing.RULES, *rejecting.RULES, *beyond.RULES, *responses.RULES]
@@ -54,7 +55,8 @@ def run(
         if junit:
             junit.write_bytes(as_junit(report))
     except CannotCheck as error:
-        complain(f"storekeeper: cannot check {url}: {error}")
+        shown = re.sub("//.*@", "//***@", url)  # else a password would be shown
+        complain(f"storekeeper: cannot check {shown}: {error}")
         return CANNOT_CHECK
     except OSError as error:
         reason = f"{error.strerror}; --junit takes the path of a file"
@@ -71,6 +73,8 @@ def run(
 
 def _prove_writable(path: Path) -> None:
     """OSError unless the file can be written; one that was not there is not there afterwards."""
+    if path.is_fifo():
+        return  # whoever reads it would take the closing for its end
     path, new = path.resolve(), not path.exists()
     path.open("ab").close()
     if new:
@@ -119,7 +123,9 @@ def first_contact(service: Service) -> None:
     service.announces = bool(beyond.TAG.fullmatch(stores.header("etag") or ""))
     if not (test.ok or stores.ok):
         statuses = f"GET /test gets the status {test.status}, GET /api/stores {stores.status}"
-        raise CannotCheck(f"no Store Resource API there: {statuses}")
+        place = stores.header("location")
+        redirected = f"; it redirects to {brief(place)}" if place else ""
+        raise CannotCheck(f"no Store Resource API there: {statuses}{redirected}")
 
 
 def prepare(service: Service) -> None:

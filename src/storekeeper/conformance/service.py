@@ -14,6 +14,7 @@ from storekeeper.conformance.documents import Listing, Store, parse
 STORES = "/api/stores"
 TRIES = 5  # how often a moment is looked for in which no other client writes
 AT_ONCE = 10  # how many requests go at the same time
+MAX_NOTE_LENGTH = 1000  # characters that a report quotes of a response, beside the exchange
 UNUSED = 2_000_000_000  # an id that no store has, and that still fits 32 bits
 
 
@@ -21,7 +22,7 @@ class Violation(Exception):
     """The contract is broken: why, and the exchange that shows it."""
 
     def __init__(self, reason: str, exchange: Exchange) -> None:
-        self.reason, self.exchange = reason, exchange
+        self.reason, self.exchange = brief(reason), exchange
 
 
 class Skipped(Exception):
@@ -220,6 +221,11 @@ class Service:
         payloads = [fields(self.name(), f"Crowd {index}") for index in range(AT_ONCE)]
         with ThreadPoolExecutor(AT_ONCE) as pool:
             return list(zip(pool.map(send, payloads), payloads, strict=True))
+
+
+def brief(text: str) -> str:
+    """Return the beginning of a text that a service may have made as long as it likes."""
+    return text if len(text) <= MAX_NOTE_LENGTH else f"{text[:MAX_NOTE_LENGTH]} \u2026"
 
 
 def fields(name: str, address: str | None = None) -> dict[str, str]:

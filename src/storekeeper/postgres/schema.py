@@ -119,7 +119,7 @@ _LOCK_TIMEOUT = "SET LOCAL lock_timeout = '4s'"
 
 def exists(url: str) -> bool:
     """Tell whether the database has a collection of the present version; raises as `prepare` without `upgrade`."""
-    with connected(url, needs=_RIGHTS) as connection:
+    with connected(url, needs=_RIGHTS, commits=False) as connection:
         return version(connection, upgrade=False) > 0
 
 

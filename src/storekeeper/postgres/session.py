@@ -1,5 +1,6 @@
 """A session: the URL of its database, its connection, its settings. Imports psycopg and the domain."""
 
+import logging
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,9 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import Conninfo
 
 from storekeeper.errors import CannotStart, Outcome, StorekeeperError, Unavailable
+
+# In a command, which has no log, what psycopg logs beside its exception would be a second line on stderr.
+logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -136,8 +140,8 @@ def set_search_path(schema: str) -> str:
 
 
 @contextmanager
-def connected(url: str, *, needs: str = "") -> Iterator[Connection]:
-    """Open a connection for a thread, whose statements may take long; commit at the end. Blocks.
+def connected(url: str, *, needs: str = "", commits: bool = True) -> Iterator[Connection]:
+    """Open a connection for a thread, whose statements may take long; commit at the end if it `commits`. Blocks.
 
     Raises what `translated` returns, and Unavailable, with outcome unknown, if the COMMIT may not last.
     """
@@ -148,7 +152,10 @@ def connected(url: str, *, needs: str = "") -> Iterator[Connection]:
             connection.execute(set_search_path(collection_schema(connection)).encode())
             connection.autocommit = False
             yield connection
-            _commit(connection)
+            if commits:
+                _commit(connection)
+            else:
+                connection.close()  # else psycopg would commit: that could fail after all has been read
     except psycopg.Error as error:
         raise translated(error, url, needs) from None
 

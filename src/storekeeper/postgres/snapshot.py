@@ -66,7 +66,7 @@ def snapshot(url: str, *, fill: bool) -> Iterator[Snapshot]:
     """Open a prepared database to read it; with `fill`, an empty or a new one. Raises CannotStart, Unavailable."""
     if fill:
         prepare(url, upgrade=False)
-    with connected(url) as connection:
+    with connected(url, commits=fill) as connection:
         for statement in (LOCK_TIMEOUT, LOCK) if fill else (_SNAPSHOT,):
             connection.execute(statement)
         yield PostgresSnapshot(url, connection)
@@ -74,7 +74,7 @@ def snapshot(url: str, *, fill: bool) -> Iterator[Snapshot]:
 
 def epoch(url: str, *, renew: bool) -> str:
     """Return the epoch of a prepared database; if it is to be renewed, the new one. Raises Unavailable."""
-    with connected(url) as connection:
+    with connected(url, commits=renew) as connection:
         if renew:
             connection.execute(LOCK_TIMEOUT)
             write(connection, 1, _RENEW)

@@ -24,7 +24,7 @@ STATEMENTS = {
 
 def read_tokens(url: str) -> list[Token]:
     """Return all tokens of a prepared database. Raises Unavailable, CannotStart."""
-    with connected(url) as connection:
+    with connected(url, commits=False) as connection:
         return [Token(*row) for row in connection.execute(_SELECT.encode()).fetchall()]
 
 
