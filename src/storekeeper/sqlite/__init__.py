@@ -97,7 +97,7 @@ class SqliteCollection:
         """Create all of `payloads` or none; return their ids."""
         self._check_writable()
         with self._translating(Outcome.UNKNOWN):
-            return await run_in_thread(lambda stop: load_all(self._path, payloads, stop, only_if_empty=only_if_empty))
+            return await run_in_thread(lambda _stop: load_all(self._path, payloads, only_if_empty=only_if_empty))
 
     async def tokens(self) -> Sequence[Token]:
         """Return all tokens."""

@@ -1,7 +1,6 @@
 """Bulk creates into the SQLite collection, on a connection of their own. Imports apsw and the domain."""
 
 import os
-import threading
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,9 +17,6 @@ from storekeeper.tables import CHANGES, CONTENT, STORES
 LOCK_TIMEOUT = 60.0
 """Seconds that a bulk load waits for other writers."""
 
-_PROGRESS_STEPS = 10_000
-"""Steps of SQLite's virtual machine, several for each row, between two checks whether to stop."""
-
 _STORES = f"""INSERT INTO stores ({", ".join(STORES)})
   SELECT rowid + ?, {FIELDS}, rowid + ? FROM temp.staged ORDER BY rowid"""
 _CHANGES = f"""INSERT INTO {migrations.CHANGES} ({", ".join(CHANGES)})
@@ -29,14 +25,11 @@ _EMPTY = "SELECT NOT EXISTS (SELECT 1 FROM stores)"
 _INDEXES = "SELECT name, sql FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL"
 
 
-def load_all(
-    path: Path, payloads: Iterable[Payload], stop: threading.Event | None = None, *, only_if_empty: bool
-) -> range:
+def load_all(path: Path, payloads: Iterable[Payload], *, only_if_empty: bool) -> range:
     """Create all of `payloads` in a prepared file, or none if reading them raises; return their ids.
 
-    Once `stop` is set, it ends soon and creates nothing. Raises Unavailable.
+    Raises Unavailable.
     """
-    stop = stop or threading.Event()
     try:
         connection = schema.connect(path, timeout=LOCK_TIMEOUT)
     except apsw.Error as error:
@@ -44,17 +37,13 @@ def load_all(
     try:
         if only_if_empty and not connection.execute(_EMPTY).get:
             return range(0)
-        connection.set_progress_handler(stop.is_set, _PROGRESS_STEPS)
         connection.pragma("cache_size", -64 * 1024)
         # The staged rows may need more space than there is memory.
         connection.pragma("temp_store", "file")
         _stage(connection, payloads)
-        _set_busy_handler(connection, stop)
+        _set_busy_handler(connection)
         with schema.transaction(connection, "IMMEDIATE"):
-            loaded = _move(connection, only_if_empty=only_if_empty)
-            if stop.is_set():
-                raise apsw.InterruptError
-        return loaded
+            return _move(connection, only_if_empty=only_if_empty)
     except apsw.Error as error:
         raise errors.translated(error, connection, Outcome.UNKNOWN) from None
     finally:
@@ -79,14 +68,14 @@ def _temporary_folder() -> str:
     return next((folder for folder in folders if folder and os.access(folder, os.W_OK | os.X_OK)), ".")
 
 
-def _set_busy_handler(connection: apsw.Connection, stop: threading.Event) -> None:
+def _set_busy_handler(connection: apsw.Connection) -> None:
     # SQLite's own handler tries ten times a second: beside busy writers, which try all the time, it might never
     # get the lock.
     deadline = time.monotonic() + LOCK_TIMEOUT
 
     def wait(_calls: int) -> bool:
         time.sleep(0.0005)
-        return time.monotonic() < deadline and not stop.is_set()
+        return time.monotonic() < deadline
 
     connection.set_busy_handler(wait)
 
