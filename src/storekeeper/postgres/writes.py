@@ -65,7 +65,7 @@ class Writer:
     def __init__(self, pool: Pool, refused: Callable[[str], None]) -> None:
         self._pool = pool
         self._refused = refused
-        self._memory = keys.Memory()
+        self._next_look = 0.0  # for old keys
 
     async def probe(self, size: int) -> None:
         """Carry out a create of so many bytes, undo it and commit; raise Unavailable if any of that is refused.
@@ -114,13 +114,13 @@ class Writer:
         if batch.changes:
             statements.append((b"count", (batch.count, batch.version, batch.at)))
         if batch.keys:
-            statements += self._memory.remember(batch.keys, now)
+            statements += keys.remember(batch.keys, now, look=time.monotonic() >= self._next_look)
         if not keep:
             statements = [(b"probe", ()), *statements, (b"undo", ())]
         results = await execute(*statements, (b"commit", ()))
         affected = {name: result.command_tuples or 0 for (name, _), result in zip(statements, results, strict=False)}
         if (forgotten := affected.pop(b"forget", None)) is not None:
-            self._memory.forgot(forgotten)
+            self._next_look = 0.0 if forgotten else time.monotonic() + keys.LOOK_INTERVAL
         expected = sum(map(len, new.values())) + len(batch.keys) + bool(batch.changes)
         if (written := sum(affected.values())) != expected:
             if keep:
