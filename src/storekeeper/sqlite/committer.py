@@ -86,13 +86,10 @@ class Committer:
 
     def delete_old_keys(self, deadline: float) -> None:
         """Delete some of the Idempotency-Keys that are too old, if there are any; raises as `commit` does."""
-        now = time.time_ns() // 1_000_000
-        if not self._keys.are_old(now):
-            return
         self._lock_deadline = deadline
         try:
             with self._transaction():
-                self._keys.delete_old(now)
+                self._keys.delete_old(time.time_ns() // 1_000_000)
                 self._execute("COMMIT")
         except apsw.Error as error:
             if errors.temporary(errors.classified(error, self.connection), Outcome.NONE) is None:
