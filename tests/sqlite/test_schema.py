@@ -12,9 +12,10 @@ from pathlib import Path
 import apsw
 import pytest
 
+from storekeeper import databases
 from storekeeper.collection import Query, State
 from storekeeper.errors import CannotStart, Unavailable
-from storekeeper.sqlite import SqliteCollection, epoch, load_all, read_tokens, schema, snapshot
+from storekeeper.sqlite import SqliteCollection, epoch, load_all, schema, snapshot
 from storekeeper.sqlite import load as sqlite_load
 from storekeeper.sqlite.migrations import CHANGES
 from storekeeper.sqlite.reads import Reader
@@ -199,6 +200,10 @@ def open_service(path: Path) -> None:
 
     schema.prepare(path)
     run(main())
+
+
+def read_tokens(path: Path) -> None:
+    assert databases.read_tokens(f"sqlite:///{path}") == []
 
 
 USES = (read_tokens, partial(epoch, renew=True), read_snapshot, load_examples, open_service)

@@ -11,21 +11,21 @@ from storekeeper.collection import Listing, Moment, Query, State
 from storekeeper.commands import Command
 from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.errors import Unavailable
-from storekeeper.postgres import keys, past, reads, session, tokens, writes
+from storekeeper.postgres import keys, past, reads, session, writes
 from storekeeper.postgres.batcher import Batcher
 from storekeeper.postgres.load import load_all
 from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, StatementError, array, rows
 from storekeeper.postgres.pool import RESPONSE_TIMEOUT, Pool
 from storekeeper.postgres.schema import exists, prepare
 from storekeeper.postgres.session import describe
-from storekeeper.postgres.snapshot import epoch, snapshot
-from storekeeper.postgres.tokens import add_token, read_tokens, revoke_token
+from storekeeper.postgres.snapshot import epoch, opened, snapshot
 from storekeeper.stores import Payload, Store
-from storekeeper.tokens import Token
+from storekeeper.tables import ALL_TOKENS
+from storekeeper.tokens import USED_INTERVAL, Token
 from storekeeper.write_state import WriteState
 
-__all__ = ["PostgresCollection", "describe", "epoch", "exists", "open_collection", "prepare", "snapshot"]
-__all__ += ["add_token", "load_all", "read_tokens", "revoke_token"]
+__all__ = ["PostgresCollection", "describe", "epoch", "exists", "load_all", "open_collection", "opened", "prepare"]
+__all__ += ["snapshot"]
 
 PROBE_SIZE = 1000
 """Bytes that a probe writes while writes are refused. Else it writes none: they stay in the table until a vacuum."""
@@ -33,7 +33,12 @@ PROBE_SIZE = 1000
 KEYS_INTERVAL = 60.0
 """Seconds between two looks for keys that are too old, as there may be no write that deletes them."""
 
-_STATEMENTS = reads.STATEMENTS | past.STATEMENTS | writes.STATEMENTS | tokens.STATEMENTS
+_STATEMENTS = reads.STATEMENTS | past.STATEMENTS | writes.STATEMENTS
+_STATEMENTS |= {
+    b"tokens": ALL_TOKENS,
+    b"used": f"""UPDATE tokens SET used = $2::int8 WHERE number = ANY($1::int8[])
+      AND abs($2::int8 - coalesce(used, 0)) >= {USED_INTERVAL}""",
+}
 
 
 class PostgresCollection:

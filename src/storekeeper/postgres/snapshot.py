@@ -1,7 +1,8 @@
 """A snapshot of the shared collection, for `storekeeper.transfer`. Imports psycopg and the domain."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import psycopg
 
@@ -70,6 +71,17 @@ def snapshot(url: str, *, fill: bool) -> Iterator[Snapshot]:
         for statement in (LOCK_TIMEOUT, LOCK) if fill else (_SNAPSHOT,):
             connection.execute(statement)
         yield PostgresSnapshot(url, connection)
+
+
+@contextmanager
+def opened(url: str, *, write: bool) -> Iterator[Callable[..., psycopg.RawCursor[tuple[Any, ...]]]]:
+    """Open a prepared database for a command; yield what executes statements. Raises Unavailable, CannotStart."""
+    with connected(url) as connection:
+        if write:
+            connection.execute(LOCK_TIMEOUT)
+            connection.execute("LOCK TABLE tokens IN SHARE ROW EXCLUSIVE MODE")
+        cursor = psycopg.RawCursor(connection)
+        yield lambda statement, values=(): cursor.execute(statement.encode(), values)
 
 
 def epoch(url: str, *, renew: bool) -> str:

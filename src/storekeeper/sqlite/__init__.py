@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -13,23 +13,26 @@ from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.events import Event, emit
 from storekeeper.sqlite import errors, schema
+from storekeeper.sqlite.columns import as_json
 from storekeeper.sqlite.committer import Committer
 from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.sqlite.load import load_all
 from storekeeper.sqlite.past import PastReader
 from storekeeper.sqlite.read_transaction import token_reader
 from storekeeper.sqlite.reads import Reader
-from storekeeper.sqlite.schema import exists, files, prepare
+from storekeeper.sqlite.schema import exists, files, opened, prepare
 from storekeeper.sqlite.snapshot import epoch, snapshot
-from storekeeper.sqlite.tokens import add_token, mark_used, read_tokens, revoke_token
 from storekeeper.sqlite.write_queue import CLOSED, TICK, WriteQueue
 from storekeeper.stores import Payload, Store
-from storekeeper.tokens import Token
+from storekeeper.tokens import USED_INTERVAL, Token
 
 describe = str
 
-__all__ = ["SqliteCollection", "describe", "epoch", "exists", "files", "open_collection", "prepare", "snapshot"]
-__all__ += ["add_token", "load_all", "read_tokens", "revoke_token"]
+__all__ = ["SqliteCollection", "describe", "epoch", "exists", "files", "load_all", "open_collection", "opened"]
+__all__ += ["prepare", "snapshot"]
+
+_MARK_USED = f"""UPDATE tokens SET used = ?2 WHERE number IN (SELECT value FROM json_each(?1))
+  AND abs(?2 - ifnull(used, 0)) >= {USED_INTERVAL}"""
 
 
 class SqliteCollection:
@@ -108,7 +111,7 @@ class SqliteCollection:
         """Note that tokens are used."""
         self._check_writable()
         with self._translating():
-            await run_in_thread(lambda _stop: mark_used(self._path, numbers, now))
+            await run_in_thread(lambda _stop: _mark_used(self._path, as_json(numbers), now))
 
     def _check_writable(self) -> None:
         """Raise Unavailable if nothing is to be written any more."""
@@ -178,6 +181,11 @@ class SqliteCollection:
             emit(Event.DATABASE_DAMAGED, reason=failure.reason)
         else:
             self._fail(failure.reason)
+
+
+def _mark_used(path: Path, numbers: str, now: int) -> None:
+    with closing(schema.connect(path)) as connection, schema.transaction(connection, "IMMEDIATE"):
+        connection.execute(_MARK_USED, (numbers, now))
 
 
 open_collection = SqliteCollection

@@ -20,9 +20,8 @@ from storekeeper.sqlite.columns import FIELDS, STATE, as_json, numbers
 from storekeeper.sqlite.migrations import CHANGES
 from storekeeper.sqlite.read_transaction import ChangeToken, ReadTransaction, no_token
 from storekeeper.sqlite.schema import transaction
-from storekeeper.sqlite.tokens import read as read_tokens
 from storekeeper.stores import Store
-from storekeeper.tables import CONTENT
+from storekeeper.tables import ALL_TOKENS, CONTENT
 from storekeeper.tokens import Token
 
 PAGE_SIZE = 1000
@@ -134,7 +133,7 @@ class Reader:
     def tokens(self) -> Sequence[Token]:
         """Return all tokens."""
         self.transaction.end()  # it may be of before
-        return read_tokens(self._connection)
+        return [Token(*row) for row in self._execute(ALL_TOKENS)]
 
     def _row(self, statement: str, values: tuple[Any, ...] = ()) -> Any:
         """Return the only row of a statement, in the shared transaction, or in another if somebody has committed."""

@@ -127,10 +127,10 @@ def snapshot(path: Path, *, fill: bool) -> Iterator[Snapshot]:
 
 def epoch(path: Path, *, renew: bool) -> str:
     """Return the epoch of a file, a new one with `renew`; also beside a running service. Raises CannotStart."""
-    with schema.opened(path, write=renew) as connection:
+    with schema.opened(path, write=renew) as execute:
         if renew:
-            connection.execute(_SET_EPOCH, (None,))
-        found: str = connection.execute(_EPOCH).get
+            execute(_SET_EPOCH, (None,))
+        found: str = execute(_EPOCH).get
         return found
 
 
