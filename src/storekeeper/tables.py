@@ -11,6 +11,9 @@ from storekeeper.tokens import Token
 CONTENT = {"name": str, "address": str}
 """What clients say of a store: the fields of `stores.Payload`."""
 
+FIELDS = ", ".join(CONTENT)
+"""These columns, as statements name them."""
+
 STORES = {"id": int, **CONTENT, "version": int}
 """A store as its latest change left it; `version` is the number of that change."""
 
@@ -18,6 +21,9 @@ CHANGES = {"seq": int, "store_id": int, **CONTENT, "at": int, "previous": int, "
 """What a change made of its store. `at` is milliseconds since 1970 in UTC and never falls; `previous` is the seq of
 the store's change before, 0 for the one that created it; `count` is how many stores there were after it; `by_token`
 is the number of the token that wrote it, 0 for none."""
+
+OF_CHANGE = {"id": "store_id", "version": "seq"} | {name: name for name in CONTENT}
+"""For each column of a store, the column of its latest change."""
 
 KEYS = {"n": int, "key": int, "request": int, "seq": int, "at": int}
 """A remembered Idempotency-Key (decision 36): hashes of key and request, the seq of the change that is its response,

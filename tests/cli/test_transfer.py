@@ -18,7 +18,7 @@ from storekeeper import databases, transfer
 from storekeeper.collection import State
 from storekeeper.commands import Create, Key, Replace, tag
 from storekeeper.errors import PreconditionFailed, Unavailable
-from storekeeper.postgres.columns import LOCK
+from storekeeper.postgres.schema import LOCK
 from storekeeper.sqlite import schema
 from storekeeper.stores import Payload, Replay
 from tests.harness.collection import create, get, numbered, replace, run, state, stores

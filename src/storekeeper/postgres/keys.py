@@ -80,7 +80,7 @@ async def forget(pool: Pool) -> bool:
 
 
 def _arrays(rows: Iterable[tuple[int, ...]]) -> tuple[str, ...]:
-    # `columns.as_arrays` asks of each value what it is: that takes nearly twice as long.
+    # `schema.as_arrays` asks of each value what it is: that takes nearly twice as long.
     return tuple(["{" + ",".join(map(str, column)) + "}" for column in zip(*rows, strict=True)])
 
 

@@ -5,12 +5,11 @@ from collections.abc import Iterable
 
 from msgspec.structs import astuple
 
-from storekeeper.postgres.columns import FIELDS, LOCK, TYPES
 from storekeeper.postgres.pool import single_row
-from storekeeper.postgres.schema import COLLECTION
+from storekeeper.postgres.schema import COLLECTION, LOCK, TYPES
 from storekeeper.postgres.session import Connection, connected, write
 from storekeeper.stores import Payload
-from storekeeper.tables import CHANGES, CONTENT, STORES
+from storekeeper.tables import CHANGES, CONTENT, FIELDS, STORES
 
 # Reading the source may be slow, or fail; until it is read, no other writer waits.
 _COLUMNS = ", ".join(f"{name} {TYPES[kind]}" for name, kind in CONTENT.items())

@@ -13,13 +13,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from storekeeper.collection import Listing, Query, State
-from storekeeper.postgres.columns import FIELDS, as_arrays
 from storekeeper.postgres.pipeline import Statement, rows
 from storekeeper.postgres.pipeline import array as parameter
 from storekeeper.postgres.pool import Pool, single_row
-from storekeeper.postgres.schema import COLLECTION
+from storekeeper.postgres.schema import COLLECTION, as_arrays
 from storekeeper.stores import Store
-from storekeeper.tables import STORES
+from storekeeper.tables import FIELDS, STORES
 
 PAGE_SIZE = 1000
 PAGE_BYTES = 2**20

@@ -6,10 +6,9 @@ from typing import Any
 
 import psycopg
 
-from storekeeper.postgres.columns import LOCK, TYPES
 from storekeeper.postgres.load import LOCK_TIMEOUT
 from storekeeper.postgres.pool import single_row
-from storekeeper.postgres.schema import COLLECTION, NEW_EPOCH, prepare
+from storekeeper.postgres.schema import COLLECTION, LOCK, NEW_EPOCH, TYPES, prepare
 from storekeeper.postgres.session import Connection, connected, translated, write
 from storekeeper.tables import TABLES
 from storekeeper.transfer import Row, Rows, Snapshot

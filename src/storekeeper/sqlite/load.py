@@ -10,9 +10,9 @@ from msgspec.structs import astuple
 
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.sqlite import errors, migrations, schema
-from storekeeper.sqlite.columns import FIELDS, STATE
+from storekeeper.sqlite.columns import STATE
 from storekeeper.stores import Payload
-from storekeeper.tables import CHANGES, CONTENT, STORES
+from storekeeper.tables import CHANGES, CONTENT, FIELDS, STORES
 
 LOCK_TIMEOUT = 60.0
 """Seconds that a bulk load waits for other writers."""

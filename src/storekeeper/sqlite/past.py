@@ -20,11 +20,12 @@ from storekeeper.collection import MAX_PAST_READS, PAST_TIMEOUT, Eventual, Listi
 from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.errors import Unavailable
 from storekeeper.sqlite import reads, schema
-from storekeeper.sqlite.columns import FIELDS, STATE, numbers
+from storekeeper.sqlite.columns import STATE, numbers
 from storekeeper.sqlite.migrations import CHANGES
 from storekeeper.sqlite.reads import following, pages_of
 from storekeeper.sqlite.write_queue import CLOSED
 from storekeeper.stores import Store
+from storekeeper.tables import FIELDS
 
 T = TypeVar("T")
 Execute = Callable[..., apsw.Cursor]

@@ -16,12 +16,12 @@ from typing import Any
 import apsw
 
 from storekeeper.collection import Listing, Query, State
-from storekeeper.sqlite.columns import FIELDS, STATE, as_json, numbers
+from storekeeper.sqlite.columns import STATE, as_json, numbers
 from storekeeper.sqlite.migrations import CHANGES
 from storekeeper.sqlite.read_transaction import ChangeToken, ReadTransaction, no_token
 from storekeeper.sqlite.schema import transaction
 from storekeeper.stores import Store
-from storekeeper.tables import ALL_TOKENS, CONTENT
+from storekeeper.tables import ALL_TOKENS, CONTENT, FIELDS
 from storekeeper.tokens import Token
 
 PAGE_SIZE = 1000
