@@ -22,7 +22,7 @@ from storekeeper.errors import Unavailable
 from storekeeper.sqlite import reads, schema
 from storekeeper.sqlite.columns import STATE, numbers
 from storekeeper.sqlite.migrations import CHANGES
-from storekeeper.sqlite.reads import following, pages_of
+from storekeeper.sqlite.reads import listing
 from storekeeper.sqlite.write_queue import CLOSED
 from storekeeper.stores import Store
 from storekeeper.tables import FIELDS
@@ -143,24 +143,15 @@ class PastReader:
         assert query.at is not None
         total, version, epoch = _find(query.at, execute)
         ids, last = query.ids(total)
-        if not ids:
-            return Listing(version, epoch, b"", total=total)
-        page = ids[: len(next(pages_of(ids)))]
-        try:
-            first = self._page(page, version, execute)
-        except apsw.TooBigError:
-            page = page[:1]
-            first = self._page(page, version, execute)
-        left = range(page.stop, ids.stop)
-        rest = following(partial(self._page_later, version), pages_of(left)) if left else None
-        return Listing(version, epoch, first, rest, last, total)
+        empty = Listing(version, epoch, b"", None, last, total)
+        return listing(empty, ids, partial(self._page, version, execute), partial(self._page_later, version))
 
     async def _page_later(self, version: int, ids: Sequence[int]) -> bytes:
         await asyncio.sleep(0)  # a fast client must not keep the others waiting until its list ends
-        page = self._read(partial(self._page, ids, version))
+        page = self._read(lambda execute: self._page(version, execute, ids))
         return await page if isinstance(page, asyncio.Future) else page
 
-    def _page(self, ids: Sequence[int], version: int, execute: Execute) -> bytes:
+    def _page(self, version: int, execute: Execute, ids: Sequence[int]) -> bytes:
         page: bytes
         page, newest = execute(reads.PAGE, (ids[0], ids[-1])).get
         if newest > version:
