@@ -71,39 +71,31 @@ class PostgresCollection:
         self._forgetting = asyncio.create_task(self._forget_keys())
 
     def get(self, id: int) -> asyncio.Future[Store | None]:
-        """Return the store of that id, or None."""
         return self._by_id.add(id)
 
     def get_at(self, id: int, at: Moment) -> asyncio.Future[Store | None]:
-        """Return the store of that id as it was at that moment, or None."""
         return asyncio.ensure_future(self._past.get(id, at))
 
     def list(self, query: Query) -> asyncio.Future[Listing]:
-        """Return the stores that the query asks for."""
         if query.at is not None:
             return asyncio.ensure_future(self._past.list_stores(query))
         return self._lists.add(query)
 
     def state(self) -> asyncio.Future[State]:
-        """Return the numbers of the collection."""
         return self._states.add(None)
 
     def write(self, command: Command) -> asyncio.Future[Store | None]:
-        """Queue a command; its result is the store, None if there is no such store, or the error."""
         return self._writes.add(command)
 
     async def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False) -> range:
-        """Create all of `payloads` or none; return their ids."""
         await self.check()  # after that, its tables are there
         return await run_in_thread(lambda _stop: load_all(self._url, payloads, only_if_empty=only_if_empty))
 
     async def tokens(self) -> Sequence[Token]:
-        """Return all tokens."""
         (result,) = await self._pool.execute((b"tokens", ()))
         return [Token(*row) for row in rows(result)]
 
     async def mark_used(self, numbers: Iterable[int], now: int) -> None:
-        """Note that tokens are used."""
         await self._pool.execute((b"used", (array(numbers), now)))
 
     def change_token(self) -> None:
@@ -114,11 +106,9 @@ class PostgresCollection:
         return state, None
 
     async def check(self) -> None:
-        """Return if the database can be read; raise Unavailable if not."""
         await self._pool.execute((b"state", ()))
 
     async def check_writes(self) -> None:
-        """Return if writes are not refused; raise Unavailable with the reason if they are."""
         await self._state.check()
 
     def _begin_probe(self) -> None:
@@ -142,7 +132,6 @@ class PostgresCollection:
                     pass
 
     async def close(self) -> None:
-        """Finish the reads and writes under way, then close every connection."""
         self._state.close()
         self._forgetting.cancel()
         await asyncio.gather(*(each.close() for each in (self._by_id, self._states, self._lists, self._writes)))

@@ -30,12 +30,10 @@ class PostgresSnapshot:
         self._connection = connection
 
     def count(self) -> tuple[int, int]:
-        """Return how many stores and how many changes there are."""
         ((stores, changes),) = self._connection.execute(_COUNTS).fetchall()
         return stores, changes
 
     def rows(self, table: str) -> Rows:
-        """Return a table's rows by its key."""
         columns, key = TABLES[table], next(iter(TABLES[table]))
         query = f"COPY (SELECT {', '.join(columns)} FROM {table} ORDER BY {key}) TO STDOUT (FORMAT binary)"
         try:
@@ -46,14 +44,12 @@ class PostgresSnapshot:
             raise translated(error, self._url) from None
 
     def fill(self, table: str, rows: Iterable[Row]) -> None:
-        """Add rows to an empty table."""
         query = f"COPY {table} ({', '.join(TABLES[table])}) FROM STDIN"
         with self._connection.cursor() as cursor, cursor.copy(query.encode()) as copy:
             for row in rows:
                 copy.write_row(row)
 
     def epoch(self) -> str:
-        """Return the epoch."""
         return str(single_row(self._connection.execute(_EPOCH).fetchall())[0])
 
     def finish(self, epoch: str | None) -> None:

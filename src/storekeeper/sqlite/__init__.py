@@ -60,18 +60,15 @@ class SqliteCollection:
         self._timer = self._loop.call_later(TICK, self._tick)
 
     def get(self, id: int) -> Store | None:
-        """Return the store of that id, or None."""
         try:  # a context manager would cost as much as this read; and as much of the other short ones
             return self._reader.get(id)
         except errors.READ_ERRORS as error:
             raise self._translated(error) from error
 
     def get_at(self, id: int, at: Moment) -> Eventual[Store | None]:
-        """Return the store as it was at that moment, or None."""
         return self._past.get(id, at)
 
     def list(self, query: Query) -> Eventual[Listing]:
-        """Return the stores that the query asks for."""
         if query.at is not None:
             return self._past.list(query)
         try:
@@ -81,7 +78,6 @@ class SqliteCollection:
         return replace(listing, rest=self._rest(listing.rest)) if listing.rest else listing
 
     def state(self) -> State:
-        """Return the numbers of the collection."""
         try:
             return self._reader.state()
         except errors.READ_ERRORS as error:
@@ -93,22 +89,18 @@ class SqliteCollection:
                 yield part
 
     def write(self, command: Command) -> asyncio.Future[Store | None]:
-        """Queue a command; its result is the store, None if there is no such store, or the error."""
         return self._queue.submit(command)
 
     async def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False) -> range:
-        """Create all of `payloads` or none; return their ids."""
         self._check_writable()
         with self._translating(Outcome.UNKNOWN):
             return await run_in_thread(lambda _stop: load_all(self._path, payloads, only_if_empty=only_if_empty))
 
     async def tokens(self) -> Sequence[Token]:
-        """Return all tokens."""
         with self._translating():
             return self._reader.tokens()
 
     async def mark_used(self, numbers: Iterable[int], now: int) -> None:
-        """Note that tokens are used."""
         self._check_writable()
         with self._translating():
             await run_in_thread(lambda _stop: _mark_used(self._path, as_json(numbers), now))
@@ -125,7 +117,6 @@ class SqliteCollection:
         return self._change_token()
 
     def changed_since(self, state: State) -> tuple[State, Sequence[int] | None]:
-        """Return the present state, and the stores that changed since an earlier one, None if these are many."""
         try:
             return self._reader.changed_since(state)
         except errors.READ_ERRORS as error:
@@ -137,7 +128,6 @@ class SqliteCollection:
         self._timer = self._loop.call_later(TICK, self._tick)
 
     async def check(self) -> None:
-        """Return if the file can be read; raise Unavailable if not."""
         if self._failure:
             raise Unavailable(self._failure)
         with self._translating():
@@ -145,11 +135,9 @@ class SqliteCollection:
             self._reader.state()
 
     async def check_writes(self) -> None:
-        """Return if writes are not refused; raise Unavailable with the reason if they are."""
         await self._queue.state.check()
 
     async def close(self) -> None:
-        """Finish the writes under way, then close the file."""
         if not self._closed:
             self._closed = True
             await self._past.close()

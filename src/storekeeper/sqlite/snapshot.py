@@ -29,23 +29,19 @@ class SqliteSnapshot:
         self._before = before
 
     def count(self) -> tuple[int, int]:
-        """Return how many stores and how many changes there are."""
         ((stores, changes),) = self._select(f"SELECT (SELECT count(*) FROM stores), (SELECT count(*) FROM {CHANGES})")
         return stores, changes
 
     def rows(self, table: str) -> Rows:
-        """Return a table's rows by its key."""
         return self._select(f"SELECT {', '.join(TABLES[table])} FROM {_NAMES[table]} ORDER BY 1")
 
     def fill(self, table: str, rows: Iterable[Row]) -> None:
-        """Add rows to an empty table."""
         columns = TABLES[table]
         values = ", ".join("?" * len(columns))
         statement = f"INSERT INTO {_NAMES[table]} ({', '.join(columns)}) VALUES ({values})"
         self._connection.executemany(statement, rows)
 
     def epoch(self) -> str:
-        """Return the epoch, which says of which history the versions are."""
         ((epoch,),) = self._select(_EPOCH)
         return str(epoch)
 
