@@ -41,7 +41,8 @@ def load_all(path: Path, payloads: Iterable[Payload], *, only_if_empty: bool) ->
         # The staged rows may need more space than there is memory.
         connection.pragma("temp_store", "file")
         _stage(connection, payloads)
-        _set_busy_handler(connection)
+        deadline = time.monotonic() + LOCK_TIMEOUT
+        schema.wait_for_lock(connection, lambda: deadline)
         with schema.transaction(connection, "IMMEDIATE"):
             return _move(connection, only_if_empty=only_if_empty)
     except apsw.Error as error:
@@ -66,18 +67,6 @@ def _temporary_folder() -> str:
     chosen = [os.environ.get(name, "") for name in ("SQLITE_TMPDIR", "TMPDIR")]
     folders = [*chosen, "/var/tmp", "/usr/tmp", "/tmp"]  # noqa: S108 - looked at, not written to
     return next((folder for folder in folders if folder and os.access(folder, os.W_OK | os.X_OK)), ".")
-
-
-def _set_busy_handler(connection: apsw.Connection) -> None:
-    # SQLite's own handler tries ten times a second: beside busy writers, which try all the time, it might never
-    # get the lock.
-    deadline = time.monotonic() + LOCK_TIMEOUT
-
-    def wait(_calls: int) -> bool:
-        time.sleep(0.0005)
-        return time.monotonic() < deadline
-
-    connection.set_busy_handler(wait)
 
 
 def _move(connection: apsw.Connection, *, only_if_empty: bool) -> range:

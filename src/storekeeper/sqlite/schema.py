@@ -176,6 +176,18 @@ def connect(
     return connection
 
 
+def wait_for_lock(connection: apsw.Connection, deadline: Callable[[], float]) -> None:
+    """Have a connection that writes try to get the lock until a deadline, on the monotonic clock."""
+
+    # SQLite's own handler sleeps up to 100 ms at a time: other processes' commits take far less, and beside busy ones
+    # it might never get the lock.
+    def wait(_calls: int) -> bool:
+        time.sleep(0.0005)
+        return time.monotonic() < deadline()
+
+    connection.set_busy_handler(wait)
+
+
 def refuse_orphaned_log(path: Path) -> None:
     """Raise CannotStart if `path` has a log but no database, is an empty file, or is no regular file."""
     # SQLite takes an empty or missing file for a new database and deletes the log beside it: ids would
