@@ -3,7 +3,6 @@
 import asyncio
 import os
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 
 import psycopg
@@ -101,8 +100,7 @@ def test_a_token_that_was_printed_and_perhaps_not_added_is_said_to_be_doubtful()
 def test_tokens_that_another_session_has_locked_are_not_waited_for_without_end(
     arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = import_module("storekeeper.postgres.snapshot")  # the package has a function of that name
-    monkeypatch.setattr(module, "LOCK_TIMEOUT", "SET LOCAL lock_timeout = '50ms'")
+    monkeypatch.setattr("storekeeper.postgres.bulk.LOCK_TIMEOUT", "SET LOCAL lock_timeout = '50ms'")
     with postgres().database() as url:
         add_token(url, "ci", "read")
         with psycopg.connect(url) as other:

@@ -7,7 +7,7 @@ import pytest
 
 from storekeeper import sqlite
 from storekeeper.sqlite import columns
-from storekeeper.sqlite.load import load_all
+from storekeeper.sqlite.bulk import load_all
 from storekeeper.stores import Payload
 from storekeeper.tables import CONTENT
 

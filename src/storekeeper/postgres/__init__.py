@@ -13,12 +13,11 @@ from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.errors import Unavailable
 from storekeeper.postgres import keys, past, reads, session, writes
 from storekeeper.postgres.batcher import Batcher
-from storekeeper.postgres.load import load_all
+from storekeeper.postgres.bulk import epoch, load_all, opened, snapshot
 from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, StatementError, array, rows
 from storekeeper.postgres.pool import RESPONSE_TIMEOUT, Pool
 from storekeeper.postgres.schema import exists, prepare
 from storekeeper.postgres.session import describe
-from storekeeper.postgres.snapshot import epoch, opened, snapshot
 from storekeeper.stores import Payload, Store
 from storekeeper.tables import ALL_TOKENS
 from storekeeper.tokens import USED_INTERVAL, Token

@@ -13,15 +13,14 @@ from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.events import Event, emit
 from storekeeper.sqlite import errors, schema
+from storekeeper.sqlite.bulk import epoch, load_all, snapshot
 from storekeeper.sqlite.columns import as_json
 from storekeeper.sqlite.committer import Committer
 from storekeeper.sqlite.file_identity import FileIdentity
-from storekeeper.sqlite.load import load_all
 from storekeeper.sqlite.past import PastReader
 from storekeeper.sqlite.read_transaction import token_reader
 from storekeeper.sqlite.reads import Reader
 from storekeeper.sqlite.schema import exists, files, opened, prepare
-from storekeeper.sqlite.snapshot import epoch, snapshot
 from storekeeper.sqlite.write_queue import CLOSED, TICK, WriteQueue
 from storekeeper.stores import Payload, Store
 from storekeeper.tokens import USED_INTERVAL, Token
