@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from storekeeper.collection import Eventual, Listing, Moment, Query, State
 from storekeeper.commands import Command
 from storekeeper.concurrency.threads import run_in_thread
-from storekeeper.errors import Outcome, Unavailable
+from storekeeper.errors import CLOSED, Outcome, Unavailable
 from storekeeper.events import Event, emit
 from storekeeper.sqlite import errors, schema
 from storekeeper.sqlite.bulk import epoch, load_all, snapshot
@@ -21,7 +21,7 @@ from storekeeper.sqlite.past import PastReader
 from storekeeper.sqlite.read_transaction import token_reader
 from storekeeper.sqlite.reads import Reader
 from storekeeper.sqlite.schema import exists, files, opened, prepare
-from storekeeper.sqlite.write_queue import CLOSED, TICK, WriteQueue
+from storekeeper.sqlite.write_queue import TICK, WriteQueue
 from storekeeper.stores import Payload, Store
 from storekeeper.tokens import USED_INTERVAL, Token
 

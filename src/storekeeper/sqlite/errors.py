@@ -4,7 +4,7 @@ import errno
 
 import apsw
 
-from storekeeper.errors import DISK_FULL, LOCKED, Outcome, Unavailable
+from storekeeper.errors import CLOSED, DISK_FULL, LOCKED, Outcome, Unavailable
 
 FAILED = "The database failed"
 DAMAGED = "The database is damaged"
@@ -65,7 +65,7 @@ def temporary(error: apsw.Error, outcome: Outcome) -> Unavailable | None:
         case apsw.CantOpenError():
             return Unavailable("The database cannot be opened")
         case apsw.ConnectionClosedError():
-            return Unavailable("The service is shutting down")
+            return Unavailable(CLOSED)
     return None
 
 

@@ -18,12 +18,11 @@ import apsw
 
 from storekeeper.collection import MAX_PAST_READS, PAST_TIMEOUT, Eventual, Listing, Moment, Query, State, check_moment
 from storekeeper.concurrency.threads import run_in_thread
-from storekeeper.errors import Unavailable
+from storekeeper.errors import CLOSED, Unavailable
 from storekeeper.sqlite import reads, schema
 from storekeeper.sqlite.columns import STATE, numbers
 from storekeeper.sqlite.migrations import CHANGES
 from storekeeper.sqlite.reads import listing
-from storekeeper.sqlite.write_queue import CLOSED
 from storekeeper.stores import Store
 from storekeeper.tables import FIELDS
 

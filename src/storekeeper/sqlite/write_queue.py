@@ -17,7 +17,7 @@ from typing import TypeVarTuple
 
 from storekeeper.commands import Command, size
 from storekeeper.concurrency.queue_limit import QUEUE_TIMEOUT, Queued, QueueLimit
-from storekeeper.errors import DISK_STALLED, LOCKED, Outcome, Unavailable
+from storekeeper.errors import CLOSED, DISK_STALLED, LOCKED, Outcome, Unavailable
 from storekeeper.sqlite import errors
 from storekeeper.sqlite.committer import Committer, Result
 from storekeeper.sqlite.file_identity import FileReplaced
@@ -48,7 +48,6 @@ PROBE_SIZE = 2**16
 KEYS_INTERVAL = 60.0
 """Seconds between two looks for Idempotency-Keys that are too old, while nothing is written."""
 
-CLOSED = "The service is shutting down"
 QUEUE_FULL = "Too many writes are waiting"
 
 _JOIN_INTERVAL = 0.002
