@@ -38,8 +38,8 @@ class Committer:
         """Carry out commands in one transaction; return their results in the same order.
 
         If the file is locked until `deadline`, on the monotonic clock, nothing is written. Without `keep` the
-        transaction is rolled back at its end. Raises FileReplaced, and those of apsw's errors after which nothing may
-        be acknowledged any more.
+        transaction is rolled back at its end. Raises Failure if the file was replaced, and those of apsw's errors
+        after which nothing may be acknowledged any more.
         """
         self._lock_deadline = deadline
         try:

@@ -71,6 +71,8 @@ def temporary(error: apsw.Error, outcome: Outcome) -> Unavailable | None:
 
 def failure(error: BaseException, connection: apsw.Connection, outcome: Outcome = Outcome.NONE) -> Failure:
     """Return the failure that a fatal error means."""
+    if isinstance(error, Failure):
+        return error
     damaged = isinstance(error, _CORRUPT)
     if damaged:
         try:  # SQLite also calls a page corrupt that the disk cannot read; if it can read nothing, the disk failed

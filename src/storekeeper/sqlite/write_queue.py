@@ -20,7 +20,6 @@ from storekeeper.concurrency.queue_limit import QUEUE_TIMEOUT, Queued, QueueLimi
 from storekeeper.errors import CLOSED, DISK_STALLED, LOCKED, Outcome, Unavailable
 from storekeeper.sqlite import errors
 from storekeeper.sqlite.committer import Committer, Result
-from storekeeper.sqlite.file_identity import FileReplaced
 from storekeeper.stores import Store
 from storekeeper.write_state import WriteState
 
@@ -165,8 +164,8 @@ class WriteQueue:
         """Give up what is overdue; find out if the file was replaced."""
         try:
             self._committer.identity.check()
-        except FileReplaced as error:
-            self._fail(errors.Failure(f"{errors.FAILED}: {error}"))
+        except errors.Failure as failure:
+            self._fail(failure)
         overdue = self._loop.time() - WRITE_TIMEOUT
         for write in takewhile(lambda write: write.since < overdue, chain.from_iterable(self._unsettled)):
             write.settle(Unavailable(DISK_STALLED, Outcome.UNKNOWN))
