@@ -88,7 +88,7 @@ class PostgresCollection:
 
     async def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False) -> range:
         await self.check()  # after that, its tables are there
-        return await run_in_thread(lambda _stop: load_all(self._url, payloads, only_if_empty=only_if_empty))
+        return await run_in_thread(lambda: load_all(self._url, payloads, only_if_empty=only_if_empty))
 
     async def tokens(self) -> Sequence[Token]:
         (result,) = await self._pool.execute((b"tokens", ()))
@@ -141,7 +141,7 @@ class PostgresCollection:
     async def _connect(self) -> PipelineConnection:
         """Open a connection and prepare its session; raises Unavailable, CannotStart."""
         if not self._schema:  # looked for once: a later one that hides it is not ours
-            self._schema = await run_in_thread(lambda _stop: prepare(self._url))
+            self._schema = await run_in_thread(lambda: prepare(self._url))
         setup = (*session.setup_statements(session.SERVING), session.set_search_path(self._schema))
         try:
             connection = PipelineConnection(await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True))

@@ -93,7 +93,7 @@ class SqliteCollection:
     async def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False) -> range:
         self._check_writable()
         with self._translating(Outcome.UNKNOWN):
-            return await run_in_thread(lambda _stop: load_all(self._path, payloads, only_if_empty=only_if_empty))
+            return await run_in_thread(lambda: load_all(self._path, payloads, only_if_empty=only_if_empty))
 
     async def tokens(self) -> Sequence[Token]:
         with self._translating():
@@ -102,7 +102,7 @@ class SqliteCollection:
     async def mark_used(self, numbers: Iterable[int], now: int) -> None:
         self._check_writable()
         with self._translating():
-            await run_in_thread(lambda _stop: _mark_used(self._path, as_json(numbers), now))
+            await run_in_thread(lambda: _mark_used(self._path, as_json(numbers), now))
 
     def _check_writable(self) -> None:
         """Raise Unavailable if nothing is to be written any more."""

@@ -94,12 +94,14 @@ class PastReader:
         except TimeoutError:
             raise Unavailable("Too many reads of the past are waiting") from None
         self._running += 1
+        stop = threading.Event()
         try:
             with self._translating():
-                return await run_in_thread(lambda stop: self._run(work, self._pacer(stop)))
+                return await run_in_thread(lambda: self._run(work, self._pacer(stop)))
         except apsw.InterruptError:
             raise Unavailable(CLOSED if self._closed else "The read of the past took too long") from None
         finally:
+            stop.set()
             self._running -= 1
             self._slots.release()
 
