@@ -1,4 +1,4 @@
-"""Many stores at once: bulk creates, and a snapshot for `storekeeper.transfer`. Imports psycopg and the domain.
+"""Many stores at once: bulk creates, and a snapshot for `transfer`. Imports psycopg and the domain.
 
 Also what other commands do, as these, on a connection of their own.
 """

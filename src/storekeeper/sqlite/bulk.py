@@ -1,4 +1,4 @@
-"""Many stores at once: bulk creates, and a snapshot for `storekeeper.transfer`. Imports apsw and the domain.
+"""Many stores at once: bulk creates, and a snapshot for `transfer`. Imports apsw, `atomicfile`, the domain.
 
 Each on a connection of its own.
 """
