@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 from urllib.parse import quote, unquote
 
 from storekeeper import sqlite, transfer
@@ -13,8 +13,18 @@ from storekeeper.collection import Collection
 from storekeeper.errors import CannotStart, StorekeeperError
 from storekeeper.settings import DATABASES
 from storekeeper.stores import Payload
-from storekeeper.tokens import Token
+from storekeeper.tables import ALL_TOKENS
+from storekeeper.tokens import NameTaken, NoSuchToken, Token
 from storekeeper.transfer import Snapshot
+
+Execute: TypeAlias = Callable[..., Iterable[tuple[Any, ...]]]
+"""Executes a statement with its parameters `$1`, `$2` in the transaction of a command, also beside a running service;
+returns its rows. All commands that write go one after another."""
+
+_FIND = "SELECT number FROM tokens WHERE name = $1"
+_ADD = """INSERT INTO tokens (number, name, scope, hash, created, expires)
+  SELECT coalesce(max(number), 0) + 1, $1, $2, $3, $4, $5 FROM tokens"""
+_REVOKE = "UPDATE tokens SET revoked = coalesce(revoked, $1) WHERE name = $2 RETURNING number"
 
 
 class _Engine(Protocol):
@@ -25,10 +35,7 @@ class _Engine(Protocol):
     def exists(self, place: Any, /) -> bool: ...
     def describe(self, place: Any, /) -> str: ...
     def epoch(self, place: Any, /, *, renew: bool) -> str: ...
-    def read_tokens(self, place: Any, /) -> list[Token]: ...
-    # `show` is called before the commit, with the lock of the writers: if it raises, nothing is added.
-    def add_token(self, place: Any, token: Token, show: Callable[[], None], /) -> None: ...
-    def revoke_token(self, place: Any, name: str, now: int, /) -> None: ...
+    def opened(self, place: Any, /, *, write: bool) -> AbstractContextManager[Execute]: ...
     def load_all(self, place: Any, payloads: Iterable[Payload], /, *, only_if_empty: bool) -> range: ...
     def snapshot(self, place: Any, /, *, fill: bool) -> AbstractContextManager[Snapshot]: ...
 
@@ -75,8 +82,32 @@ def absolute(database: str) -> str:
 
 def read_tokens(database: str) -> list[Token]:
     """Return the tokens of a URL's collection. Raises CannotStart, Unavailable."""
+    with _opened(database) as execute:
+        return [Token(*row) for row in execute(ALL_TOKENS)]
+
+
+def add_token(database: str, token: Token, show: Callable[[], None]) -> None:
+    """Add a token, whose number the database chooses. If `show`, called before the commit, raises, none is added.
+
+    Raises CannotStart, Unavailable, NameTaken.
+    """
+    with _opened(database, write=True) as execute:
+        if list(execute(_FIND, (token.name,))):
+            raise NameTaken(token.name)
+        execute(_ADD, (token.name, token.scope, token.hash, token.created, token.expires))
+        show()
+
+
+def revoke_token(database: str, name: str, now: int) -> None:
+    """Revoke a token. Raises CannotStart, Unavailable, NoSuchToken."""
+    with _opened(database, write=True) as execute:
+        if not list(execute(_REVOKE, (now, name))):
+            raise NoSuchToken(name)
+
+
+def _opened(database: str, *, write: bool = False) -> AbstractContextManager[Execute]:
     engine, place = existing(database)
-    return engine.read_tokens(place)
+    return engine.opened(place, write=write)
 
 
 def is_empty(database: str) -> bool:

@@ -5,6 +5,7 @@ from enum import StrEnum
 LOCKED = "The database is locked"
 DISK_FULL = "The disk is full"
 DISK_STALLED = "The disk does not respond"
+CLOSED = "The service is shutting down"
 
 
 class Outcome(StrEnum):

@@ -11,6 +11,9 @@ from storekeeper.tokens import Token
 CONTENT = {"name": str, "address": str}
 """What clients say of a store: the fields of `stores.Payload`."""
 
+FIELDS = ", ".join(CONTENT)
+"""These columns, as statements name them."""
+
 STORES = {"id": int, **CONTENT, "version": int}
 """A store as its latest change left it; `version` is the number of that change."""
 
@@ -19,12 +22,18 @@ CHANGES = {"seq": int, "store_id": int, **CONTENT, "at": int, "previous": int, "
 the store's change before, 0 for the one that created it; `count` is how many stores there were after it; `by_token`
 is the number of the token that wrote it, 0 for none."""
 
+OF_CHANGE = {"id": "store_id", "version": "seq"} | {name: name for name in CONTENT}
+"""For each column of a store, the column of its latest change."""
+
 KEYS = {"n": int, "key": int, "request": int, "seq": int, "at": int}
 """A remembered Idempotency-Key (decision 36): hashes of key and request, the seq of the change that is its response,
 and when it was used. `n` grows by one with each: the oldest, which are deleted first, stand together."""
 
 TOKENS = {name: str if kind is str else int for name, kind in get_type_hints(Token).items()}
 """A token. Nothing deletes one, so that its number and its name are unique for ever."""
+
+ALL_TOKENS = f"SELECT {', '.join(TOKENS)} FROM tokens ORDER BY number"  # noqa: S608 - of constants alone
+"""The statement that selects all tokens."""
 
 TABLES: dict[str, Mapping[str, type]] = {"stores": STORES, "changes": CHANGES, "keys": KEYS, "tokens": TOKENS}
 """All tables, in the order in which they can be filled. The first column of each is its key."""

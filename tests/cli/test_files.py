@@ -23,7 +23,7 @@ import pytest
 from storekeeper import atomicfile, csvfile, databases, transfer
 from storekeeper.errors import CannotStart, StorekeeperError
 from storekeeper.sqlite import schema
-from storekeeper.sqlite.snapshot import SqliteSnapshot, TargetSnapshot
+from storekeeper.sqlite.bulk import SqliteSnapshot, TargetSnapshot
 from storekeeper.stores import Payload
 from tests.harness.collection import run as run_async
 from tests.harness.command import run

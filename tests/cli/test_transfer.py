@@ -1,7 +1,6 @@
 """`storekeeper copy`: a whole collection from one database to another, of whatever kind."""
 
 import asyncio
-import importlib
 import re
 import shutil
 import threading
@@ -18,7 +17,7 @@ from storekeeper import databases, transfer
 from storekeeper.collection import State
 from storekeeper.commands import Create, Key, Replace, tag
 from storekeeper.errors import PreconditionFailed, Unavailable
-from storekeeper.postgres.columns import LOCK
+from storekeeper.postgres.schema import LOCK
 from storekeeper.sqlite import schema
 from storekeeper.stores import Payload, Replay
 from tests.harness.collection import create, get, numbered, replace, run, state, stores
@@ -274,8 +273,7 @@ def test_a_copy_to_postgresql_waits_for_another_writer_only_so_long(
     source, target = make("sqlite"), make("postgres")
     fill(source, 20)
     databases.prepare(target.url)
-    module = importlib.import_module("storekeeper.postgres.snapshot")
-    monkeypatch.setattr(module, "LOCK_TIMEOUT", "SET LOCAL lock_timeout = '100ms'")
+    monkeypatch.setattr("storekeeper.postgres.bulk.LOCK_TIMEOUT", "SET LOCAL lock_timeout = '100ms'")
     # The server ends the other one before a copy that waits for ever would keep the test.
     with psycopg.connect(target.url, options="-c idle_in_transaction_session_timeout=5s") as other:
         other.execute(LOCK.encode())

@@ -88,7 +88,7 @@ async def _ask(collection: Collection, question: str) -> str:
 async def main() -> None:
     path, questions, *rights = sys.argv[1:]
     # Not the real ones: a test has no time for them.
-    for name in ("load", "write_queue"):
+    for name in ("bulk", "write_queue"):
         vars(import_module(f"storekeeper.sqlite.{name}"))["LOCK_TIMEOUT"] = 0.3
     vars(write_state)["PROBE_INTERVAL"] = 0.05
     vars(write_state)["CHECK_TIMEOUT"] = 5.0

@@ -17,8 +17,7 @@ def add_token(url: str, name: str, scope: str, expires: int | None = None) -> st
     """Add a token to a database, which is made if there is none; return its text."""
     text = generate()
     databases.prepare(url)
-    engine, place = databases.existing(url)
-    engine.add_token(place, Token(0, name, scope, hashed(text.encode()), now(), expires), lambda: None)
+    databases.add_token(url, Token(0, name, scope, hashed(text.encode()), now(), expires), lambda: None)
     return text
 
 
@@ -26,8 +25,7 @@ def add_tokens(folder: Path) -> dict[str, str | None]:
     """Add tokens to the file in a folder; return the Authorization of each state, None for none."""
     url = f"sqlite:///{folder}/stores.db"
     revoked = add_token(url, "revoked", "write")
-    engine, place = databases.existing(url)
-    engine.revoke_token(place, "revoked", now())
+    databases.revoke_token(url, "revoked", now())
     texts = {
         "malformed": "skt_1",
         "unknown": generate(),

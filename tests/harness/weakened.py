@@ -28,7 +28,7 @@ from storekeeper.sqlite import columns, committer, migrations, schema, write_que
 from storekeeper.sqlite.committer import Committer, Result
 from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.sqlite.reads import Reader
-from storekeeper.sqlite.write_queue import Write, WriteQueue, WriterThread
+from storekeeper.sqlite.write_queue import Write, WriteQueue
 
 PROGRAM = (sys.executable, __file__)
 
@@ -73,10 +73,10 @@ def tells_no_changed_stores() -> None:
 
 
 def acknowledges_before_commit() -> None:
-    commit, apply = WriterThread._commit, vars_of(committer).apply
+    commit, apply = WriteQueue._commit, vars_of(committer).apply
 
-    def commit_late(thread: WriterThread, batch: list[Write]) -> list[Result]:
-        execute = thread._committer._execute
+    def commit_late(queue: WriteQueue, batch: list[Write]) -> list[Result]:
+        execute = queue._committer._execute
         results: list[Result] = []
 
         def applied(*args: Any) -> Batch:
@@ -86,18 +86,18 @@ def acknowledges_before_commit() -> None:
 
         def acknowledge_first(sql: str, *args: Any) -> Any:
             if sql == "COMMIT":
-                thread._call_on_loop(thread._settle, batch, list(results))
+                queue._call_on_loop(queue._settle, batch, list(results))
                 time.sleep(0.01)
             return execute(sql, *args)
 
         vars_of(committer).apply = applied
-        vars_of(thread._committer)._execute = acknowledge_first
+        vars_of(queue._committer)._execute = acknowledge_first
         try:
-            return commit(thread, batch)
+            return commit(queue, batch)
         finally:
-            vars_of(thread._committer)._execute = execute
+            vars_of(queue._committer)._execute = execute
 
-    vars_of(WriterThread)._commit = commit_late
+    vars_of(WriteQueue)._commit = commit_late
 
 
 def counts_ids_in_memory() -> None:

@@ -1,6 +1,5 @@
 """The statements of a batch: SQLite finds the stores that they are about, and reads no others."""
 
-import threading
 from pathlib import Path
 
 import apsw
@@ -8,7 +7,7 @@ import pytest
 
 from storekeeper import sqlite
 from storekeeper.sqlite import columns
-from storekeeper.sqlite.load import load_all
+from storekeeper.sqlite.bulk import load_all
 from storekeeper.stores import Payload
 from storekeeper.tables import CONTENT
 
@@ -44,7 +43,7 @@ def test_a_bulk_load_is_none_the_worse_for_a_column_behind_those_that_it_knows(t
     connection = apsw.Connection(str(path))
     connection.execute("ALTER TABLE stores ADD COLUMN behind TEXT")
     payloads = [Payload("First", "1 Road"), Payload("Second")]
-    assert load_all(path, payloads, threading.Event(), only_if_empty=True) == range(1, 3)
+    assert load_all(path, payloads, only_if_empty=True) == range(1, 3)
     rows = [(1, "First", "1 Road", 1), (2, "Second", None, 2)]
     assert list(connection.execute("SELECT id, name, address, version FROM stores ORDER BY id")) == rows
     connection.close()

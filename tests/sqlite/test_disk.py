@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -18,7 +17,7 @@ from storekeeper.commands import Command, Create, Replace
 from storekeeper.concurrency import queue_limit
 from storekeeper.errors import LOCKED, Outcome, Unavailable
 from storekeeper.events import Event
-from storekeeper.sqlite import SqliteCollection, load_all, schema, write_queue
+from storekeeper.sqlite import SqliteCollection, schema, write_queue
 from storekeeper.sqlite.committer import Committer
 from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.stores import Payload, Store
@@ -515,49 +514,3 @@ def test_closing_does_not_wait_for_ever(
         connection.execute("COMMIT")
 
     run(main())
-
-
-def test_a_load_that_is_not_wanted_any_more_gives_up(held: tuple[Sqlite, apsw.Connection]) -> None:
-    """While it reads its source, and while it waits for the lock."""
-    database, connection = held
-
-    async def main() -> None:
-        async with handle(database) as collection:
-            began = asyncio.Event()
-            loop = asyncio.get_running_loop()
-
-            def endless() -> Iterator[Payload]:
-                loop.call_soon_threadsafe(began.set)
-                while True:
-                    yield Payload("Endless")
-
-            def short() -> Iterator[Payload]:
-                yield Payload("Short")
-                loop.call_soon_threadsafe(began.set)
-
-            for source in (endless(), short()):
-                began.clear()
-                loading = asyncio.create_task(collection.load(source))
-                await began.wait()
-                loading.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await loading
-            await asyncio.to_thread(lambda: None)
-            connection.execute("COMMIT")
-            assert len(await stores(collection)) == 1
-
-    run(main())  # it ends only when the threads of both loads have
-    assert len(database.changes()) == 1
-
-
-def test_a_load_that_is_not_wanted_any_more_when_all_is_read_creates_nothing(tmp_path: Path) -> None:
-    path, stop = tmp_path / "stores.db", threading.Event()
-    schema.prepare(path)
-
-    def payloads() -> Iterator[Payload]:
-        yield Payload("Last")
-        stop.set()
-
-    with pytest.raises(apsw.InterruptError):
-        load_all(path, payloads(), stop, only_if_empty=False)
-    assert load_all(path, [Payload("First")], only_if_empty=True) == range(1, 2)

@@ -11,7 +11,8 @@ import pytest
 
 from storekeeper.errors import Unavailable
 from storekeeper.sqlite import SqliteCollection, file_identity, schema
-from storekeeper.sqlite.file_identity import CHECK_INTERVAL, FileIdentity, FileReplaced
+from storekeeper.sqlite.errors import Failure
+from storekeeper.sqlite.file_identity import CHECK_INTERVAL, FileIdentity
 from storekeeper.stores import EXAMPLES
 from tests.harness import weakened
 from tests.harness.client import create as store
@@ -183,9 +184,9 @@ def test_a_file_that_is_gone_or_another_one_is_noticed_by_the_next_check(
     identity = FileIdentity(tmp_path / "stores.db")
     identity.check()
     (tmp_path / "stores.db").rename(tmp_path / "elsewhere.db")
-    with pytest.raises(FileReplaced, match=r"stores\.db is gone"):
+    with pytest.raises(Failure, match=r"stores\.db is gone"):
         identity.check()
     (tmp_path / "stores.db").touch()
-    with pytest.raises(FileReplaced, match="was replaced"):
+    with pytest.raises(Failure, match="was replaced"):
         identity.check()
     connection.close()

@@ -18,6 +18,7 @@ from storekeeper.sqlite import SqliteCollection, past
 from storekeeper.stores import Payload, Store
 from tests.harness.collection import create, now, numbered, replace, run, stores
 from tests.harness.databases import Sqlite, handle, without_end
+from tests.harness.in_process import until
 
 STORES = 3
 LOADED = Moment(STORES)
@@ -166,6 +167,22 @@ def test_what_needs_a_thread_is_refused_while_there_is_none(tmp_path: Path, monk
 
     monkeypatch.setattr(past, "AT_ONCE_TIMEOUT", 0.0)
     monkeypatch.setattr(past, "_PROGRESS_STEPS", 1)
+    run(main())
+
+
+def test_a_read_that_nobody_waits_for_any_more_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(past, "PAST_TIMEOUT", 60.0)
+
+    def is_running() -> bool:
+        return any(thread.name == "storekeeper-work" for thread in threading.enumerate())
+
+    async def main() -> None:
+        async with endless(tmp_path) as collection:
+            reading = endlessly(collection)
+            await until(is_running)
+            reading.cancel()
+            await until(lambda: not is_running())
+
     run(main())
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import apsw
 import pytest
 
+from storekeeper import databases
 from storekeeper.collection import Query, State
 from storekeeper.errors import CannotStart, Unavailable
-from storekeeper.sqlite import SqliteCollection, epoch, load_all, read_tokens, schema, snapshot
-from storekeeper.sqlite import load as sqlite_load
+from storekeeper.sqlite import SqliteCollection, bulk, epoch, load_all, schema, snapshot
 from storekeeper.sqlite.migrations import CHANGES
 from storekeeper.sqlite.reads import Reader
 from storekeeper.stores import EXAMPLES, Payload
@@ -201,6 +201,10 @@ def open_service(path: Path) -> None:
     run(main())
 
 
+def read_tokens(path: Path) -> None:
+    assert databases.read_tokens(f"sqlite:///{path}") == []
+
+
 USES = (read_tokens, partial(epoch, renew=True), read_snapshot, load_examples, open_service)
 
 
@@ -221,7 +225,7 @@ def test_a_command_or_start_says_that_a_program_locks_the_file_after_it_was_look
     path: Path, monkeypatch: pytest.MonkeyPatch, use: Callable[[Path], object]
 ) -> None:
     monkeypatch.setattr(schema, "START_TIMEOUT", 0.1)
-    monkeypatch.setattr(sqlite_load, "LOCK_TIMEOUT", 0.1)
+    monkeypatch.setattr(bulk, "LOCK_TIMEOUT", 0.1)
     with locked_after_look(path, monkeypatch), pytest.raises((CannotStart, Unavailable), match="is locked"):
         use(path)
 

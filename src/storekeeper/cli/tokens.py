@@ -47,8 +47,7 @@ def add(
         shown.append(text)
 
     try:
-        engine, place = databases.existing(settings.database)
-        engine.add_token(place, token, show)
+        databases.add_token(settings.database, token, show)
     except StorekeeperError as error:
         if not shown:
             raise
@@ -99,8 +98,7 @@ def revoke(settings: Settings, name: Name) -> None:
         name = tokens.check_name(name)
     except CannotStart:
         raise tokens.NoSuchToken(ascii(name)) from None
-    engine, place = databases.existing(settings.database)
-    engine.revoke_token(place, name, time.time_ns() // 1_000_000)
+    databases.revoke_token(settings.database, name, time.time_ns() // 1_000_000)
     time.sleep(SETTLE_DELAY)
     print_line(f"{name} is revoked: from now on, nothing is served to it")
 

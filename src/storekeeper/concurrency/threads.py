@@ -15,19 +15,18 @@ LOOK_INTERVAL = 1.0
 """Seconds between two looks at a thread: a wake-up of the loop that is lost costs no more, and not the result."""
 
 
-async def run_in_thread(work: Callable[[threading.Event], T]) -> T:
+async def run_in_thread(work: Callable[[], T]) -> T:
     """Run `work` on a daemon thread of its own; return its result, or raise its exception. Raises Unavailable.
 
-    `work` is given an event that is set when the caller was cancelled: it should return soon then, and commit
-    nothing. If it cannot, because it is blocked, the process ends without it, and the database rolls back.
+    If it is blocked, the process ends without it, and the database rolls back.
     """
     loop = asyncio.get_running_loop()
     outcome: Future[T] = Future()
-    woken, stop = asyncio.Event(), threading.Event()
+    woken = asyncio.Event()
 
     def run() -> None:
         try:
-            outcome.set_result(work(stop))
+            outcome.set_result(work())
         except BaseException as raised:  # noqa: BLE001 - the caller raises it
             outcome.set_exception(raised)
         with suppress(RuntimeError):  # the loop is closed, and nothing waits
@@ -38,13 +37,10 @@ async def run_in_thread(work: Callable[[threading.Event], T]) -> T:
         thread.start()
     except RuntimeError:
         raise _none() from None
-    try:
-        while thread.is_alive() and not outcome.done():
-            with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_INTERVAL):
-                    await woken.wait()
-    finally:
-        stop.set()
+    while thread.is_alive() and not outcome.done():
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_INTERVAL):
+                await woken.wait()
     if not outcome.done():
         raise _none()  # it ended before it began
     return outcome.result()

@@ -11,21 +11,20 @@ from storekeeper.collection import Listing, Moment, Query, State
 from storekeeper.commands import Command
 from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.errors import Unavailable
-from storekeeper.postgres import keys, past, reads, session, tokens, writes
+from storekeeper.postgres import keys, past, reads, session, writes
 from storekeeper.postgres.batcher import Batcher
-from storekeeper.postgres.load import load_all
+from storekeeper.postgres.bulk import epoch, load_all, opened, snapshot
 from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, StatementError, array, rows
 from storekeeper.postgres.pool import RESPONSE_TIMEOUT, Pool
 from storekeeper.postgres.schema import exists, prepare
 from storekeeper.postgres.session import describe
-from storekeeper.postgres.snapshot import epoch, snapshot
-from storekeeper.postgres.tokens import add_token, read_tokens, revoke_token
 from storekeeper.stores import Payload, Store
-from storekeeper.tokens import Token
+from storekeeper.tables import ALL_TOKENS
+from storekeeper.tokens import USED_INTERVAL, Token
 from storekeeper.write_state import WriteState
 
-__all__ = ["PostgresCollection", "describe", "epoch", "exists", "open_collection", "prepare", "snapshot"]
-__all__ += ["add_token", "load_all", "read_tokens", "revoke_token"]
+__all__ = ["PostgresCollection", "describe", "epoch", "exists", "load_all", "open_collection", "opened", "prepare"]
+__all__ += ["snapshot"]
 
 PROBE_SIZE = 1000
 """Bytes that a probe writes while writes are refused. Else it writes none: they stay in the table until a vacuum."""
@@ -33,7 +32,12 @@ PROBE_SIZE = 1000
 KEYS_INTERVAL = 60.0
 """Seconds between two looks for keys that are too old, as there may be no write that deletes them."""
 
-_STATEMENTS = reads.STATEMENTS | past.STATEMENTS | writes.STATEMENTS | tokens.STATEMENTS
+_STATEMENTS = reads.STATEMENTS | past.STATEMENTS | writes.STATEMENTS
+_STATEMENTS |= {
+    b"tokens": ALL_TOKENS,
+    b"used": f"""UPDATE tokens SET used = $2::int8 WHERE number = ANY($1::int8[])
+      AND abs($2::int8 - coalesce(used, 0)) >= {USED_INTERVAL}""",
+}
 
 
 class PostgresCollection:
@@ -66,39 +70,31 @@ class PostgresCollection:
         self._forgetting = asyncio.create_task(self._forget_keys())
 
     def get(self, id: int) -> asyncio.Future[Store | None]:
-        """Return the store of that id, or None."""
         return self._by_id.add(id)
 
     def get_at(self, id: int, at: Moment) -> asyncio.Future[Store | None]:
-        """Return the store of that id as it was at that moment, or None."""
         return asyncio.ensure_future(self._past.get(id, at))
 
     def list(self, query: Query) -> asyncio.Future[Listing]:
-        """Return the stores that the query asks for."""
         if query.at is not None:
             return asyncio.ensure_future(self._past.list_stores(query))
         return self._lists.add(query)
 
     def state(self) -> asyncio.Future[State]:
-        """Return the numbers of the collection."""
         return self._states.add(None)
 
     def write(self, command: Command) -> asyncio.Future[Store | None]:
-        """Queue a command; its result is the store, None if there is no such store, or the error."""
         return self._writes.add(command)
 
     async def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False) -> range:
-        """Create all of `payloads` or none; return their ids."""
         await self.check()  # after that, its tables are there
-        return await run_in_thread(lambda _stop: load_all(self._url, payloads, only_if_empty=only_if_empty))
+        return await run_in_thread(lambda: load_all(self._url, payloads, only_if_empty=only_if_empty))
 
     async def tokens(self) -> Sequence[Token]:
-        """Return all tokens."""
         (result,) = await self._pool.execute((b"tokens", ()))
         return [Token(*row) for row in rows(result)]
 
     async def mark_used(self, numbers: Iterable[int], now: int) -> None:
-        """Note that tokens are used."""
         await self._pool.execute((b"used", (array(numbers), now)))
 
     def change_token(self) -> None:
@@ -109,11 +105,9 @@ class PostgresCollection:
         return state, None
 
     async def check(self) -> None:
-        """Return if the database can be read; raise Unavailable if not."""
         await self._pool.execute((b"state", ()))
 
     async def check_writes(self) -> None:
-        """Return if writes are not refused; raise Unavailable with the reason if they are."""
         await self._state.check()
 
     def _begin_probe(self) -> None:
@@ -137,7 +131,6 @@ class PostgresCollection:
                     pass
 
     async def close(self) -> None:
-        """Finish the reads and writes under way, then close every connection."""
         self._state.close()
         self._forgetting.cancel()
         await asyncio.gather(*(each.close() for each in (self._by_id, self._states, self._lists, self._writes)))
@@ -148,7 +141,7 @@ class PostgresCollection:
     async def _connect(self) -> PipelineConnection:
         """Open a connection and prepare its session; raises Unavailable, CannotStart."""
         if not self._schema:  # looked for once: a later one that hides it is not ours
-            self._schema = await run_in_thread(lambda _stop: prepare(self._url))
+            self._schema = await run_in_thread(lambda: prepare(self._url))
         setup = (*session.setup_statements(session.SERVING), session.set_search_path(self._schema))
         try:
             connection = PipelineConnection(await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True))

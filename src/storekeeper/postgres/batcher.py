@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from storekeeper.concurrency.queue_limit import QUEUE_TIMEOUT, Queued, QueueLimit
-from storekeeper.errors import Unavailable
-from storekeeper.postgres.pool import CLOSED, NO_RESPONSE, RESPONSE_TIMEOUT
+from storekeeper.errors import CLOSED, Unavailable
+from storekeeper.postgres.pool import NO_RESPONSE, RESPONSE_TIMEOUT
 
 K = TypeVar("K")
 R = TypeVar("R")

@@ -12,7 +12,7 @@ from storekeeper.stores import Store
 from storekeeper.tables import CONTENT
 
 LOOK_INTERVAL = 1.0
-"""Seconds between two looks for keys that are too old, as long as there are none: each takes 40 µs of the server."""
+"""Seconds until a batch looks for old keys again, if the last look found none: each takes 40 µs of the server."""
 
 # Both bounds are those of the oldest rows, so that the index finds them; if none is beyond its time, they are equal.
 _EXPIRED = f"""n >= (SELECT min(n) FROM keys) AND n < (
@@ -51,20 +51,10 @@ def remembered(result: Result, epoch: str) -> dict[int, Remembered]:
     return {key: Remembered(request, Store(*[*store, epoch]), at) for key, request, at, *store in rows(result)}
 
 
-class Memory:
-    """What an instance remembers keys with. It forgets some of those that are too old, if there may be any."""
-
-    def __init__(self) -> None:
-        self._next_look = 0.0
-
-    def remember(self, rows: Iterable[KeyRow], now: int) -> list[Statement]:
-        """Return the statements that remember keys, and forget some; `now` is in milliseconds since 1970."""
-        forget = [_forget(now)] if time.monotonic() >= self._next_look else []
-        return [(b"remember", _arrays(rows)), *forget]
-
-    def forgot(self, count: int) -> None:
-        """Know how many keys the last look found: after none, the next batches do not look."""
-        self._next_look = 0.0 if count else time.monotonic() + LOOK_INTERVAL
+def remember(rows: Iterable[KeyRow], now: int, *, look: bool) -> list[Statement]:
+    """Return the statements that remember keys and, with `look`, forget old ones; `now` is in ms since 1970."""
+    forget = [_forget(now)] if look else []
+    return [(b"remember", _arrays(rows)), *forget]
 
 
 async def forget(pool: Pool) -> bool:
@@ -90,7 +80,7 @@ async def forget(pool: Pool) -> bool:
 
 
 def _arrays(rows: Iterable[tuple[int, ...]]) -> tuple[str, ...]:
-    # `columns.as_arrays` asks of each value what it is: that takes nearly twice as long.
+    # `schema.as_arrays` asks of each value what it is: that takes nearly twice as long.
     return tuple(["{" + ",".join(map(str, column)) + "}" for column in zip(*rows, strict=True)])
 
 

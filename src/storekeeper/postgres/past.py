@@ -12,12 +12,12 @@ from typing import Any
 
 from storekeeper.collection import MAX_PAST_READS, PAST_TIMEOUT, Listing, Moment, Query, State, check_moment
 from storekeeper.errors import Unavailable
-from storekeeper.postgres.columns import FIELDS
 from storekeeper.postgres.pipeline import Statement, rows
 from storekeeper.postgres.pool import Pool, single_row
 from storekeeper.postgres.reads import MAX_ID, PAGE_SIZE, as_of, with_rest
 from storekeeper.postgres.schema import COLLECTION
 from storekeeper.stores import Store
+from storekeeper.tables import FIELDS
 
 GRACE = 1.0
 """Seconds after its time in which the server has to say that it ended a statement; else the connection is dropped."""

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from storekeeper.errors import LOCKED, CannotStart, Unavailable
+from storekeeper.errors import CLOSED, LOCKED, CannotStart, Unavailable
 from storekeeper.events import Event, emit
 from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, Result, Statement, StatementError
 
@@ -28,7 +28,6 @@ EXPIRED = "old"
 UNREACHABLE = "The database cannot be reached"
 NO_RESPONSE = "The database does not respond"
 NO_SINGLE_ROW = "The table collection does not have its one row"
-CLOSED = "The service is shutting down"
 
 
 class Pool:

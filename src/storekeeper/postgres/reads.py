@@ -1,4 +1,4 @@
-"""Reads of the shared collection: those of one loop iteration are one query. Imports the domain.
+"""Reads of the shared collection: those of one loop iteration are one round trip. Imports the domain.
 
 Every read queries the database after it arrived: nothing is cached, so nothing can be stale. A long list is read page
 by page, each page as of the first one's version, so that no slow client keeps a transaction or a connection.
@@ -13,13 +13,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from storekeeper.collection import Listing, Query, State
-from storekeeper.postgres.columns import FIELDS, as_arrays
 from storekeeper.postgres.pipeline import Statement, rows
 from storekeeper.postgres.pipeline import array as parameter
 from storekeeper.postgres.pool import Pool, single_row
 from storekeeper.postgres.schema import COLLECTION
 from storekeeper.stores import Store
-from storekeeper.tables import STORES
+from storekeeper.tables import FIELDS, STORES
 
 PAGE_SIZE = 1000
 PAGE_BYTES = 2**20
@@ -46,14 +45,10 @@ STATEMENTS = {
       SELECT {_JSON}, count, version, epoch FROM {COLLECTION}""",
     b"picked": f"WITH page AS ({_PAGE} stores WHERE id = ANY($1::int8[])) SELECT {_JSON}",
     # With the ids of all `most` stores, and one more: the pages after the first are read by their ids.
-    b"named": f"""SELECT pick.place, found.*, version, epoch
-      FROM {COLLECTION}, unnest($1::int8[], $2::text[], $3::int8[], $4::int8[])
-        AS pick (place, name, past, most), LATERAL (
-        WITH page AS ({_PAGE} (SELECT * FROM stores
-          WHERE name = pick.name AND id > past ORDER BY id LIMIT least(most, {PAGE_SIZE})) AS same)
-        SELECT {_JSON}, ARRAY(SELECT id FROM stores
-          WHERE name = pick.name AND id > past ORDER BY id LIMIT most + 1)) AS found
-      WHERE one = 1""",
+    b"named": f"""WITH page AS ({_PAGE} (SELECT * FROM stores
+        WHERE name = $1::text AND id > $2::int8 ORDER BY id LIMIT least($3::int8, {PAGE_SIZE})) AS same)
+      SELECT {_JSON}, ARRAY(SELECT id FROM stores
+        WHERE name = $1::text AND id > $2::int8 ORDER BY id LIMIT $3::int8 + 1), version, epoch FROM {COLLECTION}""",
     # The slow way, for a page that changed after the version: each store as its last change up to there left it.
     b"as of": f"""WITH page AS ({_PAGE} (
         SELECT pick.id, was.* FROM unnest($1::int8[]) AS pick (id), LATERAL (
@@ -112,37 +107,26 @@ class Reader:
 
     async def list_stores(self, queries: Sequence[Query], deadline: float) -> list[Listing]:
         """Return for each query the stores that it asks for, of the present."""
-        whole = [query for query in set(queries) if query.name is None]
-        named = [query for query in set(queries) if query.name is not None]
-        statements: list[Statement] = [
-            (b"first", (_after(query) + 1, _after(query) + (query.limit or PAGE_SIZE))) for query in whole
-        ]
-        if named:
-            sent = [_named(place, query, query.limit or PAGE_SIZE) for place, query in enumerate(named)]
-            statements.append((b"named", as_arrays(sent)))
-        results = await self._pool.execute(*statements, deadline=deadline)
-        found: dict[Query, Found] = {}
-        for query, result in zip(whole, results, strict=False):
-            first, end, _, count, version, epoch = single_row(rows(result))
-            ids, last = query.ids(count)
-            found[query] = Listing(version, epoch, first or b"", None, last, count), ids, end or 0
-        if named:
-            picked = rows(results[-1])
-            if len(picked) != len(named):
-                single_row([])  # the row of `collection` is missing, or there are several
-            for place, *row in picked:
-                found[named[place]] = await self._of_name(named[place], row, deadline)
+        asked = list(set(queries))
+        results = await self._pool.execute(*map(_statement, asked), deadline=deadline)
+        found = {
+            query: await self._found(query, single_row(rows(result)), deadline)
+            for query, result in zip(asked, results, strict=True)
+        }
         return [with_rest(found[query], self._page) for query in queries]
 
-    async def _of_name(self, query: Query, row: Sequence[Any], deadline: float) -> Found:
+    async def _found(self, query: Query, row: Sequence[Any], deadline: float) -> Found:
+        if query.name is None:
+            first, end, _, count, version, epoch = row
+            ids, last = query.ids(count)
+            return Listing(version, epoch, first or b"", None, last, count), ids, end or 0
         if query.limit is None and len(row[3]) > PAGE_SIZE:
             # Longer than a page: once more for all ids, of one list at a time, as they take much memory on their way.
-            statement = b"named", as_arrays([_named(0, query, MAX_ID - 1)])
-            _, *row = single_row(await self._rows(statement, deadline))
-        first, end, _, found, version, epoch = row
-        ids = array("q", found[: query.limit])
-        last = ids[-1] if len(ids) < len(found) else None
-        return Listing(version, epoch, first or b"", None, last), ids, end or 0
+            row = single_row(await self._rows(_statement(query, MAX_ID - 1), deadline))
+        first, end, _, named, version, epoch = row
+        some = array("q", named[: query.limit])
+        last = some[-1] if len(some) < len(named) else None
+        return Listing(version, epoch, first or b"", None, last), some, end or 0
 
     async def _page(self, ids: Sequence[int], version: int) -> tuple[bytes, int]:
         if isinstance(ids, range):
@@ -161,11 +145,10 @@ class Reader:
         return rows(result)
 
 
-def _named(place: int, query: Query, most: int) -> tuple[int, str, int, int]:
+def _statement(query: Query, most: int = PAGE_SIZE) -> Statement:
+    """Return the statement that reads the first page of a list, of at most so many stores if it has no limit."""
+    after, most = min(query.after, MAX_ID - PAGE_SIZE), query.limit or most
+    if query.name is None:
+        return b"first", (after + 1, after + most)
     # libpq accepts no U+0000; no store's name has one, and none is empty.
-    name = "" if not query.name or "\0" in query.name else query.name
-    return place, name, _after(query), most
-
-
-def _after(query: Query) -> int:
-    return min(query.after, MAX_ID - PAGE_SIZE)
+    return b"named", ("" if "\0" in query.name else query.name, after, most)

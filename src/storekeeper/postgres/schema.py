@@ -1,8 +1,11 @@
-"""The tables of the database, and the migrations that make them. Imports psycopg and the domain."""
+"""The tables of the database, their migrations, and rows as parameters. Imports psycopg and the domain."""
+
+from collections.abc import Iterable, Mapping
 
 import psycopg
 
 from storekeeper.errors import CannotStart
+from storekeeper.postgres.pipeline import array
 from storekeeper.postgres.session import Connection, collection_schema, connected
 
 NEW_EPOCH = """(SELECT string_agg(substr('abcdefghijklmnopqrstuvwxyz234567', 1 + floor(random() * 32)::integer, 1),
@@ -99,6 +102,13 @@ COLLECTION = "collection_4"
 """The table whose one row all writers lock. Its old names are views: instances of older versions, and people, can
 read them."""
 
+# The last column: whether a COMMIT waits for a standby.
+LOCK = f"""SELECT count, version, at, epoch, coalesce(current_setting('synchronous_standby_names', true), '') <> ''
+  FROM {COLLECTION} WHERE one = 1 FOR UPDATE"""
+
+TYPES = {int: "int8", str: "text"}
+"""Of the columns of all tables."""
+
 # Not to_regclass, whose cached result may be older than the wait for the lock of migrations.
 # Nor information_schema, which hides what this user may not read.
 _TABLES = """SELECT relname FROM pg_catalog.pg_class WHERE relkind IN ('r', 'p', 'v', 'm', 'f') AND relnamespace = (
@@ -115,6 +125,17 @@ MIGRATION_LOCK = 0x53544F52
 
 _RIGHTS = "for the first start needs CREATE on the schema"
 _LOCK_TIMEOUT = "SET LOCAL lock_timeout = '4s'"
+
+
+def as_table(columns: Mapping[str, type]) -> str:
+    """Return the FROM item `new` for what `as_arrays` returns of rows of these columns."""
+    arrays = ", ".join(f"${number}::{TYPES[kind]}[]" for number, kind in enumerate(columns.values(), 1))
+    return f"unnest({arrays}) AS new ({', '.join(columns)})"
+
+
+def as_arrays(rows: Iterable[tuple[str | int | None, ...]]) -> tuple[str, ...]:
+    """Return rows as one parameter for each column."""
+    return tuple([array(column) for column in zip(*rows, strict=True)])
 
 
 def exists(url: str) -> bool:

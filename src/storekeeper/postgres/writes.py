@@ -15,22 +15,18 @@ from storekeeper.commands import Command, Create
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.events import Event, emit
 from storekeeper.postgres import keys
-from storekeeper.postgres.columns import LOCK, as_arrays, as_table
 from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, Result, Statement, StatementError, rows
 from storekeeper.postgres.pool import NO_RESPONSE, RESPONSE_TIMEOUT, Pool, roll_back, single_row, to_unavailable
 from storekeeper.postgres.reads import MAX_ID
-from storekeeper.postgres.schema import COLLECTION
+from storekeeper.postgres.schema import COLLECTION, LOCK, as_arrays, as_table
 from storekeeper.stores import Payload, Store
-from storekeeper.tables import CHANGES, CONTENT, STORES
+from storekeeper.tables import CHANGES, CONTENT, OF_CHANGE, STORES
 
 MAX_BATCH_BYTES = 4 * 2**20
 """Bytes of the writes of one batch, which ends with the one that exceeds them."""
 
-_STORE = {"id": "store_id", "version": "seq"} | {name: name for name in CONTENT}
-"""The columns of `stores`, and the column of a change that goes into each."""
-
 _NEW = as_table(CHANGES)
-_SET = ", ".join(f"{name} = new.{_STORE[name]}" for name in STORES if name != "id")
+_SET = ", ".join(f"{name} = new.{OF_CHANGE[name]}" for name in STORES if name != "id")
 # The database compares: the address of a store does not come here. Null equals null.
 _EQUAL = " AND ".join(f"stores.{name} IS NOT DISTINCT FROM new.{name}" for name in CONTENT)
 
@@ -43,7 +39,7 @@ STATEMENTS = {
     b"touched": f"""SELECT place, id, version, {_EQUAL}
       FROM {as_table({"place": int, "id": int, **CONTENT})} JOIN stores USING (id)""",
     b"create": f"""INSERT INTO stores ({", ".join(STORES)})
-      SELECT {", ".join(_STORE[name] for name in STORES)} FROM {_NEW}""",
+      SELECT {", ".join(OF_CHANGE[name] for name in STORES)} FROM {_NEW}""",
     b"replace": f"UPDATE stores SET {_SET} FROM {_NEW} WHERE stores.id = new.store_id",
     b"change": f"INSERT INTO changes ({', '.join(CHANGES)}) SELECT * FROM {_NEW}",
     b"count": f"UPDATE {COLLECTION} SET count = $1::int8, version = $2::int8, at = $3::int8 WHERE one = 1",
@@ -65,7 +61,7 @@ class Writer:
     def __init__(self, pool: Pool, refused: Callable[[str], None]) -> None:
         self._pool = pool
         self._refused = refused
-        self._memory = keys.Memory()
+        self._next_look = 0.0  # for old keys
 
     async def probe(self, size: int) -> None:
         """Carry out a create of so many bytes, undo it and commit; raise Unavailable if any of that is refused.
@@ -114,13 +110,13 @@ class Writer:
         if batch.changes:
             statements.append((b"count", (batch.count, batch.version, batch.at)))
         if batch.keys:
-            statements += self._memory.remember(batch.keys, now)
+            statements += keys.remember(batch.keys, now, look=time.monotonic() >= self._next_look)
         if not keep:
             statements = [(b"probe", ()), *statements, (b"undo", ())]
         results = await execute(*statements, (b"commit", ()))
         affected = {name: result.command_tuples or 0 for (name, _), result in zip(statements, results, strict=False)}
         if (forgotten := affected.pop(b"forget", None)) is not None:
-            self._memory.forgot(forgotten)
+            self._next_look = 0.0 if forgotten else time.monotonic() + keys.LOOK_INTERVAL
         expected = sum(map(len, new.values())) + len(batch.keys) + bool(batch.changes)
         if (written := sum(affected.values())) != expected:
             if keep:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -10,26 +10,28 @@ from msgspec.structs import replace
 from storekeeper.collection import Eventual, Listing, Moment, Query, State
 from storekeeper.commands import Command
 from storekeeper.concurrency.threads import run_in_thread
-from storekeeper.errors import Outcome, Unavailable
+from storekeeper.errors import CLOSED, Outcome, Unavailable
 from storekeeper.events import Event, emit
 from storekeeper.sqlite import errors, schema
+from storekeeper.sqlite.bulk import epoch, load_all, snapshot
+from storekeeper.sqlite.columns import as_json
 from storekeeper.sqlite.committer import Committer
 from storekeeper.sqlite.file_identity import FileIdentity
-from storekeeper.sqlite.load import load_all
 from storekeeper.sqlite.past import PastReader
 from storekeeper.sqlite.read_transaction import token_reader
 from storekeeper.sqlite.reads import Reader
-from storekeeper.sqlite.schema import exists, files, prepare
-from storekeeper.sqlite.snapshot import epoch, snapshot
-from storekeeper.sqlite.tokens import add_token, mark_used, read_tokens, revoke_token
-from storekeeper.sqlite.write_queue import CLOSED, TICK, WriteQueue
+from storekeeper.sqlite.schema import exists, files, opened, prepare
+from storekeeper.sqlite.write_queue import TICK, WriteQueue
 from storekeeper.stores import Payload, Store
-from storekeeper.tokens import Token
+from storekeeper.tokens import USED_INTERVAL, Token
 
 describe = str
 
-__all__ = ["SqliteCollection", "describe", "epoch", "exists", "files", "open_collection", "prepare", "snapshot"]
-__all__ += ["add_token", "load_all", "read_tokens", "revoke_token"]
+__all__ = ["SqliteCollection", "describe", "epoch", "exists", "files", "load_all", "open_collection", "opened"]
+__all__ += ["prepare", "snapshot"]
+
+_MARK_USED = f"""UPDATE tokens SET used = ?2 WHERE number IN (SELECT value FROM json_each(?1))
+  AND abs(?2 - ifnull(used, 0)) >= {USED_INTERVAL}"""
 
 
 class SqliteCollection:
@@ -57,18 +59,15 @@ class SqliteCollection:
         self._timer = self._loop.call_later(TICK, self._tick)
 
     def get(self, id: int) -> Store | None:
-        """Return the store of that id, or None."""
         try:  # a context manager would cost as much as this read; and as much of the other short ones
             return self._reader.get(id)
         except errors.READ_ERRORS as error:
             raise self._translated(error) from error
 
     def get_at(self, id: int, at: Moment) -> Eventual[Store | None]:
-        """Return the store as it was at that moment, or None."""
         return self._past.get(id, at)
 
     def list(self, query: Query) -> Eventual[Listing]:
-        """Return the stores that the query asks for."""
         if query.at is not None:
             return self._past.list(query)
         try:
@@ -78,7 +77,6 @@ class SqliteCollection:
         return replace(listing, rest=self._rest(listing.rest)) if listing.rest else listing
 
     def state(self) -> State:
-        """Return the numbers of the collection."""
         try:
             return self._reader.state()
         except errors.READ_ERRORS as error:
@@ -90,25 +88,21 @@ class SqliteCollection:
                 yield part
 
     def write(self, command: Command) -> asyncio.Future[Store | None]:
-        """Queue a command; its result is the store, None if there is no such store, or the error."""
         return self._queue.submit(command)
 
     async def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False) -> range:
-        """Create all of `payloads` or none; return their ids."""
         self._check_writable()
         with self._translating(Outcome.UNKNOWN):
-            return await run_in_thread(lambda stop: load_all(self._path, payloads, stop, only_if_empty=only_if_empty))
+            return await run_in_thread(lambda: load_all(self._path, payloads, only_if_empty=only_if_empty))
 
     async def tokens(self) -> Sequence[Token]:
-        """Return all tokens."""
         with self._translating():
             return self._reader.tokens()
 
     async def mark_used(self, numbers: Iterable[int], now: int) -> None:
-        """Note that tokens are used."""
         self._check_writable()
         with self._translating():
-            await run_in_thread(lambda _stop: mark_used(self._path, numbers, now))
+            await run_in_thread(lambda: _mark_used(self._path, as_json(numbers), now))
 
     def _check_writable(self) -> None:
         """Raise Unavailable if nothing is to be written any more."""
@@ -122,7 +116,6 @@ class SqliteCollection:
         return self._change_token()
 
     def changed_since(self, state: State) -> tuple[State, Sequence[int] | None]:
-        """Return the present state, and the stores that changed since an earlier one, None if these are many."""
         try:
             return self._reader.changed_since(state)
         except errors.READ_ERRORS as error:
@@ -134,7 +127,6 @@ class SqliteCollection:
         self._timer = self._loop.call_later(TICK, self._tick)
 
     async def check(self) -> None:
-        """Return if the file can be read; raise Unavailable if not."""
         if self._failure:
             raise Unavailable(self._failure)
         with self._translating():
@@ -142,11 +134,9 @@ class SqliteCollection:
             self._reader.state()
 
     async def check_writes(self) -> None:
-        """Return if writes are not refused; raise Unavailable with the reason if they are."""
         await self._queue.state.check()
 
     async def close(self) -> None:
-        """Finish the writes under way, then close the file."""
         if not self._closed:
             self._closed = True
             await self._past.close()
@@ -178,6 +168,11 @@ class SqliteCollection:
             emit(Event.DATABASE_DAMAGED, reason=failure.reason)
         else:
             self._fail(failure.reason)
+
+
+def _mark_used(path: Path, numbers: str, now: int) -> None:
+    with closing(schema.connect(path)) as connection, schema.transaction(connection, "IMMEDIATE"):
+        connection.execute(_MARK_USED, (numbers, now))
 
 
 open_collection = SqliteCollection

@@ -13,7 +13,7 @@ import msgspec
 
 from storekeeper.sqlite.migrations import CHANGES
 from storekeeper.tables import CHANGES as COLUMNS
-from storekeeper.tables import CONTENT, STORES
+from storekeeper.tables import CONTENT, FIELDS, OF_CHANGE, STORES
 
 _encode = msgspec.json.Encoder().encode
 
@@ -22,12 +22,6 @@ numbers = msgspec.json.Decoder(list[int]).decode
 
 MAX_ROWS = 64
 """Rows of one statement."""
-
-_STORE = {"id": "store_id", "version": "seq"} | {name: name for name in CONTENT}
-"""The columns of `stores`, and the column of a change that goes into each."""
-
-FIELDS = ", ".join(CONTENT)
-"""The columns of what clients say of a store."""
 
 Row = tuple[str | int | None, ...]
 
@@ -55,10 +49,10 @@ def _with_rows(statement: str, size: int, width: int) -> str:
 
 # The changes were just written: their pages are in memory. `LIMIT` keeps SQLite from reading all stores to find them.
 _CHANGED = f"FROM json_each(?) CROSS JOIN {CHANGES} AS change ON seq = value"
-_VALUES = ", ".join(f"change.{_STORE[name]}" for name in STORES)
+_VALUES = ", ".join(f"change.{OF_CHANGE[name]}" for name in STORES)
 INSERT = f"INSERT INTO stores ({', '.join(STORES)}) SELECT {_VALUES} {_CHANGED}"
 """Makes stores of the changes of these versions."""
-UPDATE = f"""UPDATE stores SET {", ".join(f"{name} = change.{_STORE[name]}" for name in STORES if name != "id")}
+UPDATE = f"""UPDATE stores SET {", ".join(f"{name} = change.{OF_CHANGE[name]}" for name in STORES if name != "id")}
   FROM (SELECT change.* {_CHANGED} LIMIT -1) AS change WHERE stores.id = change.store_id"""
 ADD_CHANGES = f"INSERT INTO {CHANGES} ({', '.join(COLUMNS)}) VALUES {{rows}}"
 VERSIONS = f"""WITH touched (place, id, {FIELDS}) AS (VALUES {{rows}})

@@ -12,7 +12,7 @@ import apsw
 from storekeeper import commands as domain
 from storekeeper.commands import Batch, Command, Create, Key, Present, Remembered, apply
 from storekeeper.errors import Outcome, Unavailable
-from storekeeper.sqlite import columns, errors
+from storekeeper.sqlite import columns, errors, schema
 from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.sqlite.keys import Keys
 from storekeeper.stores import MAX_NAME_LENGTH, Payload, Store
@@ -32,14 +32,14 @@ class Committer:
         self._execute = connection.execute
         self._keys = Keys(connection.execute)
         self._lock_deadline = 0.0
-        connection.set_busy_handler(self._wait_for_lock)
+        schema.wait_for_lock(connection, lambda: self._lock_deadline)
 
     def commit(self, commands: Sequence[Command], deadline: float, *, keep: bool = True) -> list[Result]:
         """Carry out commands in one transaction; return their results in the same order.
 
         If the file is locked until `deadline`, on the monotonic clock, nothing is written. Without `keep` the
-        transaction is rolled back at its end. Raises FileReplaced, and those of apsw's errors after which nothing may
-        be acknowledged any more.
+        transaction is rolled back at its end. Raises Failure if the file was replaced, and those of apsw's errors
+        after which nothing may be acknowledged any more.
         """
         self._lock_deadline = deadline
         try:
@@ -86,13 +86,10 @@ class Committer:
 
     def delete_old_keys(self, deadline: float) -> None:
         """Delete some of the Idempotency-Keys that are too old, if there are any; raises as `commit` does."""
-        now = time.time_ns() // 1_000_000
-        if not self._keys.are_old(now):
-            return
         self._lock_deadline = deadline
         try:
             with self._transaction():
-                self._keys.delete_old(now)
+                self._keys.delete_old(time.time_ns() // 1_000_000)
                 self._execute("COMMIT")
         except apsw.Error as error:
             if errors.temporary(errors.classified(error, self.connection), Outcome.NONE) is None:
@@ -152,13 +149,6 @@ class Committer:
         for statement, changes in ((columns.INSERT, batch.created), (columns.UPDATE, batch.replaced)):
             if changes:
                 self._execute(statement, (columns.as_json([change[0] for change in changes]),))
-
-    def _wait_for_lock(self, _calls: int) -> bool:
-        # SQLite's own handler sleeps up to 100 ms at a time; other processes' commits take far less.
-        if time.monotonic() > self._lock_deadline:
-            return False
-        time.sleep(0.0005)
-        return True
 
 
 def _check_overwritten(batch: Batch) -> None:

@@ -4,7 +4,7 @@ import errno
 
 import apsw
 
-from storekeeper.errors import DISK_FULL, LOCKED, Outcome, Unavailable
+from storekeeper.errors import CLOSED, DISK_FULL, LOCKED, Outcome, Unavailable
 
 FAILED = "The database failed"
 DAMAGED = "The database is damaged"
@@ -65,12 +65,14 @@ def temporary(error: apsw.Error, outcome: Outcome) -> Unavailable | None:
         case apsw.CantOpenError():
             return Unavailable("The database cannot be opened")
         case apsw.ConnectionClosedError():
-            return Unavailable("The service is shutting down")
+            return Unavailable(CLOSED)
     return None
 
 
 def failure(error: BaseException, connection: apsw.Connection, outcome: Outcome = Outcome.NONE) -> Failure:
     """Return the failure that a fatal error means."""
+    if isinstance(error, Failure):
+        return error
     damaged = isinstance(error, _CORRUPT)
     if damaged:
         try:  # SQLite also calls a page corrupt that the disk cannot read; if it can read nothing, the disk failed

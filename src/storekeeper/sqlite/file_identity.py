@@ -1,4 +1,4 @@
-"""Whether an open database is still the file that its path names. Imports nothing of the project.
+"""Whether an open database is still the file that its path names. Imports `errors`.
 
 SQLite does not notice when its file or its log is deleted or replaced: it continues with files that have no name any
 more.
@@ -8,12 +8,10 @@ import os
 import time
 from pathlib import Path
 
+from storekeeper.sqlite.errors import FAILED, Failure
+
 CHECK_INTERVAL = 0.01
 """Seconds between two checks: much less than anybody takes to delete a file, much more than a commit takes."""
-
-
-class FileReplaced(Exception):
-    """The file or its log was deleted or replaced since it was opened."""
 
 
 class FileIdentity:
@@ -26,7 +24,7 @@ class FileIdentity:
         self._next_check = 0.0
 
     def check(self) -> None:
-        """Raise FileReplaced if the files were not the same at the latest check. Any thread may call this."""
+        """Raise Failure if the files were not the same at the latest check. Any thread may call this."""
         now = time.monotonic()
         if now < self._next_check:
             return
@@ -34,9 +32,9 @@ class FileIdentity:
         try:
             same = self._read() == self._files
         except OSError as error:
-            raise FileReplaced(f"{error.filename} is gone ({error.strerror})") from None
+            raise Failure(f"{FAILED}: {error.filename} is gone ({error.strerror})") from None
         if not same:
-            raise FileReplaced(f"{self._paths[0]} or its log was replaced")
+            raise Failure(f"{FAILED}: {self._paths[0]} or its log was replaced")
 
     def _read(self) -> list[tuple[int, int]]:
         # By path, because closing an opened file would drop the locks that SQLite has on it.

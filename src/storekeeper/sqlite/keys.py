@@ -142,14 +142,10 @@ class Keys:
             first, self._known = self._known + 1, self._known + len(rows)
             self._index.add([row[0] for row in rows], range(first, self._known + 1), self._oldest[0])
 
-    def are_old(self, now: int) -> bool:
-        """Tell whether `delete_old` has anything to do."""
-        oldest = self._execute(_OLDEST).get
-        return oldest is not None and self._end(oldest, now) > oldest[0]
-
     def delete_old(self, now: int) -> None:
         """Delete some of the oldest keys, if they are too old; never the newest, or its number would come again."""
-        oldest = self._execute(_OLDEST).get
+        if (oldest := self._execute(_OLDEST).get) is None:
+            return
         self._oldest = oldest[0], None
         if (end := self._end(oldest, now)) > oldest[0]:
             self._execute(_DELETE, (end,))

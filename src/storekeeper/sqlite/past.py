@@ -18,13 +18,13 @@ import apsw
 
 from storekeeper.collection import MAX_PAST_READS, PAST_TIMEOUT, Eventual, Listing, Moment, Query, State, check_moment
 from storekeeper.concurrency.threads import run_in_thread
-from storekeeper.errors import Unavailable
+from storekeeper.errors import CLOSED, Unavailable
 from storekeeper.sqlite import reads, schema
-from storekeeper.sqlite.columns import FIELDS, STATE, numbers
+from storekeeper.sqlite.columns import STATE, numbers
 from storekeeper.sqlite.migrations import CHANGES
-from storekeeper.sqlite.reads import following, pages_of
-from storekeeper.sqlite.write_queue import CLOSED
+from storekeeper.sqlite.reads import listing
 from storekeeper.stores import Store
+from storekeeper.tables import FIELDS
 
 T = TypeVar("T")
 Execute = Callable[..., apsw.Cursor]
@@ -94,12 +94,14 @@ class PastReader:
         except TimeoutError:
             raise Unavailable("Too many reads of the past are waiting") from None
         self._running += 1
+        stop = threading.Event()
         try:
             with self._translating():
-                return await run_in_thread(lambda stop: self._run(work, self._pacer(stop)))
+                return await run_in_thread(lambda: self._run(work, self._pacer(stop)))
         except apsw.InterruptError:
             raise Unavailable(CLOSED if self._closed else "The read of the past took too long") from None
         finally:
+            stop.set()
             self._running -= 1
             self._slots.release()
 
@@ -142,24 +144,15 @@ class PastReader:
         assert query.at is not None
         total, version, epoch = _find(query.at, execute)
         ids, last = query.ids(total)
-        if not ids:
-            return Listing(version, epoch, b"", total=total)
-        page = ids[: len(next(pages_of(ids)))]
-        try:
-            first = self._page(page, version, execute)
-        except apsw.TooBigError:
-            page = page[:1]
-            first = self._page(page, version, execute)
-        left = range(page.stop, ids.stop)
-        rest = following(partial(self._page_later, version), pages_of(left)) if left else None
-        return Listing(version, epoch, first, rest, last, total)
+        empty = Listing(version, epoch, b"", None, last, total)
+        return listing(empty, ids, partial(self._page, version, execute), partial(self._page_later, version))
 
     async def _page_later(self, version: int, ids: Sequence[int]) -> bytes:
         await asyncio.sleep(0)  # a fast client must not keep the others waiting until its list ends
-        page = self._read(partial(self._page, ids, version))
+        page = self._read(lambda execute: self._page(version, execute, ids))
         return await page if isinstance(page, asyncio.Future) else page
 
-    def _page(self, ids: Sequence[int], version: int, execute: Execute) -> bytes:
+    def _page(self, version: int, execute: Execute, ids: Sequence[int]) -> bytes:
         page: bytes
         page, newest = execute(reads.PAGE, (ids[0], ids[-1])).get
         if newest > version:

@@ -11,18 +11,18 @@ from array import array
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import apsw
+from msgspec.structs import replace
 
 from storekeeper.collection import Listing, Query, State
-from storekeeper.sqlite.columns import FIELDS, STATE, as_json, numbers
+from storekeeper.sqlite.columns import STATE, as_json, numbers
 from storekeeper.sqlite.migrations import CHANGES
 from storekeeper.sqlite.read_transaction import ChangeToken, ReadTransaction, no_token
 from storekeeper.sqlite.schema import transaction
-from storekeeper.sqlite.tokens import read as read_tokens
 from storekeeper.stores import Store
-from storekeeper.tables import CONTENT
+from storekeeper.tables import ALL_TOKENS, CONTENT, FIELDS
 from storekeeper.tokens import Token
 
 PAGE_SIZE = 1000
@@ -74,6 +74,9 @@ _WALK = f"""WITH RECURSIVE walk (place, seq, step) AS (
   SELECT CAST(json_group_array(seq) AS BLOB) FROM (SELECT min(seq) AS seq FROM walk GROUP BY place)"""
 AS_OF = f"""SELECT {_JSON} FROM (
   SELECT store_id AS id, {FIELDS} FROM json_each(?) AS pick JOIN {CHANGES} ON seq = pick.value ORDER BY id)"""
+
+Later: TypeAlias = Callable[[Sequence[int]], Awaitable[bytes]]
+"""Reads a page of a list, by its ids."""
 
 
 class Reader:
@@ -134,7 +137,7 @@ class Reader:
     def tokens(self) -> Sequence[Token]:
         """Return all tokens."""
         self.transaction.end()  # it may be of before
-        return read_tokens(self._connection)
+        return [Token(*row) for row in self._execute(ALL_TOKENS)]
 
     def _row(self, statement: str, values: tuple[Any, ...] = ()) -> Any:
         """Return the only row of a statement, in the shared transaction, or in another if somebody has committed."""
@@ -197,20 +200,11 @@ class Reader:
         self._token = no_token
 
     def _listing(self, ids: Sequence[int], state: State, last: int | None, total: int | None = None) -> Listing:
-        """Return a list, whose first page is read at once: in the transaction in which `state` was read."""
+        """Return a list, whose first page is read in the transaction in which `state` was read."""
         _, version, epoch = state
-        if not ids:
-            return Listing(version, epoch, b"", total=total)
-        page = next(pages_of(ids))
-        try:
-            first, _ = self._page(page, version)
-        except apsw.TooBigError:
-            page = page[:1]
-            first, _ = self._page(page, version)
-        rest = None
-        if len(page) < len(ids):
-            rest = following(partial(self._page_as_of, version=version), pages_of(ids, len(page)))
-        return Listing(version, epoch, first, rest, last, total)
+        later = partial(self._page_as_of, version=version)
+        empty = Listing(version, epoch, b"", None, last, total)
+        return listing(empty, ids, lambda page: self._page(page, version)[0], later)
 
     async def _page_as_of(self, ids: Sequence[int], version: int) -> bytes:
         # A fast client must not keep the others waiting until its list ends.
@@ -257,9 +251,21 @@ class Reader:
         self._pages_version = version
 
 
-async def following(
-    read: Callable[[Sequence[int]], Awaitable[bytes]], pages: Iterator[Sequence[int]]
-) -> AsyncIterator[bytes]:
+def listing(empty: Listing, ids: Sequence[int], read: Callable[[Sequence[int]], bytes], read_later: Later) -> Listing:
+    """Return a list of which the first page is read at once, and each other one when it is asked for."""
+    if not ids:
+        return empty
+    page = next(pages_of(ids))
+    try:
+        first = read(page)
+    except apsw.TooBigError:  # the addresses are long
+        page = page[:1]
+        first = read(page)
+    rest = _following(read_later, pages_of(ids, len(page))) if len(page) < len(ids) else None
+    return replace(empty, first=first, rest=rest)
+
+
+async def _following(read: Later, pages: Iterator[Sequence[int]]) -> AsyncIterator[bytes]:
     """Yield what `read` returns for each page, with a comma in front; half a page at a time if it is too big."""
     for page in pages:
         pieces = [page]

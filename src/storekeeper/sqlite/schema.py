@@ -4,7 +4,7 @@ import errno
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
@@ -115,15 +115,16 @@ def open_source(path: Path) -> apsw.Connection:
 
 
 @contextmanager
-def opened(path: Path, *, write: bool) -> Iterator[apsw.Connection]:
-    """Open a database for a command, also beside a running service. Raises CannotStart."""
+def opened(path: Path, *, write: bool) -> Iterator[Callable[..., apsw.Cursor]]:
+    """Open a database for a command; yield what executes statements in a transaction. Raises CannotStart."""
     if write:
         prepare(path, upgrade=False)
     with (
         raising_cannot_start(path),
         closing(connect(path, timeout=START_TIMEOUT) if write else open_source(path)) as connection,
+        transaction(connection, "IMMEDIATE" if write else "DEFERRED"),
     ):
-        yield connection
+        yield connection.execute
 
 
 def files(path: Path) -> tuple[Path, ...]:
@@ -173,6 +174,18 @@ def connect(
         # Else SQLite, built with STAT4, plans a statement again for each value that it compares with an index.
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     return connection
+
+
+def wait_for_lock(connection: apsw.Connection, deadline: Callable[[], float]) -> None:
+    """Have a connection that writes try to get the lock until a deadline, on the monotonic clock."""
+
+    # SQLite's own handler sleeps up to 100 ms at a time: other processes' commits take far less, and beside busy ones
+    # it might never get the lock.
+    def wait(_calls: int) -> bool:
+        time.sleep(0.0005)
+        return time.monotonic() < deadline()
+
+    connection.set_busy_handler(wait)
 
 
 def refuse_orphaned_log(path: Path) -> None:

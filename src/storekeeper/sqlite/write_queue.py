@@ -1,7 +1,6 @@
 """Writes on their way to the writer thread and back: group commit. Imports apsw, `concurrency`, the domain.
 
-All writes that wait go into one transaction with one fsync: 64 creates cost what one costs. `WriteQueue` belongs to
-the event loop, `WriterThread` to the thread; they share the inbox, the queue limit and the committer's file identity.
+All writes that wait go into one transaction with one fsync: 64 creates cost what one costs.
 """
 
 import asyncio
@@ -18,10 +17,9 @@ from typing import TypeVarTuple
 
 from storekeeper.commands import Command, size
 from storekeeper.concurrency.queue_limit import QUEUE_TIMEOUT, Queued, QueueLimit
-from storekeeper.errors import DISK_STALLED, LOCKED, Outcome, Unavailable
+from storekeeper.errors import CLOSED, DISK_STALLED, LOCKED, Outcome, Unavailable
 from storekeeper.sqlite import errors
 from storekeeper.sqlite.committer import Committer, Result
-from storekeeper.sqlite.file_identity import FileReplaced
 from storekeeper.stores import Store
 from storekeeper.write_state import WriteState
 
@@ -49,7 +47,6 @@ PROBE_SIZE = 2**16
 KEYS_INTERVAL = 60.0
 """Seconds between two looks for Idempotency-Keys that are too old, while nothing is written."""
 
-CLOSED = "The service is shutting down"
 QUEUE_FULL = "Too many writes are waiting"
 
 _JOIN_INTERVAL = 0.002
@@ -58,7 +55,11 @@ TICK = 0.25
 
 
 class WriteQueue:
-    """The event loop's half of writing. `fail` is called on the loop when nothing more can be written."""
+    """The event loop hands writes to a thread, which hands their results back; from `_run` on, all is the thread's.
+
+    They share the inbox, the next probe, the queue limit and the committer's file identity. `fail` is called on the
+    loop when nothing more can be written.
+    """
 
     def __init__(self, committer: Committer, fail: Callable[[errors.Failure], None]) -> None:
         self._committer = committer
@@ -70,7 +71,13 @@ class WriteQueue:
         self._refusal: str | None = None
         self._failure: str | None = None
         self.state = WriteState(self._begin_probe)
-        self._thread = WriterThread(committer, self._limit, self._settle, self._on_failure, self._probed)
+        self._inbox: queue.SimpleQueue[list[Write] | None] = queue.SimpleQueue()
+        # How long to wait for the lock, bytes to write; the next batch, which may be empty, makes the thread probe.
+        self._probe: tuple[float, int] | None = None
+        self._loading = True
+        self._next_look = time.monotonic() + KEYS_INTERVAL
+        self._thread = threading.Thread(target=self._run, name="storekeeper-writer", daemon=True)
+        self._thread.start()
 
     def submit(self, command: Command) -> asyncio.Future[Store | None]:
         """Queue a command; its result is the store, None if there is no such store, or the error."""
@@ -89,7 +96,7 @@ class WriteQueue:
         self._refusal = self._failure = reason
         self.state.probed(reason)
         self._hand_over()
-        self._thread.inbox.put(None)
+        self._inbox.put(None)
 
     async def close(self) -> None:
         """Finish every write that was submitted, then end the thread and close its connection.
@@ -99,13 +106,18 @@ class WriteQueue:
         self._refusal = self._refusal or CLOSED
         self.state.close()
         self._hand_over()
-        if await self._thread.end(self._loop.time() + WRITE_TIMEOUT + 2 * TICK):
+        self._inbox.put(None)
+        deadline = self._loop.time() + WRITE_TIMEOUT + 2 * TICK
+        # `join` would need one more thread, and none may be available.
+        while self._thread.is_alive() and self._loop.time() < deadline:  # noqa: ASYNC110 - a thread sets no event
+            await asyncio.sleep(_JOIN_INTERVAL)
+        if not self._thread.is_alive():
             self._committer.close()
 
     def _hand_over(self) -> None:
         if self._gathered:
             self._unsettled.append(self._gathered)
-            self._thread.inbox.put(self._gathered)
+            self._inbox.put(self._gathered)
             self._gathered = []
 
     def _begin_probe(self) -> None:
@@ -113,8 +125,8 @@ class WriteQueue:
             # What becomes of these writes will tell, and they must not wait for a probe that waits for the lock.
             self.state.probed("")
             return
-        self._thread.probe = (PROBE_LOCK_TIMEOUT, PROBE_SIZE) if self.state.reason else (LOCK_TIMEOUT, 0)
-        self._thread.inbox.put([])
+        self._probe = (PROBE_LOCK_TIMEOUT, PROBE_SIZE) if self.state.reason else (LOCK_TIMEOUT, 0)
+        self._inbox.put([])
 
     def _probed(self, reason: str) -> None:
         # After a failure nothing is written any more, whatever a probe finds.
@@ -152,49 +164,12 @@ class WriteQueue:
         """Give up what is overdue; find out if the file was replaced."""
         try:
             self._committer.identity.check()
-        except FileReplaced as error:
-            self._fail(errors.Failure(f"{errors.FAILED}: {error}"))
+        except errors.Failure as failure:
+            self._fail(failure)
         overdue = self._loop.time() - WRITE_TIMEOUT
         for write in takewhile(lambda write: write.since < overdue, chain.from_iterable(self._unsettled)):
             write.settle(Unavailable(DISK_STALLED, Outcome.UNKNOWN))
             self.state.refused(DISK_STALLED)
-
-
-class WriterThread:
-    """The thread's half of writing: commits batches from `inbox` and calls `settle` on the loop, or `fail` and ends.
-
-    Once `probe` is set (how long to wait for the lock, bytes to write), the next batch, which may be empty, makes it
-    probe first and call `probed`.
-    """
-
-    def __init__(
-        self,
-        committer: Committer,
-        limit: QueueLimit,
-        settle: Callable[[list[Write], list[Result]], None],
-        fail: Callable[[list[Write], errors.Failure], None],
-        probed: Callable[[str], None],
-    ) -> None:
-        self.inbox: queue.SimpleQueue[list[Write] | None] = queue.SimpleQueue()
-        self._committer = committer
-        self._limit = limit
-        self._settle = settle
-        self._fail = fail
-        self._probed = probed
-        self.probe: tuple[float, int] | None = None
-        self._loading = True
-        self._next_look = time.monotonic() + KEYS_INTERVAL
-        self._loop = asyncio.get_running_loop()
-        self._thread = threading.Thread(target=self._run, name="storekeeper-writer", daemon=True)
-        self._thread.start()
-
-    async def end(self, deadline: float) -> bool:
-        """Finish the inbox; return whether the thread ended before `deadline`, on the loop's clock."""
-        self.inbox.put(None)
-        # `join` would need one more thread, and none may be available.
-        while self._thread.is_alive() and self._loop.time() < deadline:  # noqa: ASYNC110 - a thread sets no event
-            await asyncio.sleep(_JOIN_INTERVAL)
-        return not self._thread.is_alive()
 
     def _run(self) -> None:
         last = False
@@ -204,18 +179,18 @@ class WriterThread:
                 last = self._take(batch)
                 self._serve(batch)
             except BaseException as error:  # noqa: BLE001 - no write may be left without a result
-                return self._call_on_loop(self._fail, batch, errors.failure(error, self._committer.connection))
+                return self._call_on_loop(self._on_failure, batch, errors.failure(error, self._committer.connection))
         return None
 
     def _take(self, batch: list[Write]) -> bool:
         """Wait until there is something to do; add the writes that wait, and return whether they are the last."""
         # All keys of a day take seconds: the first write with a key should not have to wait for that.
-        while self._loading and self.inbox.empty():
+        while self._loading and self._inbox.empty():
             self._loading = self._committer.load_keys()
         timeout, size = max(0.0, self._next_look - time.monotonic()), 0
         with suppress(queue.Empty):
             while len(batch) < MAX_BATCH and size < MAX_BATCH_BYTES:
-                if (more := self.inbox.get(timeout=timeout)) is None:
+                if (more := self._inbox.get(timeout=timeout)) is None:
                     return True
                 batch += more
                 size += sum([write.size for write in more])
@@ -223,8 +198,8 @@ class WriterThread:
         return False
 
     def _serve(self, batch: list[Write]) -> None:
-        if self.probe is not None:
-            (timeout, size), self.probe = self.probe, None
+        if self._probe is not None:
+            (timeout, size), self._probe = self._probe, None
             self._call_on_loop(self._probed, self._committer.probe(time.monotonic() + timeout, size))
         began = time.monotonic()
         if batch:

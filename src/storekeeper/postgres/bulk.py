@@ -1,0 +1,130 @@
+"""Many stores at once: bulk creates, and a snapshot for `transfer`. Imports psycopg and the domain.
+
+Also what other commands do, as these, on a connection of their own.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from msgspec.structs import astuple
+
+from storekeeper.postgres.pool import single_row
+from storekeeper.postgres.schema import COLLECTION, LOCK, NEW_EPOCH, TYPES, prepare
+from storekeeper.postgres.session import Connection, connected, translated, write
+from storekeeper.stores import Payload
+from storekeeper.tables import CHANGES, CONTENT, FIELDS, STORES, TABLES
+from storekeeper.transfer import Row, Rows, Snapshot
+
+# Reading the source may be slow, or fail; until it is read, no other writer waits.
+_COLUMNS = ", ".join(f"{name} {TYPES[kind]}" for name, kind in CONTENT.items())
+_STAGE = f"CREATE TEMPORARY TABLE staged (place bigint, {_COLUMNS}) ON COMMIT DROP"
+LOCK_TIMEOUT = "SET LOCAL lock_timeout = '60s'"
+_EMPTY = f"SELECT count = 0 FROM {COLLECTION}"
+_STORES = f"""INSERT INTO stores ({", ".join(STORES)})
+  SELECT place + %s, {FIELDS}, place + %s FROM pg_temp.staged ORDER BY place"""
+_CHANGES = f"""INSERT INTO changes ({", ".join(CHANGES)})
+  SELECT place + %s, place + %s, {FIELDS}, %s, 0, place + %s, 0 FROM pg_temp.staged ORDER BY place"""
+_COUNT = f"UPDATE {COLLECTION} SET count = count + %s, version = version + %s, at = %s WHERE one = 1"
+
+_SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+_COUNTS = "SELECT (SELECT count(*) FROM stores), (SELECT count(*) FROM changes)"
+_FINISH = f"""UPDATE {COLLECTION} SET count = (SELECT count(*) FROM stores),
+  version = (SELECT count(*) FROM changes), at = (SELECT coalesce(max(at), 0) FROM changes),
+  epoch = coalesce(%s, {NEW_EPOCH}) WHERE one = 1"""
+_EPOCH = f"SELECT epoch FROM {COLLECTION}"
+_RENEW = f"UPDATE {COLLECTION} SET epoch = {NEW_EPOCH} WHERE one = 1"
+
+
+def load_all(url: str, payloads: Iterable[Payload], *, only_if_empty: bool) -> range:
+    """Create all of `payloads`, or none if reading them raises; return their ids. Raises Unavailable, CannotStart."""
+    with connected(url, needs="to create many stores at once needs TEMPORARY on the database") as connection:
+        # Checked without the lock, which another writer may hold for long.
+        if only_if_empty and connection.execute(_EMPTY).fetchone() != (True,):
+            return range(0)
+        connection.execute(_STAGE)
+        staged = 0
+        with connection.cursor() as cursor, cursor.copy("COPY pg_temp.staged FROM STDIN") as copy:
+            for staged, payload in enumerate(payloads, 1):
+                copy.write_row((staged, *astuple(payload)))
+        return _move(connection, staged, only_if_empty=only_if_empty)
+
+
+def _move(connection: Connection, staged: int, *, only_if_empty: bool) -> range:
+    connection.execute(LOCK_TIMEOUT)
+    count, version, at, *_ = single_row(connection.execute(LOCK.encode()).fetchall())
+    if count and only_if_empty:
+        return range(0)
+    write(connection, staged, _STORES, (count, version))
+    at = max(at, time.time_ns() // 1_000_000)
+    write(connection, staged, _CHANGES, (version, count, at, count))
+    write(connection, 1, _COUNT, (staged, staged, at))
+    return range(count + 1, count + staged + 1)
+
+
+class PostgresSnapshot:
+    """A Snapshot in a transaction of `connection`. COPY transfers the rows, in both directions."""
+
+    def __init__(self, url: str, connection: Connection) -> None:
+        self._url = url
+        self._connection = connection
+
+    def count(self) -> tuple[int, int]:
+        ((stores, changes),) = self._connection.execute(_COUNTS).fetchall()
+        return stores, changes
+
+    def rows(self, table: str) -> Rows:
+        columns, key = TABLES[table], next(iter(TABLES[table]))
+        query = f"COPY (SELECT {', '.join(columns)} FROM {table} ORDER BY {key}) TO STDOUT (FORMAT binary)"
+        try:
+            with self._connection.cursor() as cursor, cursor.copy(query.encode()) as copy:
+                copy.set_types([TYPES[kind] for kind in columns.values()])
+                yield from copy.rows()
+        except psycopg.Error as error:  # translate here, or the handler of the target would blame the target
+            raise translated(error, self._url) from None
+
+    def fill(self, table: str, rows: Iterable[Row]) -> None:
+        query = f"COPY {table} ({', '.join(TABLES[table])}) FROM STDIN"
+        with self._connection.cursor() as cursor, cursor.copy(query.encode()) as copy:
+            for row in rows:
+                copy.write_row(row)
+
+    def epoch(self) -> str:
+        return str(single_row(self._connection.execute(_EPOCH).fetchall())[0])
+
+    def finish(self, epoch: str | None) -> None:
+        """Set the epoch and the numbers. Rows that this transaction reads are those that its commit keeps."""
+        write(self._connection, 1, _FINISH, (epoch,))
+
+
+@contextmanager
+def snapshot(url: str, *, fill: bool) -> Iterator[Snapshot]:
+    """Open a prepared database to read it; with `fill`, an empty or a new one. Raises CannotStart, Unavailable."""
+    if fill:
+        prepare(url, upgrade=False)
+    with connected(url, commits=fill) as connection:
+        for statement in (LOCK_TIMEOUT, LOCK) if fill else (_SNAPSHOT,):
+            connection.execute(statement)
+        yield PostgresSnapshot(url, connection)
+
+
+@contextmanager
+def opened(url: str, *, write: bool) -> Iterator[Callable[..., psycopg.RawCursor[tuple[Any, ...]]]]:
+    """Open a prepared database for a command; yield what executes statements. Raises Unavailable, CannotStart."""
+    with connected(url, commits=write) as connection:
+        if write:
+            connection.execute(LOCK_TIMEOUT)
+            connection.execute("LOCK TABLE tokens IN SHARE ROW EXCLUSIVE MODE")
+        cursor = psycopg.RawCursor(connection)
+        yield lambda statement, values=(): cursor.execute(statement.encode(), values)
+
+
+def epoch(url: str, *, renew: bool) -> str:
+    """Return the epoch of a prepared database; if it is to be renewed, the new one. Raises Unavailable."""
+    with connected(url, commits=renew) as connection:
+        if renew:
+            connection.execute(LOCK_TIMEOUT)
+            write(connection, 1, _RENEW)
+        return PostgresSnapshot(url, connection).epoch()
