@@ -27,6 +27,10 @@ REFUSING = """
 AT_ONCE = {"kind": "", "when": "BEFORE INSERT OR UPDATE", "deferred": ""}
 AT_COMMIT = {"kind": "CONSTRAINT", "when": "AFTER INSERT OR UPDATE", "deferred": "DEFERRABLE INITIALLY DEFERRED"}
 
+WARNING = """
+  CREATE FUNCTION warn() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE WARNING 'audited'; RETURN NULL; END $$;
+  CREATE TRIGGER warn AFTER INSERT ON stores FOR EACH ROW EXECUTE FUNCTION warn()"""
+
 
 @pytest.fixture
 def database() -> Iterator[Postgres]:
@@ -95,6 +99,19 @@ def test_what_is_wrong_with_the_data_of_one_write_costs_its_neighbours_nothing(
             good = [one.name for one in done if isinstance(one, Store)]
             assert good == (["A", "B", "C"] if moment is AT_ONCE else [])
             assert await create(collection, Payload("Next")) == a_store(len(good) + 2, "Next", None, len(good) + 2)
+
+    run(main())
+
+
+def test_a_warning_of_a_trigger_is_no_standby_that_does_not_respond(database: Postgres) -> None:
+    """The server warns too, of each new transaction, as the numbers of transactions run out."""
+
+    async def main() -> None:
+        async with handle(database) as collection:
+            await create(collection, Payload("First"))
+            execute(database, WARNING)
+            assert await create(collection, Payload("Second")) == a_store(2, "Second", None, 2)
+            await collection.check_writes()
 
     run(main())
 

@@ -42,12 +42,13 @@ class StatementError(Exception):
 class PipelineConnection:
     """An open connection, for one round trip at a time. `lost` is why it was closed, or empty.
 
-    `warning` is the latest one of the server; `since` is when it was opened, on the loop's clock.
+    `warned` is the index of the statement that led to the latest warning of the server, or -1; `since` is when it was
+    opened, on the loop's clock.
     """
 
     def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
         self.lost = ""
-        self.warning = ""
+        self.warned = -1
         self.on_lost: Callable[[PipelineConnection], None] = lambda _: None
         self._loop = asyncio.get_running_loop()
         self.since = self._loop.time()
@@ -113,6 +114,7 @@ class PipelineConnection:
         if self.lost:
             raise ConnectionLost(self.lost, sent=False)
         self._results = []
+        self.warned = -1
         self._pending = self._loop.create_future()
         timer = self._loop.call_at(deadline, self.drop, "The database does not respond")
         try:
@@ -164,7 +166,7 @@ class PipelineConnection:
 
     def _notice(self, notice: PGresult) -> None:
         if notice.error_field(pq.DiagnosticField.SEVERITY_NONLOCALIZED) == b"WARNING":
-            self.warning = notice.get_error_message()
+            self.warned = len(self._results)  # those before it have their results
 
 
 def rows(result: Result) -> list[tuple[Any, ...]]:

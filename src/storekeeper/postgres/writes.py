@@ -152,7 +152,6 @@ async def _execute(
     """Carry out a round trip of a transaction; raise _InvalidWrite or Unavailable, with what became of its COMMIT."""
     last = len(statements) - 1
     commits = statements[last][0] == b"commit"
-    connection.warning = ""
     try:
         results = await connection.execute(*statements, deadline=deadline)
     except ConnectionLost as error:
@@ -169,7 +168,7 @@ async def _execute(
         raise unavailable from None
     if commits and results[last].command_status != b"COMMIT":
         raise Unavailable("The database rolled the write back")
-    if commits and connection.warning:
+    if commits and connection.warned == last:  # and not by a trigger, for example
         # The wait for a synchronous standby was cancelled: the writes are committed here, but perhaps nowhere else.
         # The server calls that a success; it is none, because a failover would lose them.
         raise Unavailable("The standby does not respond", Outcome.UNKNOWN)
