@@ -179,17 +179,17 @@ def single_row(rows: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
 
 def to_unavailable(error: StatementError, *, log: bool = True) -> Unavailable:
     """Return the Unavailable for a statement that the server refused; log what is out of the ordinary."""
-    sqlstate_class = error.sqlstate[:2]
-    if log and sqlstate_class not in _EXPECTED:
+    expected = _EXPECTED.get(error.sqlstate) or _EXPECTED.get(error.sqlstate[:2])
+    if log and not expected:
         emit(Event.DATABASE_REFUSED, sqlstate=error.sqlstate, reason=str(error))
-    return Unavailable(_EXPECTED.get(sqlstate_class, "The database failed"))
+    return Unavailable(expected or "The database failed")
 
 
-# By class of SQLSTATE (appendix A of PostgreSQL's manual). Some engines with its protocol abort with class 40.
+# By SQLSTATE or its class (appendix A of PostgreSQL's manual). Some engines with its protocol abort with class 40.
 _EXPECTED = {
-    "25": "The database is read-only",
+    "25006": "The database is read-only",
     "40": "The database is busy",
     "53": "The database is out of space, memory or connections",
-    "55": LOCKED,
+    "55P03": LOCKED,
     "57": NO_RESPONSE,
 }

@@ -85,7 +85,8 @@ class Writer:
             return [error] * len(batch)
         except _InvalidWrite as invalid:
             if len(batch) == 1:
-                return invalid.args
+                (reason,) = invalid.args
+                return [to_unavailable(reason) if isinstance(reason, StatementError) else reason]
         # Each gets a transaction of its own, so that only the invalid one fails.
         return [result for command in batch for result in await self.commit([command], deadline)]
 
