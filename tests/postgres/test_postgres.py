@@ -440,6 +440,14 @@ def test_an_upgrade_waits_for_an_older_instance_that_is_writing_and_is_no_deadlo
         upgrade.result()
 
 
+def test_a_publication_of_all_tables_keeps_no_schema_from_being_made_or_upgraded(database: Postgres) -> None:
+    """Programs that capture all changes make one."""
+    postgres().sql("CREATE PUBLICATION every FOR ALL TABLES", database.url.rpartition("/")[2])
+    migrate(database, 1)
+    databases.prepare(database.url)
+    assert databases.exists(database.url)
+
+
 def test_only_the_service_upgrades_a_database(older: Postgres, tmp_path: Path) -> None:
     file = tmp_path / "stores.csv"
     file.write_text("name,address\nA,\n")

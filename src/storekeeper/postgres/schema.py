@@ -143,6 +143,8 @@ def _migrate(connection: Connection) -> None:
     # Asked again: while this waited for the lock, another instance may have migrated.
     for migration in MIGRATIONS[version(connection) :]:
         connection.execute(migration)
+    # It has no key, without which a publication of all tables refuses an UPDATE.
+    connection.execute("ALTER TABLE storekeeper REPLICA IDENTITY FULL")
     connection.execute("UPDATE storekeeper SET schema = %s", (len(MIGRATIONS),))
 
 
