@@ -509,9 +509,16 @@ def test_tables_of_another_program_are_left_alone(database: Postgres) -> None:
         assert tables == [("stores",)]
 
 
-def test_a_database_in_another_encoding_is_refused() -> None:
+@pytest.mark.parametrize("restored", [False, True])
+def test_a_database_in_another_encoding_is_refused(*, restored: bool) -> None:
+    """Also one into which a dump was restored; that can be read, to copy it."""
     server = postgres()
     server.sql("CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0")
+    if restored:
+        server.sql(
+            ";".join((*schema.MIGRATIONS, f"UPDATE storekeeper SET schema = {len(schema.MIGRATIONS)}")), "latin"
+        )
+        assert run_command("export", "--database", server.url("latin")).stdout == an_export()
     done = run_command("serve", "--port", "0", "--database", server.url("latin"))
     server.sql("DROP DATABASE latin WITH (FORCE)")
     assert done.returncode == 2

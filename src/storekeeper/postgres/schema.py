@@ -130,6 +130,9 @@ def prepare(url: str, *, upgrade: bool = True) -> str:
     Unavailable, also if another lock or another instance's migration takes longer than a few seconds.
     """
     with connected(url, needs=_RIGHTS) as connection:
+        # Also of one that is complete: a dump may have been restored into another encoding.
+        if connection.execute("SHOW server_encoding").fetchone() != ("UTF8",):
+            raise CannotStart("--database: its encoding has to be UTF8: CREATE DATABASE ... ENCODING 'UTF8'")
         connection.execute(_LOCK_TIMEOUT)
         if version(connection, upgrade=upgrade) < len(MIGRATIONS):
             _migrate(connection)
@@ -137,8 +140,6 @@ def prepare(url: str, *, upgrade: bool = True) -> str:
 
 
 def _migrate(connection: Connection) -> None:
-    if connection.execute("SHOW server_encoding").fetchone() != ("UTF8",):
-        raise CannotStart("--database: its encoding has to be UTF8: CREATE DATABASE ... ENCODING 'UTF8'")
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
     # Asked again: while this waited for the lock, another instance may have migrated.
     for migration in MIGRATIONS[version(connection) :]:
