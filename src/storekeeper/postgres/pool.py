@@ -118,9 +118,8 @@ class Pool:
                     self._fail(str(error))
                     return
                 except Exception as error:  # noqa: BLE001 - also a lack of files or threads: who would try again?
-                    if self._connections:  # these suffice, although the server accepts no more
-                        return
-                    self._record_outage(str(error), began)
+                    if not self._connections:  # else these suffice, although the server accepts no more
+                        self._record_outage(str(error), began)
                     await asyncio.sleep(RETRY_PAUSE)
         finally:
             self._connecting = None
