@@ -225,6 +225,18 @@ def test_a_url_is_what_libpq_takes(database: Postgres, query: str) -> None:
     assert (done.returncode, done.stdout) == (0, an_export()), done.stderr
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://keeper@[::1]:5433/stores",
+        "postgresql://keeper@[fe80::1],db2:5433/stores",
+        "postgresql://keeper@%2Frun%2Fpostgresql:5433/stores",
+    ],
+)
+def test_a_url_is_shown_as_one_that_can_be_used(url: str) -> None:
+    assert session.describe(url) == url
+
+
 @pytest.mark.parametrize("how", ["URL", "PGPASSWORD", "passfile", "PGPASSFILE", "service"])
 def test_a_password_may_come_from_wherever_libpq_takes_it(guarded: Server, tmp_path: Path, how: str) -> None:
     with guarded.database() as url:

@@ -114,7 +114,8 @@ def describe(url: str) -> str:
     hosts = (given.get("host") or given.get("hostaddr", "")).split(",")
     ports = given.get("port", "").split(",")  # one of each host, or one of all
     places = [
-        quote(host, safe=":[]") + f":{port}" * (port not in ("", "5432")) for host, port in zip(hosts, cycle(ports))
+        (f"[{host}]" if ":" in host else quote(host, safe="")) + f":{port}" * (port not in ("", "5432"))
+        for host, port in zip(hosts, cycle(ports))
     ]
     return f"postgresql://{quote(user)}@{','.join(places)}/{quote(given.get('dbname') or user)}"
 
