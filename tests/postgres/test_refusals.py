@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from storekeeper import events
+from storekeeper.collection import Query
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.postgres import PostgresCollection, pool
 from storekeeper.postgres import schema as postgres_schema
@@ -144,6 +145,27 @@ def test_what_nobody_expects_is_in_the_log_and_a_503(database: Postgres, monkeyp
 
     run(main())
     assert "database refused a statement" in "".join(log)
+
+
+@pytest.mark.parametrize("lock", ["changes IN SHARE MODE", "keys IN ACCESS EXCLUSIVE MODE"])
+def test_a_lock_of_a_table_that_a_read_does_not_need_does_not_keep_it(database: Postgres, lock: str) -> None:
+    """As of an index that is made, or of VACUUM FULL: not on a new connection either."""
+
+    async def main() -> None:
+        async with handle(database) as collection:
+            assert isinstance(collection, PostgresCollection)
+            first = await create(collection, Payload("First"))
+            with psycopg.connect(database.url) as other:
+                other.execute(f"LOCK TABLE {lock}".encode())
+                for connection in list(collection._pool._connections):
+                    connection.drop("dropped by the test")
+                async with asyncio.timeout(2):
+                    assert await get(collection, 1) == first
+                    queries = (Query(), Query(limit=1), Query("First"))
+                    lists = await asyncio.gather(*(collection.list(query) for query in queries))
+                    assert {each.first for each in lists} == {b'{"id":1,"name":"First","address":null}'}
+
+    run(main())
 
 
 def test_what_waits_too_long_is_refused(database: Postgres) -> None:

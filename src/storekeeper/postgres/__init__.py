@@ -151,8 +151,9 @@ class PostgresCollection:
             self._schema = await run_in_thread(lambda _stop: prepare(self._url))
         setup = (*session.setup_statements(session.SERVING), session.set_search_path(self._schema))
         try:
-            connection = PipelineConnection(await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True))
-            await connection.prepare(setup, _STATEMENTS, asyncio.get_running_loop().time() + RESPONSE_TIMEOUT)
+            opened = await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True)
+            connection = PipelineConnection(opened, _STATEMENTS)
+            await connection.set_up(setup, asyncio.get_running_loop().time() + RESPONSE_TIMEOUT)
         except (psycopg.Error, ConnectionLost, StatementError) as error:
             raise session.translated(error, self._url) from None
         return connection

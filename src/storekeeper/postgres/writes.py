@@ -169,7 +169,7 @@ async def _execute(
         raise unavailable from None
     if commits and results[last].command_status != b"COMMIT":
         raise Unavailable("The database rolled the write back")
-    if commits and connection.warned == last:  # and not by a trigger, for example
+    if commits and connection.warned:  # at COMMIT, and not in a trigger
         # The wait for a synchronous standby was cancelled: the writes are committed here, but perhaps nowhere else.
         # The server calls that a success; it is none, because a failover would lose them.
         raise Unavailable("The standby does not respond", Outcome.UNKNOWN)
