@@ -593,6 +593,7 @@ def test_numbers_that_were_not_restored_whole_are_no_bug(database: Postgres, spo
                 listing(collection, "First"),
                 collection.load(EXAMPLES),
                 now(collection.state()),
+                collection.check(),
                 now(collection.get_at(1, Moment(1))),
             ):
                 with pytest.raises(Unavailable, match="one row"):

@@ -135,6 +135,7 @@ def test_what_nobody_expects_is_in_the_log_and_a_503(database: Postgres, monkeyp
                 lambda: get(collection, 1),
                 lambda: listing(collection),
                 lambda: listing(collection, "x"),
+                collection.check,
                 lambda: create(collection, Payload("Second")),
             ):
                 with pytest.raises(Unavailable):

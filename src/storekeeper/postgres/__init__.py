@@ -15,7 +15,7 @@ from storekeeper.postgres import keys, past, reads, session, tokens, writes
 from storekeeper.postgres.batcher import Batcher
 from storekeeper.postgres.load import load_all
 from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, StatementError, array, rows
-from storekeeper.postgres.pool import RESPONSE_TIMEOUT, Pool
+from storekeeper.postgres.pool import RESPONSE_TIMEOUT, Pool, single_row
 from storekeeper.postgres.schema import exists, prepare
 from storekeeper.postgres.session import describe
 from storekeeper.postgres.snapshot import epoch, snapshot
@@ -110,7 +110,9 @@ class PostgresCollection:
 
     async def check(self) -> None:
         """Return if the database can be read; raise Unavailable if not."""
-        await self._pool.execute((b"state", ()))
+        # No store, of the table that other reads need: that can be locked or forbidden by itself.
+        state, _ = await self._pool.execute((b"state", ()), (b"get", (array(()),)))
+        single_row(rows(state))
 
     async def check_writes(self) -> None:
         """Return if writes are not refused; raise Unavailable with the reason if they are."""
