@@ -639,6 +639,17 @@ def test_numbers_that_were_not_restored_whole_are_no_bug(database: Postgres, spo
         databases.prepare(database.url)
 
 
+@pytest.mark.parametrize(("lost", "has"), [("stores", "0 of 3 stores"), ("changes", "0 of 3 changes")])
+def test_a_table_that_was_restored_without_its_rows_is_refused(database: Postgres, lost: str, has: str) -> None:
+    databases.prepare(database.url)
+    databases.load(database.url, EXAMPLES, only_if_empty=False)
+    databases.prepare(database.url)
+    postgres().sql(f"TRUNCATE {lost}", database.url.rpartition("/")[2])
+    for look in (databases.prepare, databases.exists):
+        with pytest.raises(CannotStart, match=f"{has}.*: restore it"):
+            look(database.url)
+
+
 def test_a_user_who_may_not_create_tables_is_told(database: Postgres) -> None:
     server = postgres()
     server.sql("CREATE ROLE poor LOGIN")

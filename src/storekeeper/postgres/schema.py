@@ -110,6 +110,10 @@ _FOREIGN = f"""{_TABLES} AND relname IN ('storekeeper', 'stores', 'changes', 'ke
 _COMPLETE = {"stores": 1, "changes": 1, "collection": 1, "keys": 3, "tokens": 4}
 """Tables and views that have to be there, and since which migration."""
 
+# What is read in one statement is of one moment, beside writers too.
+_NUMBERS = """SELECT count, version, (SELECT coalesce(max(id), 0) FROM stores),
+  (SELECT coalesce(max(seq), 0) FROM changes) FROM collection"""
+
 MIGRATION_LOCK = 0x53544F52
 """The advisory lock of all migrations: without it, migrations at the same time can fail."""
 
@@ -183,5 +187,12 @@ def _check_tables(connection: Connection, tables: set[str], number: int) -> None
         raise CannotStart(
             f"--database: {foreign} is no ordinary table that outlives a crash (but a view, UNLOGGED, or with rules)"
         )
-    if connection.execute("SELECT count(*) FROM collection").fetchone() != (1,):
+    numbers = connection.execute(_NUMBERS).fetchall()
+    if len(numbers) != 1:
         raise CannotStart("--database is not complete, the table collection does not have its one row: restore it")
+    ((count, version, stores, changes),) = numbers
+    if (count, version) != (stores, changes):
+        raise CannotStart(
+            f"--database is not complete, it has {stores} of {count} stores and {changes} of {version} changes:"
+            " restore it"
+        )
