@@ -581,6 +581,7 @@ def test_a_database_in_another_encoding_is_refused(*, restored: bool) -> None:
         ),
         ("ALTER TABLE storekeeper RENAME schema TO version", "has a table storekeeper that is not as we made it"),
         ("ALTER TABLE storekeeper ALTER schema TYPE text USING 'one'", "has a table storekeeper that is not"),
+        ("UPDATE storekeeper SET schema = 0", "has a table storekeeper that is not as we made it"),
         ("DROP TABLE changes", "is not complete, it lacks the table changes"),
         ("DROP TABLE keys", "is not complete, it lacks the table keys"),
     ],

@@ -159,7 +159,9 @@ def version(connection: Connection, *, upgrade: bool = True) -> int:
     if "storekeeper" not in tables:
         return 0
     try:
-        ((number,),) = connection.execute("SELECT schema::integer FROM storekeeper").fetchall()
+        ((number,),) = connection.execute(
+            "SELECT schema::integer FROM storekeeper WHERE schema::integer > 0"
+        ).fetchall()
         number = int(number)
     except (ValueError, TypeError, psycopg.errors.UndefinedColumn, psycopg.errors.CannotCoerce, psycopg.DataError):
         raise CannotStart(
