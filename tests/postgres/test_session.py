@@ -6,7 +6,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,8 @@ from tests.oracles.promises import until
 pytestmark = pytest.mark.count_processes
 
 USER = "inheriting"
+SESSIONS = 20
+"""What the pooler has for each user of a database."""
 
 
 @contextmanager
@@ -480,6 +482,7 @@ def pooled(database: Postgres, mode: str) -> Iterator[Postgres]:
     settings.write_text(
         f"[databases]\n* = host=127.0.0.1 port={server.port} user={USER}\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"
         f"listen_port = {port}\nunix_socket_dir =\nauth_type = any\npool_mode = {mode}\n"
+        f"default_pool_size = {SESSIONS}\n"
     )
     process = subprocess.Popen(
         [program, "-q", settings], user=server.uid, group=server.gid, extra_groups=server.groups,
@@ -516,6 +519,19 @@ def test_a_pooler_that_shares_sessions_is_refused(database: Postgres) -> None:
         with pytest.raises(CannotStart, match="session pooling"):
             databases.prepare(shared.url)
     assert database.changes() == []
+
+
+def test_a_pooler_that_has_no_session_left_keeps_nobody_waiting(
+    database: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes the login all the same, as it does while its server is away, and says nothing for two minutes."""
+    monkeypatch.setattr("storekeeper.postgres.session.SETUP_TIMEOUT", 0.2)
+    with pooled(database, "session") as full, ExitStack() as stack:
+        for _ in range(SESSIONS):
+            stack.enter_context(psycopg.connect(full.url)).execute("SELECT 1")
+        for look in (databases.prepare, databases.exists):
+            with pytest.raises(Unavailable, match="does not respond"):
+                look(full.url)
 
 
 def test_behind_a_pooler_of_sessions_nothing_changes(database: Postgres, tmp_path: Path) -> None:
