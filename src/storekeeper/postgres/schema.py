@@ -140,6 +140,7 @@ def prepare(url: str, *, upgrade: bool = True) -> str:
         connection.execute(_LOCK_TIMEOUT)
         if version(connection, upgrade=upgrade) < len(MIGRATIONS):
             _migrate(connection)
+        _check_rows(connection)
         return collection_schema(connection)
 
 
@@ -189,10 +190,13 @@ def _check_tables(connection: Connection, tables: set[str], number: int) -> None
         raise CannotStart(
             f"--database: {foreign} is no ordinary table that outlives a crash (but a view, UNLOGGED, or with rules)"
         )
-    numbers = connection.execute(_NUMBERS).fetchall()
-    if len(numbers) != 1:
+    if connection.execute("SELECT count(*) FROM collection").fetchone() != (1,):
         raise CannotStart("--database is not complete, the table collection does not have its one row: restore it")
-    ((count, version, stores, changes),) = numbers
+
+
+def _check_rows(connection: Connection) -> None:
+    """Raise CannotStart unless the tables have the rows that the numbers say."""
+    ((count, version, stores, changes),) = connection.execute(_NUMBERS).fetchall()
     if (count, version) != (stores, changes):
         raise CannotStart(
             f"--database is not complete, it has {stores} of {count} stores and {changes} of {version} changes:"
