@@ -11,7 +11,7 @@ import pytest
 from storekeeper import events
 from storekeeper.collection import Query
 from storekeeper.errors import Outcome, Unavailable
-from storekeeper.postgres import PostgresCollection, pool
+from storekeeper.postgres import PostgresCollection, pool, session
 from storekeeper.postgres import schema as postgres_schema
 from storekeeper.postgres.pipeline import PipelineConnection
 from storekeeper.stores import Payload, Store
@@ -167,6 +167,24 @@ def test_a_lock_of_a_table_that_a_read_does_not_need_does_not_keep_it(database: 
                     assert {each.first for each in lists} == {b'{"id":1,"name":"First","address":null}'}
 
     run(main())
+
+
+def test_a_read_that_meets_a_lock_is_in_the_log(database: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
+    log: list[str] = []
+    monkeypatch.setattr(events, "write_line", log.append)
+    monkeypatch.setattr(events, "_due", {})  # other tests have logged it just now
+    monkeypatch.setitem(session.SERVING, "lock_timeout", "50ms")
+
+    async def main() -> None:
+        async with handle(database) as collection:
+            await create(collection, Payload("First"))
+            with psycopg.connect(database.url) as other:
+                other.execute("LOCK TABLE stores")
+                with pytest.raises(Unavailable, match="locked"):
+                    await get(collection, 1)
+
+    run(main())
+    assert "lock timeout" in "".join(log)
 
 
 def test_what_waits_too_long_is_refused(database: Postgres) -> None:

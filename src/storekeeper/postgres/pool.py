@@ -56,7 +56,7 @@ class Pool:
             except ConnectionLost:
                 continue
             except StatementError as error:
-                raise to_unavailable(error) from None
+                raise to_unavailable(error, read=True) from None
             finally:
                 self.release(connection)
         raise Unavailable(NO_RESPONSE)
@@ -176,10 +176,13 @@ def single_row(rows: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
     return rows[0]
 
 
-def to_unavailable(error: StatementError, *, log: bool = True) -> Unavailable:
-    """Return the Unavailable for a statement that the server refused; log what is out of the ordinary."""
+def to_unavailable(error: StatementError, *, log: bool = True, read: bool = False) -> Unavailable:
+    """Return the Unavailable for a statement that the server refused; log what is out of the ordinary.
+
+    Of writes, their state is logged too; of a read, nothing else would say that it found a lock or no space.
+    """
     expected = _EXPECTED.get(error.sqlstate) or _EXPECTED.get(error.sqlstate[:2])
-    if log and not expected:
+    if log and (not expected or (read and error.sqlstate.startswith(("53", "55P03")))):
         emit(Event.DATABASE_REFUSED, sqlstate=error.sqlstate, reason=str(error))
     return Unavailable(expected or "The database failed")
 
