@@ -23,6 +23,8 @@ SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "max_connections": "100",
     "shared_buffers": "32MB",
+    # In its folder, which is deleted: else a killed one leaves that memory behind.
+    "dynamic_shared_memory_type": "mmap",
     "max_wal_senders": "4",
     "hot_standby": "on",
     # It is killed, but the machine goes on: what was written is there without it.

@@ -80,6 +80,7 @@ def test_a_server_of_the_tests_leaves_no_shared_memory_behind() -> None:
     with running() as server:
         segment = shared_memory(server.folder)
         assert segment is not None
+        assert list((server.data / "pg_dynshmem").iterdir()) != []  # and not in /dev/shm
     left = subprocess.run(["ipcs", "-m"], capture_output=True, text=True, check=True).stdout
     assert segment not in left.split()
 
