@@ -23,6 +23,8 @@ SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "max_connections": "100",
     "shared_buffers": "32MB",
+    # In its folder, which is deleted: else a killed one leaves that memory behind.
+    "dynamic_shared_memory_type": "mmap",
     "max_wal_senders": "4",
     "hot_standby": "on",
     # It is killed, but the machine goes on: what was written is there without it.
@@ -308,8 +310,17 @@ def folder() -> Iterator[Path]:
     try:
         yield path
     finally:
+        if (segment := shared_memory(path)) is not None:
+            subprocess.run(["ipcrm", "-m", segment], check=False, stderr=subprocess.DEVNULL)
         shutil.rmtree(path, ignore_errors=True)
         watch.communicate()
+
+
+def shared_memory(folder: Path) -> str | None:
+    """Return the segment of System V of a server that runs or was killed: it stays, and a machine has 4,096."""
+    with suppress(FileNotFoundError, IndexError):  # such as of a server that was stopped
+        return (folder / "data" / "postmaster.pid").read_text().splitlines()[6].split()[1]
+    return None
 
 
 def _memory() -> Path | None:

@@ -106,6 +106,39 @@ def test_reads_by_id_of_one_tick_are_one_query_and_each_list_is_one(logged: Post
     run(main())
 
 
+BLOAT = f"""
+ALTER TABLE {COLLECTION} DROP CONSTRAINT collection_pkey, DROP CONSTRAINT collection_one_check;
+INSERT INTO {COLLECTION} SELECT number, 0, 0, 0, repeat('x', 1000) FROM generate_series(2, 4000) AS number;
+UPDATE {COLLECTION} SET at = at WHERE one = 1;
+DELETE FROM {COLLECTION} WHERE one > 1;
+ALTER TABLE {COLLECTION} ADD PRIMARY KEY (one)"""
+"""Leaves 500 pages before the row, as its dead versions do that a long transaction has kept."""
+
+
+def test_a_read_looks_at_no_dead_version_of_the_numbers(database: Postgres) -> None:
+    def blocks() -> int:
+        return int(postgres().sql(looked_at, name))
+
+    async def main() -> None:
+        async with handle(database) as collection:
+            await create(collection, Payload("First"))
+        postgres().sql(BLOAT, name)
+        before = blocks()
+        async with handle(database) as collection:
+            for _ in range(3):
+                assert await get(collection, 1) == a_store(1, "First", None, 1)
+                assert (await listing(collection)).last is None
+                assert (await now(collection.state())).total == 1
+        # Its sessions have told that by their end.
+        left = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'storekeeper' AND datname = '{}'"
+        await asyncio.to_thread(until, lambda: postgres().sql(left.format(name)) == "0")
+        assert blocks() - before < 2 * 500  # a start reads it once
+
+    name = database.url.rpartition("/")[2]
+    looked_at = f"SELECT heap_blks_hit + heap_blks_read FROM pg_statio_user_tables WHERE relname = '{COLLECTION}'"
+    run(main())
+
+
 def test_writes_of_one_tick_are_one_transaction(logged: Postgres) -> None:
     async def main() -> None:
         async with handle(logged) as collection:
@@ -224,6 +257,18 @@ def test_a_url_is_what_libpq_takes(database: Postgres, query: str) -> None:
     databases.prepare(database.url)
     done = run_command("export", "--database", f"postgres://storekeeper@/{name}?{words}")
     assert (done.returncode, done.stdout) == (0, an_export()), done.stderr
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://keeper@[::1]:5433/stores",
+        "postgresql://keeper@[fe80::1],db2:5433/stores",
+        "postgresql://keeper@%2Frun%2Fpostgresql:5433/stores",
+    ],
+)
+def test_a_url_is_shown_as_one_that_can_be_used(url: str) -> None:
+    assert session.describe(url) == url
 
 
 @pytest.mark.parametrize("how", ["URL", "PGPASSWORD", "passfile", "PGPASSFILE", "service"])
@@ -441,6 +486,14 @@ def test_an_upgrade_waits_for_an_older_instance_that_is_writing_and_is_no_deadlo
         upgrade.result()
 
 
+def test_a_publication_of_all_tables_keeps_no_schema_from_being_made_or_upgraded(database: Postgres) -> None:
+    """Programs that capture all changes make one."""
+    postgres().sql("CREATE PUBLICATION every FOR ALL TABLES", database.url.rpartition("/")[2])
+    migrate(database, 1)
+    databases.prepare(database.url)
+    assert databases.exists(database.url)
+
+
 def test_only_the_service_upgrades_a_database(older: Postgres, tmp_path: Path) -> None:
     file = tmp_path / "stores.csv"
     file.write_text("name,address\nA,\n")
@@ -502,9 +555,16 @@ def test_tables_of_another_program_are_left_alone(database: Postgres) -> None:
         assert tables == [("stores",)]
 
 
-def test_a_database_in_another_encoding_is_refused() -> None:
+@pytest.mark.parametrize("restored", [False, True])
+def test_a_database_in_another_encoding_is_refused(*, restored: bool) -> None:
+    """Also one into which a dump was restored; that can be read, to copy it."""
     server = postgres()
     server.sql("CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0")
+    if restored:
+        server.sql(
+            ";".join((*schema.MIGRATIONS, f"UPDATE storekeeper SET schema = {len(schema.MIGRATIONS)}")), "latin"
+        )
+        assert run_command("export", "--database", server.url("latin")).stdout == an_export()
     done = run_command("serve", "--port", "0", "--database", server.url("latin"))
     server.sql("DROP DATABASE latin WITH (FORCE)")
     assert done.returncode == 2
@@ -522,6 +582,7 @@ def test_a_database_in_another_encoding_is_refused() -> None:
         ),
         ("ALTER TABLE storekeeper RENAME schema TO version", "has a table storekeeper that is not as we made it"),
         ("ALTER TABLE storekeeper ALTER schema TYPE text USING 'one'", "has a table storekeeper that is not"),
+        ("UPDATE storekeeper SET schema = 0", "has a table storekeeper that is not as we made it"),
         ("DROP TABLE changes", "is not complete, it lacks the table changes"),
         ("DROP TABLE keys", "is not complete, it lacks the table keys"),
     ],
@@ -567,6 +628,7 @@ def test_numbers_that_were_not_restored_whole_are_no_bug(database: Postgres, spo
                 listing(collection, "First"),
                 collection.load(EXAMPLES),
                 now(collection.state()),
+                collection.check(),
                 now(collection.get_at(1, Moment(1))),
             ):
                 with pytest.raises(Unavailable, match="one row"):
@@ -577,6 +639,17 @@ def test_numbers_that_were_not_restored_whole_are_no_bug(database: Postgres, spo
     run(main())
     with pytest.raises(CannotStart, match="one row"):
         databases.prepare(database.url)
+
+
+@pytest.mark.parametrize(("lost", "has"), [("stores", "0 of 3 stores"), ("changes", "0 of 3 changes")])
+def test_a_table_that_was_restored_without_its_rows_is_refused(database: Postgres, lost: str, has: str) -> None:
+    databases.prepare(database.url)
+    databases.load(database.url, EXAMPLES, only_if_empty=False)
+    databases.prepare(database.url)
+    postgres().sql(f"TRUNCATE {lost}", database.url.rpartition("/")[2])
+    with pytest.raises(CannotStart, match=f"{has}.*: restore it"):
+        databases.prepare(database.url)
+    assert databases.exists(database.url)  # what is left can be exported
 
 
 def test_a_user_who_may_not_create_tables_is_told(database: Postgres) -> None:

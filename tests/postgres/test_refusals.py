@@ -9,8 +9,9 @@ import psycopg
 import pytest
 
 from storekeeper import events
+from storekeeper.collection import Query
 from storekeeper.errors import Outcome, Unavailable
-from storekeeper.postgres import PostgresCollection, pool
+from storekeeper.postgres import PostgresCollection, pool, session
 from storekeeper.postgres import schema as postgres_schema
 from storekeeper.postgres.pipeline import PipelineConnection
 from storekeeper.stores import Payload, Store
@@ -26,6 +27,10 @@ REFUSING = """
     EXECUTE FUNCTION refuse()"""
 AT_ONCE = {"kind": "", "when": "BEFORE INSERT OR UPDATE", "deferred": ""}
 AT_COMMIT = {"kind": "CONSTRAINT", "when": "AFTER INSERT OR UPDATE", "deferred": "DEFERRABLE INITIALLY DEFERRED"}
+
+WARNING = """
+  CREATE FUNCTION warn() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE WARNING 'audited'; RETURN NULL; END $$;
+  CREATE TRIGGER warn AFTER INSERT ON stores FOR EACH ROW EXECUTE FUNCTION warn()"""
 
 
 @pytest.fixture
@@ -55,6 +60,7 @@ async def outcome_of(write: object) -> tuple[Outcome, str]:
         ("25006", AT_ONCE, (Outcome.NONE, "The database is read-only")),
         ("40001", AT_ONCE, (Outcome.NONE, "The database is busy")),
         ("55P03", AT_ONCE, (Outcome.NONE, "The database is locked")),
+        ("55000", AT_ONCE, (Outcome.NONE, "The database failed")),
         ("XX001", AT_ONCE, (Outcome.NONE, "The database failed")),
         ("40001", AT_COMMIT, (Outcome.NONE, "The database is busy")),
         ("40003", AT_COMMIT, (Outcome.UNKNOWN, "The database is busy")),
@@ -84,6 +90,8 @@ def test_a_refused_write_says_whether_it_may_have_happened(
 def test_what_is_wrong_with_the_data_of_one_write_costs_its_neighbours_nothing(
     database: Postgres, moment: dict[str, str]
 ) -> None:
+    """As by a constraint that somebody added. It is no bug either."""
+
     async def main() -> None:
         async with handle(database) as collection:
             await create(collection, Payload("First"))
@@ -93,8 +101,22 @@ def test_what_is_wrong_with_the_data_of_one_write_costs_its_neighbours_nothing(
                 *(create(collection, Payload(name)) for name in names), return_exceptions=True
             )
             good = [one.name for one in done if isinstance(one, Store)]
+            assert {type(one) for one in done} == ({Store, Unavailable} if moment is AT_ONCE else {Unavailable})
             assert good == (["A", "B", "C"] if moment is AT_ONCE else [])
             assert await create(collection, Payload("Next")) == a_store(len(good) + 2, "Next", None, len(good) + 2)
+
+    run(main())
+
+
+def test_a_warning_of_a_trigger_is_no_standby_that_does_not_respond(database: Postgres) -> None:
+    """The server warns too, of each new transaction, as the numbers of transactions run out."""
+
+    async def main() -> None:
+        async with handle(database) as collection:
+            await create(collection, Payload("First"))
+            execute(database, WARNING)
+            assert await create(collection, Payload("Second")) == a_store(2, "Second", None, 2)
+            await collection.check_writes()
 
     run(main())
 
@@ -113,6 +135,7 @@ def test_what_nobody_expects_is_in_the_log_and_a_503(database: Postgres, monkeyp
                 lambda: get(collection, 1),
                 lambda: listing(collection),
                 lambda: listing(collection, "x"),
+                collection.check,
                 lambda: create(collection, Payload("Second")),
             ):
                 with pytest.raises(Unavailable):
@@ -123,6 +146,45 @@ def test_what_nobody_expects_is_in_the_log_and_a_503(database: Postgres, monkeyp
 
     run(main())
     assert "database refused a statement" in "".join(log)
+
+
+@pytest.mark.parametrize("lock", ["changes IN SHARE MODE", "keys IN ACCESS EXCLUSIVE MODE"])
+def test_a_lock_of_a_table_that_a_read_does_not_need_does_not_keep_it(database: Postgres, lock: str) -> None:
+    """As of an index that is made, or of VACUUM FULL: not on a new connection either."""
+
+    async def main() -> None:
+        async with handle(database) as collection:
+            assert isinstance(collection, PostgresCollection)
+            first = await create(collection, Payload("First"))
+            with psycopg.connect(database.url) as other:
+                other.execute(f"LOCK TABLE {lock}".encode())
+                for connection in list(collection._pool._connections):
+                    connection.drop("dropped by the test")
+                async with asyncio.timeout(2):
+                    assert await get(collection, 1) == first
+                    queries = (Query(), Query(limit=1), Query("First"))
+                    lists = await asyncio.gather(*(collection.list(query) for query in queries))
+                    assert {each.first for each in lists} == {b'{"id":1,"name":"First","address":null}'}
+
+    run(main())
+
+
+def test_a_read_that_meets_a_lock_is_in_the_log(database: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
+    log: list[str] = []
+    monkeypatch.setattr(events, "write_line", log.append)
+    monkeypatch.setattr(events, "_due", {})  # other tests have logged it just now
+    monkeypatch.setitem(session.SERVING, "lock_timeout", "50ms")
+
+    async def main() -> None:
+        async with handle(database) as collection:
+            await create(collection, Payload("First"))
+            with psycopg.connect(database.url) as other:
+                other.execute("LOCK TABLE stores")
+                with pytest.raises(Unavailable, match="locked"):
+                    await get(collection, 1)
+
+    run(main())
+    assert "lock timeout" in "".join(log)
 
 
 def test_what_waits_too_long_is_refused(database: Postgres) -> None:
@@ -199,7 +261,11 @@ def test_a_connection_that_was_lost_while_it_was_idle_is_given_to_nobody(databas
 def test_one_connection_serves_all_where_the_server_lets_in_no_more(
     database: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """It is asked for more now and then, not with each request."""
+    attempts: list[None] = []
+
     async def refuse() -> PipelineConnection:
+        attempts.append(None)
         raise Unavailable("too many connections for role")
 
     async def main() -> None:
@@ -207,11 +273,15 @@ def test_one_connection_serves_all_where_the_server_lets_in_no_more(
             assert isinstance(collection, PostgresCollection)
             first = await create(collection, Payload("First"))
             monkeypatch.setattr(collection._pool, "_connect", refuse)
+            began = asyncio.get_running_loop().time()
             second = create(collection, Payload("Second"))
-            read, listed = await asyncio.gather(get(collection, 1), stores(collection))
-            assert (read, listed[0]) == (first, shown(1, "First"))
+            for _ in range(50):
+                read, listed = await asyncio.gather(get(collection, 1), stores(collection))
+                assert (read, listed[0]) == (first, shown(1, "First"))
             assert (await second).id == 2
             assert await get(collection, 1) == first
+            took = asyncio.get_running_loop().time() - began
+            assert 1 <= len(attempts) <= 2 + took / pool.RETRY_PAUSE
 
     run(main())
 

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ from storekeeper.collection import Collection
 from storekeeper.commands import Create, Key, Replace
 from storekeeper.errors import CannotStart, KeyReused, Outcome, Unavailable
 from storekeeper.postgres import PostgresCollection
-from storekeeper.postgres.pipeline import StatementError
 from storekeeper.postgres.schema import COLLECTION
 from storekeeper.stores import Payload, Replay
 from storekeeper.transfer import VerificationFailed
@@ -33,6 +32,8 @@ from tests.oracles.promises import until
 pytestmark = pytest.mark.count_processes
 
 USER = "inheriting"
+SESSIONS = 20
+"""What the pooler has for each user of a database."""
 
 
 @contextmanager
@@ -291,7 +292,7 @@ async def keep_the_promises(database: Postgres, folder: Path) -> None:
         assert await replace(one, 1, first) == await get(two, 1) == a_store(1, first.name, first.address, 4)
         done = await asyncio.gather(*(create(one, Payload(name)) for name in ("C", "x" * 31)), return_exceptions=True)
         assert done[0] == a_store(3, "C", None, 5)
-        assert isinstance(done[1], StatementError)
+        assert isinstance(done[1], Unavailable)
         assert len(await two.load(slowly(folder))) == 2
         names = [first.name, second.name, "C", "Store 1", "Store 2"]
         assert [(store["id"], store["name"]) for store in await stores(two)] == list(enumerate(names, 1))
@@ -481,6 +482,7 @@ def pooled(database: Postgres, mode: str) -> Iterator[Postgres]:
     settings.write_text(
         f"[databases]\n* = host=127.0.0.1 port={server.port} user={USER}\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"
         f"listen_port = {port}\nunix_socket_dir =\nauth_type = any\npool_mode = {mode}\n"
+        f"default_pool_size = {SESSIONS}\n"
     )
     process = subprocess.Popen(
         [program, "-q", settings], user=server.uid, group=server.gid, extra_groups=server.groups,
@@ -517,6 +519,19 @@ def test_a_pooler_that_shares_sessions_is_refused(database: Postgres) -> None:
         with pytest.raises(CannotStart, match="session pooling"):
             databases.prepare(shared.url)
     assert database.changes() == []
+
+
+def test_a_pooler_that_has_no_session_left_keeps_nobody_waiting(
+    database: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes the login all the same, as it does while its server is away, and says nothing for two minutes."""
+    monkeypatch.setattr("storekeeper.postgres.session.SETUP_TIMEOUT", 0.2)
+    with pooled(database, "session") as full, ExitStack() as stack:
+        for _ in range(SESSIONS):
+            stack.enter_context(psycopg.connect(full.url)).execute("SELECT 1")
+        for look in (databases.prepare, databases.exists):
+            with pytest.raises(Unavailable, match="does not respond"):
+                look(full.url)
 
 
 def test_behind_a_pooler_of_sessions_nothing_changes(database: Postgres, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from storekeeper.postgres import keys, past, reads, session, writes
 from storekeeper.postgres.batcher import Batcher
 from storekeeper.postgres.bulk import epoch, load_all, opened, snapshot
 from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, StatementError, array, rows
-from storekeeper.postgres.pool import RESPONSE_TIMEOUT, Pool
+from storekeeper.postgres.pool import RESPONSE_TIMEOUT, Pool, single_row
 from storekeeper.postgres.schema import exists, prepare
 from storekeeper.postgres.session import describe
 from storekeeper.stores import Payload, Store
@@ -105,7 +105,9 @@ class PostgresCollection:
         return state, None
 
     async def check(self) -> None:
-        await self._pool.execute((b"state", ()))
+        # No store, of the table that other reads need: that can be locked or forbidden by itself.
+        state, _ = await self._pool.execute((b"state", ()), (b"get", (array(()),)))
+        single_row(rows(state))
 
     async def check_writes(self) -> None:
         await self._state.check()
@@ -144,8 +146,9 @@ class PostgresCollection:
             self._schema = await run_in_thread(lambda: prepare(self._url))
         setup = (*session.setup_statements(session.SERVING), session.set_search_path(self._schema))
         try:
-            connection = PipelineConnection(await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True))
-            await connection.prepare(setup, _STATEMENTS, asyncio.get_running_loop().time() + RESPONSE_TIMEOUT)
+            libpq = await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True)
+            connection = PipelineConnection(libpq, _STATEMENTS)
+            await connection.set_up(setup, asyncio.get_running_loop().time() + RESPONSE_TIMEOUT)
         except (psycopg.Error, ConnectionLost, StatementError) as error:
             raise session.translated(error, self._url) from None
         return connection

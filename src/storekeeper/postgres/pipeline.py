@@ -31,7 +31,10 @@ class ConnectionLost(Exception):
 
 
 class StatementError(Exception):
-    """The server refused the statement of that `index`; those after it were not carried out."""
+    """The server refused the statement of that `index`; those after it were not carried out.
+
+    The index is negative if it refused to prepare one: then none was carried out.
+    """
 
     def __init__(self, index: int, result: PGresult) -> None:
         self.index = index
@@ -42,12 +45,16 @@ class StatementError(Exception):
 class PipelineConnection:
     """An open connection, for one round trip at a time. `lost` is why it was closed, or empty.
 
-    `warning` is the latest one of the server; `since` is when it was opened, on the loop's clock.
+    `warned` says whether the server warned while it carried out the last statement of the latest round trip; `since`
+    is when it was opened, on the loop's clock. A statement is prepared with its first use: that waits for the locks
+    of its tables, which must keep nobody from the other tables.
     """
 
-    def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
+    def __init__(self, connection: psycopg.AsyncConnection[Any], statements: Mapping[bytes, str]) -> None:
         self.lost = ""
-        self.warning = ""
+        self.warned = False
+        self._warned_at = -1
+        self._unprepared = dict(statements)
         self.on_lost: Callable[[PipelineConnection], None] = lambda _: None
         self._loop = asyncio.get_running_loop()
         self.since = self._loop.time()
@@ -67,19 +74,17 @@ class PipelineConnection:
         """Whether it is in no transaction."""
         return self._pg.transaction_status == pq.TransactionStatus.IDLE
 
-    async def prepare(self, setup: Sequence[str], statements: Mapping[bytes, str], deadline: float) -> None:
-        """Set the session up, and let the server prepare statements by name; raise as `execute` does."""
+    async def set_up(self, setup: Sequence[str], deadline: float) -> None:
+        """Set the session up; raise as `execute` does."""
 
         def send() -> None:
             for text in setup:
                 self._pg.send_query_params(text.encode(), None)
-            for name, text in statements.items():
-                self._pg.send_prepare(name, text.encode())
 
         try:
-            await self._exchange(send, deadline)
+            _check(await self._exchange(send, deadline))
         except StatementError:
-            self.drop("it could not be prepared")
+            self.drop("it could not be set up")
             raise
 
     async def execute(self, *statements: Statement, deadline: float) -> list[Result]:
@@ -90,12 +95,21 @@ class PipelineConnection:
         encoded = [(name, [str(parameter).encode() for parameter in parameters]) for name, parameters in statements]
         if any(b"\0" in text for _, texts in encoded for text in texts):
             raise ValueError("U+0000 ends a text for libpq")
+        new = {name: self._unprepared[name] for name, _ in encoded if name in self._unprepared}
 
         def send() -> None:
+            for name, text in new.items():
+                self._pg.send_prepare(name, text.encode())
             for name, parameters in encoded:
                 self._pg.send_query_prepared(name, parameters, None, pq.Format.BINARY)
 
-        return await self._exchange(send, deadline)
+        results = await self._exchange(send, deadline)
+        self.warned = self._warned_at == len(results) - 1
+        for name, result in zip(new, results, strict=False):
+            if result.status in _OK:
+                del self._unprepared[name]
+        _check(results, -len(new))
+        return results[len(new) :]
 
     def drop(self, reason: str) -> None:
         """Close the connection; statements under way are lost."""
@@ -113,6 +127,7 @@ class PipelineConnection:
         if self.lost:
             raise ConnectionLost(self.lost, sent=False)
         self._results = []
+        self._warned_at = -1
         self._pending = self._loop.create_future()
         timer = self._loop.call_at(deadline, self.drop, "The database does not respond")
         try:
@@ -128,9 +143,6 @@ class PipelineConnection:
             raise
         finally:
             timer.cancel()
-        for index, result in enumerate(self._results):
-            if result.status not in _OK:
-                raise StatementError(index, result)
         return self._results
 
     def _flush(self) -> None:
@@ -164,7 +176,13 @@ class PipelineConnection:
 
     def _notice(self, notice: PGresult) -> None:
         if notice.error_field(pq.DiagnosticField.SEVERITY_NONLOCALIZED) == b"WARNING":
-            self.warning = notice.get_error_message()
+            self._warned_at = len(self._results)  # those before it have their results
+
+
+def _check(results: Iterable[Result], start: int = 0) -> None:
+    for index, result in enumerate(results, start):
+        if result.status not in _OK:
+            raise StatementError(index, result)
 
 
 def rows(result: Result) -> list[tuple[Any, ...]]:

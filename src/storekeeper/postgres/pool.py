@@ -55,7 +55,7 @@ class Pool:
             except ConnectionLost:
                 continue
             except StatementError as error:
-                raise to_unavailable(error) from None
+                raise to_unavailable(error, read=True) from None
             finally:
                 self.release(connection)
         raise Unavailable(NO_RESPONSE)
@@ -117,9 +117,8 @@ class Pool:
                     self._fail(str(error))
                     return
                 except Exception as error:  # noqa: BLE001 - also a lack of files or threads: who would try again?
-                    if self._connections:  # these suffice, although the server accepts no more
-                        return
-                    self._record_outage(str(error), began)
+                    if not self._connections:  # else these suffice, although the server accepts no more
+                        self._record_outage(str(error), began)
                     await asyncio.sleep(RETRY_PAUSE)
         finally:
             self._connecting = None
@@ -176,19 +175,22 @@ def single_row(rows: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
     return rows[0]
 
 
-def to_unavailable(error: StatementError, *, log: bool = True) -> Unavailable:
-    """Return the Unavailable for a statement that the server refused; log what is out of the ordinary."""
-    sqlstate_class = error.sqlstate[:2]
-    if log and sqlstate_class not in _EXPECTED:
+def to_unavailable(error: StatementError, *, log: bool = True, read: bool = False) -> Unavailable:
+    """Return the Unavailable for a statement that the server refused; log what is out of the ordinary.
+
+    Of writes, their state is logged too; of a read, nothing else would say that it found a lock or no space.
+    """
+    expected = _EXPECTED.get(error.sqlstate) or _EXPECTED.get(error.sqlstate[:2])
+    if log and (not expected or (read and error.sqlstate.startswith(("53", "55P03")))):
         emit(Event.DATABASE_REFUSED, sqlstate=error.sqlstate, reason=str(error))
-    return Unavailable(_EXPECTED.get(sqlstate_class, "The database failed"))
+    return Unavailable(expected or "The database failed")
 
 
-# By class of SQLSTATE (appendix A of PostgreSQL's manual). Some engines with its protocol abort with class 40.
+# By SQLSTATE or its class (appendix A of PostgreSQL's manual). Some engines with its protocol abort with class 40.
 _EXPECTED = {
-    "25": "The database is read-only",
+    "25006": "The database is read-only",
     "40": "The database is busy",
     "53": "The database is out of space, memory or connections",
-    "55": LOCKED,
+    "55P03": LOCKED,
     "57": NO_RESPONSE,
 }

@@ -120,6 +120,10 @@ _FOREIGN = f"""{_TABLES} AND relname IN ('storekeeper', 'stores', 'changes', 'ke
 _COMPLETE = {"stores": 1, "changes": 1, "collection": 1, "keys": 3, "tokens": 4}
 """Tables and views that have to be there, and since which migration."""
 
+# What is read in one statement is of one moment, beside writers too.
+_NUMBERS = """SELECT count, version, (SELECT coalesce(max(id), 0) FROM stores),
+  (SELECT coalesce(max(seq), 0) FROM changes) FROM collection"""
+
 MIGRATION_LOCK = 0x53544F52
 """The advisory lock of all migrations: without it, migrations at the same time can fail."""
 
@@ -151,19 +155,23 @@ def prepare(url: str, *, upgrade: bool = True) -> str:
     Unavailable, also if another lock or another instance's migration takes longer than a few seconds.
     """
     with connected(url, needs=_RIGHTS) as connection:
+        # Also of one that is complete: a dump may have been restored into another encoding.
+        if connection.execute("SHOW server_encoding").fetchone() != ("UTF8",):
+            raise CannotStart("--database: its encoding has to be UTF8: CREATE DATABASE ... ENCODING 'UTF8'")
         connection.execute(_LOCK_TIMEOUT)
         if version(connection, upgrade=upgrade) < len(MIGRATIONS):
             _migrate(connection)
+        _check_rows(connection)
         return collection_schema(connection)
 
 
 def _migrate(connection: Connection) -> None:
-    if connection.execute("SHOW server_encoding").fetchone() != ("UTF8",):
-        raise CannotStart("--database: its encoding has to be UTF8: CREATE DATABASE ... ENCODING 'UTF8'")
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
     # Asked again: while this waited for the lock, another instance may have migrated.
     for migration in MIGRATIONS[version(connection) :]:
         connection.execute(migration)
+    # It has no key, without which a publication of all tables refuses an UPDATE.
+    connection.execute("ALTER TABLE storekeeper REPLICA IDENTITY FULL")
     connection.execute("UPDATE storekeeper SET schema = %s", (len(MIGRATIONS),))
 
 
@@ -173,7 +181,9 @@ def version(connection: Connection, *, upgrade: bool = True) -> int:
     if "storekeeper" not in tables:
         return 0
     try:
-        ((number,),) = connection.execute("SELECT schema::integer FROM storekeeper").fetchall()
+        ((number,),) = connection.execute(
+            "SELECT schema::integer FROM storekeeper WHERE schema::integer > 0"
+        ).fetchall()
         number = int(number)
     except (ValueError, TypeError, psycopg.errors.UndefinedColumn, psycopg.errors.CannotCoerce, psycopg.DataError):
         raise CannotStart(
@@ -203,3 +213,13 @@ def _check_tables(connection: Connection, tables: set[str], number: int) -> None
         )
     if connection.execute("SELECT count(*) FROM collection").fetchone() != (1,):
         raise CannotStart("--database is not complete, the table collection does not have its one row: restore it")
+
+
+def _check_rows(connection: Connection) -> None:
+    """Raise CannotStart unless the tables have the rows that the numbers say."""
+    ((count, version, stores, changes),) = connection.execute(_NUMBERS).fetchall()
+    if (count, version) != (stores, changes):
+        raise CannotStart(
+            f"--database is not complete, it has {stores} of {count} stores and {changes} of {version} changes:"
+            " restore it"
+        )

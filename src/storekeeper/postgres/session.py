@@ -3,6 +3,7 @@
 import logging
 import os
 import re
+import select
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import cycle
@@ -12,7 +13,7 @@ from urllib.parse import quote
 import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.pq import Conninfo
+from psycopg.pq import Conninfo, ExecStatus
 
 from storekeeper.errors import CannotStart, Outcome, StorekeeperError, Unavailable
 
@@ -59,6 +60,9 @@ SHARED_SESSION = "22007"
 _CLAIM_SESSION = """SELECT pg_catalog.set_config('storekeeper.session', CASE coalesce(
   pg_catalog.current_setting('storekeeper.session', true), '') WHEN '' THEN 'taken'
   ELSE (pg_catalog.current_setting('storekeeper.session') || ' already')::date::text END, false)"""
+
+SETUP_TIMEOUT = 3.0
+"""Seconds until a new session of a thread has to respond: a pooler lets in whoever comes while its server is away."""
 
 _SCHEMAS = """SELECT nspname
   FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace AS space ON space.oid = relnamespace
@@ -118,7 +122,8 @@ def describe(url: str) -> str:
     hosts = (given.get("host") or given.get("hostaddr", "")).split(",")
     ports = given.get("port", "").split(",")  # one of each host, or one of all
     places = [
-        quote(host, safe=":[]") + f":{port}" * (port not in ("", "5432")) for host, port in zip(hosts, cycle(ports))
+        (f"[{host}]" if ":" in host else quote(host, safe="")) + f":{port}" * (port not in ("", "5432"))
+        for host, port in zip(hosts, cycle(ports))
     ]
     return f"postgresql://{quote(user)}@{','.join(places)}/{quote(given.get('dbname') or user)}"
 
@@ -148,7 +153,7 @@ def connected(url: str, *, needs: str = "", commits: bool = True) -> Iterator[Co
     conninfo = parameters(url)
     try:
         with psycopg.connect(conninfo, autocommit=True) as connection:
-            connection.execute("; ".join(setup_statements(BULK)).encode())
+            _set_up(connection)
             connection.execute(set_search_path(collection_schema(connection)).encode())
             connection.autocommit = False
             yield connection
@@ -158,6 +163,19 @@ def connected(url: str, *, needs: str = "", commits: bool = True) -> Iterator[Co
                 connection.close()  # else psycopg would commit: that could fail after all has been read
     except psycopg.Error as error:
         raise translated(error, url, needs) from None
+
+
+def _set_up(connection: Connection) -> None:
+    pg = connection.pgconn
+    pg.send_query("; ".join(setup_statements(BULK)).encode())
+    pg.flush()
+    response = select.poll()
+    response.register(pg.socket, select.POLLIN)
+    results = list(iter(pg.get_result, None)) if response.poll(SETUP_TIMEOUT * 1000) else []
+    failed = [result for result in results if result.status == ExecStatus.FATAL_ERROR]
+    if failed or not results:
+        connection.close()  # else psycopg would try to roll it back
+        raise psycopg.errors.error_from_result(failed[0]) if failed else Unavailable("The database does not respond")
 
 
 def translated(error: Exception, url: str, needs: str = "") -> StorekeeperError:

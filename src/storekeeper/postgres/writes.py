@@ -81,7 +81,8 @@ class Writer:
             return [error] * len(batch)
         except _InvalidWrite as invalid:
             if len(batch) == 1:
-                return invalid.args
+                (reason,) = invalid.args
+                return [to_unavailable(reason) if isinstance(reason, StatementError) else reason]
         # Each gets a transaction of its own, so that only the invalid one fails.
         return [result for command in batch for result in await self.commit([command], deadline)]
 
@@ -148,7 +149,6 @@ async def _execute(
     """Carry out a round trip of a transaction; raise _InvalidWrite or Unavailable, with what became of its COMMIT."""
     last = len(statements) - 1
     commits = statements[last][0] == b"commit"
-    connection.warning = ""
     try:
         results = await connection.execute(*statements, deadline=deadline)
     except ConnectionLost as error:
@@ -165,7 +165,7 @@ async def _execute(
         raise unavailable from None
     if commits and results[last].command_status != b"COMMIT":
         raise Unavailable("The database rolled the write back")
-    if commits and connection.warning:
+    if commits and connection.warned:  # at COMMIT, and not in a trigger
         # The wait for a synchronous standby was cancelled: the writes are committed here, but perhaps nowhere else.
         # The server calls that a success; it is none, because a failover would lose them.
         raise Unavailable("The standby does not respond", Outcome.UNKNOWN)
