@@ -105,6 +105,10 @@ class Service:
     async def _open(self) -> Collection:
         settings = self.settings
         collection = open_collection(settings.database, _fail, create=self._create)
+        if settings.workers > 1:
+            # No other worker may be given up for this one before it is known that this one can use the database.
+            with suppress(Unavailable):
+                prepare(settings.database)
         if settings.examples:
             self._tasks.append(asyncio.create_task(_add_examples(collection)))
             await asyncio.wait(self._tasks, timeout=EXAMPLES_TIMEOUT)
