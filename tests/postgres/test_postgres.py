@@ -28,7 +28,7 @@ from storekeeper.postgres import epoch, schema, session
 from storekeeper.postgres.schema import COLLECTION
 from storekeeper.stores import EXAMPLES, Payload, Store
 from tests.harness import weakened
-from tests.harness.collection import create, get, listing, now, numbered, replace, run
+from tests.harness.collection import create, get, listing, now, numbered, replace, run, state
 from tests.harness.command import run as run_command
 from tests.harness.databases import Postgres, Sqlite, handle, postgres
 from tests.harness.machine import need
@@ -468,6 +468,21 @@ def test_ten_that_start_at_once_make_one_schema() -> None:
                 assert connection.execute("SELECT count, version FROM collection").fetchall() == [(0, 0)]
 
 
+def test_a_publication_of_all_tables_disturbs_no_start_no_upgrade_and_no_write(database: Postgres) -> None:
+    postgres().sql("CREATE PUBLICATION everything FOR ALL TABLES", database.url.rpartition("/")[2])
+    migrate(database, 1)
+    databases.prepare(database.url)
+
+    async def main() -> None:
+        async with handle(database) as collection:
+            await create(collection, Payload("A"))
+            await replace(collection, 1, Payload("B"))
+            await collection.load([Payload("C")])
+            assert (await state(collection))[:2] == (2, 3)
+
+    run(main())
+
+
 def test_ten_first_starts_at_once_put_in_the_examples_once(database: Postgres) -> None:
     async def first_start() -> range:
         async with handle(database) as collection:
@@ -516,7 +531,10 @@ def test_a_database_in_another_encoding_is_refused() -> None:
         ("TRUNCATE storekeeper", "has a table storekeeper that is not as we made it"),
         ("INSERT INTO storekeeper VALUES (1)", "has a table storekeeper that is not as we made it"),
         (
-            "ALTER TABLE storekeeper ALTER schema DROP NOT NULL; UPDATE storekeeper SET schema = NULL",
+            (
+                "ALTER TABLE storekeeper DROP CONSTRAINT storekeeper_pkey, ALTER schema DROP NOT NULL;"
+                " UPDATE storekeeper SET schema = NULL"
+            ),
             "has a table storekeeper that is not as we made it",
         ),
         ("ALTER TABLE storekeeper RENAME schema TO version", "has a table storekeeper that is not as we made it"),

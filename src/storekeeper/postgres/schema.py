@@ -14,8 +14,8 @@ MIGRATIONS = (
     # A released one is never edited: a change of the schema is a new migration at the end. It renames the table that
     # writers lock (`COLLECTION`), so that instances of older versions can write nothing more.
     """
-    CREATE TABLE storekeeper (
-      schema integer NOT NULL        -- one row: how many migrations this database has had
+    CREATE TABLE storekeeper (       -- with a key, or a publication of all tables would keep it from being updated
+      schema integer PRIMARY KEY     -- one row: how many migrations this database has had
     );
     INSERT INTO storekeeper VALUES (0);
     CREATE TABLE stores (
