@@ -440,6 +440,24 @@ def test_an_upgrade_waits_for_an_older_instance_that_is_writing_and_is_no_deadlo
         upgrade.result()
 
 
+def test_an_upgrade_behind_a_dump_keeps_the_reads_of_an_older_instance_waiting_for_a_second_at_most(
+    older: Postgres, lock: str
+) -> None:
+    read = lock.removesuffix("FOR UPDATE").encode()
+    with psycopg.connect(older.url) as dump, psycopg.connect(older.url) as old, ThreadPoolExecutor(1) as pool:
+        dump.execute(read)
+        upgrade = pool.submit(databases.prepare, older.url)
+        old.execute("SET lock_timeout = '2s'")
+        old.commit()
+        while not upgrade.done():
+            old.execute(read)
+            old.rollback()
+        with pytest.raises(Unavailable, match="lock timeout"):
+            upgrade.result()
+        dump.rollback()
+    databases.prepare(older.url)
+
+
 def test_only_the_service_upgrades_a_database(older: Postgres, tmp_path: Path) -> None:
     file = tmp_path / "stores.csv"
     file.write_text("name,address\nA,\n")

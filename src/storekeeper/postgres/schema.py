@@ -140,6 +140,8 @@ def _migrate(connection: Connection) -> None:
     if connection.execute("SHOW server_encoding").fetchone() != ("UTF8",):
         raise CannotStart("--database: its encoding has to be UTF8: CREATE DATABASE ... ENCODING 'UTF8'")
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
+    # Whoever waits for a table keeps all others waiting for it: behind a pg_dump, also the reads of older instances.
+    connection.execute("SET LOCAL lock_timeout = '1s'")
     # Asked again: while this waited for the lock, another instance may have migrated.
     for migration in MIGRATIONS[version(connection) :]:
         connection.execute(migration)
