@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import uvicorn
 
-from storekeeper import __version__
+from storekeeper import __version__, supervisor
 from storekeeper.api.asgi import Application
 from storekeeper.api.cache import ResponseCache
 from storekeeper.api.fastlane import FastLane, Runtime
@@ -324,6 +324,7 @@ def _announce(settings: Settings, address: str) -> None:
     database = describe(settings.database)
     write_line(f"Storekeeper answers on {address} with {database}; {address}/docs describes it (Ctrl-C stops it)")
     emit(Event.STARTED, version=__version__, database=database, workers=settings.workers, pid=os.getpid())
+    supervisor.tell_ready()
     if settings.auth == "open" and not is_loopback(settings.host):
         emit(Event.OPEN_TO_ALL, address=address)
 
