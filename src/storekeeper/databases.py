@@ -48,10 +48,17 @@ def open_collection(database: str, fail: Callable[[str], None], *, create: bool 
     """
     engine, place = _located(database)
     if isinstance(place, Path):  # PostgreSQL is prepared when it is reached, which may be later
-        if not create and not place.exists():
-            raise CannotStart(f"{place} is gone: restore it from a backup")
+        if not create:
+            refuse_gone(database)
         engine.prepare(place)
     return engine.open_collection(place, fail)
+
+
+def refuse_gone(database: str) -> None:
+    """Raise CannotStart if a URL names a file that is not there: a start would make an empty one."""
+    _, place = _located(database)
+    if isinstance(place, Path) and not place.exists():
+        raise CannotStart(f"{place} is gone: restore it from a backup")
 
 
 def prepare(database: str, *, upgrade: bool = True) -> None:

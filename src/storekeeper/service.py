@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import uvicorn
 
-from storekeeper import __version__
+from storekeeper import __version__, supervisor
 from storekeeper.api.asgi import Application
 from storekeeper.api.cache import ResponseCache
 from storekeeper.api.fastlane import FastLane, Runtime
@@ -27,7 +27,7 @@ from storekeeper.api.resource import Resource
 from storekeeper.api.routes import SHAPES
 from storekeeper.api.token_table import TokenTable, load_tokens, require_mode
 from storekeeper.collection import Collection
-from storekeeper.databases import absolute, describe, open_collection, prepare, read_tokens
+from storekeeper.databases import absolute, describe, open_collection, prepare, read_tokens, refuse_gone
 from storekeeper.errors import CannotStart, CannotStartYet, Unavailable
 from storekeeper.events import Event, bridge_log, emit, flush, write_line
 from storekeeper.http.connection import Connection
@@ -104,7 +104,11 @@ class Service:
 
     async def _open(self) -> Collection:
         settings = self.settings
-        collection = open_collection(settings.database, _fail, create=self._create)
+        collection = open_collection(settings.database, partial(_fail, settings.database), create=self._create)
+        if settings.workers > 1:
+            # No other worker may be given up for this one before it is known that this one can use the database.
+            with suppress(Unavailable):
+                prepare(settings.database)
         if settings.examples:
             self._tasks.append(asyncio.create_task(_add_examples(collection)))
             await asyncio.wait(self._tasks, timeout=EXAMPLES_TIMEOUT)
@@ -188,8 +192,10 @@ def serve(settings: Settings) -> int:
     else:
         work = partial(_run_worker, service, listener)
         status = Supervisor(settings.workers, work, listener, announce).run()
-    if status and settings.auth is None:
-        _prepared(settings)  # raises if the reason is that there are tokens now
+    if status:
+        refuse_gone(settings.database)
+        if settings.auth is None:
+            _prepared(settings)  # raises if the reason is that there are tokens now
     return status
 
 
@@ -323,18 +329,26 @@ def _announce(settings: Settings, address: str) -> None:
     database = describe(settings.database)
     write_line(f"Storekeeper answers on {address} with {database}; {address}/docs describes it (Ctrl-C stops it)")
     emit(Event.STARTED, version=__version__, database=database, workers=settings.workers, pid=os.getpid())
+    supervisor.tell_ready()
     if settings.auth == "open" and not is_loopback(settings.host):
         emit(Event.OPEN_TO_ALL, address=address)
 
 
-def _fail(reason: str) -> None:
+def _fail(database: str, reason: str) -> None:
     """End this process soon: requests under way get their 503 first, and the supervisor starts another process."""
     try:
         emit(Event.DATABASE_FAILED, reason=reason)
     finally:  # and not before: the first log line takes a while, and the responses are sent after it
-        asyncio.get_running_loop().call_later(0.3, _exit)
+        asyncio.get_running_loop().call_later(0.3, _exit, database)
 
 
-def _exit() -> None:
+def _exit(database: str) -> None:
     flush()
-    os._exit(os.EX_IOERR)
+    status = os.EX_IOERR
+    try:
+        refuse_gone(database)
+    except CannotStart:
+        status = 2  # nobody may start it again: it would begin a new list
+    except OSError:
+        pass  # the disk does not even tell
+    os._exit(status)

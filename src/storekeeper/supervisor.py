@@ -263,6 +263,13 @@ class Supervisor:
             self._listener.close()
 
 
+def tell_ready() -> None:
+    """Tell systemd that the service is ready, if that has started it (sd_notify(3))."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.sendto(b"READY=1", address.replace("@", "\0", 1) if address.startswith("@") else address)
+
+
 def tell_stop(number: int | None, since: float | None) -> None:
     """Log the end of a service that a signal has stopped, and how long that took."""
     if number is not None and since is not None:

@@ -1,7 +1,8 @@
 """`systemctl` on a test's machine, where systemd cannot run: starts a unit's command as the unit says, and stops it.
 
-What it carries out of a unit: User, EnvironmentFile, ExecStart, UMask, LimitNOFILE, NoNewPrivileges, an empty
-CapabilityBoundingSet, and ProtectSystem=strict with StateDirectory and PrivateTmp (/var/lib, /tmp can be written).
+What it carries out of a unit: Type=notify (a start waits until the service responds), User, EnvironmentFile,
+ExecStart, UMask, LimitNOFILE, NoNewPrivileges, an empty CapabilityBoundingSet, and ProtectSystem=strict with
+StateDirectory and PrivateTmp (/var/lib, /tmp can be written).
 """
 
 import configparser
@@ -62,6 +63,7 @@ def start(name: str) -> None:
 
 
 def command(service: configparser.SectionProxy) -> list[str]:
+    assert service["Type"] == "notify"
     assert service["ProtectSystem"] == "strict"
     assert service.getboolean("NoNewPrivileges")
     assert service["CapabilityBoundingSet"] == ""

@@ -29,7 +29,7 @@ from storekeeper.postgres import epoch, schema, session
 from storekeeper.postgres.schema import COLLECTION
 from storekeeper.stores import EXAMPLES, Payload, Store
 from tests.harness import weakened
-from tests.harness.collection import create, get, listing, now, numbered, replace, run
+from tests.harness.collection import create, get, listing, now, numbered, replace, run, state
 from tests.harness.command import run as run_command
 from tests.harness.databases import Postgres, Sqlite, handle, postgres
 from tests.harness.machine import need
@@ -486,12 +486,22 @@ def test_an_upgrade_waits_for_an_older_instance_that_is_writing_and_is_no_deadlo
         upgrade.result()
 
 
-def test_a_publication_of_all_tables_keeps_no_schema_from_being_made_or_upgraded(database: Postgres) -> None:
-    """Programs that capture all changes make one."""
-    postgres().sql("CREATE PUBLICATION every FOR ALL TABLES", database.url.rpartition("/")[2])
-    migrate(database, 1)
-    databases.prepare(database.url)
-    assert databases.exists(database.url)
+def test_an_upgrade_behind_a_dump_keeps_the_reads_of_an_older_instance_waiting_for_a_second_at_most(
+    older: Postgres, lock: str
+) -> None:
+    read = lock.removesuffix("FOR UPDATE").encode()
+    with psycopg.connect(older.url) as dump, psycopg.connect(older.url) as old, ThreadPoolExecutor(1) as pool:
+        dump.execute(read)
+        upgrade = pool.submit(databases.prepare, older.url)
+        old.execute("SET lock_timeout = '2s'")
+        old.commit()
+        while not upgrade.done():
+            old.execute(read)
+            old.rollback()
+        with pytest.raises(Unavailable, match="lock timeout"):
+            upgrade.result()
+        dump.rollback()
+    databases.prepare(older.url)
 
 
 def test_only_the_service_upgrades_a_database(older: Postgres, tmp_path: Path) -> None:
@@ -520,6 +530,21 @@ def test_ten_that_start_at_once_make_one_schema() -> None:
             with psycopg.connect(url) as connection:
                 assert connection.execute("SELECT schema FROM storekeeper").fetchall() == [(len(schema.MIGRATIONS),)]
                 assert connection.execute("SELECT count, version FROM collection").fetchall() == [(0, 0)]
+
+
+def test_a_publication_of_all_tables_disturbs_no_start_no_upgrade_and_no_write(database: Postgres) -> None:
+    postgres().sql("CREATE PUBLICATION everything FOR ALL TABLES", database.url.rpartition("/")[2])
+    migrate(database, 1)
+    databases.prepare(database.url)
+
+    async def main() -> None:
+        async with handle(database) as collection:
+            await create(collection, Payload("A"))
+            await replace(collection, 1, Payload("B"))
+            await collection.load([Payload("C")])
+            assert (await state(collection))[:2] == (2, 3)
+
+    run(main())
 
 
 def test_ten_first_starts_at_once_put_in_the_examples_once(database: Postgres) -> None:
@@ -577,7 +602,10 @@ def test_a_database_in_another_encoding_is_refused(*, restored: bool) -> None:
         ("TRUNCATE storekeeper", "has a table storekeeper that is not as we made it"),
         ("INSERT INTO storekeeper VALUES (1)", "has a table storekeeper that is not as we made it"),
         (
-            "ALTER TABLE storekeeper ALTER schema DROP NOT NULL; UPDATE storekeeper SET schema = NULL",
+            (
+                "ALTER TABLE storekeeper DROP CONSTRAINT storekeeper_pkey, ALTER schema DROP NOT NULL;"
+                " UPDATE storekeeper SET schema = NULL"
+            ),
             "has a table storekeeper that is not as we made it",
         ),
         ("ALTER TABLE storekeeper RENAME schema TO version", "has a table storekeeper that is not as we made it"),

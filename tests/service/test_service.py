@@ -51,6 +51,23 @@ def told_to_stop(service: Running, number: signal.Signals = signal.SIGTERM) -> N
     until(lambda: takes_no_more(service))
 
 
+# Starting.
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_systemd_is_told_once_when_all_is_ready(tmp_path: Path, workers: int) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        name = f"storekeeper-{os.getpid()}-{workers}"
+        systemd.bind(f"\0{name}")
+        systemd.settimeout(TIMEOUT)
+        with serving(tmp_path, f"--workers={workers}", env={"NOTIFY_SOCKET": f"@{name}"}) as service:
+            assert systemd.recv(100) == b"READY=1"
+            assert service.request("GET", "/health/ready").status == 200
+        systemd.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            systemd.recv(100)
+
+
 # Stopping.
 
 

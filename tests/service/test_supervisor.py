@@ -6,16 +6,17 @@ import shutil
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import apsw
+import psycopg
 import pytest
 
 from tests.harness import weakened
 from tests.harness.client import create as store
 from tests.harness.client import until
-from tests.harness.databases import without_end
+from tests.harness.databases import KINDS, Database, Sqlite, without_end
 from tests.harness.linux import of, ports, workers
 from tests.harness.machine import need
 from tests.harness.process import TIMEOUT, Running, assert_nothing_logged, serving
@@ -62,28 +63,36 @@ def test_a_worker_that_cannot_be_replaced_is_replaced_once_it_can_be(tmp_path: P
         assert service.stop() == 0
 
 
-def test_workers_that_serve_are_kept_if_their_successors_cannot_start_at_sighup(tmp_path: Path) -> None:
-    with serving(tmp_path, "--workers=2") as service:
+@pytest.mark.parametrize("kind", KINDS)
+def test_workers_that_serve_are_kept_if_their_successors_cannot_start_at_sighup(tmp_path: Path, kind: str) -> None:
+    with (
+        KINDS[kind](tmp_path) as database,
+        serving(tmp_path, "--workers=2", database=database.url) as service,
+    ):
         store(service, "Before")
         before = workers(service)
-        ours = set_schema(tmp_path, 999)
+        ours = set_schema(database, 999)
         service.process.send_signal(signal.SIGHUP)
         until(lambda: "no worker is replaced at SIGHUP" in service.log)
         assert workers(service) == before
         assert store(service, "Meanwhile") == 2
-        set_schema(tmp_path, ours)
+        set_schema(database, ours)
         service.process.send_signal(signal.SIGHUP)
         until(lambda: len(workers(service) - before) == 2)
         assert store(service, "After") == 3
         assert service.stop() == 0
 
 
-def set_schema(folder: Path, version: int) -> int:
-    """Say in the file of a running service which version of Storekeeper has written it; return what it said."""
-    connection = apsw.Connection(str(folder / "stores.db"))
-    before = int(connection.pragma("user_version"))
-    connection.pragma("user_version", version)
-    connection.close()
+def set_schema(database: Database, version: int) -> int:
+    """Say in the database of a running service which version of Storekeeper has written it; return what it said."""
+    if isinstance(database, Sqlite):
+        with closing(apsw.Connection(str(database.path))) as connection:
+            before = int(connection.pragma("user_version"))
+            connection.pragma("user_version", version)
+    else:
+        with psycopg.connect(database.url) as server:
+            [(before,)] = server.execute("SELECT schema FROM storekeeper").fetchall()
+            server.execute("UPDATE storekeeper SET schema = %s", (version,))
     return before
 
 

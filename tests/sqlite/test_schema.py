@@ -96,7 +96,7 @@ def test_a_later_migration_upgrades_and_keeps_the_stores(path: Path, monkeypatch
 
 def test_a_migration_that_fails_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, SECOND, "CREATE TABLE stores (again);"))
-    with pytest.raises(apsw.SQLError):
+    with pytest.raises(CannotStart):
         schema.prepare(path)
     monkeypatch.undo()
     with connected(path) as connection:
@@ -265,6 +265,39 @@ def test_a_process_of_an_older_version_reads_but_writes_nothing_more(older: Path
             old.execute(insert)
         assert old.execute("SELECT max(seq) FROM changes").get == 5
     assert f"changes_{NOW}" == CHANGES, "each migration renames it"
+
+
+def test_a_file_of_a_checkout_that_made_no_view_of_the_second_name_is_upgraded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:3])
+        schema.prepare(tmp_path / "older.db")
+    with connected(tmp_path / "older.db") as connection:
+        connection.execute("DROP VIEW changes_2")
+    schema.prepare(tmp_path / "older.db")
+    with connected(tmp_path / "older.db") as connection:
+        assert connection.execute("SELECT count(*) FROM changes_2").get == 0
+
+
+@pytest.mark.parametrize("what", ["VIEW own AS SELECT * FROM changes", "VIEW own AS SELECT * FROM nowhere"])
+def test_a_view_of_somebody_else_does_not_keep_a_file_from_being_upgraded(older: Path, what: str) -> None:
+    with connected(older) as connection:
+        connection.execute(f"CREATE {what}")
+        before = connection.execute("SELECT sql FROM sqlite_schema WHERE name = 'own'").get
+        schema.prepare(older)
+        assert connection.execute("SELECT sql FROM sqlite_schema WHERE name = 'own'").get == before
+        if "changes" in what:
+            assert connection.execute("SELECT count(*) FROM own").get == 5
+
+
+def test_a_table_of_somebody_else_that_an_upgrade_needs_is_named(older: Path) -> None:
+    with connected(older) as connection:
+        connection.execute("CREATE TABLE tokens (ours TEXT)")
+    before = inside(older.parent)
+    with pytest.raises(CannotStart, match=r"older.db cannot be upgraded \(table tokens already exists\): it has a"):
+        schema.prepare(older)
+    assert inside(older.parent) == before
 
 
 def test_a_file_of_the_second_schema_gets_an_epoch_of_its_own(

@@ -182,7 +182,10 @@ def translated(error: Exception, url: str, needs: str = "") -> StorekeeperError:
     """Return Unavailable or CannotStart for an error of libpq; `needs` is the right that the user may lack."""
     text = _one_line(error, url)
     if getattr(error, "sqlstate", "") == SHARED_SESSION:
-        return CannotStart("--database: a pooler gives each session to many clients: use session pooling")
+        return CannotStart(
+            "--database: a pooler gives each session to many clients: use session pooling, with DISCARD ALL between"
+            " them"
+        )
     if isinstance(error, psycopg.errors.DuplicateTable | psycopg.errors.DuplicateObject):
         return CannotStart(f"--database has tables of another program ({text}): name another database")
     if needs and isinstance(error, psycopg.errors.InsufficientPrivilege):

@@ -76,7 +76,7 @@ MIGRATIONS = (
     ) STRICT;
     ALTER TABLE changes_3 ADD COLUMN by_token INTEGER NOT NULL DEFAULT 0;  -- the token's number; 0: none
     DROP VIEW changes;
-    DROP VIEW changes_2;
+    DROP VIEW IF EXISTS changes_2;  -- not made by a checkout of minutes, of 2026-11-22
     ALTER TABLE changes_3 RENAME TO changes_4;
     CREATE VIEW changes AS SELECT * FROM changes_4;
     CREATE VIEW changes_2 AS SELECT * FROM changes_4;

@@ -323,9 +323,17 @@ def upgrade_schema(connection: apsw.Connection) -> None:
     # Checked without the lock, which an import may hold for long.
     if connection.pragma("user_version") == len(MIGRATIONS):
         return
+    # Else it could not rename a table while somebody has a view on it.
+    connection.pragma("legacy_alter_table", True)
     with transaction(connection, "IMMEDIATE"):
         version = connection.pragma("user_version")
         for number, migration in enumerate(MIGRATIONS[version:], start=version + 1):
-            connection.execute(migration)
+            try:
+                connection.execute(migration)
+            except apsw.SQLError as error:
+                raise CannotStart(
+                    f"{connection.filename} cannot be upgraded ({error}): it has a table, view or trigger that is not"
+                    " ours; drop that first"
+                ) from None
             connection.pragma("user_version", number)
         connection.pragma("application_id", APPLICATION_ID)
