@@ -1,6 +1,8 @@
 """Bugs and oddities behind a connection: a client never takes half a response for a whole one. Real connections."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,7 @@ from storekeeper.http.connection import Connection
 from storekeeper.http.limits import Limits
 from storekeeper.http.plain import PlainReader
 from storekeeper.http.response import StreamAborted
-from tests.harness.in_process import Line, inside, settled, until
+from tests.harness.in_process import Line, inside, settled, some_stores, until
 from tests.harness.wire import SLOW, assert_error, assert_invalid, create, request
 from tests.harness.wire import responses as responses_in
 
@@ -415,6 +417,43 @@ def test_an_idle_connection_keeps_nothing_of_what_it_was_asked(adapter: str, tmp
                 await settled(connection)
             reader = connection.reader
             assert not any((reader._headers, reader._url, reader._line, reader._body, reader._request))
+
+    run(scenario())
+
+
+LEFT = {
+    "idle": request("GET", "/test"),
+    "in a head": b"GET /te",
+    "in a body": create("Half")[:-5],
+    "before its response": create("Whole"),
+    "behind another": create("Whole") * 2,
+    "in a list": request("GET", "/api/stores"),
+    "as it is refused": b"garbage\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("data", LEFT.values(), ids=LEFT)
+def test_nothing_of_a_connection_that_is_gone_is_left_to_the_garbage_collector(
+    adapter: str, data: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would come after millions of connections only: those that lived long take 8 KiB each until then."""
+    monkeypatch.setattr(deadlines, "DISCARD_TIMEOUT", 0.01)
+    some_stores(tmp_path, 3000)
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            connection, line = service.connect(adapter)
+            connection.data_received(data)
+            line.abort()
+            await until(lambda: not service.server_state.connections)
+            gone = weakref.ref(connection)
+            del connection, line.protocol  # as a real transport lets go of it
+            gc.disable()
+            try:
+                async with asyncio.timeout(5):
+                    await until(lambda: gone() is None)
+            finally:
+                gc.enable()
 
     run(scenario())
 

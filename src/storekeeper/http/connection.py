@@ -106,15 +106,19 @@ class Connection(HttpToolsProtocol):
         return self.exchange is not None or bool(self.waiting)
 
     def connection_lost(self, _exc: Exception | None) -> None:
-        """Release all that the connection took; requests under way are finished without their client."""
+        """Release all that the connection took; requests under way are finished without their client.
+
+        Nothing that refers to the connection may stay: the garbage collector would come for it after hours.
+        """
         self.connections.discard(self)
         self.limits.connections.open.discard(self)
         self.limits.sent.forget(self)
-        self.reader.discard()
+        self.reader.close()
         self.waiting.clear()
         self._charge(-self._lease)
         if self.exchange is not None:
             self.exchange.disconnect()
+            self.exchange = None
         self.flow.resume_writing()
 
     # Requests, in their order.

@@ -189,6 +189,11 @@ class RequestReader:
         self.phase = Phase.DISCARDING
         self._forget()
 
+    def close(self) -> None:
+        """Drop all further bytes, and let go of the parser and the connection: both refer to this reader."""
+        self.discard()
+        del self._parser, self._accept, self._refuse
+
     # Called by the parser.
 
     def on_url(self, url: bytes) -> None:
