@@ -24,7 +24,8 @@ from storekeeper.http.connection import Connection
 from storekeeper.http.limits import Limits
 from storekeeper.http.plain import PlainReader
 from storekeeper.http.response import StreamAborted
-from tests.harness.in_process import Line, inside, settled, some_stores, until
+from tests.harness.garbage import no_garbage
+from tests.harness.in_process import Line, inside, settled, some_stores, statuses, until
 from tests.harness.wire import SLOW, assert_error, assert_invalid, create, request
 from tests.harness.wire import responses as responses_in
 
@@ -454,6 +455,35 @@ def test_nothing_of_a_connection_that_is_gone_is_left_to_the_garbage_collector(
                     await until(lambda: gone() is None)
             finally:
                 gc.enable()
+
+    run(scenario())
+
+
+ASKED = {
+    200: create("Some"),
+    304: request("GET", "/api/stores", None, "If-None-Match: *"),
+    400: request("POST", "/api/stores", b"{}"),
+    404: request("PUT", "/api/stores/99", b'{"name": "None"}'),
+    412: request("POST", "/api/stores", b'{"name": "Other"}', 'If-Match: "other"'),
+    422: request("POST", "/api/stores", b'{"name": "Other"}', "Idempotency-Key: used"),
+}
+
+
+@pytest.mark.parametrize("status", ASKED)
+def test_nothing_of_a_request_is_left_to_the_garbage_collector(adapter: str, status: int, tmp_path: Path) -> None:
+    """Its body may have a mebibyte, and its tags a hundred times their bytes."""
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            connection, line = service.connect(adapter)
+            for data in (request("POST", "/api/stores", b'{"name": "A"}', "Idempotency-Key: used"), ASKED[status]):
+                connection.data_received(data)
+                await settled(connection)
+            with no_garbage():
+                for _ in range(3):
+                    connection.data_received(ASKED[status])
+                    await settled(connection)
+            assert statuses(line) == [200, *[status] * 4]
 
     run(scenario())
 

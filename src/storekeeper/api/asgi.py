@@ -3,7 +3,6 @@
 It runs on any ASGI server. Its caller opens the collection and closes it.
 """
 
-from contextlib import suppress
 from urllib.parse import quote
 
 from starlette.applications import Starlette
@@ -78,8 +77,11 @@ class Application:
         response = self._resource.respond(plan, target, body, by)
         if isinstance(response, Response):
             return response
-        with suppress(Exception):  # `response()` turns it into a response
+        try:
             await response.future
+        except Exception as error:  # noqa: BLE001 - `response()` turns it into a response
+            # Without this frame, which has the error: both would keep the body until the garbage collector comes.
+            error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
         return response.response()
 
 

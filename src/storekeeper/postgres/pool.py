@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from storekeeper.errors import LOCKED, CannotStart, Unavailable
+from storekeeper.errors import LOCKED, CannotStart, Outcome, Unavailable
 from storekeeper.events import Event, emit
 from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, Result, Statement, StatementError
 
@@ -177,12 +177,12 @@ def single_row(rows: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
     return rows[0]
 
 
-def to_unavailable(error: StatementError, *, log: bool = True) -> Unavailable:
+def to_unavailable(error: StatementError, outcome: Outcome = Outcome.NONE, *, log: bool = True) -> Unavailable:
     """Return the Unavailable for a statement that the server refused; log what is out of the ordinary."""
     sqlstate_class = error.sqlstate[:2]
     if log and sqlstate_class not in _EXPECTED:
         emit(Event.DATABASE_REFUSED, sqlstate=error.sqlstate, reason=str(error))
-    return Unavailable(_EXPECTED.get(sqlstate_class, "The database failed"))
+    return Unavailable(_EXPECTED.get(sqlstate_class, "The database failed"), outcome)
 
 
 # By class of SQLSTATE (appendix A of PostgreSQL's manual). Some engines with its protocol abort with class 40.
