@@ -93,7 +93,7 @@ class PostgresCollection:
         return await run_in_thread(lambda _stop: load_all(self._url, payloads, only_if_empty=only_if_empty))
 
     async def tokens(self) -> Sequence[Token]:
-        """Return all tokens."""
+        """Return the tokens that are not revoked, and the first one."""
         (result,) = await self._pool.execute((b"tokens", ()))
         return [Token(*row) for row in rows(result)]
 

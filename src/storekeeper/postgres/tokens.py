@@ -9,13 +9,13 @@ from storekeeper.postgres.session import connected
 from storekeeper.tables import TOKENS
 from storekeeper.tokens import USED_INTERVAL, NameTaken, NoSuchToken, Token
 
-_SELECT = f"SELECT {', '.join(TOKENS)} FROM tokens ORDER BY number"
+_ALL = f"SELECT {', '.join(TOKENS)} FROM tokens"
 _ADD = f"""INSERT INTO tokens ({", ".join(TOKENS)})
   SELECT (SELECT coalesce(max(number), 0) FROM tokens) + 1, %s, %s, %s, %s, %s, NULL, NULL"""
 _REVOKE = "UPDATE tokens SET revoked = coalesce(revoked, %s) WHERE name = %s"
 
 STATEMENTS = {
-    b"tokens": _SELECT,
+    b"tokens": f"{_ALL} WHERE revoked IS NULL OR number = (SELECT min(number) FROM tokens) ORDER BY number",
     b"used": f"""UPDATE tokens SET used = $2::int8 WHERE number = ANY($1::int8[])
       AND abs($2::int8 - coalesce(used, 0)) >= {USED_INTERVAL}""",
 }
@@ -25,7 +25,7 @@ STATEMENTS = {
 def read_tokens(url: str) -> list[Token]:
     """Return all tokens of a prepared database. Raises Unavailable, CannotStart."""
     with connected(url) as connection:
-        return [Token(*row) for row in connection.execute(_SELECT.encode()).fetchall()]
+        return [Token(*row) for row in connection.execute(f"{_ALL} ORDER BY number".encode()).fetchall()]
 
 
 def add_token(url: str, token: Token, show: Callable[[], None]) -> None:

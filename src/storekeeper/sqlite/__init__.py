@@ -100,7 +100,7 @@ class SqliteCollection:
             return await run_in_thread(lambda stop: load_all(self._path, payloads, stop, only_if_empty=only_if_empty))
 
     async def tokens(self) -> Sequence[Token]:
-        """Return all tokens."""
+        """Return the tokens that are not revoked, and the first one."""
         with self._translating():
             return self._reader.tokens()
 

@@ -132,7 +132,7 @@ class Reader:
         return now, numbers(ids) if few else None
 
     def tokens(self) -> Sequence[Token]:
-        """Return all tokens."""
+        """Return what `Collection.tokens` does."""
         self.transaction.end()  # it may be of before
         return read_tokens(self._connection)
 

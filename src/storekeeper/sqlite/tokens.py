@@ -11,7 +11,8 @@ from storekeeper.sqlite.columns import as_json
 from storekeeper.tables import TOKENS
 from storekeeper.tokens import USED_INTERVAL, NameTaken, NoSuchToken, Token
 
-SELECT = f"SELECT {', '.join(TOKENS)} FROM tokens ORDER BY number"
+_ALL = f"SELECT {', '.join(TOKENS)} FROM tokens"
+_NOT_REVOKED = f"{_ALL} WHERE revoked IS NULL OR number = (SELECT min(number) FROM tokens)"
 _ADD = f"""INSERT INTO tokens ({", ".join(TOKENS)})
   SELECT (SELECT ifnull(max(number), 0) FROM tokens) + 1, ?, ?, ?, ?, ?, NULL, NULL"""
 _REVOKE = "UPDATE tokens SET revoked = ifnull(revoked, ?) WHERE name = ?"
@@ -19,15 +20,15 @@ _USED = f"""UPDATE tokens SET used = ?2 WHERE number IN (SELECT value FROM json_
   AND abs(?2 - ifnull(used, 0)) >= {USED_INTERVAL}"""
 
 
-def read(connection: apsw.Connection) -> list[Token]:
-    """Return all tokens."""
-    return [Token(*row) for row in connection.execute(SELECT)]
+def read(connection: apsw.Connection, statement: str = _NOT_REVOKED) -> list[Token]:
+    """Return what `Collection.tokens` does."""
+    return [Token(*row) for row in connection.execute(f"{statement} ORDER BY number")]
 
 
 def read_tokens(path: Path) -> list[Token]:
     """Return all tokens of a file. Raises CannotStart."""
     with schema.opened(path, write=False) as connection:
-        return read(connection)
+        return read(connection, _ALL)
 
 
 def add_token(path: Path, token: Token, show: Callable[[], None]) -> None:
