@@ -27,6 +27,8 @@ SETTINGS = {
     "hot_standby": "on",
     # It is killed, but the machine goes on: what was written is there without it.
     "fsync": "off",
+    # What a killed server leaves goes with its folder.
+    "dynamic_shared_memory_type": "mmap",
     # A killed server's successor begins with what the log has since the last checkpoint.
     "checkpoint_timeout": "30min",
     "log_min_messages": "warning",
@@ -303,8 +305,16 @@ def folder() -> Iterator[Path]:
     try:
         yield path
     finally:
+        _forget_memory(path / "data" / "postmaster.pid")
         shutil.rmtree(path, ignore_errors=True)
         watch.communicate()
+
+
+def _forget_memory(lock: Path) -> None:
+    """Remove the segment of shared memory of a server that was killed; a machine has some thousand of them."""
+    with suppress(FileNotFoundError, IndexError):
+        _, segment = lock.read_text().splitlines()[6].split()
+        subprocess.run(["ipcrm", "-m", segment], stderr=subprocess.DEVNULL, check=False)
 
 
 def _memory() -> Path | None:
