@@ -69,6 +69,7 @@ class WriteQueue:
         self._limit = QueueLimit(MAX_BATCH)
         self._refusal: str | None = None
         self._failure: str | None = None
+        self._ticked = self._loop.time()
         self.state = WriteState(self._begin_probe)
         self._thread = WriterThread(committer, self._limit, self._settle, self._on_failure, self._probed)
 
@@ -154,7 +155,9 @@ class WriteQueue:
             self._committer.identity.check()
         except FileReplaced as error:
             self._fail(errors.Failure(f"{errors.FAILED}: {error}"))
-        overdue = self._loop.time() - WRITE_TIMEOUT
+        # If this process stood still, results that came meanwhile are settled before the next tick.
+        now = self._loop.time()
+        overdue, self._ticked = min(now, self._ticked + 2 * TICK) - WRITE_TIMEOUT, now
         for write in takewhile(lambda write: write.since < overdue, chain.from_iterable(self._unsettled)):
             write.settle(Unavailable(DISK_STALLED, Outcome.UNKNOWN))
             self.state.refused(DISK_STALLED)
