@@ -130,7 +130,10 @@ class Collection(Protocol):
         """
 
     async def tokens(self) -> Sequence[Token]:
-        """Return all tokens, also those that expired or were revoked."""
+        """Return the tokens that are not revoked, which may be few among those that there were; and the first one.
+
+        Without that one, a collection whose tokens are all revoked would look like one that nobody protects.
+        """
 
     async def mark_used(self, numbers: Iterable[int], now: int) -> None:
         """Note that tokens are used, unless that was noted within `tokens.USED_INTERVAL` before `now`."""

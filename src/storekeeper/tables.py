@@ -32,8 +32,12 @@ and when it was used. `n` grows by one with each: the oldest, which are deleted 
 TOKENS = {name: str if kind is str else int for name, kind in get_type_hints(Token).items()}
 """A token. Nothing deletes one, so that its number and its name are unique for ever."""
 
-ALL_TOKENS = f"SELECT {', '.join(TOKENS)} FROM tokens ORDER BY number"  # noqa: S608 - of constants alone
+_TOKENS = f"SELECT {', '.join(TOKENS)} FROM tokens"  # noqa: S608 - of constants alone
+ALL_TOKENS = f"{_TOKENS} ORDER BY number"
 """The statement that selects all tokens."""
+
+TOKENS_TO_CHECK = f"{_TOKENS} WHERE revoked IS NULL OR number = (SELECT min(number) FROM tokens) ORDER BY number"
+"""Selects what `Collection.tokens` returns."""
 
 TABLES: dict[str, Mapping[str, type]] = {"stores": STORES, "changes": CHANGES, "keys": KEYS, "tokens": TOKENS}
 """All tables, in the order in which they can be filled. The first column of each is its key."""

@@ -22,7 +22,7 @@ from storekeeper.settings import Settings
 from storekeeper.stores import Payload
 from tests.harness.asgi import Message, asked, body, called, response_of, scope_of
 from tests.harness.client import fill, until
-from tests.harness.in_process import inside
+from tests.harness.in_process import inside, some_stores
 from tests.harness.process import TIMEOUT, Response
 from tests.harness.stores import shown
 from tests.harness.tokens import add_token, now
@@ -257,6 +257,29 @@ def test_a_long_list_comes_in_parts(tmp_path: Path) -> None:
             response = response_of(sent)
             assert [store["id"] for store in response.json] == list(range(1, 2501))
             assert "content-length" not in response.headers
+
+    run(scenario())
+
+
+def test_a_long_list_is_read_no_further_for_a_client_that_is_gone(tmp_path: Path) -> None:
+    """A server drops what it is sent then, and says so to `receive` alone."""
+    some_stores(tmp_path, 9000)
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            sent: list[Message] = []
+            left = asyncio.Event()
+
+            async def receive() -> Message:
+                await left.wait()
+                return {"type": "http.disconnect"}
+
+            async def send(message: Any) -> None:
+                sent.append(message)
+                left.set()
+
+            await service.service(scope_of("GET", "/api/stores"), receive, send)
+            assert len(sent) < 5
 
     run(scenario())
 

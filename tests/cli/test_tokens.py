@@ -224,6 +224,23 @@ def test_a_use_is_noted_once_an_hour_and_each_change_has_its_token(database: Dat
         assert [row[-1] for row in snapshot.rows("changes")] == [2, 1, 0, 0]
 
 
+def test_a_service_reads_no_token_that_was_revoked_but_the_first_so_that_it_knows_of_them(database: Database) -> None:
+    """It reads them three times a second, and what was revoked stays for ever."""
+    for name in ("one", "two", "three"):
+        add(database, name, "--scope=write")
+    for name in ("one", "two"):
+        run_command("token", "revoke", name, "--database", database.url)
+
+    async def known() -> list[str]:
+        async with handle(database) as collection:
+            return [token.name for token in await collection.tokens()]
+
+    assert run(known()) == ["one", "three"]
+    run_command("token", "revoke", "three", "--database", database.url)
+    assert run(known()) == ["one"]
+    assert [token.name for token in read_tokens(database.url)] == ["one", "two", "three"]
+
+
 def test_a_copy_has_the_tokens(new_database: Callable[[], Database]) -> None:
     source, target, full = prepared(new_database()), new_database(), prepared(new_database())
     for name in ("one", "two"):

@@ -1,5 +1,6 @@
 """An ASGI application, called as a server calls it, and the response that it sends."""
 
+import asyncio
 from typing import Any
 
 from storekeeper.service import Service
@@ -23,11 +24,16 @@ def scope_of(method: str, path: str, query: bytes = b"", **more: Any) -> dict[st
 
 
 async def called(app: Service, scope: dict[str, Any], *messages: Message) -> list[Message]:
-    """Call an application; the client is gone after what it sends. Give what the application sent."""
+    """Call an application; the client is gone after what it sends, but stays for a response that began.
+
+    Give what the application sent.
+    """
     sent: list[Message] = []
     waiting = [*messages, {"type": "http.disconnect"}]
 
     async def receive() -> Message:
+        if sent:
+            await asyncio.Event().wait()
         return waiting.pop(0)
 
     async def send(message: Any) -> None:

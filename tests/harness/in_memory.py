@@ -30,6 +30,9 @@ class Done:
             raise self.value
         return self.value
 
+    def exception(self) -> Exception | None:
+        return self.value if isinstance(self.value, Exception) else None
+
 
 class InMemory:
     """A collection of a list of changes, one in each second since 1970; `fails` is what its next call raises."""

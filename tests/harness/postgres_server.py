@@ -23,12 +23,12 @@ SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "max_connections": "100",
     "shared_buffers": "32MB",
-    # In its folder, which is deleted: else a killed one leaves that memory behind.
-    "dynamic_shared_memory_type": "mmap",
     "max_wal_senders": "4",
     "hot_standby": "on",
     # It is killed, but the machine goes on: what was written is there without it.
     "fsync": "off",
+    # What a killed server leaves goes with its folder.
+    "dynamic_shared_memory_type": "mmap",
     # A killed server's successor begins with what the log has since the last checkpoint.
     "checkpoint_timeout": "30min",
     "log_min_messages": "warning",
@@ -124,10 +124,7 @@ class Server:
             self.process = None
 
     def kill(self) -> None:
-        """Kill -9 the server and every process of it, as a power cut would, and leave no shared memory either.
-
-        The system has 4,096 segments: without that, some days of tests would use them up.
-        """
+        """Kill -9 the server and every process of it, as a power cut would."""
         if self.process is None:
             return
         children = self._children()
@@ -137,8 +134,6 @@ class Server:
                 os.kill(pid, signal.SIGKILL)
         self.process.wait(TIMEOUT)
         self.process = None
-        *_, segment = (self.data / "postmaster.pid").read_text().splitlines()[6].split()
-        subprocess.run(["ipcrm", "-m", segment], check=True)
 
     def reload(self) -> None:
         """Have it read its settings again."""

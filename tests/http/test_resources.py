@@ -6,6 +6,7 @@ The figures come from /proc, so these tests need Linux.
 import json
 import socket
 import struct
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -202,6 +203,37 @@ def test_a_packet_of_thousands_of_requests_does_not_stop_the_others(fresh: Runni
         for _ in range(5):
             assert wire.response().json["name"] == "First"
             assert {wire.response().body for _ in range(4000)} == {b"OK"}
+
+
+def test_a_client_that_sends_requests_without_end_keeps_nobody_waiting(service: Running) -> None:
+    """As fast as it can, and reads all responses."""
+    done = threading.Event()
+    many = request("GET", "/api/stores", None, "If-None-Match: *") * 4000
+
+    def flood() -> None:
+        with service.socket() as client:
+            client.setblocking(False)
+            unsent = many
+            while not done.is_set():
+                readable, writable, _ = select([client], [client], [], TIMEOUT)
+                if readable:
+                    assert client.recv(MIB)
+                if writable:
+                    with suppress(BlockingIOError):
+                        unsent = unsent[client.send(unsent) :] or many
+
+    with ThreadPoolExecutor(1) as pool, dial(service) as wire:
+        flooding = pool.submit(flood)
+        try:
+            for _ in range(20):
+                began = time.monotonic()
+                wire.send(request("GET", "/test"))
+                assert wire.response().body == b"OK"
+                assert time.monotonic() - began < 2
+                time.sleep(0.01)
+        finally:
+            done.set()
+        flooding.result()
 
 
 def reset(client: socket.socket) -> None:

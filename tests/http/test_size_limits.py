@@ -2,6 +2,7 @@
 
 import asyncio
 import select
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -92,11 +93,11 @@ def test_a_head_may_be_cut_anywhere_in_a_stream_of_requests(adapter: str, tmp_pa
             rounds = 1 + size // 16_000  # each is 30 kB
             stream = (create("First") + b"GET /test HTTP/1.1\r\nHost:a\r\n\r\n" * 1000) * rounds
             for start in range(0, len(stream), size):
-                connection.data_received(stream[start : start + (size, size // 3)[start // size % 2]])
-                if size // 3 < size and start // size % 2:
-                    connection.data_received(stream[start + size // 3 : start + size])
-                if not line.reading:
-                    await settled(connection)
+                cuts = (0, size // 3, size) if start // size % 2 else (0, size)
+                for begin, end in pairwise(cuts):
+                    connection.data_received(stream[start + begin : start + end])
+                    if not line.reading:
+                        await settled(connection)
             await settled(connection)
             assert line.sent.count(b"HTTP/1.1 200 OK") == line.sent.count(b"HTTP/1.1") == rounds * 1001
 

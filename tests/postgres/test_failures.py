@@ -15,9 +15,12 @@ import pytest
 
 from storekeeper.postgres.schema import COLLECTION
 from tests.harness.databases import postgres
+from tests.harness.garbage import no_garbage
+from tests.harness.in_process import inside, run, settled, statuses
 from tests.harness.machine import fill_disk, mounted
 from tests.harness.postgres_server import Server, either, folder, replicated, running, shared_memory
 from tests.harness.process import Response, Running, serving
+from tests.harness.wire import create as store
 from tests.oracles.promises import RECOVERY, RESPONSE_TIMEOUT, Writers, assert_nothing_lost, until
 
 pytestmark = pytest.mark.count_processes
@@ -293,6 +296,30 @@ def test_a_database_that_takes_no_writes_is_still_read(server: Server, tmp_path:
         until(lambda: writes(one) == "ok")
         assert 'event="writes work again"' in one.log
         assert create(one, "C").json["id"] == 2, "what was tried has left something behind"
+
+
+def test_writes_that_are_refused_are_not_left_to_the_garbage_collector(tmp_path: Path) -> None:
+    """Each may have a mebibyte, and clients repeat it."""
+    server = postgres()
+
+    async def refused() -> None:
+        with server.database() as database:
+            async with inside(tmp_path, database=database) as service:
+                name = database.rpartition("/")[2]
+                server.sql(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+                server.sql(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
+                connection, line = service.connect()
+                while statuses(line)[-3:] != [503] * 3:
+                    connection.data_received(store("Refused"))
+                    await settled(connection)
+                with no_garbage():
+                    for _ in range(3):
+                        connection.data_received(store("Refused"))
+                        await settled(connection)
+                assert statuses(line)[-3:] == [503] * 3
+                assert "read-only" in line.sent.decode()
+
+    run(refused())
 
 
 def writes(instance: Running) -> str:

@@ -1,11 +1,13 @@
 """Time that does not pass as it should: a stopped process, a clock that is set, signals beside those that stop."""
 
+import asyncio
 import math
 import os
 import shutil
 import signal
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -14,9 +16,14 @@ import pytest
 
 from storekeeper import supervisor
 from storekeeper.http import limits
+from storekeeper.sqlite.write_queue import WRITE_TIMEOUT
+from storekeeper.stores import Payload
 from tests.harness import weakened
 from tests.harness.client import create as store
 from tests.harness.client import until
+from tests.harness.collection import create as put
+from tests.harness.collection import run as run_as_a_service
+from tests.harness.databases import Database, Sqlite, handle
 from tests.harness.in_process import inside, run, statuses
 from tests.harness.linux import connections, workers
 from tests.harness.machine import need
@@ -151,6 +158,46 @@ def test_a_machine_that_sleeps_loses_no_worker(tmp_path: Path) -> None:
         assert store(service, "After") == 2
         assert workers(service) == before
         assert service.stop() == 0
+
+
+def test_what_was_written_while_the_process_stood_still_is_not_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The result is there, but the timer comes first: the write would be 503 with an outcome that nobody knows."""
+    monkeypatch.setattr("storekeeper.sqlite.write_queue.WRITE_TIMEOUT", 0.6)
+
+    async def scenario() -> None:
+        async with handle(Sqlite(tmp_path)) as collection:
+            write = put(collection, Payload("A"))
+            for _ in range(5):
+                await asyncio.sleep(0)  # until the writer has it
+            assert not write.done()
+            time.sleep(1)  # noqa: ASYNC251 - nothing runs here meanwhile
+            assert (await write).id == 1
+            await collection.check_writes()
+
+    run_as_a_service(scenario())
+
+
+@pytest.mark.thorough
+def test_no_outcome_is_unknown_because_the_process_stood_still(database: Database, tmp_path: Path) -> None:
+    with serving(tmp_path, database=database.url) as service, ThreadPoolExecutor(8) as pool:
+        seen: list[str] = []
+
+        def write() -> None:
+            deadline = time.monotonic() + WRITE_TIMEOUT + 2
+            while time.monotonic() < deadline:
+                response = service.request("POST", "/api/stores", {"name": "Meanwhile"})
+                seen.append("200" if response.status == 200 else response.json["outcome"])
+
+        writing = [pool.submit(write) for _ in range(8)]
+        until(lambda: len(seen) > 50)
+        with stopped(service.process.pid):
+            time.sleep(WRITE_TIMEOUT + 1)  # what happens is that time passes
+        for each in writing:
+            each.result()
+        assert "200" in seen
+        assert "unknown" not in seen
 
 
 # A clock that is set.

@@ -6,7 +6,7 @@ import random
 import threading
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from storekeeper.sqlite import SqliteCollection, past
 from storekeeper.stores import Payload, Store
 from tests.harness.collection import create, now, numbered, replace, run, stores
 from tests.harness.databases import Sqlite, handle, without_end
+from tests.harness.garbage import no_garbage
 from tests.harness.in_process import until
 
 STORES = 3
@@ -87,6 +88,19 @@ def test_a_read_that_takes_too_long_ends_and_the_next_one_is_served(tmp_path: Pa
             assert refused.value.outcome is Outcome.NONE
             assert ticks > 5, "the event loop was blocked"
             assert len(await inside(collection.list(Query(after=1, at=LOADED)))) == STORES - 1
+
+    run(main())
+
+
+def test_what_a_read_that_took_too_long_had_read_is_not_left_to_the_garbage_collector(tmp_path: Path) -> None:
+    """A page may have 8 MiB."""
+
+    async def main() -> None:
+        async with endless(tmp_path) as collection:
+            with no_garbage():
+                with suppress(Unavailable):
+                    await endlessly(collection)
+                await asyncio.sleep(0)  # the loop has the refusal until then
 
     run(main())
 

@@ -3,7 +3,7 @@
 It runs on any ASGI server. Its caller opens the collection and closes it.
 """
 
-from contextlib import suppress
+import asyncio
 from urllib.parse import quote
 
 from starlette.applications import Starlette
@@ -57,11 +57,11 @@ class Application:
         if fields := self._gate.fields(headers):
             send = _adding(fields, send)
         if any(name == b"content-length" and exceeds_limit(value) for name, value in headers):
-            await _send(TOO_LARGE, scope, send)
+            await _send(TOO_LARGE, scope, receive, send)
         elif plan is None:
             await self._starlette(scope, receive, send)
         elif (response := await self._respond(plan, target, scope, receive)) is not None:
-            await _send(response, scope, send)
+            await _send(response, scope, receive, send)
 
     async def _respond(self, plan: Plan, target: bytes, scope: Scope, receive: Receive) -> Response | None:
         """Return the response to a planned request; None if the client went away."""
@@ -76,8 +76,11 @@ class Application:
         response = self._resource.respond(plan, target, body, by)
         if isinstance(response, Response):
             return response
-        with suppress(Exception):  # `response()` turns it into a response
+        try:
             await response.future
+        except Exception as error:  # noqa: BLE001 - `response()` turns it into a response
+            # Without this frame, which has the error: both would keep the body until the garbage collector comes.
+            error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
         return response.response()
 
 
@@ -133,14 +136,26 @@ async def _body(scope: Scope, receive: Receive) -> bytes | Response | None:
             return bytes(body)
 
 
-async def _send(response: Response, scope: Scope, send: Send) -> None:
+async def _send(response: Response, scope: Scope, receive: Receive, send: Send) -> None:
     headers = framed_headers(response)
     await send({"type": "http.response.start", "status": response.status, "headers": headers})
     if response.stream is not None and scope["method"] != "HEAD":
-        async for part in response.stream:
-            await send({"type": "http.response.body", "body": part, "more_body": True})
+        gone = asyncio.create_task(_disconnected(receive))
+        try:
+            async for part in response.stream:
+                if gone.done():  # `send` would drop all the rest of a list, and not say so
+                    return
+                await send({"type": "http.response.body", "body": part, "more_body": True})
+        finally:
+            gone.cancel()
     body = b"" if scope["method"] == "HEAD" else response.body
     await send({"type": "http.response.body", "body": body})
+
+
+async def _disconnected(receive: Receive) -> None:
+    """Return when the client is gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 def _http_error(request: Request, error: Exception) -> StarletteResponse:

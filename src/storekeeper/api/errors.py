@@ -15,7 +15,7 @@ from storekeeper.http.response import (
 )
 
 
-def to_response(error: Exception, *, generic: bool = False) -> Response:
+def to_response(error: BaseException, *, generic: bool = False) -> Response:
     """Return the response to an error; what is none of the domain's is a bug. `generic` explains no invalid input."""
     match error:
         case InvalidInput():

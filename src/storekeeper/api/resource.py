@@ -182,10 +182,13 @@ class Resource:
 
     def _deferred(self, pending: Future[T], render: Callable[[T], Response]) -> Deferred:
         def response() -> Response:
+            # Not raised here: this frame would have the error, which would have the frame, with all that the request
+            # took, until the garbage collector comes.
+            error = pending.exception()
             try:
-                return render(pending.result())
-            except Exception as error:  # noqa: BLE001 - every bug is logged and is a 500
-                return self._fail(error)
+                return self._fail(error) if error else render(pending.result())
+            except Exception as bug:  # noqa: BLE001 - every bug is logged and is a 500
+                return self._fail(bug)
 
         return Deferred(pending, response)
 
@@ -220,7 +223,7 @@ class Resource:
             return INTERNAL_ERROR
         return error_response(404, f"Store {id_text.decode(errors='replace')} not found")
 
-    def _fail(self, error: Exception) -> Response:
+    def _fail(self, error: BaseException) -> Response:
         if isinstance(error, _InvalidJson):
             return error_response(400, "Invalid request payload JSON format")
         return to_response(error, generic=self._generic)

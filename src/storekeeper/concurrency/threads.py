@@ -43,7 +43,12 @@ async def run_in_thread(work: Callable[[], T]) -> T:
                 await woken.wait()
     if not outcome.done():
         raise _none()  # it ended before it began
-    return outcome.result()
+    try:
+        return outcome.result()
+    finally:
+        outcome = (
+            Future()
+        )  # not the one whose error has the frames of both threads, which have it, and what they read
 
 
 def _none() -> Unavailable:

@@ -64,6 +64,9 @@ class Connection(HttpToolsProtocol):
         self.half_closed = False
         self.exchange: Exchange | None = None
         self.waiting: deque[Request | Refusal] = deque()
+        self._postponed = b""
+        """What was read and is parsed when the requests before it have their responses. Nothing is read meanwhile."""
+        self._continues = False
         self.responses_sent = 0
         self._lease = 0
         """Bytes of the receive budget that this connection has."""
@@ -77,7 +80,7 @@ class Connection(HttpToolsProtocol):
 
     def is_idle(self) -> bool:
         """Tell whether every request that the client began has its response."""
-        return self.reader.phase is Phase.IDLE and self.exchange is None and not self.waiting
+        return self.reader.phase is Phase.IDLE and self.exchange is None and not self.waiting and not self._postponed
 
     # Reading; called by asyncio.
 
@@ -94,7 +97,8 @@ class Connection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Feed bytes from the client to the reader."""
-        self.reader.feed(data)
+        if rest := self.reader.feed(data):
+            self._postpone(rest)
         if self.reader.expects_continue and self.exchange is None and not self.waiting:
             self._continue()
         unfinished = self.reader.unfinished_bytes
@@ -103,21 +107,47 @@ class Connection(HttpToolsProtocol):
             if unfinished and not self.limits.received.allows(self._lease):
                 self.reader.refuse(unavailable("Too many large requests"))
 
+    def _postpone(self, rest: bytes) -> None:
+        if not self.limits.received.allows(self._lease + len(rest)):
+            self.reader.refuse(unavailable("Too many requests are waiting"))
+            return
+        self._charge(len(rest))
+        self._postponed = rest
+        self.flow.pause_reading()
+        self._continue_soon()
+
+    def _continue_soon(self) -> None:
+        if not self._continues and not self.busy:
+            self._continues = True
+            self.loop.call_soon(self._continue_reading)
+
+    def _continue_reading(self) -> None:
+        rest, self._postponed, self._continues = self._postponed, b"", False
+        if rest and not self.transport.is_closing():
+            self._charge(-len(rest))
+            self.data_received(rest)
+            self.advance()
+
     def eof_received(self) -> bool:  # type: ignore[override]  # asyncio takes a true value to keep it open
         """Keep the connection of a client that closed its sending side until its requests have responses."""
         self.half_closed = True
-        return self.exchange is not None or bool(self.waiting)
+        return self.exchange is not None or bool(self.waiting) or bool(self._postponed)
 
     def connection_lost(self, _exc: Exception | None) -> None:
-        """Release all that the connection took; requests under way are finished without their client."""
+        """Release all that the connection took; requests under way are finished without their client.
+
+        Nothing that refers to the connection may stay: the garbage collector would come for it after hours.
+        """
         self.connections.discard(self)
         self.limits.connections.open.discard(self)
         self.limits.sent.release(self)
-        self.reader.discard()
+        self.reader.close()
         self.waiting.clear()
+        self._postponed = b""
         self._charge(-self._lease)
         if self.exchange is not None:
             self.exchange.disconnect()
+            self.exchange = None
         self.flow.resume_writing()
 
     # Requests, in their order.
@@ -190,6 +220,9 @@ class Connection(HttpToolsProtocol):
             self._charge(-request.size - len(request.body))  # its exchange is charged anew
             self.begin(request)
         if self.exchange is not None or self.waiting:
+            return
+        if self._postponed:
+            self._continue_soon()
             return
         if self.flow.read_paused and not self.flow.write_paused:
             self.flow.resume_reading()

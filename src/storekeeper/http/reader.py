@@ -14,6 +14,9 @@ from storekeeper.http import request as request_head
 from storekeeper.http.request import MAX_HEAD_BYTES, SMALL_BODY_BYTES, Request
 from storekeeper.http.response import INTERNAL_ERROR, MAX_BODY_BYTES, TOO_LARGE, Fields, Response
 
+MAX_AT_ONCE = 16
+"""Requests of one connection that are taken in one loop iteration: one read brings 8,000, while others wait."""
+
 _MAX_SIZE_LINE = 16
 """Bytes that the size of a chunk and its line ends take at most."""
 
@@ -53,6 +56,7 @@ class RequestReader:
         self._parser = httptools.HttpRequestParser(self)
         self._parser.set_dangerous_leniencies(lenient_version=True)  # `check` refuses those that are not served
         self.phase = Phase.IDLE
+        self._accepted = 0
         self.began = clock()
         """When the current or latest request began, by `clock`."""
         self._forget()
@@ -83,14 +87,17 @@ class RequestReader:
             return 2 * self._head_bytes + len(self._line) + request_head.FIELD_BYTES * len(self._headers)
         return 0 if self._request is None else self._request.size + len(self._body)
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, data: bytes) -> bytes:
         """Parse bytes from the client: a body or chunk as it comes, all else line by line.
 
-        So every limit is met at the same byte, however the network cuts them.
+        So every limit is met at the same byte, however the network cuts them. Return what is behind MAX_AT_ONCE
+        requests: to be fed later.
         """
-        start = 0
+        start = self._accepted = 0
         try:
             while start < len(data) and self.phase is not Phase.DISCARDING:
+                if self._accepted == MAX_AT_ONCE:
+                    return data[start:]
                 start = self._take(data, start)
         except httptools.HttpParserCallbackError as error:
             emit(Event.BUG, error=error)
@@ -99,6 +106,7 @@ class RequestReader:
             pass  # behind a CONNECT, which was refused
         except httptools.HttpParserError as error:
             self.refuse(request_head.malformed(error, self._line))
+        return b""
 
     def _take(self, data: bytes, start: int) -> int:
         """Parse the next piece of `data`, up to the end of a line at most; return where it ends."""
@@ -189,6 +197,11 @@ class RequestReader:
         self.phase = Phase.DISCARDING
         self._forget()
 
+    def close(self) -> None:
+        """Drop all further bytes, and let go of the parser and the connection: both refer to this reader."""
+        self.discard()
+        del self._parser, self._accept, self._refuse
+
     # Called by the parser.
 
     def on_url(self, url: bytes) -> None:
@@ -254,6 +267,7 @@ class RequestReader:
         request.body = bytes(self._body)
         self._forget()
         self.phase = Phase.IDLE
+        self._accepted += 1
         self._accept(request)
         if not request.keep_alive and self.phase is Phase.IDLE:
             self.phase = Phase.DISCARDING

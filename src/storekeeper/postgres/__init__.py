@@ -19,7 +19,7 @@ from storekeeper.postgres.pool import RESPONSE_TIMEOUT, Pool, single_row
 from storekeeper.postgres.schema import exists, prepare
 from storekeeper.postgres.session import describe
 from storekeeper.stores import Payload, Store
-from storekeeper.tables import ALL_TOKENS
+from storekeeper.tables import TOKENS_TO_CHECK
 from storekeeper.tokens import USED_INTERVAL, Token
 from storekeeper.write_state import WriteState
 
@@ -34,7 +34,7 @@ KEYS_INTERVAL = 60.0
 
 _STATEMENTS = reads.STATEMENTS | past.STATEMENTS | writes.STATEMENTS
 _STATEMENTS |= {
-    b"tokens": ALL_TOKENS,
+    b"tokens": TOKENS_TO_CHECK,
     b"used": f"""UPDATE tokens SET used = $2::int8 WHERE number = ANY($1::int8[])
       AND abs($2::int8 - coalesce(used, 0)) >= {USED_INTERVAL}""",
 }

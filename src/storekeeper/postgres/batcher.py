@@ -84,6 +84,7 @@ class Batcher(Generic[K, R]):
         except Exception as error:  # noqa: BLE001 - also for a bug: no request may wait for ever because of it
             for each in batch:
                 each.settle(error)
+            del each, batch  # the error has this frame
 
     def _take(self) -> list[Queued[K, R]]:
         """Return the next requests to serve; none says that none waits."""

@@ -129,7 +129,7 @@ class PipelineConnection:
         self._results = []
         self._warned_at = -1
         self._pending = self._loop.create_future()
-        timer = self._loop.call_at(deadline, self.drop, "The database does not respond")
+        timer = self._loop.call_at(deadline, self._give_up)
         try:
             send()
             self._pg.pipeline_sync()
@@ -144,6 +144,11 @@ class PipelineConnection:
         finally:
             timer.cancel()
         return self._results
+
+    def _give_up(self) -> None:
+        self._readable()  # if this process stood still, the results may have come meanwhile
+        if not self._pending.done():
+            self.drop("The database does not respond")
 
     def _flush(self) -> None:
         try:

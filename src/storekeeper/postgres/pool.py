@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from storekeeper.errors import CLOSED, LOCKED, CannotStart, Unavailable
+from storekeeper.errors import CLOSED, LOCKED, CannotStart, Outcome, Unavailable
 from storekeeper.events import Event, emit
 from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, Result, Statement, StatementError
 
@@ -175,7 +175,9 @@ def single_row(rows: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
     return rows[0]
 
 
-def to_unavailable(error: StatementError, *, log: bool = True, read: bool = False) -> Unavailable:
+def to_unavailable(
+    error: StatementError, outcome: Outcome = Outcome.NONE, *, log: bool = True, read: bool = False
+) -> Unavailable:
     """Return the Unavailable for a statement that the server refused; log what is out of the ordinary.
 
     Of writes, their state is logged too; of a read, nothing else would say that it found a lock or no space.
@@ -183,7 +185,7 @@ def to_unavailable(error: StatementError, *, log: bool = True, read: bool = Fals
     expected = _EXPECTED.get(error.sqlstate) or _EXPECTED.get(error.sqlstate[:2])
     if log and (not expected or (read and error.sqlstate.startswith(("53", "55P03")))):
         emit(Event.DATABASE_REFUSED, sqlstate=error.sqlstate, reason=str(error))
-    return Unavailable(expected or "The database failed")
+    return Unavailable(expected or "The database failed", outcome)
 
 
 # By SQLSTATE or its class (appendix A of PostgreSQL's manual). Some engines with its protocol abort with class 40.

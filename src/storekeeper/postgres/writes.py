@@ -159,10 +159,9 @@ async def _execute(
         refused = commits and error.index == last
         if not refused and error.sqlstate.startswith(_INVALID_DATA):
             raise _InvalidWrite(error) from None
-        unavailable = to_unavailable(error, log=log)
-        if refused and not error.sqlstate.startswith(_ROLLED_BACK):
-            unavailable.outcome = Outcome.UNKNOWN
-        raise unavailable from None
+        unknown = refused and not error.sqlstate.startswith(_ROLLED_BACK)
+        # Without a name: this frame would have the error, which has the frame, and the writes of the batch.
+        raise to_unavailable(error, Outcome.UNKNOWN if unknown else Outcome.NONE, log=log) from None
     if commits and results[last].command_status != b"COMMIT":
         raise Unavailable("The database rolled the write back")
     if commits and connection.warned:  # at COMMIT, and not in a trigger

@@ -62,7 +62,7 @@ class SqliteCollection:
         try:  # a context manager would cost as much as this read; and as much of the other short ones
             return self._reader.get(id)
         except errors.READ_ERRORS as error:
-            raise self._translated(error) from error
+            raise self._translated(error) from None
 
     def get_at(self, id: int, at: Moment) -> Eventual[Store | None]:
         return self._past.get(id, at)
@@ -73,14 +73,14 @@ class SqliteCollection:
         try:
             listing = self._reader.list(query)
         except errors.READ_ERRORS as error:
-            raise self._translated(error) from error
+            raise self._translated(error) from None
         return replace(listing, rest=self._rest(listing.rest)) if listing.rest else listing
 
     def state(self) -> State:
         try:
             return self._reader.state()
         except errors.READ_ERRORS as error:
-            raise self._translated(error) from error
+            raise self._translated(error) from None
 
     async def _rest(self, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         with self._translating():
@@ -119,7 +119,7 @@ class SqliteCollection:
         try:
             return self._reader.changed_since(state)
         except errors.READ_ERRORS as error:
-            raise self._translated(error) from error
+            raise self._translated(error) from None
 
     def _tick(self) -> None:
         self._reader.transaction.end()  # whether it is used or not: it keeps the log from being reused
@@ -150,7 +150,7 @@ class SqliteCollection:
         try:
             yield
         except (*errors.READ_ERRORS, errors.Failure) as error:
-            raise self._translated(error, outcome) from error
+            raise self._translated(error, outcome) from None  # which may be the same: it would have itself
 
     def _translated(self, error: Exception, outcome: Outcome = Outcome.NONE) -> Exception:
         if not isinstance(error, errors.Failure):

@@ -22,7 +22,7 @@ from storekeeper.sqlite.migrations import CHANGES
 from storekeeper.sqlite.read_transaction import ChangeToken, ReadTransaction, no_token
 from storekeeper.sqlite.schema import transaction
 from storekeeper.stores import Store
-from storekeeper.tables import ALL_TOKENS, CONTENT, FIELDS
+from storekeeper.tables import CONTENT, FIELDS, TOKENS_TO_CHECK
 from storekeeper.tokens import Token
 
 PAGE_SIZE = 1000
@@ -135,9 +135,9 @@ class Reader:
         return now, numbers(ids) if few else None
 
     def tokens(self) -> Sequence[Token]:
-        """Return all tokens."""
+        """Return what `Collection.tokens` does."""
         self.transaction.end()  # it may be of before
-        return [Token(*row) for row in self._execute(ALL_TOKENS)]
+        return [Token(*row) for row in self._execute(TOKENS_TO_CHECK)]
 
     def _row(self, statement: str, values: tuple[Any, ...] = ()) -> Any:
         """Return the only row of a statement, in the shared transaction, or in another if somebody has committed."""

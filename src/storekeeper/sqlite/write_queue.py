@@ -70,6 +70,7 @@ class WriteQueue:
         self._limit = QueueLimit(MAX_BATCH)
         self._refusal: str | None = None
         self._failure: str | None = None
+        self._ticked = self._loop.time()
         self.state = WriteState(self._begin_probe)
         self._inbox: queue.SimpleQueue[list[Write] | None] = queue.SimpleQueue()
         # How long to wait for the lock, bytes to write; the next batch, which may be empty, makes the thread probe.
@@ -166,7 +167,9 @@ class WriteQueue:
             self._committer.identity.check()
         except errors.Failure as failure:
             self._fail(failure)
-        overdue = self._loop.time() - WRITE_TIMEOUT
+        # If this process stood still, results that came meanwhile are settled before the next tick.
+        now = self._loop.time()
+        overdue, self._ticked = min(now, self._ticked + 2 * TICK) - WRITE_TIMEOUT, now
         for write in takewhile(lambda write: write.since < overdue, chain.from_iterable(self._unsettled)):
             write.settle(Unavailable(DISK_STALLED, Outcome.UNKNOWN))
             self.state.refused(DISK_STALLED)
