@@ -6,6 +6,7 @@ extension point: so uvicorn is pinned exactly, and `tests/http/test_connection.p
 
 import asyncio
 from collections import deque
+from time import thread_time
 from typing import Any, NamedTuple, Protocol
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -29,6 +30,10 @@ from storekeeper.http.response import (
 
 MAX_PIPELINED = 64
 """Requests that may wait behind another one; with so many the connection stops reading."""
+
+
+MAX_TURN = 0.01
+"""Seconds of processor time for pipelined requests of one connection, after which those of others come first."""
 
 
 class Refusal(NamedTuple):
@@ -65,6 +70,9 @@ class Connection(HttpToolsProtocol):
         """Bytes of the receive budget that this connection has."""
         self._unfinished = 0
         """Bytes of the lease that are for the request that is being read."""
+        self._unread = b""
+        """Bytes that the transport brought, and that the next loop iterations feed to the reader."""
+        self._turn_ends = 0.0
 
     @property
     def busy(self) -> bool:
@@ -90,8 +98,13 @@ class Connection(HttpToolsProtocol):
             self.reader.refuse(unavailable("Too many connections"))
 
     def data_received(self, data: bytes) -> None:
-        """Feed bytes from the client to the reader."""
-        self.reader.feed(data)
+        """Feed bytes from the client to the reader; while some of them are unread, the transport brings no more."""
+        self._turn_ends = thread_time() + MAX_TURN
+        if unread := self.reader.feed(data):
+            self.flow.pause_reading()
+            self._unread = unread
+            self._charge(len(unread))
+            self.loop.call_soon(self._read_on)
         if self.reader.expects_continue and self.exchange is None and not self.waiting:
             self._continue()
         unfinished = self.reader.unfinished_bytes
@@ -99,6 +112,14 @@ class Connection(HttpToolsProtocol):
             self._count_unfinished(unfinished)
             if unfinished and not self.limits.received.allows(self._lease):
                 self.reader.refuse(unavailable("Too many large requests"))
+
+    def _read_on(self) -> None:
+        data, self._unread = self._unread, b""
+        self._charge(-len(data))
+        if not self.transport.is_closing():
+            if not self._is_full() and not self.flow.write_paused:
+                self.flow.resume_reading()
+            self.data_received(data)
 
     def eof_received(self) -> bool:  # type: ignore[override]  # asyncio takes a true value to keep it open
         """Keep the connection of a client that closed its sending side until its requests have responses."""
@@ -112,6 +133,7 @@ class Connection(HttpToolsProtocol):
         self.limits.sent.forget(self)
         self.reader.discard()
         self.waiting.clear()
+        self._unread = b""
         self._charge(-self._lease)
         if self.exchange is not None:
             self.exchange.disconnect()
@@ -125,6 +147,9 @@ class Connection(HttpToolsProtocol):
             self.reader.refuse(unavailable("Too many large requests"), request)
         elif self.busy:
             self._queue(request)
+        elif thread_time() > self._turn_ends:
+            self._queue(request)
+            self.loop.call_soon(self.advance)
         else:
             self.begin(request)
 
@@ -179,6 +204,7 @@ class Connection(HttpToolsProtocol):
 
     def advance(self) -> None:
         """Begin waiting requests until one of them has to wait for its response; if none is left, read on."""
+        turn_ends = thread_time() + MAX_TURN if self.waiting else 0.0
         while self.waiting and self.exchange is None and not self.flow.write_paused:
             request = self.waiting.popleft()
             if isinstance(request, Refusal):
@@ -186,9 +212,12 @@ class Connection(HttpToolsProtocol):
                 return
             self._charge(-request.size - len(request.body))  # its exchange is charged anew
             self.begin(request)
+            if self.waiting and thread_time() > turn_ends:
+                self.loop.call_soon(self.advance)
+                return
         if self.exchange is not None or self.waiting:
             return
-        if self.flow.read_paused and not self.flow.write_paused:
+        if self.flow.read_paused and not self.flow.write_paused and not self._unread:
             self.flow.resume_reading()
         if self.reader.expects_continue:
             self._continue()
@@ -203,8 +232,11 @@ class Connection(HttpToolsProtocol):
             return
         self._charge(cost)
         self.waiting.append(request)
-        if len(self.waiting) >= MAX_PIPELINED or self._lease >= MAX_BODY_BYTES:
+        if self._is_full():
             self.flow.pause_reading()
+
+    def _is_full(self) -> bool:
+        return len(self.waiting) >= MAX_PIPELINED or self._lease >= MAX_BODY_BYTES
 
     def _continue(self) -> None:
         self.reader.expects_continue = False

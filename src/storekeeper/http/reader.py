@@ -27,6 +27,10 @@ class Phase(IntEnum):
     DISCARDING = 3
 
 
+MAX_FED_BYTES = 16 * 1024
+"""Bytes of one connection that are parsed at once, in up to 7 ms: the transport may bring megabytes."""
+
+_EMPTY_LINES = re.compile(rb"[\r\n]+")
 _SMALL_CHUNKS = re.compile(b"(?s)(?:" + b"|".join(b"%x\r\n.{%d}\r\n" % (size, size) for size in range(1, 16)) + b")+")
 """Whole chunks of up to 15 bytes without extensions: one by one, they would cost more than what is in them."""
 
@@ -83,14 +87,14 @@ class RequestReader:
             return 2 * self._head_bytes + len(self._line) + request_head.FIELD_BYTES * len(self._headers)
         return 0 if self._request is None else self._request.size + len(self._body)
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, data: bytes) -> bytes:
         """Parse bytes from the client: a body or chunk as it comes, all else line by line.
 
-        So every limit is met at the same byte, however the network cuts them.
+        So every limit is met at the same byte, however the network cuts them. Return what is left of many bytes.
         """
         start = 0
         try:
-            while start < len(data) and self.phase is not Phase.DISCARDING:
+            while start < min(len(data), MAX_FED_BYTES) and self.phase is not Phase.DISCARDING:
                 start = self._take(data, start)
         except httptools.HttpParserCallbackError as error:
             emit(Event.BUG, error=error)
@@ -99,6 +103,7 @@ class RequestReader:
             pass  # behind a CONNECT, which was refused
         except httptools.HttpParserError as error:
             self.refuse(request_head.malformed(error, self._line))
+        return b"" if self.phase is Phase.DISCARDING else data[start:]
 
     def _take(self, data: bytes, start: int) -> int:
         """Parse the next piece of `data`, up to the end of a line at most; return where it ends."""
@@ -107,6 +112,8 @@ class RequestReader:
             self._expected -= end - start
             self._parser.feed_data(data[start:end])
             return end
+        if self.phase is Phase.IDLE and (empty := _EMPTY_LINES.match(data, start)):  # before a request
+            return empty.end()
         between_chunks = self.phase is Phase.BODY and not self._line and not self._is_last_chunk
         if between_chunks and (run := _SMALL_CHUNKS.match(data, start)):
             self._parser.feed_data(run[0])
@@ -126,9 +133,6 @@ class RequestReader:
 
     def _take_request_line(self) -> None:
         if self.phase is Phase.IDLE:
-            self._line = self._line.lstrip(b"\r\n")  # empty lines before a request
-            if not self._line:
-                return
             self.phase = Phase.HEAD
             self.began = self._clock()
         line = self._line
