@@ -1,6 +1,8 @@
 """Bugs and oddities behind a connection: a client never takes half a response for a whole one. Real connections."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Awaitable, Callable, Coroutine
 from itertools import count
 from pathlib import Path
@@ -23,7 +25,7 @@ from storekeeper.http.connection import Connection
 from storekeeper.http.limits import Limits
 from storekeeper.http.plain import PlainReader
 from storekeeper.http.response import StreamAborted
-from tests.harness.in_process import Line, inside, settled, until
+from tests.harness.in_process import Line, inside, settled, tick, until
 from tests.harness.wire import SLOW, assert_error, assert_invalid, create, request
 from tests.harness.wire import responses as responses_in
 
@@ -394,6 +396,24 @@ def test_requests_that_wait_are_bounded_over_all_connections(
                     assert_error(found[-1], 503, "Too many requests are waiting", outcome="none")
                 else:
                     assert len(found) == 351
+
+    run(scenario())
+
+
+def test_nothing_of_a_refused_write_waits_for_the_garbage_collector(adapter: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            connection, line = service.connect(adapter)
+            gc.disable()
+            try:
+                connection.data_received(request("POST", "/api/stores", b'{"name":"A"}', 'If-Match: "1.aaaaaaaa"'))
+                exchange = weakref.ref(connection.exchange)
+                await settled(connection)
+                await tick()
+                assert line.sent.startswith(b"HTTP/1.1 412")
+                assert exchange() is None
+            finally:
+                gc.enable()
 
     run(scenario())
 

@@ -190,7 +190,11 @@ class Resource:
             try:
                 return render(pending.result())
             except Exception as error:  # noqa: BLE001 - every bug is logged and is a 500
-                return self._fail(error)
+                failed = self._fail(error)
+                # It has this frame, which has the future, which has the error: all of that would wait for the
+                # garbage collector, and the request with it.
+                error.__traceback__ = None
+                return failed
 
         return Deferred(pending, response)
 
