@@ -96,7 +96,9 @@ def _line(event: Event, fields: dict[str, Any]) -> str:
 
 
 def _encoded(line: str) -> bytes:
-    return f"{line}\n".encode(errors="backslashreplace")
+    if not line.isprintable():  # it may have a client's bytes in it, and would move the cursor of a terminal
+        line = "".join([c if c.isprintable() else c.encode("unicode_escape").decode() for c in line])
+    return f"{line}\n".encode()
 
 
 @cache

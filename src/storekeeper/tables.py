@@ -36,8 +36,9 @@ _TOKENS = f"SELECT {', '.join(TOKENS)} FROM tokens"  # noqa: S608 - of constants
 ALL_TOKENS = f"{_TOKENS} ORDER BY number"
 """The statement that selects all tokens."""
 
-TOKENS_TO_CHECK = f"{_TOKENS} WHERE revoked IS NULL OR number = (SELECT min(number) FROM tokens) ORDER BY number"
-"""Selects what `Collection.tokens` returns."""
+_FIRST = "number = (SELECT min(number) FROM tokens)"
+TOKENS_TO_CHECK = f"{_TOKENS} WHERE revoked IS NULL OR {_FIRST} ORDER BY number"
+"""The statement that selects what `Collection.tokens` returns."""
 
 TABLES: dict[str, Mapping[str, type]] = {"stores": STORES, "changes": CHANGES, "keys": KEYS, "tokens": TOKENS}
 """All tables, in the order in which they can be filled. The first column of each is its key."""

@@ -1,13 +1,15 @@
 """The grammar of entity tags, beside a second reading of it that goes character by character."""
 
 import time
+import weakref
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storekeeper.api.conditions import parse_tags, read_tags
+from storekeeper.api.conditions import Conditions, parse_tags, read_tags
 from storekeeper.commands import ANY, matches
+from storekeeper.stores import Payload
 from tests.harness.cases import thorough
 from tests.oracles.entity_tags import MARKS, read
 
@@ -89,3 +91,13 @@ def test_a_long_list_is_read_or_refused_at_once(value: bytes) -> None:
     began = time.process_time()
     assert parse_tags(value) is None
     assert time.process_time() - began < 0.05
+
+
+def test_nothing_of_the_tags_of_a_write_with_a_key_is_kept() -> None:
+    """There are hundreds of KB of them in one head."""
+    many = frozenset(f'"{number}.aaaaaaaa"' for number in range(1000))
+    kept = weakref.ref(many)
+    conditions = Conditions(many, None, b"key")
+    assert conditions.hashed_key("store", 1, Payload("Name"), 0).request
+    del many, conditions
+    assert kept() is None

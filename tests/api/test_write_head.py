@@ -1,13 +1,11 @@
 """Conditional writes and Idempotency-Keys (decisions 31 to 36), on a collection in memory."""
 
 import json
-import weakref
 from typing import Any
 
 import msgspec
 import pytest
 
-from storekeeper.api.conditions import Conditions
 from storekeeper.http.response import Response, encode_content, framed_headers
 from storekeeper.stores import Payload
 from tests.harness.in_memory import EPOCH, InMemory, ask
@@ -171,16 +169,6 @@ def test_a_key_is_good_for_one_value_of_each_field(
     ask(collection, *request_, BODY, (KEY, b"k"))
     assert ask(collection, *request_, other, (KEY, b"k")).status == 422
     assert dict(ask(collection, *request_, BODY, (KEY, b"k")).headers)[b"idempotent-replayed"] == b"true"
-
-
-def test_the_tags_of_a_request_with_a_key_are_not_kept() -> None:
-    """Those of one head may take 350 KB."""
-    conditions = Conditions(frozenset(['"1.abcdefgh"', '"2.abcdefgh"']), None, b"key")
-    assert conditions.if_match is not None
-    tags = weakref.ref(conditions.if_match)
-    assert conditions.hashed_key("stores", None, Payload("A"), 0) is not None
-    del conditions
-    assert tags() is None
 
 
 def test_the_same_request_is_the_same_set_of_tags_and_the_same_number(collection: InMemory) -> None:

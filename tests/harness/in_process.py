@@ -158,7 +158,7 @@ async def until(done: Callable[[], object]) -> None:
 
 async def settled(connection: Connection) -> None:
     """Wait until a connection has answered all that it was asked."""
-    await until(lambda: connection.exchange is None and not connection.waiting and not connection._postponed)
+    await until(lambda: connection.exchange is None and not connection.waiting and not connection._unread)
 
 
 def cached(connection: Connection) -> tuple[int, int]:

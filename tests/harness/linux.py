@@ -24,6 +24,12 @@ def peak_memory(service: Running) -> int:
     return int(status.split("VmHWM:")[1].split()[0]) * 1024
 
 
+def bytes_read(pid: int) -> int:
+    """Return how many bytes a process has read by system calls, from files and all else."""
+    text = (of(pid) / "io").read_text()
+    return int(text.partition("rchar:")[2].split()[0])
+
+
 def memory(pid: int) -> int:
     """Return the bytes of memory that a process has of its own now, without files that it maps."""
     status = (of(pid) / "status").read_text()

@@ -13,7 +13,9 @@ def read(data: bytes, size: int) -> list[Request | Response]:
     found: list[Request | Response] = []
     reader = RequestReader(found.append, lambda refusal, *_: found.append(refusal), float)
     for start in range(0, len(data), size):
-        reader.feed(data[start : start + size])
+        left = data[start : start + size]
+        while left:
+            left = reader.feed(left)
     assert reader.phase in (Phase.IDLE, Phase.DISCARDING)
     return found
 
@@ -58,6 +60,17 @@ def test_line_ends_before_a_request_take_no_memory(size: int) -> None:
         reader.feed(b"\r" * size)
         assert not reader._line
     assert reader.phase is Phase.IDLE
+
+
+def test_of_many_bytes_some_are_parsed_at_once_and_a_body_as_it_comes() -> None:
+    found: list[Request] = []
+    reader = RequestReader(found.append, NotImplemented, float)
+    head = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 250000\r\n\r\n"
+    left = reader.feed(head + bytes(250_000) + b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" * 2000)
+    assert ([len(request.body) for request in found], len(left)) == ([250_000], 2000 * 27)
+    left = reader.feed(left)
+    assert len(found) + -(-len(left) // 27) == 2001
+    assert 500 < len(found) < 1000
 
 
 @pytest.mark.parametrize("start", [b"", b"\r", b"\r\n", b"\r\r\n\r"])

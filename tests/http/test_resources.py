@@ -143,9 +143,9 @@ def test_a_body_in_many_pieces_takes_no_more_than_one_in_one_piece(fresh: Runnin
 
 
 def long_list(service: Running) -> int:
-    """Create what makes a list of 6 MB; give its length."""
-    for _ in range(60):
-        store(service, "Long", "x" * 100_000)
+    """Create what makes a list of 1.8 MB, which is sent as a whole; give its length."""
+    for _ in range(20):
+        store(service, "Long", "x" * 90_000)
     return len(service.request("GET", "/api/stores").body)
 
 
@@ -164,7 +164,7 @@ def test_clients_that_do_not_read_long_responses_take_little_together(fresh: Run
     long_list(fresh)
     before = peak_memory(fresh)
     clients = []
-    for number in range(70):
+    for number in range(90):
         fresh.request("PUT", "/api/stores/1", {"name": f"Version {number}", "address": "x"})
         clients.append(ask_and_read_nothing(fresh, *fields))
         length = len(fresh.request("GET", "/api/stores").body)

@@ -6,7 +6,11 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
+
+from storekeeper import events
 from tests.harness.databases import postgres
 from tests.harness.linux import ports, workers
 from tests.harness.postgres_server import running
@@ -29,6 +33,20 @@ def unheard(database: str, *args: str) -> Iterator[Running]:
         yield Running(process, int(found["port"]), Path(os.devnull))
     finally:
         kill_group(process)
+
+
+def test_a_line_with_what_somebody_sent_stays_one_line_and_moves_no_cursor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trigger of the database may say which name it refused."""
+    lines: list[bytes] = []
+    monkeypatch.setattr(events, "_log", lambda: SimpleNamespace(write=lines.append))
+    reason = 'no "K\u00f6ln"\r\n \x1b[2J \u2028 \x85 \0 \x7f \u202e \udc80'
+    events.emit(events.Event.DATABASE_REFUSED, reason=reason)
+    events.emit(events.Event.BUG, error=ValueError(reason))
+    assert len(lines) == 2
+    for line in lines:
+        text = line.decode().removesuffix("\n")
+        assert text.isprintable()
+        assert 'no \\"K\u00f6ln\\"\\r\\n \\x1b[2J \\u2028 \\x85 \\x00 \\x7f \\u202e \\udc80' in text
 
 
 def test_a_database_that_is_gone_ends_it(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The table of Idempotency-Keys: it stays small, and its index in memory follows it."""
 
 import asyncio
+import random
 import time
 import tracemalloc
 from collections.abc import Iterator
@@ -148,11 +149,14 @@ def test_the_index_follows_other_processes_and_transactions_that_came_to_nothing
     assert indexed(committer) == [1, 2, 3, 4, 5, 6]
 
 
-def test_keys_that_look_the_same_to_the_index_are_told_apart(committer: Committer, other: Committer) -> None:
-    alike = [5 + (number << 48) for number in range(3)]
+def test_keys_that_look_the_same_to_the_index_are_told_apart(
+    committer: Committer, other: Committer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keys, "_SALT", 1)
+    alike = [(5 << 16) + number for number in range(3)]
     for number in alike:
         assert [type(result) for result in commit(committer, keyed(number))] == [Store]
-    assert len({keys._SPLIT.unpack(number.to_bytes(8, "little")) for number in alike}) == 1
+    assert len({keys._SPLIT.unpack(number.to_bytes(8, "big")) for number in alike}) == 1
     for one in (committer, other):
         results = commit(one, keyed(*alike))
         assert [(type(result), getattr(result, "id", 0)) for result in results] == [(Replay, n) for n in (1, 2, 3)]
@@ -202,6 +206,7 @@ def test_the_index_forgets_what_was_deleted_while_it_grows(
     committer: Committer, other: Committer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(keys, "MAX_KEYS", 40)
+    monkeypatch.setattr(keys, "_SALT", 1)
     for start in range(0, 2000, 20):
         # Some are deleted by one, some by the other. All are in one bucket of the index.
         commit((committer, other)[start % 40 == 0], keyed(*(n << 16 for n in range(start, start + 20))))
@@ -209,6 +214,17 @@ def test_the_index_forgets_what_was_deleted_while_it_grows(
         commit(one, keyed(20_000 + (one is other)))
         assert len(rows(one, "keys")) == 40
         assert 40 <= len(indexed(one)) < 80
+
+
+@pytest.mark.parametrize("shift", [0, 16], ids=["by their first bits", "by their last bits"])
+def test_keys_that_a_client_chose_for_one_bucket_are_in_many(shift: int) -> None:
+    """In one, each costs as much time as there are others, and all other threads wait for it."""
+    index = keys.Index()
+    numbers = random.Random(1)
+    chosen = [numbers.getrandbits(47) << shift for _ in range(3000)]
+    index.add(chosen, range(1, 3001), 1)
+    assert max(map(len, index._buckets)) < 20 * keys._ENTRY.size
+    assert index.find(chosen[:5]) == {1, 2, 3, 4, 5}
 
 
 def test_an_index_of_many_keys_is_made_while_nothing_is_written(

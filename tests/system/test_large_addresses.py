@@ -1,15 +1,20 @@
 """PUTs of stores with addresses of 1 MiB that change nothing: neither the database nor the service takes them in."""
 
 import asyncio
+import os
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 import uvloop
 
+from storekeeper.collection import Query
+from storekeeper.sqlite import schema
+from storekeeper.sqlite.reads import Reader
 from storekeeper.stores import Payload
-from tests.harness import weakened
+from tests.harness import linux, weakened
 from tests.harness.client import fill
 from tests.harness.linux import peak_memory
 from tests.harness.process import Running, serving
@@ -87,3 +92,15 @@ def test_that_would_be_seen(large: Path) -> None:
         rest = peak_memory(service)
         put_all(service, 300, 150, OTHER, 'if-match: "0.aaaaaaaa"\r\n')
         assert peak_memory(service) - rest > MAX_GROWTH
+
+
+@pytest.mark.parametrize("query", [Query(), Query(limit=90), Query(name="Large"), Query(name="Large", limit=90)])
+def test_the_first_part_of_a_list_loads_no_more_large_addresses_than_it_has(large: Path, query: Query) -> None:
+    """Others wait while it is read, however many of them there are."""
+    with closing(schema.connect(large / "stores.db", reader=True)) as connection:
+        reader = Reader(connection)
+        before = linux.bytes_read(os.getpid())
+        listing = reader.list(query)
+        read = linux.bytes_read(os.getpid()) - before
+        assert listing.rest is not None
+        assert len(listing.first) <= read < 5 * MIB

@@ -53,8 +53,8 @@ class Conditions(msgspec.Struct, frozen=True):
         """
         assert self.key is not None
         length = len(payload.address) if payload.address else 0
-        # Tags are not cached: those of one head may take 350 KB.
-        hash_request = _hash_request.__wrapped__ if self.if_match else _hash_request
+        # The hash of a request with tags is not kept, because its tags would be too: up to 400 KB of them.
+        hash_request = _hash_untagged if self.if_match is None else _hash_request
         return Key(_hash(b'[%d,"%b"]' % (by, self.key)), hash_request(route, id, self.if_match, length))
 
 
@@ -65,7 +65,6 @@ def _hash(text: bytes) -> int:
     return int.from_bytes(hashed.digest(), "big") >> 1
 
 
-@lru_cache(maxsize=256)
 def _hash_request(route: Route, id: int | None, tags: Tags | None, length: int) -> int:
     """Return the hash of a request by all but its content, of which it has the length.
 
@@ -73,6 +72,8 @@ def _hash_request(route: Route, id: int | None, tags: Tags | None, length: int) 
     """
     return _hash(_encode((route, id, tags and sorted(tags), length)))
 
+
+_hash_untagged = lru_cache(maxsize=256)(_hash_request)
 
 UNCONDITIONAL = Conditions()
 

@@ -6,6 +6,7 @@ extension point: so uvicorn is pinned exactly, and `tests/http/test_connection.p
 
 import asyncio
 from collections import deque
+from time import thread_time
 from typing import Any, NamedTuple, Protocol
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -33,6 +34,9 @@ MAX_PIPELINED = 64
 MAX_UNCOUNTED_BYTES = 1024
 """Bytes that a connection may leave unsent before its transport says so, and they count. A transport that says so of
 the first byte writes each response by itself, and not those of a loop iteration together: 0.5 us for a small one."""
+
+MAX_TURN = 0.01
+"""Seconds of processor time for pipelined requests of one connection, after which those of others come first."""
 
 
 class Refusal(NamedTuple):
@@ -64,14 +68,14 @@ class Connection(HttpToolsProtocol):
         self.half_closed = False
         self.exchange: Exchange | None = None
         self.waiting: deque[Request | Refusal] = deque()
-        self._postponed = b""
-        """What was read and is parsed when the requests before it have their responses. Nothing is read meanwhile."""
-        self._continues = False
         self.responses_sent = 0
         self._lease = 0
         """Bytes of the receive budget that this connection has."""
         self._unfinished = 0
         """Bytes of the lease that are for the request that is being read."""
+        self._unread = b""
+        """Bytes that the transport brought, and that the next loop iterations feed to the reader."""
+        self._turn_ends = 0.0
 
     @property
     def busy(self) -> bool:
@@ -80,7 +84,7 @@ class Connection(HttpToolsProtocol):
 
     def is_idle(self) -> bool:
         """Tell whether every request that the client began has its response."""
-        return self.reader.phase is Phase.IDLE and self.exchange is None and not self.waiting and not self._postponed
+        return self.reader.phase is Phase.IDLE and self.exchange is None and not self.waiting and not self._unread
 
     # Reading; called by asyncio.
 
@@ -96,9 +100,13 @@ class Connection(HttpToolsProtocol):
             self.reader.refuse(unavailable("Too many connections"))
 
     def data_received(self, data: bytes) -> None:
-        """Feed bytes from the client to the reader."""
-        if rest := self.reader.feed(data):
-            self._postpone(rest)
+        """Feed bytes from the client to the reader; while some of them are unread, the transport brings no more."""
+        self._turn_ends = thread_time() + MAX_TURN
+        if unread := self.reader.feed(data):
+            self.flow.pause_reading()
+            self._unread = unread
+            self._charge(len(unread))
+            self.loop.call_soon(self._read_on)
         if self.reader.expects_continue and self.exchange is None and not self.waiting:
             self._continue()
         unfinished = self.reader.unfinished_bytes
@@ -107,31 +115,18 @@ class Connection(HttpToolsProtocol):
             if unfinished and not self.limits.received.allows(self._lease):
                 self.reader.refuse(unavailable("Too many large requests"))
 
-    def _postpone(self, rest: bytes) -> None:
-        if not self.limits.received.allows(self._lease + len(rest)):
-            self.reader.refuse(unavailable("Too many requests are waiting"))
-            return
-        self._charge(len(rest))
-        self._postponed = rest
-        self.flow.pause_reading()
-        self._continue_soon()
-
-    def _continue_soon(self) -> None:
-        if not self._continues and not self.busy:
-            self._continues = True
-            self.loop.call_soon(self._continue_reading)
-
-    def _continue_reading(self) -> None:
-        rest, self._postponed, self._continues = self._postponed, b"", False
-        if rest and not self.transport.is_closing():
-            self._charge(-len(rest))
-            self.data_received(rest)
-            self.advance()
+    def _read_on(self) -> None:
+        data, self._unread = self._unread, b""
+        self._charge(-len(data))
+        if not self.transport.is_closing():
+            if not self._is_full() and not self.flow.write_paused:
+                self.flow.resume_reading()
+            self.data_received(data)
 
     def eof_received(self) -> bool:  # type: ignore[override]  # asyncio takes a true value to keep it open
         """Keep the connection of a client that closed its sending side until its requests have responses."""
         self.half_closed = True
-        return self.exchange is not None or bool(self.waiting) or bool(self._postponed)
+        return self.exchange is not None or bool(self.waiting)
 
     def connection_lost(self, _exc: Exception | None) -> None:
         """Release all that the connection took; requests under way are finished without their client.
@@ -143,7 +138,7 @@ class Connection(HttpToolsProtocol):
         self.limits.sent.release(self)
         self.reader.close()
         self.waiting.clear()
-        self._postponed = b""
+        self._unread = b""
         self._charge(-self._lease)
         if self.exchange is not None:
             self.exchange.disconnect()
@@ -158,6 +153,9 @@ class Connection(HttpToolsProtocol):
             self.reader.refuse(unavailable("Too many large requests"), request)
         elif self.busy:
             self._queue(request)
+        elif thread_time() > self._turn_ends:
+            self._queue(request)
+            self.loop.call_soon(self.advance)
         else:
             self.begin(request)
 
@@ -212,6 +210,7 @@ class Connection(HttpToolsProtocol):
 
     def advance(self) -> None:
         """Begin waiting requests until one of them has to wait for its response; if none is left, read on."""
+        turn_ends = thread_time() + MAX_TURN if self.waiting else 0.0
         while self.waiting and self.exchange is None and not self.flow.write_paused:
             request = self.waiting.popleft()
             if isinstance(request, Refusal):
@@ -219,12 +218,12 @@ class Connection(HttpToolsProtocol):
                 return
             self._charge(-request.size - len(request.body))  # its exchange is charged anew
             self.begin(request)
+            if self.waiting and thread_time() > turn_ends:
+                self.loop.call_soon(self.advance)
+                return
         if self.exchange is not None or self.waiting:
             return
-        if self._postponed:
-            self._continue_soon()
-            return
-        if self.flow.read_paused and not self.flow.write_paused:
+        if self.flow.read_paused and not self.flow.write_paused and not self._unread:
             self.flow.resume_reading()
         if self.reader.expects_continue:
             self._continue()
@@ -239,8 +238,11 @@ class Connection(HttpToolsProtocol):
             return
         self._charge(cost)
         self.waiting.append(request)
-        if len(self.waiting) >= MAX_PIPELINED or self._lease >= MAX_BODY_BYTES:
+        if self._is_full():
             self.flow.pause_reading()
+
+    def _is_full(self) -> bool:
+        return len(self.waiting) >= MAX_PIPELINED or self._lease >= MAX_BODY_BYTES
 
     def _continue(self) -> None:
         self.reader.expects_continue = False

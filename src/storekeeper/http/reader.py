@@ -14,9 +14,6 @@ from storekeeper.http import request as request_head
 from storekeeper.http.request import MAX_HEAD_BYTES, SMALL_BODY_BYTES, Request
 from storekeeper.http.response import INTERNAL_ERROR, MAX_BODY_BYTES, TOO_LARGE, Fields, Response
 
-MAX_AT_ONCE = 16
-"""Requests of one connection that are taken in one loop iteration: one read brings 8,000, while others wait."""
-
 _MAX_SIZE_LINE = 16
 """Bytes that the size of a chunk and its line ends take at most."""
 
@@ -30,6 +27,10 @@ class Phase(IntEnum):
     DISCARDING = 3
 
 
+MAX_FED_BYTES = 16 * 1024
+"""Bytes of one connection that are parsed at once, in up to 7 ms: the transport may bring megabytes."""
+
+_EMPTY_LINES = re.compile(rb"[\r\n]+")
 _SMALL_CHUNKS = re.compile(b"(?s)(?:" + b"|".join(b"%x\r\n.{%d}\r\n" % (size, size) for size in range(1, 16)) + b")+")
 """Whole chunks of up to 15 bytes without extensions: one by one, they would cost more than what is in them."""
 
@@ -56,7 +57,6 @@ class RequestReader:
         self._parser = httptools.HttpRequestParser(self)
         self._parser.set_dangerous_leniencies(lenient_version=True)  # `check` refuses those that are not served
         self.phase = Phase.IDLE
-        self._accepted = 0
         self.began = clock()
         """When the current or latest request began, by `clock`."""
         self._forget()
@@ -90,14 +90,11 @@ class RequestReader:
     def feed(self, data: bytes) -> bytes:
         """Parse bytes from the client: a body or chunk as it comes, all else line by line.
 
-        So every limit is met at the same byte, however the network cuts them. Return what is behind MAX_AT_ONCE
-        requests: to be fed later.
+        So every limit is met at the same byte, however the network cuts them. Return what is left of many bytes.
         """
-        start = self._accepted = 0
+        start = 0
         try:
-            while start < len(data) and self.phase is not Phase.DISCARDING:
-                if self._accepted == MAX_AT_ONCE:
-                    return data[start:]
+            while start < min(len(data), MAX_FED_BYTES) and self.phase is not Phase.DISCARDING:
                 start = self._take(data, start)
         except httptools.HttpParserCallbackError as error:
             emit(Event.BUG, error=error)
@@ -106,7 +103,7 @@ class RequestReader:
             pass  # behind a CONNECT, which was refused
         except httptools.HttpParserError as error:
             self.refuse(request_head.malformed(error, self._line))
-        return b""
+        return b"" if self.phase is Phase.DISCARDING else data[start:]
 
     def _take(self, data: bytes, start: int) -> int:
         """Parse the next piece of `data`, up to the end of a line at most; return where it ends."""
@@ -115,6 +112,8 @@ class RequestReader:
             self._expected -= end - start
             self._parser.feed_data(data[start:end])
             return end
+        if self.phase is Phase.IDLE and (empty := _EMPTY_LINES.match(data, start)):  # before a request
+            return empty.end()
         between_chunks = self.phase is Phase.BODY and not self._line and not self._is_last_chunk
         if between_chunks and (run := _SMALL_CHUNKS.match(data, start)):
             self._parser.feed_data(run[0])
@@ -134,9 +133,6 @@ class RequestReader:
 
     def _take_request_line(self) -> None:
         if self.phase is Phase.IDLE:
-            self._line = self._line.lstrip(b"\r\n")  # empty lines before a request
-            if not self._line:
-                return
             self.phase = Phase.HEAD
             self.began = self._clock()
         line = self._line
@@ -267,7 +263,6 @@ class RequestReader:
         request.body = bytes(self._body)
         self._forget()
         self.phase = Phase.IDLE
-        self._accepted += 1
         self._accept(request)
         if not request.keep_alive and self.phase is Phase.IDLE:
             self.phase = Phase.DISCARDING

@@ -8,6 +8,7 @@ process has not yet put into its index is read without one.
 The writer's thread has few statements for each batch, because it waits for the interpreter's lock after each.
 """
 
+import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import starmap
@@ -43,7 +44,9 @@ _ADD = "INSERT INTO keys (key, request, seq, at) VALUES {rows}"
 _FIRST_YOUNG = "SELECT n FROM keys WHERE n BETWEEN ? AND ? AND at >= ? ORDER BY n LIMIT 1"
 _DELETE = "DELETE FROM keys WHERE n < ?"
 
-_SPLIT = Struct("=H4s2x")  # a key: its bucket, and by what it is known there
+_SPLIT = Struct(">H4s2x")  # a key, multiplied by the salt: its bucket, and by what it is known there
+# Clients know how their keys are hashed: without it, they could find a million keys for one bucket.
+_SALT = secrets.randbits(64) | 1
 _ENTRY = Struct("=4sq")  # and the number of its row
 
 SWEEP = 16 * _ENTRY.size
@@ -51,7 +54,7 @@ SWEEP = 16 * _ENTRY.size
 
 
 def _split(keys: list[int]) -> Iterator[tuple[int, bytes]]:
-    return _SPLIT.iter_unpack(pack(f"={len(keys)}q", *keys))
+    return _SPLIT.iter_unpack(pack(f">{len(keys)}Q", *[key * _SALT % 2**64 for key in keys]))
 
 
 class Index:

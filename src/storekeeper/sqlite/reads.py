@@ -31,6 +31,9 @@ PAGE_SIZE = 1000
 MAX_CACHED_BYTES = 8 * 2**20
 """Bytes of all cached pages: those of some 100,000 stores."""
 
+MAX_PIECE_BYTES = 2 * 2**20
+"""Bytes of addresses that one statement encodes: about 5 ms of the event loop. One store may have more."""
+
 MAX_CHANGES = 10_000
 """Changes after which finding the pages that they touched costs more than encoding all pages again."""
 
@@ -49,21 +52,37 @@ _CHANGED_IDS = f"SELECT store_id FROM {CHANGES} WHERE seq > ? ORDER BY seq LIMIT
 _CHANGED_SINCE = f"SELECT (SELECT json_group_array(store_id) FROM ({_CHANGED_IDS})), now.* FROM ({STATE}) AS now"
 _TOUCHED = f"SELECT DISTINCT (store_id - 1) / {PAGE_SIZE} FROM {CHANGES} WHERE seq > ? AND seq <= ?"
 
+
 # The database encodes the stores, 4 times as fast as Python would encode rows. The cast returns bytes, not str.
-_MEMBERS = ", ".join(f"'{name}', {name}" for name in ("id", *CONTENT))
-_JSON = f"CAST(group_concat(json_object({_MEMBERS}), ',') AS BLOB)"
+def _json(address: str = "address") -> str:
+    members = ", ".join(f"'{name}', {address if name == 'address' else name}" for name in ("id", *CONTENT))
+    return f"CAST(group_concat(json_object({members}), ',') AS BLOB)"
+
+
+def _limited(stores: str) -> str:
+    """Return the SQL of an address that raises TooBigError if so many `stores` would be more than a piece with it.
+
+    It does so at once; `group_concat`, whose result is limited too, only after it has read all of them.
+    """
+    return f"iif(octet_length(address) > {MAX_PIECE_BYTES} / ({stores}), zeroblob({2**31 - 1}), address)"
+
+
+# A statement that sorts has to limit what it sorts.
+_PICK = f"name, {_limited('json_array_length(?1)')} AS address"
 
 # A scan of the table by its key is in the order of the key; a sub-query with ORDER BY takes a third longer.
-PAGE = f"SELECT {_JSON}, max(version) FROM stores NOT INDEXED WHERE id BETWEEN ? AND ?"
+PAGE = f"""SELECT {_json(_limited("?2 - ?1 + 1"))}, max(version)
+  FROM stores NOT INDEXED WHERE id BETWEEN ?1 AND ?2"""
 # In the other statements, a sub-query orders the rows that the aggregate sees.
-_NAMED = f"""SELECT {_JSON}, count(*) = ?3,
+_NAMED = f"""SELECT {_json(_limited("?3"))}, count(*) = ?3,
     ifnull((SELECT max(seq) FROM {CHANGES}), 0), (SELECT epoch FROM collection)
   FROM (SELECT * FROM stores WHERE name = ?1 AND id > ?2 ORDER BY id LIMIT ?3)"""
 # The ids as one value: row by row they would take three times as long, all of it on the event loop.
 _NAMED_IDS = """SELECT CAST(json_group_array(id) AS BLOB) FROM
   (SELECT id FROM stores WHERE name = ? AND id > ? ORDER BY id LIMIT ?)"""
-_PICKED = f"""SELECT {_JSON}, max(version) FROM (
-  SELECT stores.* FROM json_each(?) AS pick JOIN stores ON stores.id = pick.value ORDER BY stores.id)"""
+_PICKED = f"""SELECT {_json()}, max(version) FROM (
+  SELECT stores.id, {_PICK}, version FROM json_each(?1) AS pick JOIN stores ON stores.id = pick.value
+  ORDER BY stores.id)"""
 # The slow way, for a page that changed after the version: each store as its last change up to there left it.
 _VERSIONS = """SELECT CAST(json_group_array(version) AS BLOB) FROM (
   SELECT version FROM json_each(?) AS pick JOIN stores ON stores.id = pick.value)"""
@@ -72,8 +91,8 @@ _WALK = f"""WITH RECURSIVE walk (place, seq, step) AS (
     UNION ALL SELECT place, previous, step + 1 FROM walk JOIN {CHANGES} AS change ON change.seq = walk.seq
       WHERE walk.seq > ?2 AND step < ?3)
   SELECT CAST(json_group_array(seq) AS BLOB) FROM (SELECT min(seq) AS seq FROM walk GROUP BY place)"""
-AS_OF = f"""SELECT {_JSON} FROM (
-  SELECT store_id AS id, {FIELDS} FROM json_each(?) AS pick JOIN {CHANGES} ON seq = pick.value ORDER BY id)"""
+AS_OF = f"""SELECT {_json()} FROM (
+  SELECT store_id AS id, {_PICK} FROM json_each(?1) AS pick JOIN {CHANGES} ON seq = pick.value ORDER BY id)"""
 
 Later: TypeAlias = Callable[[Sequence[int]], Awaitable[bytes]]
 """Reads a page of a list, by its ids."""
