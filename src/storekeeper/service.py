@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import os
-import resource
 import signal
 import socket
 import sys
@@ -31,8 +30,9 @@ from storekeeper.databases import absolute, describe, open_collection, prepare, 
 from storekeeper.errors import CannotStart, CannotStartYet, Unavailable
 from storekeeper.events import Event, bridge_log, emit, flush, write_line
 from storekeeper.http.connection import Connection
-from storekeeper.http.limits import Limits, bound_unsent, capacity
+from storekeeper.http.limits import Limits
 from storekeeper.http.plain import PlainReader
+from storekeeper.listener import check_open_files_limit, listen
 from storekeeper.settings import Settings, from_environment, is_loopback
 from storekeeper.stores import EXAMPLES
 from storekeeper.supervisor import CANNOT_START, CLOSED, READY, Heartbeat, Supervisor, ignore_signals, tell_stop
@@ -48,10 +48,6 @@ EXAMPLES_TIMEOUT = 5.0
 
 _ACCEPTS_PER_ITERATION = 16
 """Connections that are accepted in one loop iteration: a thousand clients at full speed are connected after 2 s."""
-
-FILES_NEEDED = 60
-FILES_PER_WORKER = 4
-"""Files that a process opens before any client connects, and further ones that a supervisor opens per worker."""
 
 _SWEEP_INTERVAL = 0.5
 
@@ -166,12 +162,12 @@ def application() -> Service:
 
 def serve(settings: Settings) -> int:
     """Run the service until it is told to stop; return the exit status. Raises CannotStart."""
-    _check_open_files_limit(settings.workers)
+    check_open_files_limit(settings.workers)
     _check_who_reaches_it(settings)
     # Where another service has the port, this start may not make or upgrade a database.
-    _listen(settings.host, settings.port, try_only=True).close()
+    listen(settings.host, settings.port, try_only=True).close()
     settings = _prepared(msgspec.structs.replace(settings, database=absolute(settings.database)))
-    listener = _listen(settings.host, settings.port)
+    listener = listen(settings.host, settings.port)
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     place, port = listener.getsockname()[:2]
     address = f"http://{host}:{port}"
@@ -294,35 +290,6 @@ def _run(server: _Server, listeners: list[socket.socket]) -> int:
     finally:
         ignore_signals()
     return CANNOT_START if server.service.cannot_start else int(not server.started)
-
-
-def _check_open_files_limit(workers: int) -> None:
-    capacity()  # raises the limit as far as permitted
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    needed = FILES_NEEDED + FILES_PER_WORKER * workers
-    if limit != resource.RLIM_INFINITY and limit < needed:
-        raise CannotStart(f"only {limit} files may be open at once, at least {needed} are needed: raise ulimit -n")
-
-
-def _listen(host: str, port: int, *, try_only: bool = False) -> socket.socket:
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listener = socket.socket(family, kind, protocol)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        bound_unsent(listener)
-        # Listen now, so that a port in use is found here and not in a worker.
-        if not try_only:
-            listener.listen(2048)
-        listener.setblocking(False)
-    except (OSError, UnicodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not a host name"
-        raise CannotStart(
-            f"cannot listen on {host} port {port} ({reason}): choose another --host or --port"
-        ) from None
-    return listener
 
 
 def _announce(settings: Settings, address: str) -> None:

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import apsw
 import msgspec
 
-from storekeeper import cli, commands, service, supervisor
+from storekeeper import cli, commands, listener, service, supervisor
 from storekeeper.api import token_table
 from storekeeper.api.cache import ResponseCache
 from storekeeper.api.resource import Resource
@@ -205,7 +205,7 @@ def takes_all_bodies() -> None:
 def goes_by_what_the_kernel_took() -> None:
     """Of what is sent, and not by what the client acknowledged; the kernel takes as much as it likes."""
     vars_of(deadlines).delivery = lambda _transport: None
-    vars_of(service).bound_unsent = lambda _listener: None
+    vars_of(listener).bound_unsent = lambda _listener: None
 
 
 def does_not_look_for_its_file() -> None:

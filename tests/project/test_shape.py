@@ -50,7 +50,8 @@ MAY_IMPORT = {
     "conformance": set[str](),
     "databases": {*DOMAIN, "sqlite", "postgres", "transfer"},
     "supervisor": set[str](),
-    "service": {*DOMAIN, *EVERYWHERE, "databases", "api", "http", "supervisor"},
+    "listener": {"errors", "http"},
+    "service": {*DOMAIN, *EVERYWHERE, "databases", "api", "http", "listener", "supervisor"},
     "cli": {*DOMAIN, *EVERYWHERE, "databases", "service", "csvfile", "conformance", "api", "atomicfile"},
     "__main__": {"cli"},
 }

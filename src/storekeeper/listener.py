@@ -1,0 +1,42 @@
+"""What the service needs of the system before it starts: a port, and open files. Imports `http` and the errors."""
+
+import resource
+import socket
+
+from storekeeper.errors import CannotStart
+from storekeeper.http.limits import bound_unsent, capacity
+
+FILES_NEEDED = 60
+FILES_PER_WORKER = 4
+"""Files that a process opens before any client connects, and further ones that a supervisor opens per worker."""
+
+
+def check_open_files_limit(workers: int) -> None:
+    """Raise CannotStart if the system lets a service with so many workers open too few files."""
+    capacity()  # raises the limit as far as permitted
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    needed = FILES_NEEDED + FILES_PER_WORKER * workers
+    if limit != resource.RLIM_INFINITY and limit < needed:
+        raise CannotStart(f"only {limit} files may be open at once, at least {needed} are needed: raise ulimit -n")
+
+
+def listen(host: str, port: int, *, try_only: bool = False) -> socket.socket:
+    """Return a socket that listens on a host and a port, or with `try_only` is bound alone. Raises CannotStart."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        bound_unsent(listener)
+        # Listen now, so that a port in use is found here and not in a worker.
+        if not try_only:
+            listener.listen(2048)
+        listener.setblocking(False)
+    except (OSError, UnicodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a host name"
+        raise CannotStart(
+            f"cannot listen on {host} port {port} ({reason}): choose another --host or --port"
+        ) from None
+    return listener
