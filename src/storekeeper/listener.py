@@ -1,4 +1,4 @@
-"""What the service needs of the system before it starts: a port, and open files. Imports `http` and the errors."""
+"""What the service needs of the system before it starts: a port, and open files. Imports `http` and the domain."""
 
 import resource
 import socket
