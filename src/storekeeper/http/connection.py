@@ -242,7 +242,8 @@ class Connection(HttpToolsProtocol):
             self.flow.pause_reading()
 
     def _is_full(self) -> bool:
-        return len(self.waiting) >= MAX_PIPELINED or self._lease >= MAX_BODY_BYTES
+        # Not while nothing waits, though a body that is not whole may be that large: nobody would read on.
+        return bool(self.waiting) and (len(self.waiting) >= MAX_PIPELINED or self._lease >= MAX_BODY_BYTES)
 
     def _continue(self) -> None:
         self.reader.expects_continue = False
