@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Iterator
 import msgspec
 import pytest
 
-from storekeeper.collection import Collection
+from storekeeper.collection import Collection, Moment, Query
 from storekeeper.sqlite import reads
 from storekeeper.stores import Payload
-from tests.harness.collection import MANY, create, get, listing, numbered, replace, run, stores
+from tests.harness.collection import MANY, create, get, listing, now, numbered, replace, run, stores
 from tests.harness.databases import Database, handle
 from tests.harness.stores import a_store, shown, shown_with
 
@@ -199,6 +199,25 @@ class TestLists:
                     assert max(map(len, parts)) < 9 * 2**20
                     listed = json.loads(b"[" + b"".join(parts) + b"]")
                     assert [store["id"] for store in listed] == list(range(1, 13))
+
+        run(main())
+
+    @pytest.mark.parametrize("character", ["\U0001f600", "\x01"], ids=["4 bytes", "6 bytes in JSON"])
+    def test_a_list_has_the_longest_address_that_can_be_imported(self, database: Database, character: str) -> None:
+        """A cell of a CSV file may have 1 Mi of characters, which is more than a body."""
+        payloads = [Payload("Short"), Payload("Long", character * 2**20), Payload("Short")]
+
+        async def main() -> None:
+            async with handle(database) as collection:
+                await collection.load(payloads)
+                expected = [shown_with(number, payload) for number, payload in enumerate(payloads, 1)]
+                assert await stores(collection) == expected
+                assert await stores(collection, "Long") == expected[1:2]
+                only = Query(after=1, limit=1)
+                assert json.loads((await now(collection.list(only))).first) == expected[1]
+                await replace(collection, 2, Payload("Short"))
+                past = await now(collection.list(only._replace(at=Moment(3))))
+                assert json.loads(past.first) == expected[1]
 
         run(main())
 

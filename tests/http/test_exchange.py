@@ -24,11 +24,11 @@ from storekeeper.http import request as heads
 from storekeeper.http.connection import Connection
 from storekeeper.http.limits import Limits
 from storekeeper.http.plain import PlainReader
-from storekeeper.http.response import StreamAborted
+from storekeeper.http.response import MAX_BODY_BYTES, StreamAborted
 from storekeeper.settings import Settings
 from tests.harness.garbage import no_garbage
 from tests.harness.in_process import Line, cached, inside, settled, some_stores, statuses, until
-from tests.harness.wire import SLOW, assert_error, assert_invalid, create, request
+from tests.harness.wire import SLOW, assert_error, assert_invalid, chunked, create, request
 from tests.harness.wire import responses as responses_in
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
@@ -364,6 +364,24 @@ def test_pipelined_requests_that_take_long_let_the_others_go_on_in_between(
             assert len(seen) > 5
             assert line.sent.count(b"HTTP/1.1 200") == 6 + bool(first)
             assert line.sent.endswith(b"OK")
+
+    run(scenario())
+
+
+def test_a_body_that_comes_in_many_bytes_may_take_all_that_a_body_may(adapter: str, tmp_path: Path) -> None:
+    """With its head it costs more than a body may, and nobody else would have the rest of it read."""
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            connection, line = service.connect(adapter)
+            whole = chunked(b'{"name":"Large"' + b" " * (MAX_BODY_BYTES - 120), b" " * 100, b"}")
+            connection.data_received(whole[:-20])
+            await settled(connection)
+            assert line.reading
+            connection.data_received(whole[-20:])
+            await settled(connection)
+            assert statuses(line) == [200]
+            assert service.service.runtime.limits.received.size == 0
 
     run(scenario())
 

@@ -6,7 +6,7 @@ import pytest
 
 from storekeeper.http.connection import Connection
 from tests.harness.client import locked
-from tests.harness.in_process import Inside, Line, inside, last_response, run, settled, some_stores, tick
+from tests.harness.in_process import Inside, Line, inside, last_response, run, settled, some_stores, statuses, tick
 from tests.harness.linux import peak_memory
 from tests.harness.process import Running
 from tests.harness.wire import HOST, SLOW, assert_error, create, request
@@ -88,6 +88,26 @@ def test_large_writes_that_wait_for_the_database_are_bounded(adapter: str, tmp_p
                 await settled(connection)
                 assert last_response(line).status in (200, 503)
             assert {last_response(line).status for _, line in small} == {200}
+            assert held(service) == 0
+
+    run(scenario())
+
+
+def test_bytes_that_wait_to_be_read_are_bounded(adapter: str, tmp_path: Path) -> None:
+    """A read brings up to 250 KB of each connection, and 16 KiB of them are read at once."""
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            made = send(service, adapter, request("GET", "/test") * 3000, 20)
+            assert LIMIT < held(service) < 2 * LIMIT
+            assert sum(len(connection._unread) for connection, _ in made) < 2 * LIMIT
+            for connection, line in made:
+                await settled(connection)
+                if line.ended:
+                    assert_error(last_response(line), 503, outcome="none")
+                else:
+                    assert statuses(line) == [200] * 3000
+            assert made[-1][1].ended
             assert held(service) == 0
 
     run(scenario())

@@ -9,11 +9,12 @@ import psycopg
 import pytest
 
 from storekeeper import events
-from storekeeper.collection import Query
+from storekeeper.collection import Moment, Query
 from storekeeper.errors import Outcome, Unavailable
-from storekeeper.postgres import PostgresCollection, pool, session
+from storekeeper.postgres import PostgresCollection, past, pool, session
 from storekeeper.postgres import schema as postgres_schema
 from storekeeper.postgres.pipeline import PipelineConnection
+from storekeeper.postgres.schema import COLLECTION
 from storekeeper.stores import Payload, Store
 from tests.harness.collection import create, get, listing, replace, run, stores
 from tests.harness.databases import Postgres, handle, postgres
@@ -165,6 +166,52 @@ def test_a_lock_of_a_table_that_a_read_does_not_need_does_not_keep_it(database: 
                     queries = (Query(), Query(limit=1), Query("First"))
                     lists = await asyncio.gather(*(collection.list(query) for query in queries))
                     assert {each.first for each in lists} == {b'{"id":1,"name":"First","address":null}'}
+
+    run(main())
+
+
+def test_a_connection_survives_a_read_of_the_past_that_meets_a_lock(
+    database: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if it was not used for such a read before: the server ends what waits, in the time of that read."""
+    monkeypatch.setattr(past, "PAST_TIMEOUT", 0.1)
+
+    async def main() -> None:
+        async with handle(database) as collection:
+            assert isinstance(collection, PostgresCollection)
+            await create(collection, Payload("First"))
+            before = set(collection._pool._connections)
+            with psycopg.connect(database.url) as other:
+                other.execute("LOCK TABLE changes")
+                with pytest.raises(Unavailable):
+                    await collection.get_at(1, Moment(1))
+            assert before == set(collection._pool._connections)
+            assert await collection.get_at(1, Moment(1)) == a_store(1, "First", None, 1)
+
+    run(main())
+
+
+@pytest.mark.parametrize("table", ["collection", "stores", "changes", "keys"])
+def test_a_statement_whose_first_use_fails_is_prepared_with_the_next_one(
+    database: Postgres, monkeypatch: pytest.MonkeyPatch, table: str
+) -> None:
+    """Those before it in the round trip are not prepared twice, which the server would refuse."""
+    monkeypatch.setitem(session.SERVING, "lock_timeout", "50ms")
+    statements = ((b"state", ()), (b"get", ("{1}",)), (b"was", (1, 1)), (b"get", ("{2}",)), (b"expired", (1,)))
+
+    async def main() -> None:
+        async with handle(database) as collection:
+            assert isinstance(collection, PostgresCollection)
+            await collection.tokens()
+            (connection,) = collection._pool._connections
+            with psycopg.connect(database.url) as other:
+                other.execute(f"LOCK TABLE {COLLECTION if table == 'collection' else table}".encode())
+                with pytest.raises(Unavailable, match="locked"):
+                    await collection._pool.execute(*statements)
+            for _ in range(2):
+                results = await collection._pool.execute(*statements)
+                assert [result.ntuples for result in results] == [1, 0, 0, 0, 1]
+            assert {connection} == collection._pool._connections
 
     run(main())
 

@@ -102,7 +102,10 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Feed bytes from the client to the reader; while some of them are unread, the transport brings no more."""
         self._turn_ends = thread_time() + MAX_TURN
-        if unread := self.reader.feed(data):
+        unread = self.reader.feed(data)
+        if unread and not self.limits.received.allows(self._lease + len(unread)):
+            self.reader.refuse(unavailable("Too many requests are waiting"))
+        elif unread:
             self.flow.pause_reading()
             self._unread = unread
             self._charge(len(unread))
@@ -242,7 +245,8 @@ class Connection(HttpToolsProtocol):
             self.flow.pause_reading()
 
     def _is_full(self) -> bool:
-        return len(self.waiting) >= MAX_PIPELINED or self._lease >= MAX_BODY_BYTES
+        # Not while nothing waits, though a body that is not whole may be that large: nobody would read on.
+        return bool(self.waiting) and (len(self.waiting) >= MAX_PIPELINED or self._lease >= MAX_BODY_BYTES)
 
     def _continue(self) -> None:
         self.reader.expects_continue = False

@@ -31,10 +31,7 @@ class ConnectionLost(Exception):
 
 
 class StatementError(Exception):
-    """The server refused the statement of that `index`; those after it were not carried out.
-
-    The index is negative if it refused to prepare one: then none was carried out.
-    """
+    """The server refused the statement of that `index`, or to prepare it; those after it were not carried out."""
 
     def __init__(self, index: int, result: PGresult) -> None:
         self.index = index
@@ -81,11 +78,10 @@ class PipelineConnection:
             for text in setup:
                 self._pg.send_query_params(text.encode(), None)
 
-        try:
-            _check(await self._exchange(send, deadline))
-        except StatementError:
-            self.drop("it could not be set up")
-            raise
+        for index, result in enumerate(await self._exchange(send, deadline)):
+            if result.status not in _OK:
+                self.drop("it could not be set up")
+                raise StatementError(index, result)
 
     async def execute(self, *statements: Statement, deadline: float) -> list[Result]:
         """Carry out statements in one round trip; raise ConnectionLost, or StatementError for the first that fails.
@@ -95,21 +91,27 @@ class PipelineConnection:
         encoded = [(name, [str(parameter).encode() for parameter in parameters]) for name, parameters in statements]
         if any(b"\0" in text for _, texts in encoded for text in texts):
             raise ValueError("U+0000 ends a text for libpq")
-        new = {name: self._unprepared[name] for name, _ in encoded if name in self._unprepared}
+        prepared: dict[int, bytes] = {}  # by the place of the result
 
         def send() -> None:
-            for name, text in new.items():
-                self._pg.send_prepare(name, text.encode())
-            for name, parameters in encoded:
+            for place, (name, parameters) in enumerate(encoded):
+                if name in self._unprepared and name not in prepared.values():
+                    # Not before those in front of it: they may set how long it waits, or take the first lock.
+                    self._pg.send_prepare(name, self._unprepared[name].encode())
+                    prepared[place + len(prepared)] = name
                 self._pg.send_query_prepared(name, parameters, None, pq.Format.BINARY)
 
         results = await self._exchange(send, deadline)
         self.warned = self._warned_at == len(results) - 1
-        for name, result in zip(new, results, strict=False):
-            if result.status in _OK:
-                del self._unprepared[name]
-        _check(results, -len(new))
-        return results[len(new) :]
+        executed: list[Result] = []
+        for place, result in enumerate(results):
+            if result.status not in _OK:
+                raise StatementError(len(executed), result)
+            if place in prepared:
+                del self._unprepared[prepared[place]]
+            else:
+                executed.append(result)
+        return executed
 
     def drop(self, reason: str) -> None:
         """Close the connection; statements under way are lost."""
@@ -182,12 +184,6 @@ class PipelineConnection:
     def _notice(self, notice: PGresult) -> None:
         if notice.error_field(pq.DiagnosticField.SEVERITY_NONLOCALIZED) == b"WARNING":
             self._warned_at = len(self._results)  # those before it have their results
-
-
-def _check(results: Iterable[Result], start: int = 0) -> None:
-    for index, result in enumerate(results, start):
-        if result.status not in _OK:
-            raise StatementError(index, result)
 
 
 def rows(result: Result) -> list[tuple[Any, ...]]:

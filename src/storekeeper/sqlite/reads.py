@@ -62,9 +62,11 @@ def _json(address: str = "address") -> str:
 def _limited(stores: str) -> str:
     """Return the SQL of an address that raises TooBigError if so many `stores` would be more than a piece with it.
 
-    It does so at once; `group_concat`, whose result is limited too, only after it has read all of them.
+    One store alone never is. It does so at once; `group_concat`, whose result is limited too, only after it has read
+    all of them.
     """
-    return f"iif(octet_length(address) > {MAX_PIECE_BYTES} / ({stores}), zeroblob({2**31 - 1}), address)"
+    too_long = f"octet_length(address) > {MAX_PIECE_BYTES} / ({stores}) AND {stores} > 1"
+    return f"iif({too_long}, zeroblob({2**31 - 1}), address)"
 
 
 # A statement that sorts has to limit what it sorts.
