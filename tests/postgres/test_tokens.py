@@ -59,7 +59,7 @@ def two_instances(server: Server, folder: Path, **how: Any) -> Iterator[tuple[li
 def seen_while_away(both: list[Running], good: str, unknown: str, seconds: float) -> Counter[str]:
     """Return what the responses were, once what was known of tokens had to be too old."""
     away, seen = time.monotonic(), Counter[str]()
-    while (sent := time.monotonic()) < away + seconds:
+    while (sent := time.monotonic()) < away + seconds or seen.total() < 18:  # a busy machine may stand still
         for one in both:
             responses = [ask(one, good), ask(one, unknown), ask(one, good, "POST")]
             assert responses[0].status == responses[2].status == 503
@@ -74,10 +74,10 @@ def seen_while_away(both: list[Running], good: str, unknown: str, seconds: float
 def test_while_it_is_away_no_token_is_good_and_none_is_bad(server: Server, seconds: float, tmp_path: Path) -> None:
     with two_instances(server, tmp_path) as (both, good, unknown):
         server.stop()
-        seen = seen_while_away(both, good, unknown, seconds)
-        assert set(seen) == {"503 none"}
-        assert seen.total() > 12
-        server.start()
+        try:
+            assert set(seen_while_away(both, good, unknown, seconds)) == {"503 none"}
+        finally:
+            server.start()
         for one in both:
             until(partial(_is_served, one, good))
             assert ask(one, unknown).status == 401
