@@ -1,4 +1,4 @@
-"""`make profile`: where the processor time of one request goes, by thread and by part; imports cases to systems."""
+"""`make profile`: where the processor time of a request goes, by thread, part and step; imports cases to systems."""
 
 import os
 import re
@@ -9,7 +9,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from bench import load
+from bench import load, steps
 from bench.cases import CASES, FLOOR, Case
 from bench.servers import CORES, Server
 from bench.systems import DATA, ROOT, SYSTEMS, System
@@ -48,7 +48,7 @@ def main() -> int:
             for who, system in (("", "storekeeper"), ("the floor: ", FLOOR))
             if system in dict(case.entries)
         ]
-    text = "\n".join([*table(rows), "", *parts_table(rows)])
+    text = "\n".join([*table(rows), "", *parts_table(rows), "", *steps.table()])
     before, _, rest = PAGE.read_text().partition(BEGIN)
     PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.partition(END)[2]}")
     print(text)
