@@ -92,6 +92,7 @@ def served(count: int, database: Path, folder: Path) -> Column:
 
 
 def rate(server: Server, case: Case) -> Column:
+    server.read_file()
     load.wrk(server, case, WARM_UP)
     found = load.wrk(server, case, SECONDS)
     title = case.title.replace(" of 1,000,000", "").partition(" (peers")[0]
