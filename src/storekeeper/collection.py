@@ -53,7 +53,7 @@ def check_moment(moment: Moment, version: int, epoch: str, now: int) -> None:
         raise InvalidInput("query", {"at": '"at" must not be later than now'})
 
 
-class Query(NamedTuple):
+class Query(msgspec.Struct, frozen=True):
     """Which stores a list has: all, or those of exactly that `name`, code point by code point.
 
     Of these the first `limit` (1 to 1000; None: all) with ids greater than `after`, a non-negative integer. With `at`

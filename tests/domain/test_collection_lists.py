@@ -216,7 +216,7 @@ class TestLists:
                 only = Query(after=1, limit=1)
                 assert json.loads((await now(collection.list(only))).first) == expected[1]
                 await replace(collection, 2, Payload("Short"))
-                past = await now(collection.list(only._replace(at=Moment(3))))
+                past = await now(collection.list(msgspec.structs.replace(only, at=Moment(3))))
                 assert json.loads(past.first) == expected[1]
 
         run(main())

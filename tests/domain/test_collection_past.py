@@ -8,6 +8,7 @@ from contextlib import closing, contextmanager
 from typing import Any
 
 import apsw
+import msgspec
 import psycopg
 import pytest
 
@@ -41,7 +42,7 @@ async def walk(
     while last is not None:
         if between is not None:
             await between()
-        found, part = await page(collection, query._replace(after=last))
+        found, part = await page(collection, msgspec.structs.replace(query, after=last))
         assert found.last in (None, part[-1]["id"])
         everything, last = everything + part, found.last
     return everything
@@ -122,7 +123,7 @@ class TestPages:
             async with handle(database) as collection:
                 await collection.load(Payload("Long", "é" * 2**19) for _ in range(12))
                 for after, (ids, last) in {0: ([*range(1, 10)], 9), 9: ([10, 11, 12], None)}.items():
-                    found, part = await page(collection, query._replace(after=after, limit=9))
+                    found, part = await page(collection, msgspec.structs.replace(query, after=after, limit=9))
                     assert ([store["id"] for store in part], found.last) == (ids, last)
 
         run(main())

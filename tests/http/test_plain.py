@@ -14,6 +14,7 @@ from typing import Any
 
 import httptools
 import pytest
+from msgspec.structs import replace
 
 from storekeeper.api.gate import Gate
 from storekeeper.api.origins import Pages
@@ -284,7 +285,7 @@ def holds_for_all_methods(patch: pytest.MonkeyPatch) -> None:
     def learns(reader: PlainReader, lines: list[bytes], *found: Any) -> None:
         learn(reader, lines, *found)
         known = reader._patterns[len(lines) - 1]
-        reader._patterns[len(lines) - 1] = known._replace(methods=b"GHP")
+        reader._patterns[len(lines) - 1] = replace(known, methods=b"GHP")
 
     patch.setattr(PlainReader, "_learn", learns)
 

@@ -27,9 +27,10 @@ means:
 
 import re
 from collections.abc import Callable, Collection
-from typing import Any, NamedTuple
+from typing import Any
 
 import httptools
+import msgspec
 
 from storekeeper.http.generations import Generations
 from storekeeper.http.request import FIELD_BYTES, MAX_FIELDS, MAX_TARGET_BYTES, Request, is_host, size_of
@@ -102,7 +103,7 @@ _Apart = tuple[bytes, bytes, bytes]
 """Name and value of a field that is read apart, and the other fields."""
 
 
-class _Deciding(NamedTuple):
+class _Deciding(msgspec.Struct, eq=False):
     """The deciding fields of a head, names in lower case; `length` is that of the body, in bytes."""
 
     fields: Fields
@@ -115,7 +116,7 @@ class _Deciding(NamedTuple):
     """By the shape of a line its method and its plan."""
 
 
-class _Pattern(NamedTuple):
+class _Pattern(msgspec.Struct, eq=False):
     """Lines of fields, from an LF each, of which those at `open` may have another value."""
 
     lines: list[bytes]
@@ -126,8 +127,11 @@ class _Pattern(NamedTuple):
     apart: int
     """The place of the line that is read apart; -1, that of the empty one at the end: there is none."""
 
+    name: bytes
+    """The name of the field in that line, in lower case."""
+
     methods: bytes
-    """The first letters of the methods that it holds for."""
+    """The first letters of the methods that it holds for, if a line is read apart."""
 
     deciding: _Deciding
 
@@ -184,14 +188,15 @@ class PlainReader:
     def _read_unknown(self, line: bytes, text: bytes, body: bytes) -> Request | None:
         """Return the request with fields that are not remembered as they are; None if they are not plain."""
         pattern = self._patterns.get(text.count(b"\n"))
-        if pattern is not None and line[:1] in pattern.methods and (sent := pattern.match(text)) is not None:
-            if sent:
-                name, _, value = sent[1:].partition(b":")
-                return self._read_line(line, pattern.deciding, body, (name.lower(), value.strip(b" \t"), b""))
-            self._fitting += 1
-            if self._fitting % LEARN_EVERY == 0:
-                self._remember(text, pattern.deciding)  # it may come again as it is
-            return self._read_line(line, pattern.deciding, body)
+        if pattern is not None and (sent := pattern.match(text)) is not None:
+            if not sent:
+                self._fitting += 1
+                if self._fitting % LEARN_EVERY == 0:
+                    self._remember(text, pattern.deciding)  # it may come again as it is
+                return self._read_line(line, pattern.deciding, body)
+            if line[:1] in pattern.methods:
+                value = sent[len(pattern.name) + 2 :].strip(b" \t")  # behind an LF, the name and a colon
+                return self._read_line(line, pattern.deciding, body, (pattern.name, value, b""))
         apart = _take_apart(line, text)
         if apart is not None:
             deciding = self._young_fields.get(apart[2]) or self._fields.get(apart[2])
@@ -217,10 +222,11 @@ class PlainReader:
         # The deciding fields of one object are written alike: all that differs then are values that decide nothing.
         if known is None or known.deciding is not deciding or (known.names, known.apart) != (names, place):
             methods = b"".join([method for method, (name, *_) in _APART.items() if apart in (name, b"")])
-            known = _Pattern(lines, names, [], place, methods, deciding)
+            known = _Pattern(lines, names, [], place, apart, methods, deciding)
         differ = [at for at, (one, other) in enumerate(zip(lines, known.lines, strict=True)) if one != other]
         places = {place for place, _ in known.open}.union(differ, [place] if apart else [])
-        self._patterns[count] = known._replace(open=[(place, names[place] + b":") for place in sorted(places)])
+        known.open = [(place, names[place] + b":") for place in sorted(places)]
+        self._patterns[count] = known
 
     def _read_line(
         self, line: bytes, deciding: _Deciding, body: bytes, apart: _Apart | None = None
