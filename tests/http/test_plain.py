@@ -284,8 +284,8 @@ def holds_for_all_methods(patch: pytest.MonkeyPatch) -> None:
 
     def learns(reader: PlainReader, lines: list[bytes], *found: Any) -> None:
         learn(reader, lines, *found)
-        known = reader._patterns[len(lines) - 1]
-        reader._patterns[len(lines) - 1] = replace(known, methods=b"GHP")
+        key, known = list(reader._patterns.items())[-1]
+        reader._patterns[key] = replace(known, methods=b"GHP")
 
     patch.setattr(PlainReader, "_learn", learns)
 
@@ -332,6 +332,27 @@ def test_heads_that_differ_in_values_that_decide_nothing_ask_no_parser(
     monkeypatch.setattr(reader, "_is_valid", lambda _: pytest.fail("the pattern is enough"))
     for number in range(4 * every, 8 * every):
         assert reader.read(request("GET", f"/api/stores/{number}", None, f"X: {number}", "TE: a", f"Y: {number}"))
+
+
+def test_writes_of_other_lengths_and_fields_each_time_ask_no_parser(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plain, "LEARN_EVERY", 1)
+    reader = PlainReader(open_gate.plan, SHAPES)
+    writes = [create("x" * (1 + number % 20), f"X-Request-Id: {number}") for number in range(80)]
+    for data in writes[:60]:
+        assert reader.read(data)
+    monkeypatch.setattr(reader, "_is_valid", lambda _: pytest.fail("the pattern is enough"))
+    for data in writes[60:]:
+        found = reader.read(data)
+        assert found
+        assert data.endswith(found.body)
+
+
+def test_patterns_are_as_many_as_is_said_however_many_kinds_of_heads_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plain, "LEARN_EVERY", 1)
+    reader = PlainReader(open_gate.plan, SHAPES)
+    for number in range(plain.MAX_PATTERNS + 50):
+        assert reader.read(create("x" * number, f"X-Request-Id: {number}"))
+    assert len(reader._patterns) == plain.MAX_PATTERNS
 
 
 def test_two_kinds_of_heads_that_take_turns_are_both_learned_from(monkeypatch: pytest.MonkeyPatch) -> None:

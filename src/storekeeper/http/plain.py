@@ -89,6 +89,9 @@ _TAGS = (b"if-none-match", b"\r\nIf-None-Match:", b"\r\nif-none-match:")
 _APART = {b"G": _TAGS, b"H": _TAGS, b"P": _KEY}
 """For each first letter of a method the field that is another in each request of many clients, as they write it."""
 
+MAX_PATTERNS = 200
+"""Patterns of fields: one that is learned beyond takes the place of the one that was learned from least recently."""
+
 LEARN_EVERY = 8
 """Of so many heads with unknown fields one is learned from: where they have nothing in common, that costs little."""
 
@@ -162,7 +165,7 @@ class PlainReader:
         self._requests: Generations[Request] = Generations(MAX_CACHED_BYTES, _size_of_request)
         self._fields: Generations[_Deciding] = Generations(MAX_FIELDS_BYTES, _size_of_fields)
         self._young_fields, self._old_fields = self._fields.young, self._fields.old
-        self._patterns: dict[int, _Pattern] = {}  # by how many lines they have
+        self._patterns: dict[tuple[int, int], _Pattern] = {}  # by how many lines they have, and how long the body is
         self._unknown = self._fitting = 0
         self.requests = self._requests.young
         """The remembered requests, by all their bytes; they have no body."""
@@ -187,7 +190,7 @@ class PlainReader:
 
     def _read_unknown(self, line: bytes, text: bytes, body: bytes) -> Request | None:
         """Return the request with fields that are not remembered as they are; None if they are not plain."""
-        pattern = self._patterns.get(text.count(b"\n"))
+        pattern = self._patterns.get((text.count(b"\n"), len(body)))
         if pattern is not None and (sent := pattern.match(text)) is not None:
             if not sent:
                 self._fitting += 1
@@ -218,7 +221,7 @@ class PlainReader:
         """Make or widen the pattern for valid fields, of which the one named `apart` is read apart."""
         names = [line.partition(b":")[0] for line in lines]
         place = [name[1:].lower() for name in names].index(apart) if apart else -1
-        known = self._patterns.get(count := len(lines) - 1)
+        known = self._patterns.pop(key := (len(lines) - 1, deciding.length), None)
         # The deciding fields of one object are written alike: all that differs then are values that decide nothing.
         if known is None or known.deciding is not deciding or (known.names, known.apart) != (names, place):
             methods = b"".join([method for method, (name, *_) in _APART.items() if apart in (name, b"")])
@@ -226,7 +229,9 @@ class PlainReader:
         differ = [at for at, (one, other) in enumerate(zip(lines, known.lines, strict=True)) if one != other]
         places = {place for place, _ in known.open}.union(differ, [place] if apart else [])
         known.open = [(place, names[place] + b":") for place in sorted(places)]
-        self._patterns[count] = known
+        self._patterns[key] = known
+        if len(self._patterns) > MAX_PATTERNS:
+            del self._patterns[next(iter(self._patterns))]
 
     def _read_line(
         self, line: bytes, deciding: _Deciding, body: bytes, apart: _Apart | None = None
