@@ -272,22 +272,21 @@ def takes_any_byte(patch: pytest.MonkeyPatch) -> None:
 
 
 def looks_at_no_value(patch: pytest.MonkeyPatch) -> None:
-    def match(pattern: Any, text: bytes) -> bytes | None:
+    def close(layout: Any, text: bytes) -> tuple[bytes, bytes] | None:
         lines = text.split(b"\r")
-        return lines[pattern.apart] if len(lines) == len(pattern.lines) else None
+        apart = lines[layout.apart] if layout.name else b""
+        return (b"\r".join(layout.names), apart) if len(lines) == len(layout.lines) else None
 
-    patch.setattr(plain._Pattern, "match", match)
+    patch.setattr(plain._Layout, "close", close)
 
 
 def holds_for_all_methods(patch: pytest.MonkeyPatch) -> None:
-    learn = PlainReader._learn
+    learned = plain._learned
+    patch.setattr(plain, "_learned", lambda *given: replace(learned(*given), methods=b"GHP"))
 
-    def learns(reader: PlainReader, lines: list[bytes], *found: Any) -> None:
-        learn(reader, lines, *found)
-        key, known = list(reader._patterns.items())[-1]
-        reader._patterns[key] = replace(known, methods=b"GHP")
 
-    patch.setattr(PlainReader, "_learn", learns)
+def opens_deciding_fields(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(plain, "DECIDING_FIELDS", ())
 
 
 def with_each_method() -> list[bytes]:
@@ -312,8 +311,10 @@ def test_a_field_that_is_read_apart_for_one_method_is_not_for_another() -> None:
     assert compare(with_each_method(), open_gate) == len(with_each_method()) * 3
 
 
-@pytest.mark.parametrize("break_it", [takes_any_byte, looks_at_no_value, holds_for_all_methods])
-def test_a_pattern_that_is_taken_for_other_fields_is_found(
+@pytest.mark.parametrize(
+    "break_it", [takes_any_byte, looks_at_no_value, holds_for_all_methods, opens_deciding_fields]
+)
+def test_a_layout_that_is_taken_for_other_fields_is_found(
     break_it: Callable[[pytest.MonkeyPatch], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     break_it(monkeypatch)
@@ -329,7 +330,7 @@ def test_heads_that_differ_in_values_that_decide_nothing_ask_no_parser(
     reader = PlainReader(open_gate.plan, SHAPES)
     for number in range(4 * every):
         assert reader.read(request("GET", "/api/stores/1", None, f"X: {number}", "TE: a", f"Y: {number}"))
-    monkeypatch.setattr(reader, "_is_valid", lambda _: pytest.fail("the pattern is enough"))
+    monkeypatch.setattr(reader, "_is_valid", lambda _: pytest.fail("the layout is enough"))
     for number in range(4 * every, 8 * every):
         assert reader.read(request("GET", f"/api/stores/{number}", None, f"X: {number}", "TE: a", f"Y: {number}"))
 
@@ -340,19 +341,33 @@ def test_writes_of_other_lengths_and_fields_each_time_ask_no_parser(monkeypatch:
     writes = [create("x" * (1 + number % 20), f"X-Request-Id: {number}") for number in range(80)]
     for data in writes[:60]:
         assert reader.read(data)
-    monkeypatch.setattr(reader, "_is_valid", lambda _: pytest.fail("the pattern is enough"))
+    monkeypatch.setattr(reader, "_is_valid", lambda _: pytest.fail("the layout is enough"))
     for data in writes[60:]:
         found = reader.read(data)
         assert found
         assert data.endswith(found.body)
 
 
-def test_patterns_are_as_many_as_is_said_however_many_kinds_of_heads_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plain, "LEARN_EVERY", 1)
+def test_clients_with_tokens_of_their_own_and_other_fields_each_time_ask_no_parser(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     reader = PlainReader(open_gate.plan, SHAPES)
-    for number in range(plain.MAX_PATTERNS + 50):
-        assert reader.read(create("x" * number, f"X-Request-Id: {number}"))
-    assert len(reader._patterns) == plain.MAX_PATTERNS
+
+    def sent(number: int) -> bytes:
+        return request("GET", "/api/stores/1", None, f"X: {number}", f"Authorization: Bearer {number % 20}")
+
+    for number in range(60):
+        assert reader.read(sent(number))
+    monkeypatch.setattr(reader, "_is_valid", lambda _: pytest.fail("the layout is enough"))
+    for number in range(60, 100):
+        found = reader.read(sent(number))
+        assert found
+        assert (b"authorization", b"Bearer %d" % (number % 20)) in found.headers
+
+
+def test_of_two_fields_that_are_read_apart_nothing_is_learned() -> None:
+    two = [create("A", "idempotency-key: x", "Idempotency-Key: y"), create("A", "Idempotency-Key: y")]
+    assert compare([*two, *two], open_gate) == 2 * 3
 
 
 def test_two_kinds_of_heads_that_take_turns_are_both_learned_from(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -373,7 +388,7 @@ def test_two_kinds_of_heads_that_take_turns_are_both_learned_from(monkeypatch: p
 
 
 @pytest.mark.parametrize("others", [0, 3])
-def test_a_request_that_comes_again_is_remembered_though_its_head_fits_a_pattern(others: int) -> None:
+def test_a_request_that_comes_again_is_remembered_though_its_head_fits_a_layout(others: int) -> None:
     reader = PlainReader(open_gate.plan, SHAPES)
     for number in range(others):
         assert reader.read(request("GET", "/api/stores/1", None, f"User-Agent: {number}"))

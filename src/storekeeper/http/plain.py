@@ -22,7 +22,8 @@ means:
 7. A GET with one If-None-Match, or a write with one Idempotency-Key, is the head without that line, and a condition
    on its plan: llhttp gives those names no meaning, and takes in any value the characters of one that the plan takes.
 8. Fields that differ from such as llhttp took in the values alone, of names that decide nothing or of the one in 7,
-   and have there what llhttp takes in any value (RFC 9110, section 5.5), are valid and have the same deciding fields.
+   and have there what llhttp takes in any value (RFC 9110, section 5.5), are valid and have the same deciding fields:
+   they are known by their text without those values.
 """
 
 import re
@@ -89,18 +90,13 @@ _TAGS = (b"if-none-match", b"\r\nIf-None-Match:", b"\r\nif-none-match:")
 _APART = {b"G": _TAGS, b"H": _TAGS, b"P": _KEY}
 """For each first letter of a method the field that is another in each request of many clients, as they write it."""
 
-MAX_PATTERNS = 200
-"""Patterns of fields: one that is learned beyond takes the place of the one that was learned from least recently."""
-
 LEARN_EVERY = 8
 """Of so many heads with unknown fields one is learned from: where they have nothing in common, that costs little."""
 
 Planner = Callable[[str, bytes, Fields], Any]
 """Returns what the application plans for a head (its method, target and deciding fields), None if it needs all.
 
-`with_condition` of a plan returns the plan of the same head with the field of `_APART`, None for a value not valid.
-"""
-
+`with_condition` of a plan returns that of the same head with the field of `_APART`, None if that is not valid."""
 
 _Apart = tuple[bytes, bytes, bytes]
 """Name and value of a field that is read apart, and the other fields."""
@@ -119,27 +115,28 @@ class _Deciding(msgspec.Struct, eq=False):
     """By the shape of a line its method and its plan."""
 
 
-class _Pattern(msgspec.Struct, eq=False):
-    """Lines of fields, from an LF each, of which those at `open` may have another value."""
+class _Layout(msgspec.Struct, eq=False):
+    """Lines of fields, from an LF each; values that decide nothing and were seen to differ are `open`."""
 
     lines: list[bytes]
     names: list[bytes]
     open: list[tuple[int, bytes]]
-    """Places of lines, and how these begin."""
+    """Places of lines, and how these begin; also that of the one that is read apart."""
 
     apart: int
-    """The place of the line that is read apart; -1, that of the empty one at the end: there is none."""
+    """The place of the line that is read apart; -1: there is none."""
 
     name: bytes
-    """The name of the field in that line, in lower case."""
+    """The name of the field in that line, in lower case, or b""."""
 
     methods: bytes
     """The first letters of the methods that it holds for, if a line is read apart."""
 
-    deciding: _Deciding
+    def close(self, text: bytes) -> tuple[bytes, bytes] | None:
+        """Return `text` without open values and without the line that is read apart, and that line or b"".
 
-    def match(self, text: bytes) -> bytes | None:
-        """Return the line that is read apart, b"" if none is; None if `text`, with an LF for each, has others."""
+        None if the text, with an LF for each of `lines`, is laid out otherwise.
+        """
         lines = text.split(b"\r")
         if len(lines) != len(self.lines):
             return None
@@ -148,8 +145,10 @@ class _Pattern(msgspec.Struct, eq=False):
             line = lines[place]
             if not line.startswith(start) or line.translate(_WITHOUT_CONTROLS) != line:
                 return None
-            lines[place] = self.lines[place]
-        return apart if lines == self.lines else None
+            lines[place] = start
+        if self.name:
+            del lines[self.apart]
+        return b"\r".join(lines), apart
 
 
 class PlainReader:
@@ -165,7 +164,7 @@ class PlainReader:
         self._requests: Generations[Request] = Generations(MAX_CACHED_BYTES, _size_of_request)
         self._fields: Generations[_Deciding] = Generations(MAX_FIELDS_BYTES, _size_of_fields)
         self._young_fields, self._old_fields = self._fields.young, self._fields.old
-        self._patterns: dict[tuple[int, int], _Pattern] = {}  # by how many lines they have, and how long the body is
+        self._layouts: dict[int, _Layout] = {}  # by how many lines they have
         self._unknown = self._fitting = 0
         self.requests = self._requests.young
         """The remembered requests, by all their bytes; they have no body."""
@@ -190,48 +189,35 @@ class PlainReader:
 
     def _read_unknown(self, line: bytes, text: bytes, body: bytes) -> Request | None:
         """Return the request with fields that are not remembered as they are; None if they are not plain."""
-        pattern = self._patterns.get((text.count(b"\n"), len(body)))
-        if pattern is not None and (sent := pattern.match(text)) is not None:
-            if not sent:
+        layout = self._layouts.get(text.count(b"\n"))
+        if layout is not None and (closed := layout.close(text)) is not None:
+            rest, sent = closed
+            deciding = self._young_fields.get(rest) or self._fields.get(rest)
+            if deciding is not None and not sent:
                 self._fitting += 1
                 if self._fitting % LEARN_EVERY == 0:
-                    self._remember(text, pattern.deciding)  # it may come again as it is
-                return self._read_line(line, pattern.deciding, body)
-            if line[:1] in pattern.methods:
-                value = sent[len(pattern.name) + 2 :].strip(b" \t")  # behind an LF, the name and a colon
-                return self._read_line(line, pattern.deciding, body, (pattern.name, value, b""))
+                    self._remember(text, deciding)  # it may come again as it is
+                return self._read_line(line, deciding, body)
+            if deciding is not None and line[:1] in layout.methods:
+                value = sent[len(layout.name) + 2 :].strip(b" \t")  # behind an LF, the name and a colon
+                return self._read_line(line, deciding, body, (layout.name, value, b""))
         apart = _take_apart(line, text)
-        if apart is not None:
-            deciding = self._young_fields.get(apart[2]) or self._fields.get(apart[2])
-            if deciding is not None:
-                return self._read_line(line, deciding, body, apart)
-        return self._read_first(line, text, apart, body)
-
-    def _read_first(self, line: bytes, text: bytes, apart: _Apart | None, body: bytes) -> Request | None:
-        """Return the request with fields that are like no others; None if they are not plain."""
-        deciding = self._read_fields(line, apart[2] if apart else text)
+        name, _, rest = apart or (b"", b"", text)
+        deciding = self._fields.get(rest)
         if deciding is None:
-            return None
-        self._unknown += 1  # those that fit do not count: who takes turns with them would never be learned from
-        if self._unknown % LEARN_EVERY == 0 and len(text) <= MAX_CACHED_HEAD_BYTES:
-            self._learn(text.split(b"\r"), apart[0] if apart else b"", deciding)
+            deciding = self._read_fields(line, rest)
+            if deciding is None or name in deciding.names:  # two fields of that name count together
+                return None
+            self._learn(layout, text, name, deciding)
         return self._read_line(line, deciding, body, apart)
 
-    def _learn(self, lines: list[bytes], apart: bytes, deciding: _Deciding) -> None:
-        """Make or widen the pattern for valid fields, of which the one named `apart` is read apart."""
-        names = [line.partition(b":")[0] for line in lines]
-        place = [name[1:].lower() for name in names].index(apart) if apart else -1
-        known = self._patterns.pop(key := (len(lines) - 1, deciding.length), None)
-        # The deciding fields of one object are written alike: all that differs then are values that decide nothing.
-        if known is None or known.deciding is not deciding or (known.names, known.apart) != (names, place):
-            methods = b"".join([method for method, (name, *_) in _APART.items() if apart in (name, b"")])
-            known = _Pattern(lines, names, [], place, apart, methods, deciding)
-        differ = [at for at, (one, other) in enumerate(zip(lines, known.lines, strict=True)) if one != other]
-        places = {place for place, _ in known.open}.union(differ, [place] if apart else [])
-        known.open = [(place, names[place] + b":") for place in sorted(places)]
-        self._patterns[key] = known
-        if len(self._patterns) > MAX_PATTERNS:
-            del self._patterns[next(iter(self._patterns))]
+    def _learn(self, known: _Layout | None, text: bytes, apart: bytes, deciding: _Deciding) -> None:
+        """Learn from valid fields, of which the one named `apart` is read apart."""
+        self._unknown += 1  # those that fit do not count: who takes turns with them would never be learned from
+        if self._unknown % LEARN_EVERY == 0 and len(text) <= MAX_CACHED_HEAD_BYTES:
+            known = self._layouts[text.count(b"\n")] = _learned(known, text.split(b"\r"), apart)
+        if known is not None and known.name == apart and (closed := known.close(text)) is not None:
+            self._remember(closed[0], deciding)
 
     def _read_line(
         self, line: bytes, deciding: _Deciding, body: bytes, apart: _Apart | None = None
@@ -250,7 +236,6 @@ class PlainReader:
         fields, size = deciding.fields, deciding.size
         if apart is not None:
             name, value, _ = apart
-            # Two fields of that name count together.
             if name in deciding.names or (plan := plan.with_condition(value)) is None:
                 return None
             fields = [*fields, (name, value)]
@@ -326,6 +311,21 @@ def _deciding(lines: list[bytes]) -> _Deciding | None:
     if not (has_host and length.isdigit() and len(length) < 8):
         return None
     return _Deciding(fields, int(length), size_of(fields), frozenset([name for name, _ in fields]), {})
+
+
+def _learned(known: _Layout | None, lines: list[bytes], apart: bytes) -> _Layout:
+    """Return the layout of these lines and of those that it is known from; the field named `apart` is read apart."""
+    names = [line.partition(b":")[0] for line in lines]
+    lower = [name[1:].lower() for name in names]
+    if known is None or (known.names, known.name) != (names, apart):
+        methods = b"".join([method for method, (name, *_) in _APART.items() if apart in (name, b"")])
+        known = _Layout(lines, names, [], lower.index(apart) if apart else -1, apart, methods)
+    places = {place for place, _ in known.open} | ({known.apart} if apart else set())
+    for place, (one, other) in enumerate(zip(lines, known.lines, strict=True)):
+        if one != other and lower[place] not in DECIDING_FIELDS:
+            places.add(place)
+    known.open = [(place, names[place] + b":") for place in sorted(places)]
+    return known
 
 
 def _take_apart(line: bytes, text: bytes) -> _Apart | None:
