@@ -8,7 +8,7 @@ import psycopg
 
 from storekeeper import commands
 from storekeeper.collection import Listing, Moment, Query, State
-from storekeeper.commands import Command
+from storekeeper.commands import KEYS_INTERVAL, MAX_BATCH, MAX_BATCH_BYTES, Command
 from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.errors import Unavailable
 from storekeeper.postgres import keys, past, reads, session, writes
@@ -28,9 +28,6 @@ __all__ += ["snapshot"]
 
 PROBE_SIZE = 1000
 """Bytes that a probe writes while writes are refused. Else it writes none: they stay in the table until a vacuum."""
-
-KEYS_INTERVAL = 60.0
-"""Seconds between two looks for keys that are too old, as there may be no write that deletes them."""
 
 _STATEMENTS = reads.STATEMENTS | past.STATEMENTS | writes.STATEMENTS
 _STATEMENTS |= {
@@ -61,9 +58,9 @@ class PostgresCollection:
         self._writer = writes.Writer(self._pool, self._state.refused)
         self._writes = Batcher(
             self._writer.commit,
-            max_batch=1000,
+            max_batch=MAX_BATCH,
             size=commands.size,
-            max_batch_bytes=writes.MAX_BATCH_BYTES,
+            max_batch_bytes=MAX_BATCH_BYTES,
             gather=True,
         )
         self._probing: asyncio.Task[None] | None = None

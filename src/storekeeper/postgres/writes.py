@@ -17,13 +17,9 @@ from storekeeper.events import Event, emit
 from storekeeper.postgres import keys
 from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, Result, Statement, StatementError, rows
 from storekeeper.postgres.pool import NO_RESPONSE, RESPONSE_TIMEOUT, Pool, roll_back, single_row, to_unavailable
-from storekeeper.postgres.reads import MAX_ID
 from storekeeper.postgres.schema import COLLECTION, LOCK, as_arrays, as_table
 from storekeeper.stores import Payload, Store
-from storekeeper.tables import CHANGES, CONTENT, OF_CHANGE, STORES
-
-MAX_BATCH_BYTES = 4 * 2**20
-"""Bytes of the writes of one batch, which ends with the one that exceeds them."""
+from storekeeper.tables import CHANGES, CONTENT, MAX_INTEGER, OF_CHANGE, STORES
 
 _NEW = as_table(CHANGES)
 _SET = ", ".join(f"{name} = new.{OF_CHANGE[name]}" for name in STORES if name != "id")
@@ -132,7 +128,7 @@ class _InvalidWrite(Exception):
 
 async def _begin(execute: Execute, batch: Sequence[Command]) -> tuple[commands.Present, bool]:
     """Take the lock; return what the batch touches, and whether its COMMIT waits for a standby."""
-    touched = [row for row in commands.touched(batch) if row[1] <= MAX_ID]
+    touched = [row for row in commands.touched(batch) if row[1] <= MAX_INTEGER]
     stores: list[Statement] = [(b"touched", as_arrays(touched))] if touched else []
     look_up = keys.look_up(batch)
     _, lock, *found = await execute((b"begin", ()), (b"lock", ()), *stores, *look_up)
