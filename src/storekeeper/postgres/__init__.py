@@ -6,9 +6,8 @@ from contextlib import suppress
 
 import psycopg
 
-from storekeeper import commands
 from storekeeper.collection import Listing, Moment, Query, State
-from storekeeper.commands import KEYS_INTERVAL, MAX_BATCH, MAX_BATCH_BYTES, Command
+from storekeeper.commands import KEYS_INTERVAL, MAX_BATCH, Command, size
 from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.errors import Unavailable
 from storekeeper.postgres import keys, past, reads, session, writes
@@ -19,8 +18,7 @@ from storekeeper.postgres.pool import RESPONSE_TIMEOUT, Pool, single_row
 from storekeeper.postgres.schema import exists, prepare
 from storekeeper.postgres.session import describe
 from storekeeper.stores import Payload, Store
-from storekeeper.tables import TOKENS_TO_CHECK
-from storekeeper.tokens import USED_INTERVAL, Token
+from storekeeper.tokens import Token
 from storekeeper.write_state import WriteState
 
 __all__ = ["PostgresCollection", "describe", "epoch", "exists", "load_all", "open_collection", "opened", "prepare"]
@@ -30,11 +28,6 @@ PROBE_SIZE = 1000
 """Bytes that a probe writes while writes are refused. Else it writes none: they stay in the table until a vacuum."""
 
 _STATEMENTS = reads.STATEMENTS | past.STATEMENTS | writes.STATEMENTS
-_STATEMENTS |= {
-    b"tokens": TOKENS_TO_CHECK,
-    b"used": f"""UPDATE tokens SET used = $2::int8 WHERE number = ANY($1::int8[])
-      AND abs($2::int8 - coalesce(used, 0)) >= {USED_INTERVAL}""",
-}
 
 
 class PostgresCollection:
@@ -56,13 +49,7 @@ class PostgresCollection:
         self._lists = Batcher(reader.list_stores, max_batch=50)
         self._past = past.PastReader(self._pool)
         self._writer = writes.Writer(self._pool, self._state.refused)
-        self._writes = Batcher(
-            self._writer.commit,
-            max_batch=MAX_BATCH,
-            size=commands.size,
-            max_batch_bytes=MAX_BATCH_BYTES,
-            gather=True,
-        )
+        self._writes = Batcher(self._writer.commit, max_batch=MAX_BATCH, size=size, gather=True)
         self._probing: asyncio.Task[None] | None = None
         self._forgetting = asyncio.create_task(self._forget_keys())
 

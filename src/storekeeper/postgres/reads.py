@@ -18,7 +18,7 @@ from storekeeper.postgres.pipeline import array as parameter
 from storekeeper.postgres.pool import Pool, single_row
 from storekeeper.postgres.schema import COLLECTION
 from storekeeper.stores import Store
-from storekeeper.tables import FIELDS, MAX_INTEGER, STORES
+from storekeeper.tables import FIELDS, MAX_INTEGER, STORES, TOKENS_TO_CHECK
 
 PAGE_SIZE = 1000
 PAGE_BYTES = 2**20
@@ -56,12 +56,12 @@ STATEMENTS = {
           SELECT {FIELDS}, seq AS version FROM changes
           WHERE store_id = pick.id AND seq <= $2::int8 ORDER BY seq DESC LIMIT 1) AS was) AS past)
       SELECT {_JSON}""",
+    b"tokens": TOKENS_TO_CHECK,
 }
 """The statements that a connection has to prepare for these reads."""
 
 Page = Callable[[Sequence[int], int], Awaitable[tuple[bytes, int]]]
 """Returns stores as JSON, as they were at a version, as many as fit in a page, and the last id among them."""
-
 
 Found = tuple[Listing, Sequence[int], int]
 """A list without what follows its first page, all its ids, and the last one in that page."""

@@ -43,11 +43,7 @@ PINNED = {
 """What a session sets for itself: that alone comes before the role, the database, the URL, and later reloads. A
 setting that the server does not know is left out. Not default_transaction_read_only: operators stop writes by it."""
 
-SERVING = PINNED | {
-    "statement_timeout": "5s",
-    "lock_timeout": "4s",
-    "idle_in_transaction_session_timeout": "4s",
-}
+SERVING = PINNED | {"statement_timeout": "5s", "lock_timeout": "4s", "idle_in_transaction_session_timeout": "4s"}
 """For the connections of the service. These time limits release the lock of writers from an instance that hangs."""
 
 BULK = PINNED | {"statement_timeout": "0", "lock_timeout": "0", "idle_in_transaction_session_timeout": "0"}

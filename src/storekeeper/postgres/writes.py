@@ -20,6 +20,7 @@ from storekeeper.postgres.pool import NO_RESPONSE, RESPONSE_TIMEOUT, Pool, roll_
 from storekeeper.postgres.schema import COLLECTION, LOCK, as_arrays, as_table
 from storekeeper.stores import Payload, Store
 from storekeeper.tables import CHANGES, CONTENT, MAX_INTEGER, OF_CHANGE, STORES
+from storekeeper.tokens import USED_INTERVAL
 
 _NEW = as_table(CHANGES)
 _SET = ", ".join(f"{name} = new.{OF_CHANGE[name]}" for name in STORES if name != "id")
@@ -43,6 +44,8 @@ STATEMENTS = {
     b"rollback": "ROLLBACK",
     b"probe": "SAVEPOINT probe",
     b"undo": "ROLLBACK TO SAVEPOINT probe",
+    b"used": f"""UPDATE tokens SET used = $2::int8 WHERE number = ANY($1::int8[])
+      AND abs($2::int8 - coalesce(used, 0)) >= {USED_INTERVAL}""",
     **keys.STATEMENTS,
 }
 """The statements that a connection has to prepare for writes."""
