@@ -54,7 +54,7 @@ class PastReader:
     async def get(self, id: int, at: Moment) -> Store | None:
         """Return the store of that id as it was, None if there was none."""
         async with collection.past_slot(self._slots, PAST_TIMEOUT) as deadline:
-            was = await self._find(at, deadline)
+            was = await self._state_at(at, deadline)
             if not 0 < id <= was.total:
                 return None
             (found,) = await self._rows((b"was", (id, was.version)), deadline)
@@ -64,7 +64,7 @@ class PastReader:
         """Return the stores that the query asks for, as they were."""
         assert query.at is not None
         async with collection.past_slot(self._slots, PAST_TIMEOUT) as deadline:
-            was = await self._find(query.at, deadline)
+            was = await self._state_at(query.at, deadline)
             ids, last = query.ids(was.total)
             first, end = await self._read(ids[:PAGE_SIZE], was.version, deadline) if ids else (b"", 0)
         listing = Listing(was.version, was.epoch, first, None, last, was.total)
@@ -78,7 +78,7 @@ class PastReader:
         ((page, end, _),) = await self._rows(as_of(ids, version), deadline)
         return page, end
 
-    async def _find(self, moment: Moment, deadline: float) -> State:
+    async def _state_at(self, moment: Moment, deadline: float) -> State:
         """Return the numbers of the collection at a moment."""
         if moment.time is not None:
             statement: Statement = (b"moment", (max(-MAX_INTEGER, min(moment.time, MAX_INTEGER)),))

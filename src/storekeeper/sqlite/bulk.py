@@ -55,7 +55,7 @@ def load_all(path: Path, payloads: Iterable[Payload], *, only_if_empty: bool) ->
         connection.pragma("temp_store", "file")
         _stage(connection, payloads)
         deadline = time.monotonic() + LOCK_TIMEOUT
-        schema.wait_for_lock(connection, lambda: deadline)
+        schema.retry_lock_until(connection, lambda: deadline)
         with schema.transaction(connection, "IMMEDIATE"):
             return _move(connection, only_if_empty=only_if_empty)
     except apsw.Error as error:
@@ -99,7 +99,7 @@ def _move(connection: apsw.Connection, *, only_if_empty: bool) -> range:
 
 
 class SqliteSnapshot:
-    """A Snapshot in a transaction of `connection`. `before` is of `_modified`, if no lock keeps writers away."""
+    """A Snapshot in a transaction of `connection`. `before`: its time and size, if no lock keeps writers out."""
 
     def __init__(self, path: Path, connection: apsw.Connection, before: tuple[int, int] | None = None) -> None:
         self.path = path

@@ -32,7 +32,7 @@ class Committer:
         self._execute = connection.execute
         self._keys = Keys(connection.execute)
         self._lock_deadline = 0.0
-        schema.wait_for_lock(connection, lambda: self._lock_deadline)
+        schema.retry_lock_until(connection, lambda: self._lock_deadline)
 
     def commit(self, commands: Sequence[Command], deadline: float, *, keep: bool = True) -> list[Result]:
         """Carry out commands in one transaction; return their results in the same order.

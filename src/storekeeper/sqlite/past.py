@@ -130,7 +130,7 @@ class PastReader:
         return is_over
 
     def _get(self, id: int, at: Moment, execute: Execute) -> Store | None:
-        was = _find(at, execute)
+        was = _state_at(at, execute)
         if not 0 < id <= was.total:
             return None
         (seq,) = numbers(self._walk(id, id, was.version, execute))
@@ -138,7 +138,7 @@ class PastReader:
 
     def _list(self, query: Query, execute: Execute) -> Listing:
         assert query.at is not None
-        total, version, epoch = _find(query.at, execute)
+        total, version, epoch = _state_at(query.at, execute)
         ids, last = query.ids(total)
         empty = Listing(version, epoch, b"", None, last, total)
         return listing(empty, ids, partial(self._page, version, execute), partial(self._page_later, version))
@@ -176,7 +176,7 @@ class PastReader:
             connection.close()
 
 
-def _find(moment: Moment, execute: Execute) -> State:
+def _state_at(moment: Moment, execute: Execute) -> State:
     """Return the numbers of the collection at a moment."""
     _, version, epoch, at = execute(STATE).get
     collection.check_moment(moment, version, epoch, max(at, time.time_ns() // 1_000_000))

@@ -19,7 +19,7 @@ import apsw
 from storekeeper.collection import State
 
 ChangeToken: TypeAlias = Callable[[], bytes | None]
-"""Returns the change token; None if nobody knows it."""
+"""Returns the change token; None if it cannot be known."""
 
 MAX_LOG_PAGES = 4000
 """Pages of the log up to which a transaction stays open: a checkpoint begins there (`schema.connect`)."""
@@ -57,7 +57,7 @@ def token_reader(connection: apsw.Connection) -> ChangeToken:
 
 
 def no_token() -> None:
-    """Return that nobody knows the change token."""
+    """Return None: the change token cannot be known."""
 
 
 class ReadTransaction:
@@ -78,8 +78,8 @@ class ReadTransaction:
     def begin(self, token: bytes | None, statement: str, values: tuple[Any, ...] = ()) -> Any:
         """End the transaction, begin another, and return the only row of a statement in it.
 
-        The other one sees all that was committed when `token` was read; None if nobody knows it. It stays open if
-        the token is known and the log is short.
+        The new one sees all that was committed when `token` was read. It stays open if the token is known, and not
+        None, and the log is short.
         """
         # Of the header, these bytes are `mxFrame`: how many pages the log has.
         if token is None or int.from_bytes(token[16:20], sys.byteorder) >= MAX_LOG_PAGES:
