@@ -12,7 +12,7 @@ from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.errors import Unavailable
 from storekeeper.postgres import keys, past, reads, session, writes
 from storekeeper.postgres.batcher import Batcher
-from storekeeper.postgres.bulk import epoch, load_all, opened, snapshot
+from storekeeper.postgres.bulk import RENEW_EPOCH, load_all, opened, snapshot
 from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, StatementError, array, rows
 from storekeeper.postgres.pool import RESPONSE_TIMEOUT, Pool, single_row
 from storekeeper.postgres.schema import exists, prepare
@@ -21,8 +21,8 @@ from storekeeper.stores import Payload, Store
 from storekeeper.tokens import Token
 from storekeeper.write_state import WriteState
 
-__all__ = ["PostgresCollection", "describe", "epoch", "exists", "load_all", "open_collection", "opened", "prepare"]
-__all__ += ["snapshot"]
+__all__ = ["RENEW_EPOCH", "PostgresCollection", "describe", "exists", "load_all", "open_collection", "opened"]
+__all__ += ["prepare", "snapshot"]
 
 PROBE_SIZE = 1000
 """Bytes that a probe writes while writes are refused. Else it writes none: they stay in the table until a vacuum."""

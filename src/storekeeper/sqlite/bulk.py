@@ -36,6 +36,7 @@ _NAMES = {table: table for table in TABLES} | {"changes": CHANGES}
 
 _EPOCH = "SELECT epoch FROM collection"
 _SET_EPOCH = f"UPDATE collection SET epoch = ifnull(?, {NEW_EPOCH})"
+RENEW_EPOCH = f"UPDATE collection SET epoch = {NEW_EPOCH} RETURNING epoch"
 
 
 def load_all(path: Path, payloads: Iterable[Payload], *, only_if_empty: bool) -> range:
@@ -197,15 +198,6 @@ def snapshot(path: Path, *, fill: bool) -> Iterator[Snapshot]:
         atomicfile.sync_folder(path.parent)
     except OSError as error:
         raise CannotStart(f"{path} cannot be written: {error.strerror}") from None
-
-
-def epoch(path: Path, *, renew: bool) -> str:
-    """Return the epoch of a file, a new one with `renew`; also beside a running service. Raises CannotStart."""
-    with schema.opened(path, write=renew) as execute:
-        if renew:
-            execute(_SET_EPOCH, (None,))
-        found: str = execute(_EPOCH).get
-        return found
 
 
 def _modified(path: Path) -> tuple[int, int] | None:
