@@ -148,9 +148,9 @@ class Collection(Protocol):
         """
 
     async def tokens(self) -> Sequence[Token]:
-        """Return the tokens that are not revoked, which may be few among those that there were; and the first one.
+        """Return the tokens that are not revoked; and the first one in any case.
 
-        Without that one, a collection whose tokens are all revoked would look like one that nobody protects.
+        Without it, a collection whose tokens are all revoked would look like one that has never had any.
         """
 
     async def mark_used(self, numbers: Iterable[int], now: int) -> None:

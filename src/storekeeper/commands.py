@@ -27,7 +27,7 @@ KEYS_INTERVAL = 60.0
 
 MAX_BATCH = 1000
 MAX_BATCH_BYTES = 4 * 2**20
-"""Commands of one batch, and bytes, by `size`, after which it is full: each is several times as large in memory."""
+"""Commands of one batch, and bytes by `size` with which it is full: writing them takes several times as much."""
 
 Tags: TypeAlias = frozenset[str]
 """Entity tags with their quotes, as `tag` returns them; `ANY` instead of tags."""

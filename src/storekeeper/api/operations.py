@@ -47,7 +47,7 @@ async def _refusal_of_writes(collection: Collection) -> str:
 
 
 def to_starlette(response: Response) -> StarletteResponse:
-    """Return the same response as Starlette has it."""
+    """Convert a response to Starlette's class."""
     converted = StarletteResponse(response.body, response.status)
     converted.raw_headers = framed_headers(response)
     return converted

@@ -58,7 +58,7 @@ _CLAIM_SESSION = """SELECT pg_catalog.set_config('storekeeper.session', CASE coa
   ELSE (pg_catalog.current_setting('storekeeper.session') || ' already')::date::text END, false)"""
 
 SETUP_TIMEOUT = 3.0
-"""Seconds until a new session of a thread has to respond: a pooler lets in whoever comes while its server is away."""
+"""Seconds until a new session of a thread has to respond: a pooler takes clients also while its server is away."""
 
 _SCHEMAS = """SELECT nspname
   FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace AS space ON space.oid = relnamespace

@@ -1,6 +1,6 @@
 """The change token, and the read transaction that many requests share. Imports apsw and the domain.
 
-The token is the header of SQLite's wal-index, in the memory that its processes share. Whoever commits writes a new
+The token is the header of SQLite's wal-index, in the memory that its processes share. Each commit writes a new
 one, after the sync and before anybody learns of the commit (https://sqlite.org/walformat.html, section 2). It has a
 counter of commits and a checksum of the log, so that no two states have the same one; a look amid a commit finds a
 mixture, which is no other state's header either.
@@ -71,7 +71,7 @@ class ReadTransaction:
         self.current = b""
         """The change token of the open transaction; b"" if none is open."""
         self.epoch = ""
-        """The collection's epoch as the open transaction sees it; whoever begins it reads and sets it."""
+        """The collection's epoch as the open transaction sees it, set by the caller of `begin`."""
         self.state: State | None = None
         """The collection's numbers as the open transaction sees them, if somebody has read them."""
 

@@ -154,7 +154,7 @@ class Reader:
 
     def tokens(self) -> Sequence[Token]:
         """Return what `Collection.tokens` does."""
-        self.transaction.end()  # it may be of before
+        self.transaction.end()  # it may have begun before a commit
         return [Token(*row) for row in self._execute(TOKENS_TO_CHECK)]
 
     def _row(self, statement: str, values: tuple[Any, ...] = ()) -> Any:
