@@ -10,7 +10,7 @@ from storekeeper.collection import Listing, Moment, Query, State
 from storekeeper.commands import KEYS_INTERVAL, MAX_BATCH, Command, size
 from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.errors import Unavailable
-from storekeeper.postgres import keys, past, reads, session, writes
+from storekeeper.postgres import past, reads, session, writes
 from storekeeper.postgres.batcher import Batcher
 from storekeeper.postgres.bulk import RENEW_EPOCH, load_all, opened, snapshot
 from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, StatementError, array, rows
@@ -113,7 +113,7 @@ class PostgresCollection:
         while True:
             await asyncio.sleep(KEYS_INTERVAL)
             with suppress(Unavailable):
-                while not self._state.reason and await keys.forget(self._pool):
+                while not self._state.reason and await self._writer.forget_keys():
                     pass
 
     async def close(self) -> None:

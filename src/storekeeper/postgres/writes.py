@@ -6,8 +6,8 @@ trips: the lock with the numbers and what the batch touches, then all that is wr
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 
 from storekeeper import commands
@@ -85,13 +85,27 @@ class Writer:
         # Each gets a transaction of its own, so that only the invalid one fails.
         return [result for command in batch for result in await self.commit([command], deadline)]
 
+    async def forget_keys(self) -> bool:
+        """Delete some of the keys that are too old; return whether any were. Raises Unavailable."""
+        deadline = asyncio.get_running_loop().time() + RESPONSE_TIMEOUT
+        parameters = keys.expired(time.time_ns() // 1_000_000)
+        (found,) = await self._pool.execute((b"expired", parameters), deadline=deadline)
+        if rows(found) != [(True,)]:
+            return False
+        try:
+            async with self._transaction(deadline) as execute:
+                # Behind the lock: while a standby is away, one commit waits for it, and not one more each time.
+                statements = (b"begin", ()), (b"lock", ()), (b"forget", parameters), (b"commit", ())
+                *_, deleted, _ = await execute(*statements)
+        except _InvalidWrite as invalid:  # by a trigger
+            raise to_unavailable(*invalid.args) from None
+        return bool(deleted.command_tuples)
+
     async def _transact(
         self, batch: Sequence[Command], deadline: float, *, keep: bool = True
     ) -> list[commands.Result]:
         """Carry out a batch as one transaction; unless it is to keep what it writes, undo that, and log nothing."""
-        connection = await self._pool.acquire(deadline)
-        execute = partial(_execute, connection, deadline, keep)
-        try:
+        async with self._transaction(deadline, log=keep) as execute:
             present, replicated = await _begin(execute, batch)
             now = time.time_ns() // 1_000_000
             applied = commands.apply(batch, present, now)
@@ -100,6 +114,13 @@ class Writer:
             if applied.writes or (replicated and any(isinstance(result, Store) for result in applied.results)):
                 await self._finish(execute, applied, now, keep)
             return applied.results
+
+    @asynccontextmanager
+    async def _transaction(self, deadline: float, *, log: bool = True) -> AsyncIterator[Execute]:
+        """Yield what executes statements on a connection; roll back what they have not committed."""
+        connection = await self._pool.acquire(deadline)
+        try:
+            yield partial(_execute, connection, deadline, log)
         finally:
             await roll_back(connection, deadline)
             self._pool.release(connection)
