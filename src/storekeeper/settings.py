@@ -129,9 +129,7 @@ def without_service_links(environ: Mapping[str, str] = os.environ) -> dict[str, 
 
 def refuse_unknown(environ: Mapping[str, str] = os.environ) -> None:
     """Raise CannotStart if a variable looks like a setting but is none: else a typing error would go unnoticed."""
-    known = {variable(name) for name in Settings.__struct_fields__} | _NOT_SETTINGS
+    settings = {variable(name) for name in Settings.__struct_fields__}
     for name in sorted(environ):
-        if name.startswith(PREFIX) and name not in known:
-            raise CannotStart(
-                f"{name} is set but is no setting; there are {', '.join(sorted(known - _NOT_SETTINGS))}"
-            )
+        if name.startswith(PREFIX) and name not in settings | _NOT_SETTINGS:
+            raise CannotStart(f"{name} is set but is no setting; there are {', '.join(sorted(settings))}")
