@@ -26,9 +26,7 @@ from storekeeper.http.response import INTERNAL_ERROR, MAX_BODY_BYTES, TOO_LARGE,
 class Application:
     """Responds to every HTTP request: on the contract's routes by the resource, on all others by Starlette."""
 
-    def __init__(
-        self, resource: Resource, gate: Gate, collection: Collection, *, ready_needs_writes: bool = False
-    ) -> None:
+    def __init__(self, resource: Resource, gate: Gate, collection: Collection, *, ready_needs_writes: bool) -> None:
         self._resource = resource
         self._gate = gate
         self._starlette = Starlette(

@@ -14,9 +14,7 @@ from storekeeper.errors import Unavailable
 from storekeeper.http.response import Response, framed_headers
 
 
-def routes(
-    collection: Collection, decided: Callable[[], bool] = lambda: True, ready_needs_writes: bool = False
-) -> Sequence[BaseRoute]:
+def routes(collection: Collection, decided: Callable[[], bool], ready_needs_writes: bool) -> Sequence[BaseRoute]:
     """Return the routes, bound to a collection; `decided` tells whether it is known who needs a token."""
 
     async def live(_request: Request) -> StarletteResponse:
