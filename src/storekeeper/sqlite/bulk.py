@@ -34,7 +34,6 @@ _INDEXES = "SELECT name, sql FROM sqlite_schema WHERE type = 'index' AND sql IS 
 
 _NAMES = {table: table for table in TABLES} | {"changes": CHANGES}
 
-_EPOCH = "SELECT epoch FROM collection"
 _SET_EPOCH = f"UPDATE collection SET epoch = ifnull(?, {NEW_EPOCH})"
 RENEW_EPOCH = f"UPDATE collection SET epoch = {NEW_EPOCH} RETURNING epoch"
 
@@ -121,7 +120,7 @@ class SqliteSnapshot:
         self._connection.executemany(statement, rows)
 
     def epoch(self) -> str:
-        ((epoch,),) = self._select(_EPOCH)
+        ((epoch,),) = self._select("SELECT epoch FROM collection")
         return str(epoch)
 
     def finish(self, epoch: str | None) -> None:
