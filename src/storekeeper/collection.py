@@ -5,12 +5,13 @@ To add a database, read this file, then make `tests/domain/test_collection.py` p
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
 from storekeeper.commands import Command
-from storekeeper.errors import EpochEnded, InvalidInput
+from storekeeper.errors import EpochEnded, InvalidInput, Unavailable
 from storekeeper.stores import Payload, Store
 from storekeeper.tokens import Token
 
@@ -23,6 +24,23 @@ PAST_TIMEOUT = 1.0
 T = TypeVar("T")
 Eventual: TypeAlias = T | asyncio.Future[T]
 """A value, or a future of it: an embedded database completes reads at once."""
+
+
+@asynccontextmanager
+async def past_slot(slots: asyncio.Semaphore, seconds: float) -> AsyncIterator[float]:
+    """Wait for a slot for a read of the past; yield until when it may be used, on the loop's clock.
+
+    Waiting and using it may take so many seconds each. Raises Unavailable if all slots stay in use.
+    """
+    try:
+        async with asyncio.timeout(seconds):
+            await slots.acquire()
+    except TimeoutError:
+        raise Unavailable("Too many reads of the past are waiting") from None
+    try:
+        yield asyncio.get_running_loop().time() + seconds
+    finally:
+        slots.release()
 
 
 class State(NamedTuple):
@@ -130,9 +148,9 @@ class Collection(Protocol):
         """
 
     async def tokens(self) -> Sequence[Token]:
-        """Return the tokens that are not revoked, which may be few among those that there were; and the first one.
+        """Return the tokens that are not revoked; and the first one in any case.
 
-        Without that one, a collection whose tokens are all revoked would look like one that nobody protects.
+        Without it, a collection whose tokens are all revoked would look like one that has never had any.
         """
 
     async def mark_used(self, numbers: Iterable[int], now: int) -> None:

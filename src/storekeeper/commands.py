@@ -1,6 +1,6 @@
 """Domain: commands that write, and the one pure function that decides what a batch writes. Imports only the domain.
 
-Both databases carry out what `apply` returns; no other code contains a rule of a write. Imports only the domain.
+Both databases carry out what `apply` returns; no other code contains a rule of a write.
 """
 
 from collections.abc import Container, Iterable, Mapping
@@ -21,6 +21,13 @@ MAX_KEYS = 5_000_000
 
 MAX_KEYS_DELETED = 1000
 """Keys that are deleted at once: the oldest, and beyond those bounds. The newest is never deleted."""
+
+KEYS_INTERVAL = 60.0
+"""Seconds between two looks for such keys, while no write deletes them."""
+
+MAX_BATCH = 1000
+MAX_BATCH_BYTES = 4 * 2**20
+"""Commands of one batch, and bytes by `size` with which it is full: writing them takes several times as much."""
 
 Tags: TypeAlias = frozenset[str]
 """Entity tags with their quotes, as `tag` returns them; `ANY` instead of tags."""

@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote
 
 from storekeeper import sqlite, transfer
 from storekeeper.collection import Collection
-from storekeeper.errors import CannotStart, StorekeeperError
+from storekeeper.errors import CannotStart, StorekeeperError, Unavailable
 from storekeeper.settings import DATABASES
 from storekeeper.stores import Payload
 from storekeeper.tables import ALL_TOKENS
@@ -25,16 +25,18 @@ _FIND = "SELECT number FROM tokens WHERE name = $1"
 _ADD = """INSERT INTO tokens (number, name, scope, hash, created, expires)
   SELECT coalesce(max(number), 0) + 1, $1, $2, $3, $4, $5 FROM tokens"""
 _REVOKE = "UPDATE tokens SET revoked = coalesce(revoked, $1) WHERE name = $2 RETURNING number"
+_EPOCH = "SELECT epoch FROM collection"
 
 
 class _Engine(Protocol):
     """What the package of a kind of database offers, each on a place: for SQLite a path, for PostgreSQL the URL."""
 
+    RENEW_EPOCH: str
+
     def open_collection(self, place: Any, fail: Callable[[str], None], /) -> Collection: ...
     def prepare(self, place: Any, /, *, upgrade: bool = True) -> object: ...
     def exists(self, place: Any, /) -> bool: ...
     def describe(self, place: Any, /) -> str: ...
-    def epoch(self, place: Any, /, *, renew: bool) -> str: ...
     def opened(self, place: Any, /, *, write: bool) -> AbstractContextManager[Execute]: ...
     def load_all(self, place: Any, payloads: Iterable[Payload], /, *, only_if_empty: bool) -> range: ...
     def snapshot(self, place: Any, /, *, fill: bool) -> AbstractContextManager[Snapshot]: ...
@@ -112,8 +114,18 @@ def revoke_token(database: str, name: str, now: int) -> None:
             raise NoSuchToken(name)
 
 
+def epoch(database: str, *, renew: bool) -> str:
+    """Return the epoch of a URL's collection, a new one with `renew`. Raises CannotStart, Unavailable."""
+    engine, place = _existing(database)
+    with engine.opened(place, write=renew) as execute:
+        rows = list(execute(engine.RENEW_EPOCH if renew else _EPOCH))
+        if not rows:
+            raise Unavailable("The database kept its epoch, by a trigger or a rule")
+    return str(rows[0][0])
+
+
 def _opened(database: str, *, write: bool = False) -> AbstractContextManager[Execute]:
-    engine, place = existing(database)
+    engine, place = _existing(database)
     return engine.opened(place, write=write)
 
 
@@ -131,7 +143,7 @@ def load(database: str, payloads: Iterable[Payload], *, only_if_empty: bool) -> 
 
 def snapshot(database: str, *, fill: bool = False) -> AbstractContextManager[Snapshot]:
     """Open all rows of a collection, also a read-only one; with `fill`, of an empty one. Raises as `load` does."""
-    engine, place = _located(database) if fill else existing(database)
+    engine, place = _located(database) if fill else _existing(database)
     return engine.snapshot(place, fill=fill)
 
 
@@ -226,7 +238,7 @@ def _located(database: str) -> tuple[_Engine, Path | str]:
     return postgres, database
 
 
-def existing(database: str) -> tuple[_Engine, Path | str]:
+def _existing(database: str) -> tuple[_Engine, Path | str]:
     """Return the package for the collection of a URL, and its place there. Raises CannotStart, Unavailable."""
     engine, place = _located(database)
     if not engine.exists(place):

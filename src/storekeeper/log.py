@@ -52,22 +52,22 @@ class Log:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self.waiting)
-            self._write_some(None)
+            self._write_some(wait=True)
 
     def _write_at_once(self) -> None:
-        while self.waiting and self._write_some(0):
+        while self.waiting and self._write_some(wait=False):
             pass
 
-    def _write_some(self, timeout: int | None) -> bool:
-        """Write the first line, with a `timeout`, in milliseconds, what a pipe takes of it; False if that is none."""
+    def _write_some(self, *, wait: bool) -> bool:
+        """Write the first line; without `wait`, what a pipe takes of it at once. Return False if that is nothing."""
         poll = select.poll()
         poll.register(self._file, select.POLLOUT)
-        if not poll.poll(timeout):
+        if not poll.poll(None if wait else 0):
             return False
         line = self.waiting[0]  # it stays until it is written, so that `flush` waits for it
         try:
-            # In one piece if this may wait: other processes write lines to the same file.
-            written = os.write(self._file, line if timeout is None else line[:_PIPE_BUF])
+            # In one piece if possible: other processes write lines to the same file.
+            written = os.write(self._file, line if wait else line[:_PIPE_BUF])
         except BlockingIOError:  # another program has made the pipe non-blocking, and filled it just now
             written = 0
         except OSError:  # the reader is gone, or the disk is full

@@ -169,10 +169,12 @@ def serve(settings: Settings) -> int:
     settings = _prepared(msgspec.structs.replace(settings, database=absolute(settings.database)))
     listener = listen(settings.host, settings.port)
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    place, port = listener.getsockname()[:2]
+    bound_host, port = listener.getsockname()[:2]
     address = f"http://{host}:{port}"
     # Who reaches it depends on where the name led to: a host's own name may be loopback, as 127.1 is.
-    settings = msgspec.structs.replace(settings, host=place, allowed_host=(*settings.allowed_host, settings.host))
+    settings = msgspec.structs.replace(
+        settings, host=bound_host, allowed_host=(*settings.allowed_host, settings.host)
+    )
     service = Service(settings, create=False)
     announce = partial(_announce, settings, address)
     if settings.workers == 1:

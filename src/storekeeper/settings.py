@@ -82,10 +82,7 @@ def make(values: Mapping[str, Any]) -> Settings:
     except msgspec.ValidationError as error:
         reason, _, path = str(error).partition(" - at `$.")
         name = path.rstrip("`")
-        message = f"{option(name)} (or {variable(name)}): {reason[0].lower()}{reason[1:]}"
-        if name in values and (value := repr(values[name])) not in message:
-            message += f", not {value}"
-        raise CannotStart(message) from None
+        raise _is_bad(name, reason[0].lower() + reason[1:], values.get(name)) from None
     for origin in settings.cors_origin:
         if not _ORIGIN.fullmatch(origin) or _DEFAULT_PORT.fullmatch(origin):
             raise _is_bad("cors_origin", _ORIGIN_RULE, origin)
@@ -95,8 +92,9 @@ def make(values: Mapping[str, Any]) -> Settings:
     return settings
 
 
-def _is_bad(name: str, reason: str, value: str) -> CannotStart:
-    return CannotStart(f"{option(name)} (or {variable(name)}): {reason}, not {value!r}")
+def _is_bad(name: str, reason: str, value: Any) -> CannotStart:
+    message = f"{option(name)} (or {variable(name)}): {reason}"
+    return CannotStart(message if value is None or repr(value) in message else f"{message}, not {value!r}")
 
 
 def is_loopback(host: str) -> bool:
@@ -131,9 +129,7 @@ def without_service_links(environ: Mapping[str, str] = os.environ) -> dict[str, 
 
 def refuse_unknown(environ: Mapping[str, str] = os.environ) -> None:
     """Raise CannotStart if a variable looks like a setting but is none: else a typing error would go unnoticed."""
-    known = {variable(name) for name in Settings.__struct_fields__} | _NOT_SETTINGS
+    settings = {variable(name) for name in Settings.__struct_fields__}
     for name in sorted(environ):
-        if name.startswith(PREFIX) and name not in known:
-            raise CannotStart(
-                f"{name} is set but is no setting; there are {', '.join(sorted(known - _NOT_SETTINGS))}"
-            )
+        if name.startswith(PREFIX) and name not in settings | _NOT_SETTINGS:
+            raise CannotStart(f"{name} is set but is no setting; there are {', '.join(sorted(settings))}")

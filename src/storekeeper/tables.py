@@ -11,6 +11,9 @@ from storekeeper.tokens import Token
 CONTENT = {"name": str, "address": str}
 """What clients say of a store: the fields of `stores.Payload`."""
 
+MAX_INTEGER = 2**63 - 1
+"""The greatest integer of a column, in both databases."""
+
 FIELDS = ", ".join(CONTENT)
 """These columns, as statements name them."""
 

@@ -10,10 +10,11 @@ import apsw
 import pytest
 import uvloop
 
+from storekeeper import databases
 from storekeeper.api.fastlane import FastLane
 from storekeeper.commands import Replace
 from storekeeper.http.limits import capacity
-from storekeeper.sqlite import SqliteCollection, epoch
+from storekeeper.sqlite import SqliteCollection
 from storekeeper.sqlite.migrations import CHANGES
 from storekeeper.stores import Payload
 from storekeeper.tables import CHANGES as COLUMNS
@@ -120,7 +121,7 @@ def test_a_response_with_the_tag_of_another_epoch_is_not_used(tmp_path: Path) ->
     async def scene() -> None:
         async with inside(tmp_path) as here:
             await filled(here, tmp_path)
-            renewed = epoch(tmp_path / "stores.db", renew=True)
+            renewed = databases.epoch(f"sqlite:///{tmp_path}/stores.db", renew=True)
             for data in (OTHER, LIST):
                 assert renewed.encode() in await ask(here, data)
 
@@ -142,7 +143,7 @@ def test_whatever_is_written_a_response_is_what_the_database_says(tmp_path: Path
             for number in range(300):
                 match chance.randrange(20):
                     case 0:
-                        epoch(tmp_path / "stores.db", renew=True)
+                        databases.epoch(f"sqlite:///{tmp_path}/stores.db", renew=True)
                     case 1:
                         await other.load([Payload("More")] * 300)
                     case 2 | 3 | 4 | 5:

@@ -67,7 +67,7 @@ SCOPES = {
 def routes() -> set[str]:
     """Return all routes that there are, as the code has them."""
     ours = {"server": "*", "test": "/test", "stores": "/api/stores", "store": "/api/stores/{id}"}
-    others = [*operations.routes(None), *docs.ROUTES]  # type: ignore[arg-type]  # they are not asked
+    others = [*operations.routes(None, bool, False), *docs.ROUTES]  # type: ignore[arg-type]  # they are not asked
     return {ours[route] for route in ALLOWED} | {route.path for route in others}  # type: ignore[attr-defined]
 
 

@@ -97,7 +97,7 @@ def test_every_route_and_method_that_there_is_is_documented_but_head_and_options
         for method in ALLOWED[route]  # type: ignore[index]
         if method not in ("HEAD", "OPTIONS")
     }
-    others = [route.path for route in (*operations.routes(None), *docs.ROUTES)]  # type: ignore[arg-type, attr-defined]
+    others = [route.path for route in (*operations.routes(None, bool, False), *docs.ROUTES)]  # type: ignore[arg-type, attr-defined]
     # The files that belong to the page are part of it, and `/` leads people there.
     there |= {("get", path) for path in others if path not in ("/", "/docs/{name}")}
     assert there == set(operations_of(DOCUMENT["paths"]))

@@ -592,7 +592,8 @@ def test_no_service_starts_on_a_read_only_medium(tmp_path: Path) -> None:
     with mounted(tmp_path / "disk", "size=8m") as disk:
         database = filled(disk, 3)
         with read_only(disk):
-            assert "cannot be opened for writing" in refused(run("serve", "--database", database.url))[0]
+            done = run("serve", "--port=0", "--database", database.url)
+            assert "cannot be opened for writing" in refused(done)[0]
 
 
 # A quota is a full disk.

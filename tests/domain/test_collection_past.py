@@ -248,8 +248,7 @@ class TestThePast:
             async with handle(database) as collection:
                 await collection.load(numbered(3))
                 before = await now(collection.state())
-                engine, place = databases.existing(database.url)
-                renewed = await asyncio.to_thread(engine.epoch, place, renew=True)
+                renewed = await asyncio.to_thread(databases.epoch, database.url, renew=True)
                 assert renewed != before.epoch
                 assert await now(collection.state()) == (3, 3, renewed)
                 assert (await get(collection, 1)).epoch == renewed  # type: ignore[union-attr]  # it is there

@@ -21,7 +21,7 @@ def test_what_has_waited_too_long_leaves_nobody_behind_it_without_a_response(mon
             await go_on.wait()
             return keys
 
-        batcher: Batcher[int, int] = Batcher(serve, size=lambda _: MIB, max_batch_bytes=4 * MIB)
+        batcher: Batcher[int, int] = Batcher(serve, size=lambda _: MIB)
         first = batcher.add(0)
         await asyncio.sleep(0.01)
         late = [batcher.add(number) for number in range(1, 11)]

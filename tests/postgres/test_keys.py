@@ -346,7 +346,7 @@ def test_what_keeps_old_keys_from_being_deleted_disturbs_nobody(database: Postgr
             postgres().sql(refuse, name)
             postgres().sql("CREATE TRIGGER refuse BEFORE DELETE ON keys FOR EACH ROW EXECUTE FUNCTION refuse()", name)
             with pytest.raises(Unavailable):
-                await keys.forget(collection._pool)
+                await collection._writer.forget_keys()
             assert len(remembered(database)) == 5
             assert await create(collection, Payload("Second")) == a_store(2, "Second", None, 2)
 
@@ -364,7 +364,7 @@ def test_what_silently_keeps_old_keys_does_not_keep_an_instance_busy(database: P
             postgres().sql(
                 "CREATE RULE keep AS ON DELETE TO keys DO INSTEAD NOTHING", database.url.rpartition("/")[2]
             )
-            assert not await keys.forget(collection._pool)
+            assert not await collection._writer.forget_keys()
             assert len(remembered(database)) == 5
 
     run(main())

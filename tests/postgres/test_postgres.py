@@ -25,7 +25,7 @@ from storekeeper import databases
 from storekeeper.collection import Collection, Moment
 from storekeeper.concurrency.queue_limit import MAX_QUEUED
 from storekeeper.errors import CannotStart, Unavailable
-from storekeeper.postgres import epoch, schema, session
+from storekeeper.postgres import schema, session
 from storekeeper.postgres.schema import COLLECTION
 from storekeeper.stores import EXAMPLES, Payload, Store
 from tests.harness import weakened
@@ -449,10 +449,10 @@ def test_each_collection_has_an_epoch_of_its_own() -> None:
     for _ in range(3):
         with postgres().database() as url:
             databases.prepare(url)
-            epochs.add(epoch(url, renew=False))
-            assert epoch(url, renew=False) in epochs
-            epochs.add(epoch(url, renew=True))
-            assert epoch(url, renew=False) in epochs
+            epochs.add(databases.epoch(url, renew=False))
+            assert databases.epoch(url, renew=False) in epochs
+            epochs.add(databases.epoch(url, renew=True))
+            assert databases.epoch(url, renew=False) in epochs
     assert len(epochs) == 6
 
 

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
-from functools import partial
 from pathlib import Path
 
 import apsw
@@ -15,7 +14,7 @@ import pytest
 from storekeeper import databases
 from storekeeper.collection import Query, State
 from storekeeper.errors import CannotStart, Unavailable
-from storekeeper.sqlite import SqliteCollection, bulk, epoch, load_all, schema, snapshot
+from storekeeper.sqlite import SqliteCollection, bulk, load_all, schema, snapshot
 from storekeeper.sqlite.migrations import CHANGES
 from storekeeper.sqlite.reads import Reader
 from storekeeper.stores import EXAMPLES, Payload
@@ -205,7 +204,11 @@ def read_tokens(path: Path) -> None:
     assert databases.read_tokens(f"sqlite:///{path}") == []
 
 
-USES = (read_tokens, partial(epoch, renew=True), read_snapshot, load_examples, open_service)
+def renew_epoch(path: Path) -> None:
+    databases.epoch(f"sqlite:///{path}", renew=True)
+
+
+USES = (read_tokens, renew_epoch, read_snapshot, load_examples, open_service)
 
 
 @pytest.mark.parametrize("use", USES, ids=("token list", "epoch", "copy", "import", "serve"))
@@ -317,7 +320,7 @@ def test_a_file_of_the_second_schema_gets_an_epoch_of_its_own(
             with pytest.raises(apsw.SQLError, match="cannot modify changes_2 because it is a view"):
                 old.execute(insert)
             assert old.execute("SELECT count(*), max(seq) FROM changes").get == (2, 2)
-        epochs.add(epoch(path, renew=False))
+        epochs.add(databases.epoch(f"sqlite:///{path}", renew=False))
     assert len(epochs) == 5
     assert all(re.fullmatch("[a-z2-7]{8}", one) for one in epochs)
 
@@ -331,8 +334,8 @@ def test_a_new_epoch_beside_a_service_is_that_of_its_next_reads(tmp_path: Path) 
                 state = collection.state()
                 assert isinstance(state, State)
                 assert state[:2] == (3, 3)
-                assert epoch(database.path, renew=False) == state.epoch
-                renewed = epoch(database.path, renew=True)
+                assert databases.epoch(database.url, renew=False) == state.epoch
+                renewed = databases.epoch(database.url, renew=True)
                 assert renewed != state.epoch
                 assert collection.state() == (3, 3, renewed)
                 for _ in range(4):  # without the shared transaction, and with it
@@ -351,7 +354,7 @@ def test_a_new_epoch_beside_a_service_is_that_of_its_next_reads(tmp_path: Path) 
 @pytest.mark.parametrize("renew", [False, True])
 def test_the_epoch_of_an_older_file_is_refused(older: Path, renew: bool) -> None:
     with pytest.raises(CannotStart, match="was written by an older Storekeeper: upgrade it first"):
-        epoch(older, renew=renew)
+        databases.epoch(f"sqlite:///{older}", renew=renew)
 
 
 def test_only_the_service_upgrades_a_file(older: Path, tmp_path: Path) -> None:

@@ -20,24 +20,13 @@ from storekeeper.api.plan import Plan
 from storekeeper.api.resource import Resource
 from storekeeper.collection import Collection
 from storekeeper.http.request import exceeds_limit
-from storekeeper.http.response import (
-    INTERNAL_ERROR,
-    MAX_BODY_BYTES,
-    TOO_LARGE,
-    Headers,
-    Response,
-    error_response,
-    framed_headers,
-    phrase,
-)
+from storekeeper.http.response import INTERNAL_ERROR, MAX_BODY_BYTES, TOO_LARGE, Headers, Response, framed_headers
 
 
 class Application:
     """Responds to every HTTP request: on the contract's routes by the resource, on all others by Starlette."""
 
-    def __init__(
-        self, resource: Resource, gate: Gate, collection: Collection, *, ready_needs_writes: bool = False
-    ) -> None:
+    def __init__(self, resource: Resource, gate: Gate, collection: Collection, *, ready_needs_writes: bool) -> None:
         self._resource = resource
         self._gate = gate
         self._starlette = Starlette(
@@ -159,14 +148,12 @@ async def _disconnected(receive: Receive) -> None:
 
 
 def _http_error(request: Request, error: Exception) -> StarletteResponse:
-    """Return the response to one of Starlette's own errors, with the contract's body (decision 22)."""
+    """Return the response to Starlette's 404 or 405, its only errors here, with the contract's body (decision 22)."""
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
         return to_starlette(NOT_FOUND)
-    if error.status_code == 405:
-        allowed = (error.headers or {}).get("Allow", "").split(", ")
-        return to_starlette(not_allowed(request.method, (*sorted(allowed), "OPTIONS")))
-    return to_starlette(error_response(error.status_code, phrase(error.status_code)))
+    allowed = (error.headers or {}).get("Allow", "").split(", ")
+    return to_starlette(not_allowed(request.method, (*sorted(allowed), "OPTIONS")))
 
 
 def _bug(_request: Request, _error: Exception) -> StarletteResponse:

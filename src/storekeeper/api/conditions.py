@@ -75,8 +75,6 @@ def _hash_request(route: Route, id: int | None, tags: Tags | None, length: int) 
 
 _hash_untagged = lru_cache(maxsize=256)(_hash_request)
 
-UNCONDITIONAL = Conditions()
-
 
 def check_method_and_type(route: Route, method: str, headers: Fields) -> Response | Fields:
     """Return the refusal of a head, or those of its fields that `read_conditions` has to read."""

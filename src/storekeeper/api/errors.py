@@ -4,15 +4,7 @@ from collections.abc import Iterable
 
 from storekeeper.errors import EpochEnded, InvalidInput, KeyReused, Outcome, PreconditionFailed, Unavailable
 from storekeeper.events import Event, emit
-from storekeeper.http.response import (
-    INTERNAL_ERROR,
-    NO_CONTENT,
-    Headers,
-    Response,
-    Validation,
-    error_response,
-    unavailable,
-)
+from storekeeper.http.response import INTERNAL_ERROR, NO_CONTENT, Response, Validation, error_response, unavailable
 
 
 def to_response(error: BaseException, *, generic: bool = False) -> Response:
@@ -42,7 +34,7 @@ NOT_FOUND = error_response(404, "Not Found")
 
 def not_allowed(method: str, allowed: Iterable[str]) -> Response:
     """Return the response to a method that a path does not have; OPTIONS asks for just that (decision 16)."""
-    allow: Headers = ((b"allow", ", ".join(allowed).encode()),)
+    allow = ((b"allow", ", ".join(allowed).encode()),)
     if method == "OPTIONS":
         return Response(b"", NO_CONTENT + allow, 204)
     return error_response(405, "Method Not Allowed", headers=allow)

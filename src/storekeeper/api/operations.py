@@ -14,9 +14,7 @@ from storekeeper.errors import Unavailable
 from storekeeper.http.response import Response, framed_headers
 
 
-def routes(
-    collection: Collection, decided: Callable[[], bool] = lambda: True, ready_needs_writes: bool = False
-) -> Sequence[BaseRoute]:
+def routes(collection: Collection, decided: Callable[[], bool], ready_needs_writes: bool) -> Sequence[BaseRoute]:
     """Return the routes, bound to a collection; `decided` tells whether it is known who needs a token."""
 
     async def live(_request: Request) -> StarletteResponse:
@@ -47,7 +45,7 @@ async def _refusal_of_writes(collection: Collection) -> str:
 
 
 def to_starlette(response: Response) -> StarletteResponse:
-    """Return the same response as Starlette has it."""
+    """Convert a response to Starlette's class."""
     converted = StarletteResponse(response.body, response.status)
     converted.raw_headers = framed_headers(response)
     return converted

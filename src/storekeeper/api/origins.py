@@ -75,10 +75,10 @@ class Pages:
         if site := field(headers, b"sec-fetch-site"):
             return site in (b"same-origin", b"none")
         host = field(headers, b"host")
-        if origin is None or host is None:
-            return origin is None
+        if origin is None:
+            return True
         # With the slashes: an opaque origin, `null`, has no host, and must not equal an empty one.
-        return origin.lower() in (b"http://" + host.lower(), b"https://" + host.lower())
+        return host is not None and origin.lower() in (b"http://" + host.lower(), b"https://" + host.lower())
 
     def _is_known(self, host: bytes) -> bool:
         if self._hosts is None:

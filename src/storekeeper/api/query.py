@@ -12,6 +12,7 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 from storekeeper.collection import Moment, Query
 from storekeeper.errors import InvalidInput
 from storekeeper.stores import MAX_NAME_LENGTH
+from storekeeper.tables import MAX_INTEGER
 
 Parameters: TypeAlias = dict[str, tuple[Callable[[bytes], Any], str]]
 """How the value of each parameter is read, None if it is wrong; and what it must be."""
@@ -19,7 +20,6 @@ Parameters: TypeAlias = dict[str, tuple[Callable[[bytes], Any], str]]
 MAX_LIMIT = 1000
 """Stores of one page (decision 38)."""
 
-_MAX_INT64 = 2**63 - 1
 _NO_NAME = "?" * (MAX_NAME_LENGTH + 1)
 """Longer than any name: what bytes that are not UTF-8 ask for equals none (decision 19)."""
 
@@ -92,7 +92,7 @@ def _parse_name(value: bytes) -> str:
 
 def _parse_number(value: bytes) -> int | None:
     number = int(value) if _NUMBER.fullmatch(value) else None
-    return number if number is not None and number <= _MAX_INT64 else None
+    return number if number is not None and number <= MAX_INTEGER else None
 
 
 def _parse_limit(value: bytes) -> int | None:

@@ -12,14 +12,7 @@ from typing import NoReturn, TypeVar
 
 import msgspec
 
-from storekeeper.api.conditions import (
-    UNCONDITIONAL,
-    Conditions,
-    check_method_and_type,
-    parse_key,
-    read_conditions,
-    read_tags,
-)
+from storekeeper.api.conditions import Conditions, check_method_and_type, parse_key, read_conditions, read_tags
 from storekeeper.api.errors import NOT_FOUND, to_response
 from storekeeper.api.plan import Plan, Run, constant
 from storekeeper.api.query import next_page, parse_list_query, parse_store_query
@@ -110,7 +103,7 @@ class Resource:
         """Return the plan of a write with these conditional fields."""
         write = self._replace if route == "store" else self._create
         try:
-            conditions = read_conditions(route, fields) if fields else UNCONDITIONAL
+            conditions = read_conditions(route, fields)
         except InvalidInput as error:
             return constant(self._fail(error), "write")
 

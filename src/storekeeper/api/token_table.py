@@ -87,14 +87,14 @@ class TokenTable:
         self._mark_used(begun)
 
     def _mark_used(self, now: float) -> None:
-        """Begin to write which tokens were used, at most once in USED_INTERVAL for each."""
-        today = int(time.time() * 1000)
+        """Begin to write which tokens were used, at most once in USED_INTERVAL for each; `now` is by _CLOCK."""
+        now_ms = int(time.time() * 1000)
         # A time to come was noted while the clock was wrong.
-        due = [token.number for token in self._good.values() if abs(today - (token.used or 0)) >= USED_INTERVAL]
+        due = [token.number for token in self._good.values() if abs(now_ms - (token.used or 0)) >= USED_INTERVAL]
         self._used.intersection_update(due)
         if self._used and now >= self._mark_after:
             self._mark_after = now + RETRY_INTERVAL
-            self._marking = asyncio.create_task(self._write_used(sorted(self._used), today))
+            self._marking = asyncio.create_task(self._write_used(sorted(self._used), now_ms))
 
     async def _write_used(self, numbers: Sequence[int], now: int) -> None:
         with suppress(Unavailable):
@@ -147,7 +147,7 @@ def require_mode(tokens: Sequence[Token]) -> None:
 
 
 def challenge(status: int, message: str, error: str = "") -> Response:
-    """Return the refusal of a request without a token, or with one that does not do."""
+    """Return the refusal of a request without a token, or with one that is not good enough."""
     # RFC 6750, section 3.
     value = f'Bearer realm="storekeeper"{error}'.encode()
     return error_response(status, message, headers=((b"www-authenticate", value),))

@@ -132,8 +132,7 @@ def epoch(
     """
     from storekeeper import databases
 
-    engine, place = databases.existing(settings.database)
-    found = engine.epoch(place, renew=new)
+    found = databases.epoch(settings.database, renew=new)
     try:
         print_now(found)
     except OSError as error:

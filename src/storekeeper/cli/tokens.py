@@ -14,10 +14,7 @@ from storekeeper.settings import Settings
 SETTLE_DELAY = 2.0
 """Seconds after its commit until a command returns: what every process knows of tokens is younger by then."""
 
-app = typer.Typer(
-    help="Add, list and revoke tokens, by which clients may read and write.",
-    rich_markup_mode=None,
-)
+app = typer.Typer(help="Add, list and revoke tokens, by which clients may read and write.", rich_markup_mode=None)
 
 Name = Annotated[str, typer.Argument(help="Its name, unique for ever.")]
 

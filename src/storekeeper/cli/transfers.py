@@ -154,10 +154,9 @@ def _counted(count: int, noun: str) -> str:
 
 
 def _as_ids(ids: range) -> str:
-    if not ids:
-        return ""
-    between = " and " if len(ids) == 2 else " to "
-    return f" as {between.join(map(str, (ids[0], ids[-1])[: len(ids)]))}"
+    if len(ids) < 2:
+        return f" as {ids[0]}" if ids else ""
+    return f" as {ids[0]} {'and' if len(ids) == 2 else 'to'} {ids[-1]}"
 
 
 @contextmanager

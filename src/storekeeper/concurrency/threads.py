@@ -46,9 +46,8 @@ async def run_in_thread(work: Callable[[], T]) -> T:
     try:
         return outcome.result()
     finally:
-        outcome = (
-            Future()
-        )  # not the one whose error has the frames of both threads, which have it, and what they read
+        # Else the error would have the frames of both threads, which have it: it and what they read would stay.
+        outcome = Future()
 
 
 def _none() -> Unavailable:

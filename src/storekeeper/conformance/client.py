@@ -163,7 +163,7 @@ def remaining(deadline: float) -> float:
     return left
 
 
-REASONS: tuple[tuple[type[Exception], Callable[[Any], str]], ...] = (  # the first counts that the error is
+REASONS: tuple[tuple[type[Exception], Callable[[Any], str]], ...] = (  # the first class counts that the error has
     (TooLarge, str),
     (TimeoutError, lambda _: "the response is not whole in time"),
     (http.client.RemoteDisconnected, lambda _: "it closed the connection without a response"),

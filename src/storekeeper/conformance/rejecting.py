@@ -88,7 +88,7 @@ def adds_no_other(send: Request, service: Service) -> None:
 
 
 def growth(service: Service, send: Request, times: int) -> tuple[int, int]:
-    """Return how many stores came while this was sent so often, and if any, how many in a pause as long after it."""
+    """Return how many stores were added while this was sent so often; and, if any, in a pause as long after it."""
     started, before = time.monotonic(), service.count()
     for _ in range(times):
         send(service)

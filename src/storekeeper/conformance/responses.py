@@ -25,7 +25,7 @@ NUMBER = f"Message for a name that is a number instead of a string: `{NO_STRING}
 
 
 def _groups(seen: Response) -> Iterator[str | None]:
-    """Yield what a response is; a rejection is of the group of the message that it should have, too."""
+    """Yield the groups of a response: for a rejection, the message that it should have is one too."""
     if isinstance(seen.wanted, Way) and seen.status == 400:
         yield from ("rejection", "error", "json", seen.wanted.message)
     if seen.status == 500 and seen.method != "HEAD":

@@ -160,9 +160,9 @@ def outcome(rule: Rule, service: Service) -> Result:
 
 
 def lost(service: Service, error: Unreachable) -> None:
-    """Go on, since an exchange without a response breaks its rule; CannotCheck when the whole service is gone."""
-    service.slow += isinstance(error.__cause__, TimeoutError)
-    if isinstance(error.__cause__, TooLarge) or service.slow > 1:
+    """Return if the service still responds: only one rule is broken. Else, and at a second timeout, CannotCheck."""
+    service.timeouts += isinstance(error.__cause__, TimeoutError)
+    if isinstance(error.__cause__, TooLarge) or service.timeouts > 1:
         raise error
     alive(service)
 

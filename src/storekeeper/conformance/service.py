@@ -41,7 +41,8 @@ class Way:
 
 
 Wanted = Literal["alive", "success", "either", "open"] | Way
-"""A success that has no store or any, one if it is a success at all, or nothing; or the error of a payload so bad."""
+"""What a request should get: `alive` a success, `success` one that shows stores, `either` such a one or a refusal,
+`open` whatever the service likes; a Way: the error of a payload that breaks the rules in that way."""
 
 
 @dataclass(slots=True)
@@ -125,7 +126,7 @@ class Made:
 
 @dataclass(slots=True)
 class Service:
-    """One service. All its responses are kept in `seen`, lists without their stores."""
+    """One service. All its responses are in `seen`, lists without their stores; `mine` are the ids of our stores."""
 
     client: Client
     read_only: bool = False
@@ -135,10 +136,10 @@ class Service:
     added: int = 0
     generic: bool = False
     announces: bool = False
-    names: int = 0
-    slow: int = 0
-    subject: Made | None = None
-    changing: int | None = None
+    names: int = 0  # that were used
+    timeouts: int = 0
+    settled: Made | None = None  # what `settle` made
+    spare_id: int | None = None  # of what `spare` made
 
     def name(self) -> str:
         """Return a name that nobody has used, at most 20 characters."""
@@ -206,15 +207,15 @@ class Service:
 
     def settle(self) -> Made:
         """Return the one store of ours that stays as it is, made when it is first needed."""
-        self.subject = self.subject or self.make(address="The address stays")
-        return self.subject
+        self.settled = self.settled or self.make(address="The address stays")
+        return self.settled
 
     def spare(self, name: str | None = None, address: str | None = "Before") -> Made:
-        """Return the one store of ours that checks change, with a new name and address."""
-        if self.changing is None:
-            self.changing = self.make().id
+        """PUT a new name and address to the one store of ours that checks change; return it. At first, make it."""
+        if self.spare_id is None:
+            self.spare_id = self.make().id
         name = name or self.name()
-        return Made(self.changing, name, address, self.replace(self.changing, fields(name, address)))
+        return Made(self.spare_id, name, address, self.replace(self.spare_id, fields(name, address)))
 
     def at_once(self, send: Callable[[dict[str, str]], Response]) -> list[tuple[Response, dict[str, str]]]:
         """Send payloads of their own at the same time; return each response with its payload."""

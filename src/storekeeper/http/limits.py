@@ -206,9 +206,7 @@ class ReceiveBudget:
 
     def allows(self, size: int) -> bool:
         """Tell whether one connection may take so many bytes, which may be counted already."""
-        return self.size <= MAX_RECEIVED_BYTES or (
-            size <= SMALL_BYTES and self.size <= MAX_RECEIVED_BYTES + RESERVED_BYTES
-        )
+        return self.size <= MAX_RECEIVED_BYTES + (RESERVED_BYTES if size <= SMALL_BYTES else 0)
 
 
 class Limits:

@@ -17,10 +17,7 @@ Fields = Sequence[tuple[bytes, bytes]]
 Headers = tuple[tuple[bytes, bytes], ...]
 """Header fields as in ASGI: names in lower case."""
 
-JSON: Headers = (
-    (b"content-type", b"application/json; charset=utf-8"),
-    (b"cache-control", b"no-cache"),
-)
+JSON: Headers = ((b"content-type", b"application/json; charset=utf-8"), (b"cache-control", b"no-cache"))
 TEXT: Headers = ((b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-cache"))
 NO_CONTENT: Headers = ((b"cache-control", b"no-cache"),)
 

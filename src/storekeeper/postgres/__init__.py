@@ -6,38 +6,28 @@ from contextlib import suppress
 
 import psycopg
 
-from storekeeper import commands
 from storekeeper.collection import Listing, Moment, Query, State
-from storekeeper.commands import Command
+from storekeeper.commands import KEYS_INTERVAL, MAX_BATCH, Command, size
 from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.errors import Unavailable
-from storekeeper.postgres import keys, past, reads, session, writes
+from storekeeper.postgres import past, reads, session, writes
 from storekeeper.postgres.batcher import Batcher
-from storekeeper.postgres.bulk import epoch, load_all, opened, snapshot
+from storekeeper.postgres.bulk import RENEW_EPOCH, load_all, opened, snapshot
 from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, StatementError, array, rows
 from storekeeper.postgres.pool import RESPONSE_TIMEOUT, Pool, single_row
 from storekeeper.postgres.schema import exists, prepare
 from storekeeper.postgres.session import describe
 from storekeeper.stores import Payload, Store
-from storekeeper.tables import TOKENS_TO_CHECK
-from storekeeper.tokens import USED_INTERVAL, Token
+from storekeeper.tokens import Token
 from storekeeper.write_state import WriteState
 
-__all__ = ["PostgresCollection", "describe", "epoch", "exists", "load_all", "open_collection", "opened", "prepare"]
-__all__ += ["snapshot"]
+__all__ = ["RENEW_EPOCH", "PostgresCollection", "describe", "exists", "load_all", "open_collection", "opened"]
+__all__ += ["prepare", "snapshot"]
 
 PROBE_SIZE = 1000
 """Bytes that a probe writes while writes are refused. Else it writes none: they stay in the table until a vacuum."""
 
-KEYS_INTERVAL = 60.0
-"""Seconds between two looks for keys that are too old, as there may be no write that deletes them."""
-
 _STATEMENTS = reads.STATEMENTS | past.STATEMENTS | writes.STATEMENTS
-_STATEMENTS |= {
-    b"tokens": TOKENS_TO_CHECK,
-    b"used": f"""UPDATE tokens SET used = $2::int8 WHERE number = ANY($1::int8[])
-      AND abs($2::int8 - coalesce(used, 0)) >= {USED_INTERVAL}""",
-}
 
 
 class PostgresCollection:
@@ -59,13 +49,7 @@ class PostgresCollection:
         self._lists = Batcher(reader.list_stores, max_batch=50)
         self._past = past.PastReader(self._pool)
         self._writer = writes.Writer(self._pool, self._state.refused)
-        self._writes = Batcher(
-            self._writer.commit,
-            max_batch=1000,
-            size=commands.size,
-            max_batch_bytes=writes.MAX_BATCH_BYTES,
-            gather=True,
-        )
+        self._writes = Batcher(self._writer.commit, max_batch=MAX_BATCH, size=size, gather=True)
         self._probing: asyncio.Task[None] | None = None
         self._forgetting = asyncio.create_task(self._forget_keys())
 
@@ -129,7 +113,7 @@ class PostgresCollection:
         while True:
             await asyncio.sleep(KEYS_INTERVAL)
             with suppress(Unavailable):
-                while not self._state.reason and await keys.forget(self._pool):
+                while not self._state.reason and await self._writer.forget_keys():
                     pass
 
     async def close(self) -> None:

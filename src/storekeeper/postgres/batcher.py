@@ -6,11 +6,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from storekeeper.commands import MAX_BATCH_BYTES
 from storekeeper.concurrency.queue_limit import QUEUE_TIMEOUT, Queued, QueueLimit
 from storekeeper.errors import CLOSED, Unavailable
 from storekeeper.postgres.pool import NO_RESPONSE, RESPONSE_TIMEOUT
 
-K = TypeVar("K")
+Q = TypeVar("Q")
 R = TypeVar("R")
 
 MAX_GATHER_DELAY = 0.001
@@ -18,39 +19,39 @@ MAX_GATHER_DELAY = 0.001
 
 
 @dataclass(eq=False)
-class Batcher(Generic[K, R]):
+class Batcher(Generic[Q, R]):
     """Gathers requests and has `serve` carry them out, at most `max_batch` at a time, in `workers` batches at once.
 
-    While all workers are busy the next batch grows. `serve` gets the keys of a batch and its deadline; it returns a
-    result or an error for each, or raises the error of all. With `gather`, a worker waits up to 1 ms so that clients
-    with a new response join the next batch; otherwise they split into two alternating groups.
+    While all workers are busy the next batch grows, until it has MAX_BATCH_BYTES, as `size` counts its requests.
+    `serve` gets the requests of a batch and its deadline, on the loop's clock; it returns a result or an error for
+    each, or raises the error of all. With `gather`, a worker waits up to 1 ms so that clients with a new response
+    join the next batch; otherwise they split into two alternating groups.
     """
 
-    serve: Callable[[Sequence[K], float], Awaitable[Sequence[R | Exception]]]
+    serve: Callable[[Sequence[Q], float], Awaitable[Sequence[R | Exception]]]
     workers: int = 1
     max_batch: int = 500
-    size: Callable[[K], int] = lambda _: 0
-    max_batch_bytes: int = 1
+    size: Callable[[Q], int] = lambda _: 0
     gather: bool = False
 
     def __post_init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._free = self.workers
-        self._queue: deque[Queued[K, R]] = deque()
+        self._queue: deque[Queued[Q, R]] = deque()
         self._limit = QueueLimit(self.max_batch, self.workers)
         self._refusal = ""
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def add(self, key: K) -> asyncio.Future[R]:
+    def add(self, request: Q) -> asyncio.Future[R]:
         """Queue a request; return the future of its result."""
-        request: Queued[K, R] = Queued(key, self._loop.time(), self.size(key), self._loop.create_future())
-        if self._refusal or not self._limit.admits(request.size):
-            request.settle(Unavailable(self._refusal or "Too many requests are waiting"))
-            return request.future
+        queued: Queued[Q, R] = Queued(request, self._loop.time(), self.size(request), self._loop.create_future())
+        if self._refusal or not self._limit.admits(queued.size):
+            queued.settle(Unavailable(self._refusal or "Too many requests are waiting"))
+            return queued.future
         if not self._queue and self._free:
             self._loop.call_soon(self._start_workers)
-        self._queue.append(request)
-        return request.future
+        self._queue.append(queued)
+        return queued.future
 
     async def close(self) -> None:
         """Take no more; return when all requests are settled."""
@@ -66,7 +67,7 @@ class Batcher(Generic[K, R]):
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _work(self, batch: list[Queued[K, R]]) -> None:
+    async def _work(self, batch: list[Queued[Q, R]]) -> None:
         while batch:
             began = self._loop.time()
             await self._serve(batch)
@@ -76,7 +77,7 @@ class Batcher(Generic[K, R]):
             batch = self._take()
         self._free += 1
 
-    async def _serve(self, batch: list[Queued[K, R]]) -> None:
+    async def _serve(self, batch: list[Queued[Q, R]]) -> None:
         try:
             results = await self.serve([each.request for each in batch], batch[0].since + RESPONSE_TIMEOUT)
             for each, result in zip(batch, results, strict=True):
@@ -86,17 +87,17 @@ class Batcher(Generic[K, R]):
                 each.settle(error)
             del each, batch  # the error has this frame
 
-    def _take(self) -> list[Queued[K, R]]:
-        """Return the next requests to serve; none says that none waits."""
-        batch: list[Queued[K, R]] = []
+    def _take(self) -> list[Queued[Q, R]]:
+        """Return the next requests to serve; an empty list if none waits."""
+        batch: list[Queued[Q, R]] = []
         size = 0
         oldest = self._loop.time() - QUEUE_TIMEOUT
-        while self._queue and len(batch) < self.max_batch and size < self.max_batch_bytes:
-            request = self._queue.popleft()
-            self._limit.release([request])
-            if request.since < oldest:
-                request.settle(Unavailable(NO_RESPONSE))
+        while self._queue and len(batch) < self.max_batch and size < MAX_BATCH_BYTES:
+            queued = self._queue.popleft()
+            self._limit.release([queued])
+            if queued.since < oldest:
+                queued.settle(Unavailable(NO_RESPONSE))
             else:
-                batch.append(request)
-                size += request.size
+                batch.append(queued)
+                size += queued.size
         return batch

@@ -35,7 +35,7 @@ _FINISH = f"""UPDATE {COLLECTION} SET count = (SELECT count(*) FROM stores),
   version = (SELECT count(*) FROM changes), at = (SELECT coalesce(max(at), 0) FROM changes),
   epoch = coalesce(%s, {NEW_EPOCH}) WHERE one = 1"""
 _EPOCH = f"SELECT epoch FROM {COLLECTION}"
-_RENEW = f"UPDATE {COLLECTION} SET epoch = {NEW_EPOCH} WHERE one = 1"
+RENEW_EPOCH = f"UPDATE {COLLECTION} SET epoch = {NEW_EPOCH} WHERE one = 1 RETURNING epoch"
 
 
 def load_all(url: str, payloads: Iterable[Payload], *, only_if_empty: bool) -> range:
@@ -119,12 +119,3 @@ def opened(url: str, *, write: bool) -> Iterator[Callable[..., psycopg.RawCursor
             connection.execute("LOCK TABLE tokens IN SHARE ROW EXCLUSIVE MODE")
         cursor = psycopg.RawCursor(connection)
         yield lambda statement, values=(): cursor.execute(statement.encode(), values)
-
-
-def epoch(url: str, *, renew: bool) -> str:
-    """Return the epoch of a prepared database; if it is to be renewed, the new one. Raises Unavailable."""
-    with connected(url, commits=renew) as connection:
-        if renew:
-            connection.execute(LOCK_TIMEOUT)
-            write(connection, 1, _RENEW)
-        return PostgresSnapshot(url, connection).epoch()

@@ -1,13 +1,10 @@
 """The Idempotency-Keys that are remembered (decision 36). Imports the domain."""
 
-import asyncio
-import time
 from collections.abc import Iterable
 
 from storekeeper.commands import MAX_KEY_AGE, MAX_KEYS, MAX_KEYS_DELETED, Command, KeyRow, Remembered, keys
-from storekeeper.errors import Unavailable
-from storekeeper.postgres.pipeline import ConnectionLost, Result, Statement, StatementError, rows
-from storekeeper.postgres.pool import NO_RESPONSE, RESPONSE_TIMEOUT, Pool, roll_back, to_unavailable
+from storekeeper.postgres.pipeline import Result, Statement, rows
+from storekeeper.postgres.schema import as_arrays
 from storekeeper.stores import Store
 from storekeeper.tables import CONTENT
 
@@ -43,7 +40,7 @@ STATEMENTS = {
 def look_up(commands: Iterable[Command]) -> list[Statement]:
     """Return the statement that looks the keys of commands up, if they have any."""
     sent = {(key.key, key.request) for key in keys(commands)}
-    return [(b"remembered", _arrays(sent))] if sent else []
+    return [(b"remembered", as_arrays(sent))] if sent else []
 
 
 def remembered(result: Result, epoch: str) -> dict[int, Remembered]:
@@ -53,36 +50,10 @@ def remembered(result: Result, epoch: str) -> dict[int, Remembered]:
 
 def remember(rows: Iterable[KeyRow], now: int, *, look: bool) -> list[Statement]:
     """Return the statements that remember keys and, with `look`, forget old ones; `now` is in ms since 1970."""
-    forget = [_forget(now)] if look else []
-    return [(b"remember", _arrays(rows)), *forget]
+    forget = [(b"forget", expired(now))] if look else []
+    return [(b"remember", as_arrays(rows)), *forget]
 
 
-async def forget(pool: Pool) -> bool:
-    """Delete some of the keys that are too old; return whether any were. Raises Unavailable."""
-    deadline = asyncio.get_running_loop().time() + RESPONSE_TIMEOUT
-    _, parameters = statement = _forget(time.time_ns() // 1_000_000)
-    (found,) = await pool.execute((b"expired", parameters), deadline=deadline)
-    if rows(found) != [(True,)]:
-        return False
-    connection = await pool.acquire(deadline)
-    try:
-        # Behind the lock: while a standby is away, one commit waits for it, and not one more with each attempt.
-        locked: tuple[Statement, ...] = ((b"begin", ()), (b"lock", ()))
-        *_, deleted, _ = await connection.execute(*locked, statement, (b"commit", ()), deadline=deadline)
-    except ConnectionLost:
-        raise Unavailable(NO_RESPONSE) from None
-    except StatementError as error:
-        await roll_back(connection, deadline)
-        raise to_unavailable(error) from None
-    finally:
-        pool.release(connection)
-    return bool(deleted.command_tuples)
-
-
-def _arrays(rows: Iterable[tuple[int, ...]]) -> tuple[str, ...]:
-    # `schema.as_arrays` asks of each value what it is: that takes nearly twice as long.
-    return tuple(["{" + ",".join(map(str, column)) + "}" for column in zip(*rows, strict=True)])
-
-
-def _forget(now: int) -> Statement:
-    return b"forget", (now - MAX_KEY_AGE,)
+def expired(now: int) -> tuple[int]:
+    """Return the parameter of `forget` and `expired`: when the oldest key that is still remembered was used."""
+    return (now - MAX_KEY_AGE,)

@@ -6,18 +6,17 @@ the server ends the one that takes longer, and its connection is used again.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from typing import Any
 
-from storekeeper.collection import MAX_PAST_READS, PAST_TIMEOUT, Listing, Moment, Query, State, check_moment
-from storekeeper.errors import Unavailable
+from storekeeper import collection
+from storekeeper.collection import MAX_PAST_READS, PAST_TIMEOUT, Listing, Moment, Query, State
 from storekeeper.postgres.pipeline import Statement, rows
 from storekeeper.postgres.pool import Pool, single_row
-from storekeeper.postgres.reads import MAX_ID, PAGE_SIZE, as_of, with_rest
+from storekeeper.postgres.reads import PAGE_SIZE, as_of, with_rest
 from storekeeper.postgres.schema import COLLECTION
 from storekeeper.stores import Store
-from storekeeper.tables import FIELDS
+from storekeeper.tables import FIELDS, MAX_INTEGER
 
 GRACE = 1.0
 """Seconds after its time in which the server has to say that it ended a statement; else the connection is dropped."""
@@ -54,8 +53,8 @@ class PastReader:
 
     async def get(self, id: int, at: Moment) -> Store | None:
         """Return the store of that id as it was, None if there was none."""
-        async with self._slot() as deadline:
-            was = await self._find(at, deadline)
+        async with collection.past_slot(self._slots, PAST_TIMEOUT) as deadline:
+            was = await self._state_at(at, deadline)
             if not 0 < id <= was.total:
                 return None
             (found,) = await self._rows((b"was", (id, was.version)), deadline)
@@ -64,29 +63,29 @@ class PastReader:
     async def list_stores(self, query: Query) -> Listing:
         """Return the stores that the query asks for, as they were."""
         assert query.at is not None
-        async with self._slot() as deadline:
-            was = await self._find(query.at, deadline)
+        async with collection.past_slot(self._slots, PAST_TIMEOUT) as deadline:
+            was = await self._state_at(query.at, deadline)
             ids, last = query.ids(was.total)
             first, end = await self._read(ids[:PAGE_SIZE], was.version, deadline) if ids else (b"", 0)
         listing = Listing(was.version, was.epoch, first, None, last, was.total)
         return with_rest((listing, ids, end), self._page)
 
     async def _page(self, ids: Sequence[int], version: int) -> tuple[bytes, int]:
-        async with self._slot() as deadline:
+        async with collection.past_slot(self._slots, PAST_TIMEOUT) as deadline:
             return await self._read(ids, version, deadline)
 
     async def _read(self, ids: Sequence[int], version: int, deadline: float) -> tuple[bytes, int]:
         ((page, end, _),) = await self._rows(as_of(ids, version), deadline)
         return page, end
 
-    async def _find(self, moment: Moment, deadline: float) -> State:
+    async def _state_at(self, moment: Moment, deadline: float) -> State:
         """Return the numbers of the collection at a moment."""
         if moment.time is not None:
-            statement: Statement = (b"moment", (max(-MAX_ID, min(moment.time, MAX_ID)),))
+            statement: Statement = (b"moment", (max(-MAX_INTEGER, min(moment.time, MAX_INTEGER)),))
         else:
-            statement = (b"version", (min(moment.seq or 0, MAX_ID),))
+            statement = (b"version", (min(moment.seq or 0, MAX_INTEGER),))
         version, epoch, at, seq, count = single_row(await self._rows(statement, deadline))
-        check_moment(moment, version, epoch, max(at, time.time_ns() // 1_000_000))
+        collection.check_moment(moment, version, epoch, max(at, time.time_ns() // 1_000_000))
         return State(count or 0, seq or 0, epoch)
 
     async def _rows(self, statement: Statement, deadline: float) -> list[tuple[Any, ...]]:
@@ -94,16 +93,3 @@ class PastReader:
         # Both are one transaction, at whose end the session has its own time limit again.
         _, result = await self._pool.execute((b"time left", (left,)), statement, deadline=deadline + GRACE)
         return rows(result)
-
-    @asynccontextmanager
-    async def _slot(self) -> AsyncIterator[float]:
-        """Wait for one of the slots; return until when it may be used."""
-        try:
-            async with asyncio.timeout(PAST_TIMEOUT):
-                await self._slots.acquire()
-        except TimeoutError:
-            raise Unavailable("Too many reads of the past are waiting") from None
-        try:
-            yield self._loop.time() + PAST_TIMEOUT
-        finally:
-            self._slots.release()

@@ -82,7 +82,7 @@ class Pool:
         return waiter.result()
 
     def release(self, connection: PipelineConnection) -> None:
-        """Take a connection back, for whoever has been waiting for longest."""
+        """Take a connection back; the request that has waited for longest gets it."""
         if connection.lost:
             return
         if self._loop.time() - connection.since > MAX_CONNECTION_AGE:

@@ -18,14 +18,11 @@ from storekeeper.postgres.pipeline import array as parameter
 from storekeeper.postgres.pool import Pool, single_row
 from storekeeper.postgres.schema import COLLECTION
 from storekeeper.stores import Store
-from storekeeper.tables import FIELDS, STORES
+from storekeeper.tables import FIELDS, MAX_INTEGER, STORES, TOKENS_TO_CHECK
 
 PAGE_SIZE = 1000
 PAGE_BYTES = 2**20
 """Stores of a page of a list, and bytes of addresses after which it ends: of the longest ones it would have a GiB."""
-
-MAX_ID = 2**63 - 1
-"""The greatest integer of PostgreSQL."""
 
 # The window ends a page by its bytes; it takes their number without loading a long address.
 _SIZE = "coalesce(octet_length(address), 0)"
@@ -59,12 +56,12 @@ STATEMENTS = {
           SELECT {FIELDS}, seq AS version FROM changes
           WHERE store_id = pick.id AND seq <= $2::int8 ORDER BY seq DESC LIMIT 1) AS was) AS past)
       SELECT {_JSON}""",
+    b"tokens": TOKENS_TO_CHECK,
 }
 """The statements that a connection has to prepare for these reads."""
 
 Page = Callable[[Sequence[int], int], Awaitable[tuple[bytes, int]]]
 """Returns stores as JSON, as they were at a version, as many as fit in a page, and the last id among them."""
-
 
 Found = tuple[Listing, Sequence[int], int]
 """A list without what follows its first page, all its ids, and the last one in that page."""
@@ -99,7 +96,7 @@ class Reader:
 
     async def get(self, ids: Sequence[int], deadline: float) -> list[Store | None]:
         """Return for each id its store, or None."""
-        found = await self._rows((b"get", (parameter({id for id in ids if id <= MAX_ID}),)), deadline)
+        found = await self._rows((b"get", (parameter({id for id in ids if id <= MAX_INTEGER}),)), deadline)
         if found and found[0][-1] is None:
             single_row([])  # there is no epoch, because the row of `collection` is missing
         stores = {row[0]: Store(*row) for row in found}
@@ -126,7 +123,7 @@ class Reader:
             return Listing(version, epoch, first or b"", None, last, count), ids, end or 0
         if query.limit is None and len(row[3]) > PAGE_SIZE:
             # Longer than a page: once more for all ids, of one list at a time, as they take much memory on their way.
-            row = single_row(await self._rows(_statement(query, MAX_ID - 1), deadline))
+            row = single_row(await self._rows(_statement(query, MAX_INTEGER - 1), deadline))
         first, end, _, named, version, epoch = row
         some = array("q", named[: query.limit])
         last = some[-1] if len(some) < len(named) else None
@@ -151,7 +148,7 @@ class Reader:
 
 def _statement(query: Query, most: int = PAGE_SIZE) -> Statement:
     """Return the statement that reads the first page of a list, of at most so many stores if it has no limit."""
-    after, most = min(query.after, MAX_ID - PAGE_SIZE), query.limit or most
+    after, most = min(query.after, MAX_INTEGER - PAGE_SIZE), query.limit or most
     if query.name is None:
         return b"first", (after + 1, after + most)
     # libpq accepts no U+0000; no store's name has one, and none is empty.

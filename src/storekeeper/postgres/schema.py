@@ -167,7 +167,7 @@ def prepare(url: str, *, upgrade: bool = True) -> str:
 
 def _migrate(connection: Connection) -> None:
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
-    # Whoever waits for a table keeps all others waiting for it: behind a pg_dump, also the reads of older instances.
+    # While this waits for a table, all others wait behind it: during a pg_dump, also the reads of older instances.
     connection.execute("SET LOCAL lock_timeout = '1s'")
     # Asked again: while this waited for the lock, another instance may have migrated.
     for migration in MIGRATIONS[version(connection) :]:

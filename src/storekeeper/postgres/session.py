@@ -43,11 +43,7 @@ PINNED = {
 """What a session sets for itself: that alone comes before the role, the database, the URL, and later reloads. A
 setting that the server does not know is left out. Not default_transaction_read_only: operators stop writes by it."""
 
-SERVING = PINNED | {
-    "statement_timeout": "5s",
-    "lock_timeout": "4s",
-    "idle_in_transaction_session_timeout": "4s",
-}
+SERVING = PINNED | {"statement_timeout": "5s", "lock_timeout": "4s", "idle_in_transaction_session_timeout": "4s"}
 """For the connections of the service. These time limits release the lock of writers from an instance that hangs."""
 
 BULK = PINNED | {"statement_timeout": "0", "lock_timeout": "0", "idle_in_transaction_session_timeout": "0"}
@@ -62,7 +58,7 @@ _CLAIM_SESSION = """SELECT pg_catalog.set_config('storekeeper.session', CASE coa
   ELSE (pg_catalog.current_setting('storekeeper.session') || ' already')::date::text END, false)"""
 
 SETUP_TIMEOUT = 3.0
-"""Seconds until a new session of a thread has to respond: a pooler lets in whoever comes while its server is away."""
+"""Seconds until a new session of a thread has to respond: a pooler takes clients also while its server is away."""
 
 _SCHEMAS = """SELECT nspname
   FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace AS space ON space.oid = relnamespace

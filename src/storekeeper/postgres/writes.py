@@ -6,8 +6,8 @@ trips: the lock with the numbers and what the batch touches, then all that is wr
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 
 from storekeeper import commands
@@ -17,13 +17,10 @@ from storekeeper.events import Event, emit
 from storekeeper.postgres import keys
 from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, Result, Statement, StatementError, rows
 from storekeeper.postgres.pool import NO_RESPONSE, RESPONSE_TIMEOUT, Pool, roll_back, single_row, to_unavailable
-from storekeeper.postgres.reads import MAX_ID
 from storekeeper.postgres.schema import COLLECTION, LOCK, as_arrays, as_table
 from storekeeper.stores import Payload, Store
-from storekeeper.tables import CHANGES, CONTENT, OF_CHANGE, STORES
-
-MAX_BATCH_BYTES = 4 * 2**20
-"""Bytes of the writes of one batch, which ends with the one that exceeds them."""
+from storekeeper.tables import CHANGES, CONTENT, MAX_INTEGER, OF_CHANGE, STORES
+from storekeeper.tokens import USED_INTERVAL
 
 _NEW = as_table(CHANGES)
 _SET = ", ".join(f"{name} = new.{OF_CHANGE[name]}" for name in STORES if name != "id")
@@ -47,6 +44,8 @@ STATEMENTS = {
     b"rollback": "ROLLBACK",
     b"probe": "SAVEPOINT probe",
     b"undo": "ROLLBACK TO SAVEPOINT probe",
+    b"used": f"""UPDATE tokens SET used = $2::int8 WHERE number = ANY($1::int8[])
+      AND abs($2::int8 - coalesce(used, 0)) >= {USED_INTERVAL}""",
     **keys.STATEMENTS,
 }
 """The statements that a connection has to prepare for writes."""
@@ -86,13 +85,27 @@ class Writer:
         # Each gets a transaction of its own, so that only the invalid one fails.
         return [result for command in batch for result in await self.commit([command], deadline)]
 
+    async def forget_keys(self) -> bool:
+        """Delete some of the keys that are too old; return whether any were. Raises Unavailable."""
+        deadline = asyncio.get_running_loop().time() + RESPONSE_TIMEOUT
+        parameters = keys.expired(time.time_ns() // 1_000_000)
+        (found,) = await self._pool.execute((b"expired", parameters), deadline=deadline)
+        if rows(found) != [(True,)]:
+            return False
+        try:
+            async with self._transaction(deadline) as execute:
+                # Behind the lock: while a standby is away, one commit waits for it, and not one more each time.
+                statements = (b"begin", ()), (b"lock", ()), (b"forget", parameters), (b"commit", ())
+                *_, deleted, _ = await execute(*statements)
+        except _InvalidWrite as invalid:  # by a trigger
+            raise to_unavailable(*invalid.args) from None
+        return bool(deleted.command_tuples)
+
     async def _transact(
         self, batch: Sequence[Command], deadline: float, *, keep: bool = True
     ) -> list[commands.Result]:
         """Carry out a batch as one transaction; unless it is to keep what it writes, undo that, and log nothing."""
-        connection = await self._pool.acquire(deadline)
-        execute = partial(_execute, connection, deadline, keep)
-        try:
+        async with self._transaction(deadline, log=keep) as execute:
             present, replicated = await _begin(execute, batch)
             now = time.time_ns() // 1_000_000
             applied = commands.apply(batch, present, now)
@@ -101,6 +114,13 @@ class Writer:
             if applied.writes or (replicated and any(isinstance(result, Store) for result in applied.results)):
                 await self._finish(execute, applied, now, keep)
             return applied.results
+
+    @asynccontextmanager
+    async def _transaction(self, deadline: float, *, log: bool = True) -> AsyncIterator[Execute]:
+        """Yield what executes statements on a connection; roll back what they have not committed."""
+        connection = await self._pool.acquire(deadline)
+        try:
+            yield partial(_execute, connection, deadline, log)
         finally:
             await roll_back(connection, deadline)
             self._pool.release(connection)
@@ -132,7 +152,7 @@ class _InvalidWrite(Exception):
 
 async def _begin(execute: Execute, batch: Sequence[Command]) -> tuple[commands.Present, bool]:
     """Take the lock; return what the batch touches, and whether its COMMIT waits for a standby."""
-    touched = [row for row in commands.touched(batch) if row[1] <= MAX_ID]
+    touched = [row for row in commands.touched(batch) if row[1] <= MAX_INTEGER]
     stores: list[Statement] = [(b"touched", as_arrays(touched))] if touched else []
     look_up = keys.look_up(batch)
     _, lock, *found = await execute((b"begin", ()), (b"lock", ()), *stores, *look_up)

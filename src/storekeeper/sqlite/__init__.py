@@ -13,7 +13,7 @@ from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.errors import CLOSED, Outcome, Unavailable
 from storekeeper.events import Event, emit
 from storekeeper.sqlite import errors, schema
-from storekeeper.sqlite.bulk import epoch, load_all, snapshot
+from storekeeper.sqlite.bulk import RENEW_EPOCH, load_all, snapshot
 from storekeeper.sqlite.columns import as_json
 from storekeeper.sqlite.committer import Committer
 from storekeeper.sqlite.file_identity import FileIdentity
@@ -27,7 +27,7 @@ from storekeeper.tokens import USED_INTERVAL, Token
 
 describe = str
 
-__all__ = ["SqliteCollection", "describe", "epoch", "exists", "files", "load_all", "open_collection", "opened"]
+__all__ = ["RENEW_EPOCH", "SqliteCollection", "describe", "exists", "files", "load_all", "open_collection", "opened"]
 __all__ += ["prepare", "snapshot"]
 
 _MARK_USED = f"""UPDATE tokens SET used = ?2 WHERE number IN (SELECT value FROM json_each(?1))

@@ -34,8 +34,8 @@ _INDEXES = "SELECT name, sql FROM sqlite_schema WHERE type = 'index' AND sql IS 
 
 _NAMES = {table: table for table in TABLES} | {"changes": CHANGES}
 
-_EPOCH = "SELECT epoch FROM collection"
 _SET_EPOCH = f"UPDATE collection SET epoch = ifnull(?, {NEW_EPOCH})"
+RENEW_EPOCH = f"UPDATE collection SET epoch = {NEW_EPOCH} RETURNING epoch"
 
 
 def load_all(path: Path, payloads: Iterable[Payload], *, only_if_empty: bool) -> range:
@@ -55,7 +55,7 @@ def load_all(path: Path, payloads: Iterable[Payload], *, only_if_empty: bool) ->
         connection.pragma("temp_store", "file")
         _stage(connection, payloads)
         deadline = time.monotonic() + LOCK_TIMEOUT
-        schema.wait_for_lock(connection, lambda: deadline)
+        schema.retry_lock_until(connection, lambda: deadline)
         with schema.transaction(connection, "IMMEDIATE"):
             return _move(connection, only_if_empty=only_if_empty)
     except apsw.Error as error:
@@ -99,7 +99,7 @@ def _move(connection: apsw.Connection, *, only_if_empty: bool) -> range:
 
 
 class SqliteSnapshot:
-    """A Snapshot in a transaction of `connection`. `before` is of `_modified`, if no lock keeps writers away."""
+    """A Snapshot in a transaction of `connection`. `before`: its time and size, if no lock keeps writers out."""
 
     def __init__(self, path: Path, connection: apsw.Connection, before: tuple[int, int] | None = None) -> None:
         self.path = path
@@ -120,7 +120,7 @@ class SqliteSnapshot:
         self._connection.executemany(statement, rows)
 
     def epoch(self) -> str:
-        ((epoch,),) = self._select(_EPOCH)
+        ((epoch,),) = self._select("SELECT epoch FROM collection")
         return str(epoch)
 
     def finish(self, epoch: str | None) -> None:
@@ -197,15 +197,6 @@ def snapshot(path: Path, *, fill: bool) -> Iterator[Snapshot]:
         atomicfile.sync_folder(path.parent)
     except OSError as error:
         raise CannotStart(f"{path} cannot be written: {error.strerror}") from None
-
-
-def epoch(path: Path, *, renew: bool) -> str:
-    """Return the epoch of a file, a new one with `renew`; also beside a running service. Raises CannotStart."""
-    with schema.opened(path, write=renew) as execute:
-        if renew:
-            execute(_SET_EPOCH, (None,))
-        found: str = execute(_EPOCH).get
-        return found
 
 
 def _modified(path: Path) -> tuple[int, int] | None:

@@ -4,9 +4,10 @@ Many rows go to SQLite in one statement, else the thread would wait for the inte
 of values costs half of what a JSON array costs that SQLite takes apart.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from itertools import chain
+from typing import Any
 
 import apsw
 import msgspec
@@ -31,14 +32,18 @@ def as_json(values: Iterable[int] | Iterable[tuple[int, int]]) -> str:
     return _encode(list(values)).decode()
 
 
-def execute(run: Callable[..., apsw.Cursor], statement: str, rows: Sequence[Row]) -> Iterator[apsw.Cursor]:
-    """Run a statement of this module on rows, as few times as it takes; they are the parameters of `{rows}`."""
-    end, count = 0, len(rows)
+def execute(run: Callable[..., apsw.Cursor], statement: str, rows: Sequence[Row]) -> list[Any]:
+    """Run a statement of this module as few times as it takes; return the one row of each time, None without any.
+
+    `rows` are the parameters of its `{rows}`.
+    """
+    found, end, count = list[Any](), 0, len(rows)
     while end < count:
         # Only eights, then the rest: each size is a statement of its own, and SQLite's connection keeps a hundred.
         size = min(MAX_ROWS, (count - end) // 8 * 8 or count - end)
         chunk, end = rows[end : end + size], end + size
-        yield run(_with_rows(statement, size, len(rows[0])), tuple(chain.from_iterable(chunk)))
+        found.append(run(_with_rows(statement, size, len(rows[0])), tuple(chain.from_iterable(chunk))).get)
+    return found
 
 
 @cache

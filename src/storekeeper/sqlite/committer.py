@@ -32,7 +32,7 @@ class Committer:
         self._execute = connection.execute
         self._keys = Keys(connection.execute)
         self._lock_deadline = 0.0
-        schema.wait_for_lock(connection, lambda: self._lock_deadline)
+        schema.retry_lock_until(connection, lambda: self._lock_deadline)
 
     def commit(self, commands: Sequence[Command], deadline: float, *, keep: bool = True) -> list[Result]:
         """Carry out commands in one transaction; return their results in the same order.
@@ -133,7 +133,7 @@ class Committer:
         # Ids are dense, and one that is greater may be no integer of SQLite's.
         touched = [row for row in domain.touched(commands) if row[1] <= count]
         for found in columns.execute(self._execute, columns.VERSIONS, touched):
-            ids, their_versions, places = map(columns.numbers, found.get)
+            ids, their_versions, places = map(columns.numbers, found)
             versions.update(zip(ids, their_versions, strict=True))
             equal += places
         remembered: dict[int, Remembered] = self._keys.find(keys, latest_key, epoch) if keys else {}
@@ -144,8 +144,7 @@ class Committer:
             self._keys.add(batch.keys, now)
         if not batch.changes:
             return
-        for _ in columns.execute(self._execute, columns.ADD_CHANGES, batch.changes):
-            pass
+        columns.execute(self._execute, columns.ADD_CHANGES, batch.changes)
         for statement, changes in ((columns.INSERT, batch.created), (columns.UPDATE, batch.replaced)):
             if changes:
                 self._execute(statement, (columns.as_json([change[0] for change in changes]),))

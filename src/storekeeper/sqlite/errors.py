@@ -14,7 +14,6 @@ READ_ERRORS = (apsw.Error, UnicodeDecodeError)
 
 _CORRUPT = (apsw.CorruptError, apsw.NotADBError, UnicodeDecodeError)
 
-
 _LIMITS = {errno.EDQUOT, errno.EFBIG}
 """What a write meets that a quota does not permit, or the limit of a file's size."""
 
@@ -49,7 +48,7 @@ def translated(error: Exception, connection: apsw.Connection, outcome: Outcome =
 def temporary(error: apsw.Error, outcome: Outcome) -> Unavailable | None:
     """Return the Unavailable for an error after which SQLite can continue; None if it cannot, or for a bug.
 
-    Each error has rolled its transaction back. `outcome` is that of a transaction which only the log may contain.
+    Each error has rolled its transaction back. `outcome` is what to say where the log may contain it all the same.
     """
     match error:
         case apsw.BusyError() | apsw.LockedError() | apsw.ProtocolError():

@@ -133,8 +133,7 @@ class Keys:
 
     def add(self, rows: list[KeyRow], now: int) -> None:
         """Remember keys, and delete some of those that are too old; `now` is in milliseconds since 1970."""
-        for _ in execute(self._execute, _ADD, rows):
-            pass
+        execute(self._execute, _ADD, rows)
         oldest, at = self._oldest
         if self._known + len(rows) - oldest >= MAX_KEYS or (at is not None and at < now - MAX_KEY_AGE):
             self.delete_old(now)

@@ -16,7 +16,8 @@ from typing import TypeVar
 
 import apsw
 
-from storekeeper.collection import MAX_PAST_READS, PAST_TIMEOUT, Eventual, Listing, Moment, Query, State, check_moment
+from storekeeper import collection
+from storekeeper.collection import MAX_PAST_READS, PAST_TIMEOUT, Eventual, Listing, Moment, Query, State
 from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.errors import CLOSED, Unavailable
 from storekeeper.sqlite import reads, schema
@@ -24,7 +25,7 @@ from storekeeper.sqlite.columns import STATE, numbers
 from storekeeper.sqlite.migrations import CHANGES
 from storekeeper.sqlite.reads import listing
 from storekeeper.stores import Store
-from storekeeper.tables import FIELDS
+from storekeeper.tables import FIELDS, MAX_INTEGER
 
 T = TypeVar("T")
 Execute = Callable[..., apsw.Cursor]
@@ -88,22 +89,17 @@ class PastReader:
         return asyncio.ensure_future(self._read_on_thread(work))
 
     async def _read_on_thread(self, work: Callable[[Execute], T]) -> T:
-        try:
-            async with asyncio.timeout(PAST_TIMEOUT):
-                await self._slots.acquire()
-        except TimeoutError:
-            raise Unavailable("Too many reads of the past are waiting") from None
-        self._running += 1
         stop = threading.Event()
-        try:
-            with self._translating():
-                return await run_in_thread(lambda: self._run(work, self._pacer(stop)))
-        except apsw.InterruptError:
-            raise Unavailable(CLOSED if self._closed else "The read of the past took too long") from None
-        finally:
-            stop.set()
-            self._running -= 1
-            self._slots.release()
+        async with collection.past_slot(self._slots, PAST_TIMEOUT):
+            self._running += 1
+            try:
+                with self._translating():
+                    return await run_in_thread(lambda: self._run(work, self._pacer(stop)))
+            except apsw.InterruptError:
+                raise Unavailable(CLOSED if self._closed else "The read of the past took too long") from None
+            finally:
+                stop.set()
+                self._running -= 1
 
     def _run(self, work: Callable[[Execute], T], is_over: Callable[[], bool]) -> T:
         """Return what `work` reads on a connection; raises InterruptError if its time is over earlier."""
@@ -134,7 +130,7 @@ class PastReader:
         return is_over
 
     def _get(self, id: int, at: Moment, execute: Execute) -> Store | None:
-        was = _find(at, execute)
+        was = _state_at(at, execute)
         if not 0 < id <= was.total:
             return None
         (seq,) = numbers(self._walk(id, id, was.version, execute))
@@ -142,7 +138,7 @@ class PastReader:
 
     def _list(self, query: Query, execute: Execute) -> Listing:
         assert query.at is not None
-        total, version, epoch = _find(query.at, execute)
+        total, version, epoch = _state_at(query.at, execute)
         ids, last = query.ids(total)
         empty = Listing(version, epoch, b"", None, last, total)
         return listing(empty, ids, partial(self._page, version, execute), partial(self._page_later, version))
@@ -180,11 +176,11 @@ class PastReader:
             connection.close()
 
 
-def _find(moment: Moment, execute: Execute) -> State:
+def _state_at(moment: Moment, execute: Execute) -> State:
     """Return the numbers of the collection at a moment."""
     _, version, epoch, at = execute(STATE).get
-    check_moment(moment, version, epoch, max(at, time.time_ns() // 1_000_000))
+    collection.check_moment(moment, version, epoch, max(at, time.time_ns() // 1_000_000))
     seq = moment.seq or 0
     if moment.time is not None:
-        seq = execute(_LATEST, (version, max(moment.time, -reads.MAX_ID))).get
+        seq = execute(_LATEST, (version, max(moment.time, -MAX_INTEGER))).get
     return State(execute(_COUNT, (seq,)).get or 0, seq, epoch)

@@ -1,6 +1,6 @@
 """The change token, and the read transaction that many requests share. Imports apsw and the domain.
 
-The token is the header of SQLite's wal-index, in the memory that its processes share. Whoever commits writes a new
+The token is the header of SQLite's wal-index, in the memory that its processes share. Each commit writes a new
 one, after the sync and before anybody learns of the commit (https://sqlite.org/walformat.html, section 2). It has a
 counter of commits and a checksum of the log, so that no two states have the same one; a look amid a commit finds a
 mixture, which is no other state's header either.
@@ -19,7 +19,7 @@ import apsw
 from storekeeper.collection import State
 
 ChangeToken: TypeAlias = Callable[[], bytes | None]
-"""Returns the change token; None if nobody knows it."""
+"""Returns the change token; None if it cannot be known."""
 
 MAX_LOG_PAGES = 4000
 """Pages of the log up to which a transaction stays open: a checkpoint begins there (`schema.connect`)."""
@@ -57,7 +57,7 @@ def token_reader(connection: apsw.Connection) -> ChangeToken:
 
 
 def no_token() -> None:
-    """Return that nobody knows the change token."""
+    """Return None: the change token cannot be known."""
 
 
 class ReadTransaction:
@@ -71,15 +71,15 @@ class ReadTransaction:
         self.current = b""
         """The change token of the open transaction; b"" if none is open."""
         self.epoch = ""
-        """The collection's epoch as the open transaction sees it; whoever begins it reads and sets it."""
+        """The collection's epoch as the open transaction sees it, set by the caller of `begin`."""
         self.state: State | None = None
         """The collection's numbers as the open transaction sees them, if somebody has read them."""
 
     def begin(self, token: bytes | None, statement: str, values: tuple[Any, ...] = ()) -> Any:
         """End the transaction, begin another, and return the only row of a statement in it.
 
-        The other one sees all that was committed when `token` was read; None if nobody knows it. It stays open if
-        the token is known and the log is short.
+        The new one sees all that was committed when `token` was read. It stays open if the token is known, and not
+        None, and the log is short.
         """
         # Of the header, these bytes are `mxFrame`: how many pages the log has.
         if token is None or int.from_bytes(token[16:20], sys.byteorder) >= MAX_LOG_PAGES:

@@ -22,7 +22,7 @@ from storekeeper.sqlite.migrations import CHANGES
 from storekeeper.sqlite.read_transaction import ChangeToken, ReadTransaction, no_token
 from storekeeper.sqlite.schema import transaction
 from storekeeper.stores import Store
-from storekeeper.tables import CONTENT, FIELDS, TOKENS_TO_CHECK
+from storekeeper.tables import CONTENT, FIELDS, MAX_INTEGER, TOKENS_TO_CHECK
 from storekeeper.tokens import Token
 
 PAGE_SIZE = 1000
@@ -42,9 +42,6 @@ MAX_TOLD = 256
 
 MAX_STEPS = 20_000
 """Changes that a walk back to a version passes before it lets other requests run: about 10 ms."""
-
-MAX_ID = 2**63 - 1
-"""The greatest integer of SQLite."""
 
 _GET = f"SELECT {FIELDS}, version FROM stores WHERE id = ?"
 _FIRST_GET = f"SELECT {FIELDS}, version, epoch FROM collection LEFT JOIN stores ON id = ?"
@@ -116,7 +113,7 @@ class Reader:
 
     def get(self, id: int) -> Store | None:
         """Return the store of that id, or None."""
-        if id > MAX_ID:
+        if id > MAX_INTEGER:
             return None
         token, transaction = self._token(), self.transaction
         if token == transaction.current:
@@ -157,7 +154,7 @@ class Reader:
 
     def tokens(self) -> Sequence[Token]:
         """Return what `Collection.tokens` does."""
-        self.transaction.end()  # it may be of before
+        self.transaction.end()  # it may have begun before a commit
         return [Token(*row) for row in self._execute(TOKENS_TO_CHECK)]
 
     def _row(self, statement: str, values: tuple[Any, ...] = ()) -> Any:
@@ -174,7 +171,7 @@ class Reader:
     def list(self, query: Query) -> Listing:
         """Return the stores that the query asks for, as they are at present."""
         if query.name is not None:
-            return self._named(query.name, min(query.after, MAX_ID), query.limit)
+            return self._named(query.name, min(query.after, MAX_INTEGER), query.limit)
         state = self.state()
         if self.transaction.current:
             return self._all(query, state)

@@ -176,7 +176,7 @@ def connect(
     return connection
 
 
-def wait_for_lock(connection: apsw.Connection, deadline: Callable[[], float]) -> None:
+def retry_lock_until(connection: apsw.Connection, deadline: Callable[[], float]) -> None:
     """Have a connection that writes try to get the lock until a deadline, on the monotonic clock."""
 
     # SQLite's own handler sleeps up to 100 ms at a time: other processes' commits take far less, and beside busy ones

@@ -15,7 +15,7 @@ from itertools import chain, takewhile
 from operator import attrgetter
 from typing import TypeVarTuple
 
-from storekeeper.commands import Command, size
+from storekeeper.commands import KEYS_INTERVAL, MAX_BATCH, MAX_BATCH_BYTES, Command, size
 from storekeeper.concurrency.queue_limit import QUEUE_TIMEOUT, Queued, QueueLimit
 from storekeeper.errors import CLOSED, DISK_STALLED, LOCKED, Outcome, Unavailable
 from storekeeper.sqlite import errors
@@ -25,12 +25,6 @@ from storekeeper.write_state import WriteState
 
 Ts = TypeVarTuple("Ts")
 Write = Queued[Command, Store | None]
-
-MAX_BATCH = 1000
-"""Writes of one transaction; there are more only if they come in one loop iteration."""
-
-MAX_BATCH_BYTES = 4 * 2**20
-"""Bytes, by `commands.size`, after which a batch is full: writing them takes several times as much memory."""
 
 LOCK_TIMEOUT = 3.5
 """Seconds after which a write that finds the file locked all the time is refused; nothing was written."""
@@ -43,9 +37,6 @@ PROBE_LOCK_TIMEOUT = 0.1
 
 PROBE_SIZE = 2**16
 """Bytes of that probe's address: more than most writes have, else each of the disk's last pages would be an end."""
-
-KEYS_INTERVAL = 60.0
-"""Seconds between two looks for Idempotency-Keys that are too old, while nothing is written."""
 
 QUEUE_FULL = "Too many writes are waiting"
 
@@ -192,6 +183,7 @@ class WriteQueue:
             self._loading = self._committer.load_keys()
         timeout, size = max(0.0, self._next_look - time.monotonic()), 0
         with suppress(queue.Empty):
+            # There are more than MAX_BATCH only if they came in one loop iteration.
             while len(batch) < MAX_BATCH and size < MAX_BATCH_BYTES:
                 if (more := self._inbox.get(timeout=timeout)) is None:
                     return True
