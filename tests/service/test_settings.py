@@ -33,8 +33,8 @@ def test_an_empty_environment_gives_the_defaults() -> None:
         ({"STOREKEEPER_DATABASE": "sqlite:////a.db"}, Settings(database="sqlite:////a.db")),
         ({"STOREKEEPER_REQUIRE": "postgres"}, Settings()),
         (
-            {"STOREKEEPER_CORS_ORIGIN": "https://a.example  http://[::1]:5173"},
-            Settings(cors_origin=("https://a.example", "http://[::1]:5173")),
+            {"STOREKEEPER_CORS_ORIGIN": "https://a.example:65535  http://[::1]:5173"},
+            Settings(cors_origin=("https://a.example:65535", "http://[::1]:5173")),
         ),
         ({"STOREKEEPER_AUTH": "writes"}, Settings(auth="writes")),
         ({"STOREKEEPER_ALLOWED_HOST": "Stores.example"}, Settings(allowed_host=("Stores.example",))),
@@ -73,7 +73,7 @@ def test_a_bad_value_is_refused_with_its_option_and_its_variable(name: str, valu
     [
         *("*", "null", "shop.example", "https://shop.example/", "https://Shop.example", "https://shop.example:443"),
         *("http://shop.example:80", "https://*.shop.example", "https://shop.example,https://b", "https://", "//a"),
-        "ö://a",
+        *("ö://a", "https://a.example:99999", "http://[::1]:65536"),
     ],
 )
 def test_what_no_browser_sends_as_an_origin_is_refused(origin: str) -> None:
