@@ -13,7 +13,7 @@ from urllib.parse import quote
 import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.pq import Conninfo, ExecStatus
+from psycopg.pq import Conninfo, ConnStatus, ExecStatus, PGconn
 
 from storekeeper.errors import CannotStart, Outcome, StorekeeperError, Unavailable
 
@@ -83,6 +83,9 @@ _DEFAULTS = {
 }
 
 
+_NOWHERE = {"host": "127.0.0.1", "hostaddr": "127.0.0.1", "port": "1", "password": "-", "gssencmode": "disable"}
+"""Where nobody listens. No password file is read, and no ticket of Kerberos needed: both may come later."""
+
 _NUMBERS = ("port", "connect_timeout", "keepalives", *(name for name in _DEFAULTS if _DEFAULTS[name].isdigit()))
 _NUMBER = re.compile(r"-?\d*(,\d*)*", re.ASCII)
 """Of several ports one for each host."""
@@ -109,7 +112,13 @@ def parameters(url: str) -> str:
             "--database: target_session_attrs can only be read-write or primary: a standby may be behind"
         )
     timeout = {"connect_timeout": os.environ.get("PGCONNECT_TIMEOUT") or "3"}
-    return make_conninfo(**(_DEFAULTS | timeout | given | {"client_encoding": "utf8"}))
+    conninfo = make_conninfo(**(_DEFAULTS | timeout | given | {"client_encoding": "utf8"}))
+    # What libpq refuses before it turns to any server, it always will.
+    trial = PGconn.connect_start(make_conninfo(conninfo, **_NOWHERE).encode())
+    if trial.status == ConnStatus.BAD and _NOWHERE["hostaddr"] not in (reason := trial.get_error_message()):
+        raise CannotStart(f"--database: {_one_line(reason, url)}")
+    trial.finish()
+    return conninfo
 
 
 def describe(url: str) -> str:
@@ -228,8 +237,8 @@ def _commit(connection: Connection) -> None:
         raise Unavailable("The standby does not respond", Outcome.UNKNOWN)
 
 
-def _one_line(error: Exception, url: str) -> str:
-    """Return an error of libpq as one line, without any password."""
+def _one_line(error: Exception | str, url: str) -> str:
+    """Return an error of libpq, or its text, as one line, without any password."""
     text = " ".join(str(error).split())
     given = conninfo_to_dict(url)
     for secret in (given.get("password"), given.get("sslpassword"), os.environ.get("PGPASSWORD")):
