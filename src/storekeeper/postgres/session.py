@@ -54,12 +54,17 @@ BULK = PINNED | {"statement_timeout": "0", "lock_timeout": "0", "idle_in_transac
 """For bulk creates and copies, which may take long, as their source may be slow."""
 
 SHARED_SESSION = "22007"
-"""The SQLSTATE with which `_CLAIM_SESSION` fails where another client has left its mark. Nothing else makes dates."""
+"""The SQLSTATE with which `_CLAIM_SESSION` fails where another client has left its mark, `_CHECK_CLAIM` where ours is
+gone. Nothing else makes dates."""
 
 # A pooler that passes a session from client to client would run the statements of one with the settings of another.
 _CLAIM_SESSION = """SELECT pg_catalog.set_config('storekeeper.session', CASE coalesce(
   pg_catalog.current_setting('storekeeper.session', true), '') WHEN '' THEN 'taken'
   ELSE (pg_catalog.current_setting('storekeeper.session') || ' already')::date::text END, false)"""
+
+# Or it resets the session after each transaction, and all that was set is lost.
+_CHECK_CLAIM = """SELECT (CASE pg_catalog.current_setting('storekeeper.session', true) WHEN 'taken' THEN '2000-01-01'
+  ELSE 'reset' END)::date"""
 
 SETUP_TIMEOUT = 3.0
 """Seconds until a new session of a thread has to respond: a pooler lets in whoever comes while its server is away."""
@@ -163,6 +168,7 @@ def connected(url: str, *, needs: str = "", commits: bool = True) -> Iterator[Co
     try:
         with psycopg.connect(conninfo, autocommit=True) as connection:
             _set_up(connection)
+            connection.execute(_CHECK_CLAIM)
             connection.execute(set_search_path(collection_schema(connection)).encode())
             connection.autocommit = False
             yield connection
