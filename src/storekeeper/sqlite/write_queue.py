@@ -48,6 +48,7 @@ KEYS_INTERVAL = 60.0
 """Seconds between two looks for Idempotency-Keys that are too old, while nothing is written."""
 
 QUEUE_FULL = "Too many writes are waiting"
+TOO_LATE = "The write has waited for too long"
 
 _JOIN_INTERVAL = 0.002
 TICK = 0.25
@@ -138,7 +139,7 @@ class WriteQueue:
             lost = self._failure, Outcome.UNKNOWN
             results = [result if isinstance(result, Unavailable) else Unavailable(*lost) for result in results]
         # Expired writes come first in a batch: if the last result is theirs, nothing was tried.
-        elif type(last := results[-1]) is Unavailable and str(last) != QUEUE_FULL:
+        elif type(last := results[-1]) is Unavailable and str(last) != TOO_LATE:
             self.state.refused(str(last))
         elif self.state.reason == LOCKED and not isinstance(last, Unavailable):
             # A probe waits for the lock for a moment only, and may miss it again and again.
@@ -216,7 +217,7 @@ class WriteQueue:
     def _commit(self, batch: list[Write]) -> list[Result]:
         # The queue is in the order of submission: expired writes come first.
         expired = bisect_left(batch, time.monotonic() - QUEUE_TIMEOUT, key=attrgetter("since"))
-        results: list[Result] = [Unavailable(QUEUE_FULL) for _ in batch[:expired]]
+        results: list[Result] = [Unavailable(TOO_LATE) for _ in batch[:expired]]
         if rest := batch[expired:]:
             results += self._committer.commit([write.request for write in rest], rest[0].since + LOCK_TIMEOUT)
         return results
