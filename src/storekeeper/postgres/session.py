@@ -92,7 +92,7 @@ _NOWHERE = {"host": "127.0.0.1", "hostaddr": "127.0.0.1", "port": "1", "password
 """Where nobody listens. No password file is read, and no ticket of Kerberos needed: both may come later."""
 
 _NUMBERS = ("port", "connect_timeout", "keepalives", *(name for name in _DEFAULTS if _DEFAULTS[name].isdigit()))
-_NUMBER = re.compile(r"-?\d*(,\d*)*", re.ASCII)
+_NUMBER = re.compile(r"(-?\d+)?(,\d*)*", re.ASCII)
 """Of several ports one for each host."""
 
 
@@ -112,6 +112,8 @@ def parameters(url: str) -> str:
     for name in _NUMBERS:
         if not _NUMBER.fullmatch(given.get(name, "")):
             raise CannotStart(f"--database: {name} has to be a number")
+    if any(port and not 0 < int(port) < 65536 for port in given.get("port", "").split(",")):
+        raise CannotStart("--database: port has to be a number from 1 to 65535")
     if given.get("target_session_attrs", "primary") not in ("read-write", "primary"):
         raise CannotStart(
             "--database: target_session_attrs can only be read-write or primary: a standby may be behind"
