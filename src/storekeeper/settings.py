@@ -86,6 +86,8 @@ def make(values: Mapping[str, Any]) -> Settings:
         if name in values and (value := repr(values[name])) not in message:
             message += f", not {value}"
         raise CannotStart(message) from None
+    if settings.database != settings.database.strip():  # a file of that name would be made; it may have a password
+        raise CannotStart(f"{option('database')} (or {variable('database')}): has a blank or line end around it")
     for origin in settings.cors_origin:
         found = _ORIGIN.fullmatch(origin)
         if not found or int(found[1] or 0) > 65535 or _DEFAULT_PORT.fullmatch(origin):

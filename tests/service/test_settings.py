@@ -86,6 +86,16 @@ def test_what_no_browser_sends_as_an_origin_is_refused(origin: str) -> None:
         )
 
 
+@pytest.mark.parametrize(
+    "database", ["sqlite:///stores.db\n", "sqlite:///stores.db ", "\tpostgresql://me:secret@there/y"]
+)
+def test_a_database_with_a_blank_around_it_is_refused(database: str) -> None:
+    """As a variable that was read from a file often has: else there would be a new, empty list in another file."""
+    with pytest.raises(CannotStart) as error:
+        from_environment({"STOREKEEPER_DATABASE": database})
+    assert str(error.value) == "--database (or STOREKEEPER_DATABASE): has a blank or line end around it"
+
+
 @pytest.mark.parametrize("host", ["*", "stores.example:8080", "http://stores.example", ".example", "[::1]", "ö"])
 def test_what_is_no_host_name_is_refused(host: str) -> None:
     with pytest.raises(CannotStart, match=r"--allowed-host .* expected a host name without a port, such as stores"):
@@ -195,14 +205,14 @@ def test_every_setting_is_an_option_a_variable_and_described() -> None:
         (["--database", "postgresql://there:99999/y"], {}, "--database: port has to be a number from 1 to 65535"),
         (["--database", "postgresql://there/y?connect_timeout=1s"], {}, "connect_timeout has to be a number"),
         (["--cors-origin", "https://a.example", "--cors-origin", "*"], {}, "as browsers send it, such as"),
-        (["--host", "999.1.1.1", "--auth", "open"], {}, "cannot listen on 999.1.1.1 port 8080"),
+        (["--host", "999.1.1.1", "--auth", "open"], {}, "cannot listen on 999.1.1.1 port 0"),
     ],
 )
 def test_a_bad_start_says_so_in_one_line_and_ends_with_2(
     tmp_path: Path, arguments: list[str], environ: dict[str, str], message: str
 ) -> None:
     url = [] if "--database" in arguments else ["--database", f"sqlite:///{tmp_path}/stores.db"]
-    done = run("serve", *url, *arguments, env=environ)
+    done = run("serve", *url, *arguments, env={"STOREKEEPER_PORT": "0"} | environ)
     assert done.returncode == 2
     assert done.stdout == b""
     lines = done.stderr.decode().splitlines()
