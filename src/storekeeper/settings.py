@@ -18,7 +18,7 @@ _NOT_SETTINGS = {"STOREKEEPER_REQUIRE", "STOREKEEPER_TOKEN"}
 DATABASES = "sqlite:///relative.db, sqlite:////absolute.db or postgresql://..."
 
 _NAME = r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*"
-_ORIGIN = re.compile(rf"[a-z][a-z0-9+.-]*://(?:{_NAME}|\[[0-9a-f:]+\])(?::[1-9]\d{{0,4}})?")
+_ORIGIN = re.compile(rf"[a-z][a-z0-9+.-]*://(?:{_NAME}|\[[0-9a-f:]+\])(?::([1-9][0-9]{{0,4}}))?")
 _ORIGIN_RULE = "expected an origin as browsers send it, such as https://shop.example"
 _DEFAULT_PORT = re.compile(r"http://.*:80|https://.*:443")
 
@@ -83,8 +83,11 @@ def make(values: Mapping[str, Any]) -> Settings:
         reason, _, path = str(error).partition(" - at `$.")
         name = path.rstrip("`")
         raise _is_bad(name, reason[0].lower() + reason[1:], values.get(name)) from None
+    if settings.database != settings.database.strip():  # a file of that name would be made; it may have a password
+        raise CannotStart(f"{option('database')} (or {variable('database')}): has a blank or line end around it")
     for origin in settings.cors_origin:
-        if not _ORIGIN.fullmatch(origin) or _DEFAULT_PORT.fullmatch(origin):
+        found = _ORIGIN.fullmatch(origin)
+        if not found or int(found[1] or 0) > 65535 or _DEFAULT_PORT.fullmatch(origin):
             raise _is_bad("cors_origin", _ORIGIN_RULE, origin)
     for host in settings.allowed_host:
         if not re.fullmatch(_NAME, host.lower()):

@@ -309,3 +309,17 @@ def test_a_database_that_is_away_is_a_503_with_its_outcome(
     said = "unknown" if outcome is Outcome.UNKNOWN else "none"
     assert_error(response, 503, "The database is locked", outcome=said)
     assert dict(response.headers)[b"retry-after"] == b"1"
+
+
+def test_a_request_for_which_there_is_not_enough_memory_may_have_been_carried_out(
+    collection: InMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And is no bug."""
+
+    def fails(_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("storekeeper.api.resource._decode", fails)
+    response = ask(collection, "POST", "/api/stores", BODY)
+    assert_error(response, 503, "There is not enough memory", outcome="unknown")
+    assert dict(response.headers)[b"retry-after"] == b"1"

@@ -693,7 +693,16 @@ main()
 
 
 @pytest.mark.parametrize("module", ["storekeeper.cli", "storekeeper.api.docs"])
-def test_a_program_for_which_there_is_not_enough_memory_says_so_in_one_line(module: str) -> None:
+@pytest.mark.parametrize(
+    ("error", "status", "says"),
+    [
+        ("MemoryError", 74, "cannot go on: there is not enough memory, or ulimit -v permits too little"),
+        ("ImportError('x.so: failed to map segment')", 2, "cannot start: x.so: failed to map segment"),
+    ],
+)
+def test_a_program_for_which_there_is_not_enough_memory_says_so_in_one_line(
+    module: str, error: str, status: int, says: str
+) -> None:
     """At the start, or later, when a command needs more of it."""
     program = f"""
 import sys
@@ -701,15 +710,14 @@ import sys
 class Failing:
     def find_spec(self, name, *_):
         if name == {module!r}:
-            raise MemoryError
+            raise {error}
 
 sys.meta_path.insert(0, Failing())
 from storekeeper.__main__ import main
 main()
 """
     done = subprocess.run([sys.executable, "-c", program, "openapi"], capture_output=True, check=False)
-    says = b"storekeeper: cannot go on: there is not enough memory, or ulimit -v permits too little\n"
-    assert (done.returncode, done.stdout, done.stderr) == (74, b"", says)
+    assert (done.returncode, done.stdout, done.stderr.decode()) == (status, b"", f"storekeeper: {says}\n")
 
 
 @pytest.mark.parametrize("target", ["-", "pipe"])

@@ -86,7 +86,8 @@ async def odd(scope: dict[str, Any], receive: Receive, send: Send) -> None:
             raise RuntimeError("a bug")
         case "/waits":
             await receive()
-            assert await receive() == await receive() == {"type": "http.disconnect"}
+            assert [*await asyncio.gather(receive(), receive())] == [{"type": "http.disconnect"}] * 2
+            assert await receive() == {"type": "http.disconnect"}
             await sends(send, 200, b"to nobody")
 
 

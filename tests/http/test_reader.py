@@ -2,7 +2,7 @@
 
 import pytest
 
-from storekeeper.http.reader import Phase, RequestReader
+from storekeeper.http.reader import MAX_FED_BYTES, Phase, RequestReader
 from storekeeper.http.request import Request
 from storekeeper.http.response import Response
 from tests.harness.refused_requests import ACCEPTED, REFUSED, SMUGGLED
@@ -71,6 +71,12 @@ def test_of_many_bytes_some_are_parsed_at_once_and_a_body_as_it_comes() -> None:
     left = reader.feed(left)
     assert len(found) + -(-len(left) // 27) == 2001
     assert 500 < len(found) < 1000
+
+
+def test_of_many_small_chunks_some_are_parsed_at_once() -> None:
+    reader = RequestReader(NotImplemented, NotImplemented, float)
+    reader.feed(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+    assert len(reader.feed(b"1\r\nx\r\n" * 40_000)) > 240_000 - MAX_FED_BYTES - 10
 
 
 @pytest.mark.parametrize("start", [b"", b"\r", b"\r\n", b"\r\r\n\r"])

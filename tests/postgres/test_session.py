@@ -326,6 +326,7 @@ def test_a_service_that_pins_nothing_would_be_seen(
     database: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("storekeeper.postgres.session.setup_statements", lambda *_: ("BEGIN", "COMMIT"))
+    monkeypatch.setattr("storekeeper.postgres.session._CHECK_CLAIM", "SELECT 1")
     inherit(array_nulls="off")
     with pytest.raises(AssertionError):
         run(keep_the_promises(database, tmp_path))
@@ -469,7 +470,7 @@ def test_a_table_that_a_crash_would_empty_or_that_is_none_is_refused(database: P
 
 
 @contextmanager
-def pooled(database: Postgres, mode: str) -> Iterator[Postgres]:
+def pooled(database: Postgres, mode: str, more: str = "") -> Iterator[Postgres]:
     """Run PgBouncer before a server; give the database as it is reached through it."""
     program = shutil.which("pgbouncer") or need(
         "pgbouncer", "it is not installed (Debian: apt-get install pgbouncer)"
@@ -482,7 +483,7 @@ def pooled(database: Postgres, mode: str) -> Iterator[Postgres]:
     settings.write_text(
         f"[databases]\n* = host=127.0.0.1 port={server.port} user={USER}\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"
         f"listen_port = {port}\nunix_socket_dir =\nauth_type = any\npool_mode = {mode}\n"
-        f"default_pool_size = {SESSIONS}\n"
+        f"default_pool_size = {SESSIONS}\n{more}\n"
     )
     process = subprocess.Popen(
         [program, "-q", settings], user=server.uid, group=server.gid, extra_groups=server.groups,
@@ -519,6 +520,14 @@ def test_a_pooler_that_shares_sessions_is_refused(database: Postgres) -> None:
         with pytest.raises(CannotStart, match="session pooling"):
             databases.prepare(shared.url)
     assert database.changes() == []
+
+
+def test_a_pooler_that_forgets_what_was_set_for_a_session_is_refused(database: Postgres) -> None:
+    with (
+        pooled(database, "transaction", "server_reset_query_always = 1") as forgetful,
+        pytest.raises(CannotStart, match="session pooling"),
+    ):
+        databases.prepare(forgetful.url)
 
 
 def test_a_pooler_that_has_no_session_left_keeps_nobody_waiting(

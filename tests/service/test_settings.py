@@ -33,8 +33,8 @@ def test_an_empty_environment_gives_the_defaults() -> None:
         ({"STOREKEEPER_DATABASE": "sqlite:////a.db"}, Settings(database="sqlite:////a.db")),
         ({"STOREKEEPER_REQUIRE": "postgres"}, Settings()),
         (
-            {"STOREKEEPER_CORS_ORIGIN": "https://a.example  http://[::1]:5173"},
-            Settings(cors_origin=("https://a.example", "http://[::1]:5173")),
+            {"STOREKEEPER_CORS_ORIGIN": "https://a.example:65535  http://[::1]:5173"},
+            Settings(cors_origin=("https://a.example:65535", "http://[::1]:5173")),
         ),
         ({"STOREKEEPER_AUTH": "writes"}, Settings(auth="writes")),
         ({"STOREKEEPER_ALLOWED_HOST": "Stores.example"}, Settings(allowed_host=("Stores.example",))),
@@ -73,7 +73,7 @@ def test_a_bad_value_is_refused_with_its_option_and_its_variable(name: str, valu
     [
         *("*", "null", "shop.example", "https://shop.example/", "https://Shop.example", "https://shop.example:443"),
         *("http://shop.example:80", "https://*.shop.example", "https://shop.example,https://b", "https://", "//a"),
-        "ö://a",
+        *("ö://a", "https://a.example:99999", "http://[::1]:65536"),
     ],
 )
 def test_what_no_browser_sends_as_an_origin_is_refused(origin: str) -> None:
@@ -84,6 +84,16 @@ def test_what_no_browser_sends_as_an_origin_is_refused(origin: str) -> None:
             "--cors-origin (or STOREKEEPER_CORS_ORIGIN): expected an origin as browsers send it, such as"
             f" https://shop.example, not {origin!r}"
         )
+
+
+@pytest.mark.parametrize(
+    "database", ["sqlite:///stores.db\n", "sqlite:///stores.db ", "\tpostgresql://me:secret@there/y"]
+)
+def test_a_database_with_a_blank_around_it_is_refused(database: str) -> None:
+    """As a variable that was read from a file often has: else there would be a new, empty list in another file."""
+    with pytest.raises(CannotStart) as error:
+        from_environment({"STOREKEEPER_DATABASE": database})
+    assert str(error.value) == "--database (or STOREKEEPER_DATABASE): has a blank or line end around it"
 
 
 @pytest.mark.parametrize("host", ["*", "stores.example:8080", "http://stores.example", ".example", "[::1]", "ö"])
@@ -190,16 +200,19 @@ def test_every_setting_is_an_option_a_variable_and_described() -> None:
             "an @ or / within user or password has to be written",
         ),
         (["--database", "postgresql://there:secret/y"], {}, "--database: port has to be a number"),
+        (["--database", "postgresql://there/y?sslmode=on"], {}, '--database: invalid sslmode value: "on"'),
+        (["--database", "postgresql:///?service=a"], {}, '--database: definition of service "a" not found'),
+        (["--database", "postgresql://there:99999/y"], {}, "--database: port has to be a number from 1 to 65535"),
         (["--database", "postgresql://there/y?connect_timeout=1s"], {}, "connect_timeout has to be a number"),
         (["--cors-origin", "https://a.example", "--cors-origin", "*"], {}, "as browsers send it, such as"),
-        (["--host", "999.1.1.1", "--auth", "open"], {}, "cannot listen on 999.1.1.1 port 8080"),
+        (["--host", "999.1.1.1", "--auth", "open"], {}, "cannot listen on 999.1.1.1 port 0"),
     ],
 )
 def test_a_bad_start_says_so_in_one_line_and_ends_with_2(
     tmp_path: Path, arguments: list[str], environ: dict[str, str], message: str
 ) -> None:
     url = [] if "--database" in arguments else ["--database", f"sqlite:///{tmp_path}/stores.db"]
-    done = run("serve", *url, *arguments, env=environ)
+    done = run("serve", *url, *arguments, env={"STOREKEEPER_PORT": "0"} | environ)
     assert done.returncode == 2
     assert done.stdout == b""
     lines = done.stderr.decode().splitlines()

@@ -443,6 +443,30 @@ def test_no_more_writes_than_the_limit_wait(
     run(main())
 
 
+def test_a_write_that_has_waited_for_too_long_is_told_so_and_nothing_changes(
+    held: tuple[Sqlite, apsw.Connection], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind a lock, or because the whole process stood still: there need not be many others."""
+    database, connection = held
+    monkeypatch.setattr(write_queue, "QUEUE_TIMEOUT", 0.2)
+
+    async def main() -> None:
+        async with handle(database) as collection:
+            first = create(collection, Payload("Under way"))
+            await asyncio.sleep(0.1)  # the thread has it
+            late = create(collection, Payload("Late"))
+            await asyncio.sleep(0.3)
+            connection.execute("COMMIT")
+            with pytest.raises(Unavailable, match="The write has waited for too long") as error:
+                await late
+            assert error.value.outcome is Outcome.NONE
+            assert (await first).id == 2
+            await collection.check_writes()
+            assert await get(collection, 3) is None
+
+    run(main())
+
+
 MIB = 2**20
 LARGE = [
     Create(Payload("Large", "x" * MIB)),

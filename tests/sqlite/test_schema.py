@@ -566,6 +566,23 @@ except CannotStart as error:
     return done.stdout
 
 
+def test_a_database_whose_log_may_not_be_written_is_refused(path: Path) -> None:
+    """As a file is that another user has left: the service would start, and write nothing."""
+    connection = schema.connect(path)
+    connection.execute("UPDATE collection SET epoch = 'unlogged'")
+    log = Path(f"{path}-wal")
+    assert log.stat().st_size > 0, "nothing is in the log"
+    for each in (path, Path(f"{path}-shm")):
+        each.chmod(0o666)
+    path.parent.chmod(0o777)
+    log.chmod(0o444)
+    message = refused_without_rights(path)
+    assert message.startswith(f"{path} cannot be opened for writing (The database cannot be written)"), message
+    connection.execute("BEGIN IMMEDIATE")
+    schema.prepare(path)  # another user's lock is no reason
+    connection.close()
+
+
 @pytest.mark.parametrize("case", ["folder", "file", "new"])
 def test_a_database_that_may_not_be_written_is_refused(path: Path, case: str) -> None:
     target = path.with_name("new.db") if case == "new" else path

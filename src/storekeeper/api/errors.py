@@ -6,6 +6,8 @@ from storekeeper.errors import EpochEnded, InvalidInput, KeyReused, Outcome, Pre
 from storekeeper.events import Event, emit
 from storekeeper.http.response import INTERNAL_ERROR, NO_CONTENT, Response, Validation, error_response, unavailable
 
+_NO_MEMORY = "There is not enough memory"
+
 
 def to_response(error: BaseException, *, generic: bool = False) -> Response:
     """Return the response to an error; what is none of the domain's is a bug. `generic` explains no invalid input."""
@@ -24,6 +26,9 @@ def to_response(error: BaseException, *, generic: bool = False) -> Response:
             return error_response(410, str(error), cursor=error.cursor)
         case Unavailable():
             return unavailable(str(error), "unknown" if error.outcome is Outcome.UNKNOWN else "none")
+        case MemoryError():  # as under ulimit -v; a write may have been handed over
+            emit(Event.SERVER, message=_NO_MEMORY)
+            return unavailable(_NO_MEMORY, "unknown")
     emit(Event.BUG, error=error)
     return INTERNAL_ERROR
 

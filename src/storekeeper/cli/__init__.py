@@ -61,7 +61,7 @@ def main() -> None:
         status = _report_no_output(ended.__context__)
     except OSError as error:
         status = _report_no_output(error)
-    except MemoryError:
+    except (MemoryError, ImportError):  # too little memory, to load a library too
         raise  # `__main__` reports it, as if there were too little for this module
     except Exception as error:  # noqa: BLE001 - every bug is reported in one line
         status = _report_failure(f"a bug, please report it: {type(error).__name__}: {error}", EXIT_BUG)

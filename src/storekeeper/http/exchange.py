@@ -195,7 +195,7 @@ class Exchange:
             self._body_delivered = True
             return {"type": "http.request", "body": self.request.body, "more_body": False}
         if not self.over:
-            self._disconnected = asyncio.Event()
+            self._disconnected = self._disconnected or asyncio.Event()  # an application may wait several times
             await self._disconnected.wait()
         return {"type": "http.disconnect"}
 

@@ -28,7 +28,7 @@ class Phase(IntEnum):
 
 
 MAX_FED_BYTES = 16 * 1024
-"""Bytes of one connection that are parsed at once, in up to 7 ms: the transport may bring megabytes."""
+"""Bytes of one connection that are parsed at once, in up to 9 ms: the transport may bring megabytes."""
 
 _EMPTY_LINES = re.compile(rb"[\r\n]+")
 _SMALL_CHUNKS = re.compile(b"(?s)(?:" + b"|".join(b"%x\r\n.{%d}\r\n" % (size, size) for size in range(1, 16)) + b")+")
@@ -115,7 +115,7 @@ class RequestReader:
         if self.phase is Phase.IDLE and (empty := _EMPTY_LINES.match(data, start)):  # before a request
             return empty.end()
         between_chunks = self.phase is Phase.BODY and not self._line and not self._is_last_chunk
-        if between_chunks and (run := _SMALL_CHUNKS.match(data, start)):
+        if between_chunks and (run := _SMALL_CHUNKS.match(data, start, MAX_FED_BYTES)):
             self._parser.feed_data(run[0])
             return run.end()
         end = data.find(b"\n", start) + 1 or len(data)

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.pq import Conninfo, ExecStatus
+from psycopg.pq import Conninfo, ConnStatus, ExecStatus, PGconn
 
 from storekeeper.errors import CannotStart, Outcome, StorekeeperError, Unavailable
 
@@ -50,12 +50,17 @@ BULK = PINNED | {"statement_timeout": "0", "lock_timeout": "0", "idle_in_transac
 """For bulk creates and copies, which may take long, as their source may be slow."""
 
 SHARED_SESSION = "22007"
-"""The SQLSTATE with which `_CLAIM_SESSION` fails where another client has left its mark. Nothing else makes dates."""
+"""The SQLSTATE with which `_CLAIM_SESSION` fails where another client has left its mark, `_CHECK_CLAIM` where ours is
+gone. Nothing else makes dates."""
 
 # A pooler that passes a session from client to client would run the statements of one with the settings of another.
 _CLAIM_SESSION = """SELECT pg_catalog.set_config('storekeeper.session', CASE coalesce(
   pg_catalog.current_setting('storekeeper.session', true), '') WHEN '' THEN 'taken'
   ELSE (pg_catalog.current_setting('storekeeper.session') || ' already')::date::text END, false)"""
+
+# Or it resets the session after each transaction, and all that was set is lost.
+_CHECK_CLAIM = """SELECT (CASE pg_catalog.current_setting('storekeeper.session', true) WHEN 'taken' THEN '2000-01-01'
+  ELSE 'reset' END)::date"""
 
 SETUP_TIMEOUT = 3.0
 """Seconds until a new session of a thread has to respond: a pooler takes clients also while its server is away."""
@@ -79,8 +84,11 @@ _DEFAULTS = {
 }
 
 
+_NOWHERE = {"host": "127.0.0.1", "hostaddr": "127.0.0.1", "port": "1", "password": "-", "gssencmode": "disable"}
+"""Where nobody listens. No password file is read, and no ticket of Kerberos needed: both may come later."""
+
 _NUMBERS = ("port", "connect_timeout", "keepalives", *(name for name in _DEFAULTS if _DEFAULTS[name].isdigit()))
-_NUMBER = re.compile(r"-?\d*(,\d*)*", re.ASCII)
+_NUMBER = re.compile(r"(-?\d+)?(,\d*)*", re.ASCII)
 """Of several ports one for each host."""
 
 
@@ -100,12 +108,20 @@ def parameters(url: str) -> str:
     for name in _NUMBERS:
         if not _NUMBER.fullmatch(given.get(name, "")):
             raise CannotStart(f"--database: {name} has to be a number")
+    if any(port and not 0 < int(port) < 65536 for port in given.get("port", "").split(",")):
+        raise CannotStart("--database: port has to be a number from 1 to 65535")
     if given.get("target_session_attrs", "primary") not in ("read-write", "primary"):
         raise CannotStart(
             "--database: target_session_attrs can only be read-write or primary: a standby may be behind"
         )
     timeout = {"connect_timeout": os.environ.get("PGCONNECT_TIMEOUT") or "3"}
-    return make_conninfo(**(_DEFAULTS | timeout | given | {"client_encoding": "utf8"}))
+    conninfo = make_conninfo(**(_DEFAULTS | timeout | given | {"client_encoding": "utf8"}))
+    # What libpq refuses before it turns to any server, it always will.
+    trial = PGconn.connect_start(make_conninfo(conninfo, **_NOWHERE).encode())
+    if trial.status == ConnStatus.BAD and _NOWHERE["hostaddr"] not in (reason := trial.get_error_message()):
+        raise CannotStart(f"--database: {_one_line(reason, url)}")
+    trial.finish()
+    return conninfo
 
 
 def describe(url: str) -> str:
@@ -150,6 +166,7 @@ def connected(url: str, *, needs: str = "", commits: bool = True) -> Iterator[Co
     try:
         with psycopg.connect(conninfo, autocommit=True) as connection:
             _set_up(connection)
+            connection.execute(_CHECK_CLAIM)
             connection.execute(set_search_path(collection_schema(connection)).encode())
             connection.autocommit = False
             yield connection
@@ -224,8 +241,8 @@ def _commit(connection: Connection) -> None:
         raise Unavailable("The standby does not respond", Outcome.UNKNOWN)
 
 
-def _one_line(error: Exception, url: str) -> str:
-    """Return an error of libpq as one line, without any password."""
+def _one_line(error: Exception | str, url: str) -> str:
+    """Return an error of libpq, or its text, as one line, without any password."""
     text = " ".join(str(error).split())
     given = conninfo_to_dict(url)
     for secret in (given.get("password"), given.get("sslpassword"), os.environ.get("PGPASSWORD")):

@@ -8,6 +8,7 @@ write, a list costs one page.
 
 import asyncio
 from array import array
+from bisect import bisect_right
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -109,7 +110,7 @@ class Reader:
         self.transaction = ReadTransaction(connection)
         self._pages: dict[int, bytes] = {}  # by number
         self._pages_version = self._pages_last = 0
-        self._latest_named = "", 0, 0, array("q")  # name, after, version, ids
+        self._latest_named = ("", 0), 0, array("q")  # name and version, `after`, ids
 
     def get(self, id: int) -> Store | None:
         """Return the store of that id, or None."""
@@ -205,12 +206,15 @@ class Reader:
 
     def _all_named(self, name: str, after: int, version: int) -> Sequence[int]:
         """Return the ids of all stores of that name: one array for all clients that read this version."""
-        if self._latest_named[:3] != (name, after, version):
+        what, start, ids = self._latest_named
+        if what != (name, version) or after < start:
+            # The second time, all of them: else each other `after` would cost as much.
+            start = after if what != (name, version) else 0
             ids = array("q")
-            while found := numbers(self._execute(_NAMED_IDS, (name, ids[-1] if ids else after, 10_000)).get):
+            while found := numbers(self._execute(_NAMED_IDS, (name, ids[-1] if ids else start, 10_000)).get):
                 ids.fromlist(found)
-            self._latest_named = (name, after, version, ids)
-        return self._latest_named[3]
+            self._latest_named = (name, version), start, ids
+        return memoryview(ids)[bisect_right(ids, after) :]
 
     def close(self) -> None:
         """Look at SQLite's memory no more; the connection may be closed."""

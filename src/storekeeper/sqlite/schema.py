@@ -75,6 +75,11 @@ def _check_and_upgrade(path: Path, *, upgrade: bool) -> None:
             raise _older(path)
     with closing(connect(path, create=True)) as connection:
         upgrade_schema(connection)
+        if upgrade:
+            # Nor could SQLite write if the log is another user's. If it waits for no lock, it says so at once.
+            connection.set_busy_timeout(0)
+            with suppress(apsw.BusyError):
+                connection.execute("BEGIN IMMEDIATE; ROLLBACK")
 
 
 @contextmanager

@@ -39,6 +39,7 @@ PROBE_SIZE = 2**16
 """Bytes of that probe's address: more than most writes have, else each of the disk's last pages would be an end."""
 
 QUEUE_FULL = "Too many writes are waiting"
+TOO_LATE = "The write has waited for too long"
 
 _JOIN_INTERVAL = 0.002
 TICK = 0.25
@@ -129,7 +130,7 @@ class WriteQueue:
             lost = self._failure, Outcome.UNKNOWN
             results = [result if isinstance(result, Unavailable) else Unavailable(*lost) for result in results]
         # Expired writes come first in a batch: if the last result is theirs, nothing was tried.
-        elif type(last := results[-1]) is Unavailable and str(last) != QUEUE_FULL:
+        elif type(last := results[-1]) is Unavailable and str(last) != TOO_LATE:
             self.state.refused(str(last))
         elif self.state.reason == LOCKED and not isinstance(last, Unavailable):
             # A probe waits for the lock for a moment only, and may miss it again and again.
@@ -208,7 +209,7 @@ class WriteQueue:
     def _commit(self, batch: list[Write]) -> list[Result]:
         # The queue is in the order of submission: expired writes come first.
         expired = bisect_left(batch, time.monotonic() - QUEUE_TIMEOUT, key=attrgetter("since"))
-        results: list[Result] = [Unavailable(QUEUE_FULL) for _ in batch[:expired]]
+        results: list[Result] = [Unavailable(TOO_LATE) for _ in batch[:expired]]
         if rest := batch[expired:]:
             results += self._committer.commit([write.request for write in rest], rest[0].since + LOCK_TIMEOUT)
         return results
