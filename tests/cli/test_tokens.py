@@ -290,3 +290,7 @@ def test_check_sends_a_token_from_a_file_or_a_variable_and_reports_it_nowhere(tm
             other.write_text(content)
         assert message in refused(run_command("check", "--token", str(other), url))[-1]
     assert "has no token" in refused(run_command("check", "--token", "/dev/zero", url))[-1]
+    # Given where its file belongs, as it is easily done.
+    message = refused(run_command("check", "--token", text, url))[-1]
+    assert text not in message
+    assert "name a file that has the token" in message
