@@ -19,7 +19,7 @@ from tests.harness.collection import run
 from tests.harness.command import run as run_command
 from tests.harness.databases import Database, handle, postgres
 from tests.harness.process import refused, serving
-from tests.harness.tokens import add_token, now
+from tests.harness.tokens import add_token, add_tokens, now
 
 
 @pytest.fixture(autouse=True)
@@ -142,6 +142,15 @@ def test_a_name_is_given_once_for_ever(database: Database) -> None:
     assert run_command("token", "list", "--database", database.url).stdout.split()[8] == b"revoked"
     add(database, "next", "--scope=read")
     assert [(token.number, token.name) for token in read_tokens(database.url)] == [(1, "ci"), (2, "next")]
+
+
+def test_the_list_says_which_tokens_are_good(tmp_path: Path) -> None:
+    add_tokens(tmp_path)
+    listed = (
+        run_command("token", "list", f"--database=sqlite:///{tmp_path}/stores.db").stdout.decode().splitlines()[1:]
+    )
+    states = {row.split()[0]: row.split()[2] for row in listed}
+    assert states == {"revoked": "revoked", "expired": "expired", "read": "active", "write": "active"}
 
 
 def test_add_and_revoke_wait_until_every_process_knows_it(
