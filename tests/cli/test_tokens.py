@@ -288,6 +288,8 @@ def test_check_sends_a_token_from_a_file_or_a_variable_and_reports_it_nowhere(tm
             done = run_command("check", "--read-only", "--json", "--junit", str(junit), *arguments, url, env=env)
             assert done.returncode == 0, done.stdout + done.stderr
             assert text.encode() not in done.stdout + done.stderr + junit.read_bytes()
+        done = run_command("check", "--token", str(file), url)
+        assert done.returncode == 0, "the question whether it may add to the examples alone needs the token too"
     for content, message in (
         ("", "has no token"),
         ("Authorization: Bearer skt_a", "a token alone, without `Authorization"),
