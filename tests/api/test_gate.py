@@ -21,7 +21,7 @@ from storekeeper.api.routes import ALLOWED
 from storekeeper.cli.tokens import SETTLE_DELAY
 from storekeeper.errors import Unavailable
 from storekeeper.sqlite.reads import Reader
-from storekeeper.tokens import generate
+from storekeeper.tokens import Token, generate
 from tests.harness.client import until as until_so
 from tests.harness.databases import KINDS
 from tests.harness.in_process import Inside, inside, last_response, run, settled, some_stores, statuses, tick, until
@@ -231,6 +231,27 @@ def test_a_revoked_token_is_not_good_after_a_second(adapter: str, tmp_path: Path
                 await until_async(status, expected)
                 assert asyncio.get_running_loop().time() - began < token_table.MAX_AGE
                 databases.revoke_token(url, "late", now())
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(("standstill", "good"), [(0.0, True), (1.5, False)])
+def test_what_is_known_of_tokens_is_as_old_as_the_beginning_of_its_read(
+    standstill: float, good: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that stands still in a read finds what was true before a token was revoked."""
+    monkeypatch.setattr(token_table, "MAX_AGE", 0.2)
+
+    class Source:
+        async def tokens(self) -> Sequence[Token]:
+            await asyncio.sleep(standstill * token_table.MAX_AGE)
+            return [Token(7, "ci", "read", "hash", now())]
+
+    async def scenario() -> None:
+        tokens = token_table.TokenTable(Source())  # type: ignore[arg-type]  # nothing else is asked of it
+        await tokens.refresh()
+        admitted = tokens.admit("hash", "read")
+        assert (admitted if good else getattr(admitted, "status", None)) == (7 if good else 503)
 
     run(scenario())
 

@@ -1,6 +1,7 @@
 """Pages of other sites: what they may read and write, and on which responses they are told so (decision 43)."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -287,7 +288,8 @@ def test_what_a_page_of_another_site_sends_changes_nothing_on_any_route(adapter:
 
 
 @ADAPTERS
-def test_a_rebound_name_reads_nothing_and_writes_nothing(adapter: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("sign", ["Accept-Language: en", "Referer: http://rebound.example:8080/"])
+def test_a_rebound_name_reads_nothing_and_writes_nothing(adapter: str, sign: str, tmp_path: Path) -> None:
     """Such a page's GET has neither Origin nor Sec-Fetch-Site; and the next client may ask for the same bytes."""
     some_stores(tmp_path, 1)
     rebound = b"Host: rebound.example:8080\r\n"
@@ -296,14 +298,12 @@ def test_a_rebound_name_reads_nothing_and_writes_nothing(adapter: str, tmp_path:
         async with inside(tmp_path, allowed_host=["stores.example"]) as service:
             for _ in range(3):
                 for target in ("/api/stores", "/api/stores/1", "/openapi.json", "/docs", "/health/ready", "/"):
-                    read = request("GET", target, None, "Accept-Language: en", host=rebound)
+                    read = request("GET", target, None, sign, host=rebound)
                     refused = await answer(service, adapter, read)
                     assert refused.status == 403
                     assert b"--allowed-host" in refused.body
                     for host in (HERE, b"Host: stores.example\r\n"):
-                        fine = await answer(
-                            service, adapter, request("GET", target, None, "Accept-Language: en", host=host)
-                        )
+                        fine = await answer(service, adapter, request("GET", target, None, sign, host=host))
                         assert fine.status in (200, 404)
                 own = request(
                     "POST", "/api/stores", b'{"name":"E"}', "Origin: http://rebound.example:8080", host=rebound
@@ -326,11 +326,14 @@ def test_at_every_form_of_the_loopback_address_a_rebound_name_is_refused(host: s
 
 
 @ADAPTERS
-def test_off_the_loopback_address_any_name_is_good(adapter: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("settings", "status"), [({"host": "0.0.0.0"}, 200), ({"auth": "all"}, 401)])
+def test_off_the_loopback_address_or_where_all_need_a_token_any_name_is_good(
+    adapter: str, settings: dict[str, Any], status: int, tmp_path: Path
+) -> None:
     async def scenario() -> None:
-        async with inside(tmp_path, host="0.0.0.0") as service:
+        async with inside(tmp_path, **settings) as service:
             sent = request("GET", "/api/stores", None, "Accept-Language: en", host=b"Host: stores.example\r\n")
-            assert (await answer(service, adapter, sent)).status == 200
+            assert (await answer(service, adapter, sent)).status == status
 
     run(scenario())
 

@@ -19,7 +19,7 @@ from tests.harness.collection import run
 from tests.harness.command import run as run_command
 from tests.harness.databases import Database, handle, postgres
 from tests.harness.process import refused, serving
-from tests.harness.tokens import add_token, now
+from tests.harness.tokens import add_token, add_tokens, now
 
 
 @pytest.fixture(autouse=True)
@@ -142,6 +142,15 @@ def test_a_name_is_given_once_for_ever(database: Database) -> None:
     assert run_command("token", "list", "--database", database.url).stdout.split()[8] == b"revoked"
     add(database, "next", "--scope=read")
     assert [(token.number, token.name) for token in read_tokens(database.url)] == [(1, "ci"), (2, "next")]
+
+
+def test_the_list_says_which_tokens_are_good(tmp_path: Path) -> None:
+    add_tokens(tmp_path)
+    listed = (
+        run_command("token", "list", f"--database=sqlite:///{tmp_path}/stores.db").stdout.decode().splitlines()[1:]
+    )
+    states = {row.split()[0]: row.split()[2] for row in listed}
+    assert states == {"revoked": "revoked", "expired": "expired", "read": "active", "write": "active"}
 
 
 def test_add_and_revoke_wait_until_every_process_knows_it(
@@ -279,6 +288,8 @@ def test_check_sends_a_token_from_a_file_or_a_variable_and_reports_it_nowhere(tm
             done = run_command("check", "--read-only", "--json", "--junit", str(junit), *arguments, url, env=env)
             assert done.returncode == 0, done.stdout + done.stderr
             assert text.encode() not in done.stdout + done.stderr + junit.read_bytes()
+        done = run_command("check", "--token", str(file), url)
+        assert done.returncode == 0, "the question whether it may add to the examples alone needs the token too"
     for content, message in (
         ("", "has no token"),
         ("Authorization: Bearer skt_a", "a token alone, without `Authorization"),
@@ -290,3 +301,7 @@ def test_check_sends_a_token_from_a_file_or_a_variable_and_reports_it_nowhere(tm
             other.write_text(content)
         assert message in refused(run_command("check", "--token", str(other), url))[-1]
     assert "has no token" in refused(run_command("check", "--token", "/dev/zero", url))[-1]
+    # Given where its file belongs, as it is easily done.
+    message = refused(run_command("check", "--token", text, url))[-1]
+    assert text not in message
+    assert "name a file that has the token" in message

@@ -181,7 +181,8 @@ def check(
 
 def _read_token(file: Path | None) -> str:
     """Return the token to send, "" for none; an option with its text would stand in the shell's history."""
-    where = f"--token {file}" if file else TOKEN_VARIABLE
+    # Who gives the token itself must not find it in the log of a job, too.
+    where = TOKEN_VARIABLE if not file else "--token" if str(file).startswith("skt_") else f"--token {file}"
     try:
         with file.open() if file else StringIO(os.environ.get(TOKEN_VARIABLE)) as opened:
             token = opened.read(MAX_TOKEN_FILE_LENGTH).strip()

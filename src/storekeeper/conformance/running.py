@@ -20,7 +20,7 @@ RULES = [*reading.RULES, *writing.RULES, *rejecting.RULES, *beyond.RULES, *respo
 RULES.sort(key=lambda rule: rule.late)  # those that look at all responses at the end
 MAX_ADDED = sum(rule.adds for rule in RULES) + 2  # stores: the rules' own, and the two that several of them share
 Announce = Callable[[int], None]
-UNAUTHORIZED = "it wants authentication: send a token with --token FILE, or in STOREKEEPER_TOKEN"
+UNAUTHORIZED = "it wants authentication: send a token that is good there with --token FILE, or in STOREKEEPER_TOKEN"
 CLOSED = {401: UNAUTHORIZED, 403: "it forbids it", 429: "too many requests", 503: "unavailable"}
 
 
