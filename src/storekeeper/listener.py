@@ -1,4 +1,4 @@
-"""What the service needs of the system before it starts: a port, and open files. Imports `http` and the domain."""
+"""What the service needs of the system: a port, its clients, and open files. Imports `http` and the domain."""
 
 import resource
 import select
