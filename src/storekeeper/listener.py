@@ -1,6 +1,7 @@
-"""What the service needs of the system before it starts: a port, and open files. Imports `http` and the domain."""
+"""What the service needs of the system: a port, its clients, and open files. Imports `http` and the domain."""
 
 import resource
+import select
 import socket
 
 from storekeeper.errors import CannotStart
@@ -40,3 +41,10 @@ def listen(host: str, port: int, *, try_only: bool = False) -> socket.socket:
             f"cannot listen on {host} port {port} ({reason}): choose another --host or --port"
         ) from None
     return listener
+
+
+def has_client(listener: socket.socket) -> bool:
+    """Tell whether a connection waits to be accepted."""
+    waiting = select.poll()  # and not select, which takes no number of a file over 1023
+    waiting.register(listener, select.POLLIN)
+    return bool(waiting.poll(0))

@@ -32,7 +32,7 @@ from storekeeper.events import Event, bridge_log, emit, flush, write_line
 from storekeeper.http.connection import Connection
 from storekeeper.http.limits import Limits
 from storekeeper.http.plain import PlainReader
-from storekeeper.listener import check_open_files_limit, listen
+from storekeeper.listener import check_open_files_limit, has_client, listen
 from storekeeper.settings import Settings, from_environment, is_loopback
 from storekeeper.stores import EXAMPLES
 from storekeeper.supervisor import CANNOT_START, CLOSED, READY, Heartbeat, Supervisor, ignore_signals, tell_stop
@@ -42,6 +42,9 @@ SWITCH_INTERVAL = 0.0005
 
 GRACEFUL_TIMEOUT = 8
 """Seconds that a stop waits for the requests under way; the whole stop takes at most 10."""
+
+ACCEPT_TIMEOUT = 0.5
+"""Seconds that a stop goes on to accept clients, if more of them come all the time."""
 
 EXAMPLES_TIMEOUT = 5.0
 """Seconds that a start waits until the examples are stored; without a database, they are stored later."""
@@ -254,7 +257,11 @@ class _Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept no more connections, call back, then stop."""
+        """Accept the connections that clients have already, and no more; call back, then stop."""
+        last = time.monotonic() + ACCEPT_TIMEOUT
+        # With its listener the kernel would reset them.
+        while sockets and has_client(sockets[0]) and time.monotonic() < last:  # noqa: ASYNC110 - nothing tells it
+            await asyncio.sleep(0)
         for listener in (*self.servers, *(sockets or ())):
             listener.close()
         await asyncio.sleep(0)

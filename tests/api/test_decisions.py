@@ -16,7 +16,7 @@ from tests.harness.client import assert_success, create, nothing_changes
 from tests.harness.databases import EVERY_KIND
 from tests.harness.process import Running, ask
 from tests.harness.stores import shown
-from tests.harness.wire import assert_error, assert_invalid, exchange, request
+from tests.harness.wire import assert_error, assert_invalid, dial, exchange, request
 
 pytestmark = EVERY_KIND
 
@@ -142,6 +142,27 @@ def test_the_liveness_and_readiness_of_the_service_can_be_asked(service: Running
         response = service.request("GET", target)
         assert_success(response)
         assert response.json == expected
+
+
+# As HAProxy sends them with and without arguments of `option httpchk`, as balancers of clouds do, and by mistake.
+HEALTH_CHECKS = {
+    b"GET /health/ready HTTP/1.0\r\n\r\n": 200,
+    b"GET /health/ready HTTP/1.1\r\nHost: 10.0.0.7:8080\r\nConnection: close\r\n\r\n": 200,
+    b"HEAD /health/ready HTTP/1.0\r\n\r\n": 200,
+    b"OPTIONS * HTTP/1.0\r\n\r\n": 204,
+    b"OPTIONS / HTTP/1.0\r\n\r\n": 404,
+    b"GET / HTTP/1.0\r\n\r\n": 404,
+    b"GET /health/ready HTTP/1.1\r\n\r\n": 400,
+    b"PROXY TCP4 10.0.0.1 10.0.0.7 50000 8080\r\nGET /health/ready HTTP/1.0\r\n\r\n": 400,
+    b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c" + bytes(12) + b"GET /health/ready HTTP/1.0\r\n\r\n": 400,
+}
+
+
+def test_a_health_check_of_a_load_balancer_gets_a_status_in_each_form(service: Running) -> None:
+    for sent, status in HEALTH_CHECKS.items():
+        with case(sent), dial(service) as wire:
+            wire.send(sent)
+            assert wire.response(to=sent.split()[0].decode("latin-1")).status == status
 
 
 # Decision 17: unknown paths.

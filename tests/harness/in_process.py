@@ -118,11 +118,15 @@ class Inside:
         )
         self._config.load()
 
-    def connect(self, adapter: str = "--fast-lane") -> tuple[Connection, Line]:
+    def protocol(self, adapter: str = "--fast-lane") -> Connection:
+        """Return a connection that has no transport yet."""
         runtime = self.service.runtime
         given = self._config, self.server_state, self._state, asyncio.get_running_loop()
         fast = adapter == "--fast-lane"
-        connection = FastLane(runtime, *given) if fast else Connection(runtime.limits, runtime.gate, *given)
+        return FastLane(runtime, *given) if fast else Connection(runtime.limits, runtime.gate, *given)
+
+    def connect(self, adapter: str = "--fast-lane") -> tuple[Connection, Line]:
+        connection = self.protocol(adapter)
         line = Line()
         line.protocol = connection
         connection.connection_made(line)

@@ -6,11 +6,14 @@ Time is told to the connection, but for one test in which it really passes.
 import asyncio
 import re
 import socket
+import time
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from storekeeper.collection import Listing
 from storekeeper.events import Event
@@ -377,6 +380,33 @@ def test_a_stopping_service_lets_a_connection_end_what_it_began(adapter: str, tm
                 assert (response.status, response.headers["connection"]) == (200, "close")
 
     run(scenario())
+
+
+def test_a_stopping_service_reads_what_came_while_it_stood_still(adapter: str, tmp_path: Path) -> None:
+    """As in a container without processor time: a proxy has sent a request on a connection that was idle."""
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            loop = asyncio.get_running_loop()
+            connection = service.protocol(adapter)
+            server = await loop.create_server(lambda: connection, "127.0.0.1", 0)
+            reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+            writer.write(request("GET", "/test"))
+            await reader.readuntil(b"\r\n\r\nOK")
+
+            def stand_still() -> None:
+                loop.remove_reader(waking)
+                writer.write(request("GET", "/test"))
+                time.sleep(2 * deadlines.DRAIN_TIMEOUT)
+
+            waking, waker = socket.socketpair()
+            with waking, waker, closing(writer), closing(server):
+                loop.add_reader(waking, stand_still)
+                connection.shutdown()
+                waker.send(b".")
+                assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
+
+    uvloop.run(asyncio.wait_for(scenario(), 60))
 
 
 def test_a_stopping_service_closes_after_the_last_of_the_requests_that_wait(adapter: str, tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ from storekeeper.http.request import Request
 from storekeeper.http.response import Response
 from tests.harness.refused_requests import ACCEPTED, REFUSED, SMUGGLED
 
+CHUNKED = b"POST /api/stores HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+
 
 def read(data: bytes, size: int) -> list[Request | Response]:
     """Return what the reader makes of data that comes in pieces of that size."""
@@ -46,11 +48,29 @@ def vars_of(read: Request | Response) -> list[object]:
 def test_a_body_is_the_same_in_chunks_of_any_size(size: int) -> None:
     body = bytes(range(256)) * 20
     chunks = b"".join(b"%x\r\n%b\r\n" % (len(part := body[at : at + size]), part) for at in range(0, len(body), size))
-    data = b"POST /api/stores HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n"
+    data = CHUNKED + chunks + b"0\r\n\r\n"
     for cut in (len(data), 1000, 3):
         (request,) = read(data, cut)
         assert isinstance(request, Request)
         assert request.body == body
+
+
+@pytest.mark.parametrize("size", [1, 15, 16, 100])
+@pytest.mark.parametrize("digits", [3, 8, 14])
+def test_zeros_before_the_size_of_a_chunk_are_no_extension(size: int, digits: int) -> None:
+    """Varnish sends two, others fill up to eight digits; RFC 9112, section 7.1, allows any number."""
+    data = CHUNKED + b"%0*x\r\n%b\r\n" % (digits, size, bytes(size)) * 9000 + b"0" * digits + b"\r\n\r\n"
+    for cut in (len(data), 1000, 7):
+        (request,) = read(data, cut)
+        assert isinstance(request, Request)
+        assert request.body == bytes(size) * 9000
+
+
+def test_more_zeros_before_a_size_than_any_size_needs_are_framing() -> None:
+    data = CHUNKED + b"0" * 100 + b"1\r\n \r\n"
+    (refusal,) = read(data + data[len(CHUNKED) :] * 200, 1000)
+    assert isinstance(refusal, Response)
+    assert refusal.status == 431
 
 
 @pytest.mark.parametrize("size", [1, 1000])

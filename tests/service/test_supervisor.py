@@ -6,7 +6,7 @@ import shutil
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 import apsw
@@ -222,6 +222,25 @@ def test_a_stop_ends_in_time_whatever_came_before(tmp_path: Path) -> None:
         assert service.stop() == 0
         assert time.monotonic() - began < STOP
         assert not workers(service)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_clients_that_are_connected_when_a_stop_begins_are_served(tmp_path: Path, count: int) -> None:
+    """Also those that the kernel has connected and nobody has accepted yet: a proxy makes a 502 of a reset."""
+    with serving(tmp_path, f"--workers={count}") as service, ExitStack() as clients:
+        serve = workers(service) or {service.process.pid}
+        for pid in serve:
+            os.kill(pid, signal.SIGSTOP)
+        wires = [clients.enter_context(dial(service)) for _ in range(200)]
+        for wire in wires:
+            wire.send(create("Waiting"))
+        service.process.send_signal(signal.SIGTERM)
+        time.sleep(0.3)  # the supervisor passes it on; the workers' next look at it is due
+        for pid in serve:
+            os.kill(pid, signal.SIGCONT)
+        for wire in wires:
+            assert wire.response().status == 200
+        assert service.process.wait(TIMEOUT) == 0
 
 
 @pytest.mark.parametrize("count", [1, 2])

@@ -330,4 +330,5 @@ class Connection(HttpToolsProtocol):
     def shutdown(self) -> None:
         """Finish the requests that the client has begun, then close; uvicorn calls this once, at a stop."""
         self.draining = True
-        self.loop.call_later(deadlines.DRAIN_TIMEOUT, self.advance)
+        # After a standstill the timer comes before what has arrived is read, and this after it.
+        self.loop.call_later(deadlines.DRAIN_TIMEOUT, self.loop.call_soon, self.loop.call_soon, self.advance)

@@ -15,7 +15,7 @@ from storekeeper.http.request import MAX_HEAD_BYTES, SMALL_BODY_BYTES, Request
 from storekeeper.http.response import INTERNAL_ERROR, MAX_BODY_BYTES, TOO_LARGE, Fields, Response
 
 _MAX_SIZE_LINE = 16
-"""Bytes that the size of a chunk and its line ends take at most."""
+"""Bytes of the size of a chunk, with the zeros that some proxies put in front, and of its line end, that are free."""
 
 
 class Phase(IntEnum):
@@ -31,7 +31,8 @@ MAX_FED_BYTES = 16 * 1024
 """Bytes of one connection that are parsed at once, in up to 9 ms: the transport may bring megabytes."""
 
 _EMPTY_LINES = re.compile(rb"[\r\n]+")
-_SMALL_CHUNKS = re.compile(b"(?s)(?:" + b"|".join(b"%x\r\n.{%d}\r\n" % (size, size) for size in range(1, 16)) + b")+")
+_SMALL_CHUNK = b"|".join(b"%x\r\n.{%d}\r\n" % (size, size) for size in range(1, 16))
+_SMALL_CHUNKS = re.compile(b"(?s)(?:0{,%d}(?:%b))+" % (_MAX_SIZE_LINE - len(b"1\r\n"), _SMALL_CHUNK))
 """Whole chunks of up to 15 bytes without extensions: one by one, they would cost more than what is in them."""
 
 
@@ -250,10 +251,11 @@ class RequestReader:
         """Expect the data of a chunk, or trailers; called at the end of the line with its size."""
         if not self._line:
             return
-        self._expected = int(self._line.partition(b";")[0], 16)
+        size = self._line.partition(b";")[0].rstrip()
+        self._expected = int(size, 16)
         self._is_last_chunk = not self._expected
         # Neither this size nor the line end behind the data is extra.
-        self._extra_bytes -= len(b"%x\r\n\r\n" % self._expected if self._expected else b"0\r\n")
+        self._extra_bytes -= min(len(size) + 2, _MAX_SIZE_LINE) + (2 if self._expected else 0)
 
     def on_message_complete(self) -> None:
         """Pass the complete request on."""
