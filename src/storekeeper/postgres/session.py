@@ -84,8 +84,9 @@ _DEFAULTS = {
 
 
 _NUMBERS = ("port", "connect_timeout", "keepalives", *(name for name in _DEFAULTS if _DEFAULTS[name].isdigit()))
-_NUMBER = re.compile(r"-?\d*(,\d*)*", re.ASCII)
+_NUMBER = re.compile(r"(-?\d+)?(,\d*)*", re.ASCII)
 """Of several ports one for each host."""
+_SSL_MODES = "disable", "allow", "prefer", "require", "verify-ca", "verify-full"
 
 
 def parameters(url: str) -> str:
@@ -104,6 +105,10 @@ def parameters(url: str) -> str:
     for name in _NUMBERS:
         if not _NUMBER.fullmatch(given.get(name, "")):
             raise CannotStart(f"--database: {name} has to be a number")
+    if not all(0 < int(port) < 1 << 16 for port in given.get("port", "").split(",") if port):
+        raise CannotStart("--database: port has to be from 1 to 65535")
+    if given.get("sslmode", "prefer") not in _SSL_MODES:
+        raise CannotStart(f"--database: sslmode can only be {', '.join(_SSL_MODES)}")
     if given.get("target_session_attrs", "primary") not in ("read-write", "primary"):
         raise CannotStart(
             "--database: target_session_attrs can only be read-write or primary: a standby may be behind"
