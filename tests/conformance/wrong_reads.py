@@ -69,6 +69,11 @@ def plain(text: str) -> str:
     return "".join(c for c in unicodedata.normalize("NFD", text) if not unicodedata.combining(c))
 
 
+def composed(text: str) -> str:
+    """The text with each letter and its accent as one character, as JavaScript's `localeCompare` takes it."""
+    return unicodedata.normalize("NFC", text)
+
+
 def like(have: str, name: str) -> bool:
     """SQL's LIKE, its case kept."""
     pattern = "".join({"%": ".*", "_": "."}.get(c, re.escape(c)) for c in name)
@@ -100,6 +105,7 @@ MATCHES: dict[str, tuple[str, Callable[[str, str], object]]] = {
         ),
     ),
     "ignoring accents": (CHARACTERS, lambda have, name: plain(have) == plain(name)),
+    "in the composed form": (CHARACTERS, lambda have, name: composed(have) == composed(name)),
     "trimming the value": (BLANKS, lambda have, name: have == name.strip() or have == name),
     "trimming the end of the value": (BLANKS, lambda have, name: have in (name, name.rstrip())),
     "trimming the name": (BLANKS, lambda have, name: name in (have, have.strip())),

@@ -45,6 +45,18 @@ class Consumes(Reference):
         return self.taken
 
 
+@mutant("rejected updates take a number", "rejected-create-takes-no-number")
+class RejectedConsumes(Reference):
+    rejected = 0
+
+    def update(self, id: str, payload: Any) -> Answer:
+        self.rejected += bool(self.problems(payload, "update"))
+        return super().update(id, payload)
+
+    def next_id(self, payload: Any) -> Any:
+        return len(self.stores) + 1 + self.rejected
+
+
 @mutant("updates take a number", "create-id-is-count-plus-one")
 class UpdateConsumes(Reference):
     taken = 3

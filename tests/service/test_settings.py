@@ -204,6 +204,13 @@ def test_every_setting_is_an_option_a_variable_and_described() -> None:
         (["--database", "postgresql:///?service=a"], {}, '--database: definition of service "a" not found'),
         (["--database", "postgresql://there:99999/y"], {}, "--database: port has to be a number from 1 to 65535"),
         (["--database", "postgresql://there/y?connect_timeout=1s"], {}, "connect_timeout has to be a number"),
+        (["--database", "postgresql://there:99999/y"], {}, "--database: port has to be from 1 to 65535"),
+        (["--database", "postgresql://a,b/y?port=5432,0"], {}, "--database: port has to be from 1 to 65535"),
+        (
+            ["--database", "postgresql://there/y?sslmode=verify"],
+            {},
+            "--database: sslmode can only be disable, allow,",
+        ),
         (["--cors-origin", "https://a.example", "--cors-origin", "*"], {}, "as browsers send it, such as"),
         (["--host", "999.1.1.1", "--auth", "open"], {}, "cannot listen on 999.1.1.1 port 0"),
     ],

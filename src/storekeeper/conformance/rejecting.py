@@ -60,11 +60,12 @@ def send_bad(send: Write, service: Service) -> Response:
     return response
 
 
-@RULES.check(FAILURE, "Rejected creates take no id.", adds=TRIES + 1)
+@RULES.check(FAILURE, "Rejected creates and updates take no id.", adds=TRIES + 1)
 def _rejected_create_takes_no_number(service: Service) -> None:
     first = service.make()
     for _ in range(TRIES):
-        send_bad(Service.create, service)
+        for _, write in METHODS:
+            send_bad(write, service)
         second = service.make()
         are_others(service, first, second)
         if second.id == first.id + 1:

@@ -123,8 +123,7 @@ def first_contact(service: Service) -> None:
     service.announces = bool(beyond.TAG.fullmatch(stores.header("etag") or ""))
     if not (test.ok or stores.ok):
         statuses = f"GET /test gets the status {test.status}, GET /api/stores {stores.status}"
-        place = stores.header("location")
-        redirected = f"; it redirects to {brief(place)}" if place else ""
+        redirected = f"; it redirects to {brief(place)}" if (place := stores.header("location")) else ""
         raise CannotCheck(f"no Store Resource API there: {statuses}{redirected}")
 
 
