@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storekeeper.api.conditions import Conditions, parse_tags, read_tags
-from storekeeper.commands import ANY, matches
+from storekeeper.commands import ANY, Key, matches
 from storekeeper.stores import Payload
 from tests.harness.cases import thorough
 from tests.oracles.entity_tags import MARKS, read
@@ -101,3 +101,12 @@ def test_nothing_of_the_tags_of_a_write_with_a_key_is_kept() -> None:
     assert conditions.hashed_key("store", 1, Payload("Name"), 0).request
     del many, conditions
     assert kept() is None
+
+
+def test_a_request_with_a_key_has_the_same_hashes_in_every_process_and_version() -> None:
+    """Else it is another request after a restart or an upgrade. Sets have another order in each process."""
+    many = frozenset(f'"{number}.aaaaaaaa"' for number in range(20))
+    replace = Conditions(many, None, b"key").hashed_key("store", 7, Payload("Name", "1 Road"), 3)
+    create = Conditions(None, None, b"key").hashed_key("stores", None, Payload("Name"), 0)
+    assert replace == Key(7822394214941056370, 5826931856798044006)
+    assert create == Key(2160046269035049665, 7189268211499009669)

@@ -5,6 +5,8 @@ import re
 
 import pytest
 
+from storekeeper.api.query import parse_store_query
+from storekeeper.collection import Moment
 from storekeeper.http.response import Response
 from storekeeper.stores import Payload
 from tests.harness.in_memory import EPOCH, InMemory, ask
@@ -131,6 +133,14 @@ def test_the_past_is_as_it_was(collection: InMemory, at: str, version: int) -> N
     if version:
         seq, name = (6, "Z") if version == 6 else (1, "A")
         assert (json.loads(store.body)["name"], store.tag) == (name, f'"{seq}.{EPOCH}"'.encode())
+
+
+@pytest.mark.parametrize(
+    ("fraction", "milliseconds"), [("", 0), (".5", 500), (".05", 50), (".050", 50), (".123", 123), (".1239", 123)]
+)
+def test_a_fraction_of_a_second_has_any_number_of_digits(fraction: str, milliseconds: int) -> None:
+    query = f"at=1970-01-01T00:00:05{fraction}Z".encode()
+    assert parse_store_query(query) == Moment(time=5000 + milliseconds)
 
 
 @pytest.mark.parametrize(

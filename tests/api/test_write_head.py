@@ -6,7 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from storekeeper.http.response import Response, encode_content, framed_headers
+from storekeeper.api.resource import Resource
+from storekeeper.http.response import Deferred, Response, encode_content, framed_headers
+from storekeeper.settings import Settings
 from storekeeper.stores import Payload
 from tests.harness.in_memory import EPOCH, InMemory, ask
 
@@ -157,6 +159,24 @@ def test_a_key_is_good_for_one_request(
     status, error, _ = said(ask(collection, method, target, body, (KEY, b"k"), *fields))
     assert (status, error["error"]) == (422, "Unprocessable Content")
     assert collection.stores == before
+
+
+@pytest.mark.parametrize(
+    ("request_", "fields"), [(PUT, [(MATCH, tag(1))]), (PUT, [(NONE_MATCH, tag(4))]), (POST, [(MATCH, tag(3))])]
+)
+def test_a_key_that_is_read_apart_leaves_the_other_conditions(
+    collection: Any, request_: tuple[str, str], fields: list[Field]
+) -> None:
+    """As the short way of plain requests reads it."""
+    method, target = request_[0], request_[1].encode()
+    resource = Resource(collection, Settings())
+    plan = resource.plan(method, target, fields)
+    assert plan is not None
+    keyed = plan.with_condition(b"k")
+    assert keyed is not None
+    response = resource.respond(keyed, target, BODY)
+    assert isinstance(response, Deferred)
+    assert response.response().status == 412
 
 
 @pytest.mark.parametrize("name", Payload.__struct_fields__)

@@ -43,7 +43,7 @@ REFUSED: dict[str, tuple[int, bytes]] = {
     "HTTP/2.0": (505, get(version=b"HTTP/2.0")),
     "HTTP/3.0": (505, get(version=b"HTTP/3.0")),
     "HTTP/9.9": (505, get(version=b"HTTP/9.9")),
-    "HTTP/0.9": (400, get(version=b"HTTP/0.9")),
+    "HTTP/0.9": (505, get(version=b"HTTP/0.9")),
     "no version": (400, b"GET /test\r\n\r\n"),
     "HTTP/1": (400, get(version=b"HTTP/1")),
     "HTTP/1.10": (400, get(version=b"HTTP/1.10")),

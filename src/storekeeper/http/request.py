@@ -32,7 +32,7 @@ _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _LINE = re.compile(_TOKEN + rb" +[^\x00-\x20\x7f]+ +HTTP/1\.\d\r\n")
 _OTHER_PROTOCOL = re.compile(rb" (?:RTSP|ICE)/")
 """What the parser takes beside HTTP. No target has a blank, so it is part of no request of HTTP."""
-_OTHER_VERSION = re.compile(_TOKEN + rb"(?: [^\x00-\x1f\x7f]*)? HTTP/[2-9]\.\d\r\n")
+_OTHER_VERSION = re.compile(_TOKEN + rb"(?: [^\x00-\x1f\x7f]*)? HTTP/[02-9]\.\d\r\n")
 _LINE_START = re.compile(_TOKEN + rb"(?: [^\x00-\x1f\x7f]*)?\r?")
 _NOT_ASCII = re.compile(rb"[\x80-\xff]")
 _TOKENS = re.compile(_TOKEN + rb"(?:[ \t]*,[ \t]*" + _TOKEN + rb")*")
