@@ -120,7 +120,7 @@ def epoch(database: str, *, renew: bool) -> str:
     with engine.opened(place, write=renew) as execute:
         rows = list(execute(engine.RENEW_EPOCH if renew else _EPOCH))
         if not rows:
-            raise Unavailable("The database kept its epoch, by a trigger or a rule")
+            raise Unavailable("The database has no row of its collection, or a trigger or rule keeps it as it is")
     return str(rows[0][0])
 
 

@@ -121,7 +121,7 @@ def test_tokens_that_another_session_has_locked_are_not_waited_for_without_end(
         add_token(url, "ci", "read")
         with psycopg.connect(url) as other:
             other.execute("SELECT 1 FROM tokens FOR UPDATE")
-            other.execute("LOCK TABLE tokens IN ROW EXCLUSIVE MODE")
+            other.execute("LOCK TABLE tokens IN SHARE MODE")
             done = run_command("token", *arguments, "--database", url)
         (line,) = refused(done)
         assert line.startswith("storekeeper: canceling statement due to lock timeout")

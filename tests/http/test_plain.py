@@ -370,6 +370,22 @@ def test_fields_that_decide_and_differ_in_other_values_each_time_ask_hardly_any_
     assert len(asked) < 40, "of two texts with one hash in the filter, none may be admitted"
 
 
+@pytest.mark.parametrize("every", [1, 8])
+@pytest.mark.parametrize(
+    ("line", "name"), [("GET /api/stores", "If-None-Match"), ("POST /api/stores", "Idempotency-Key")]
+)
+def test_a_line_end_in_a_field_that_is_read_apart_allows_none_in_another_field(
+    line: str, name: str, every: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plain, "LEARN_EVERY", every)
+
+    def sent(other: str, apart: str) -> bytes:
+        return f"{line} HTTP/1.1\r\nHost: a\r\nX: {other}\r\n{name}: {apart}\r\n\r\n".encode()
+
+    taught = [sent(str(number), apart) for number in range(20) for apart in ("a\nb", "*")]
+    assert compare([*taught, *(sent("1\nContent-Length: 5", apart) for apart in ("*", "a", "a\nb"))], open_gate)
+
+
 def test_of_two_fields_that_are_read_apart_nothing_is_learned() -> None:
     two = [create("A", "idempotency-key: x", "Idempotency-Key: y"), create("A", "Idempotency-Key: y")]
     assert compare([*two, *two], open_gate) == 2 * 3

@@ -204,6 +204,7 @@ def test_every_setting_is_an_option_a_variable_and_described() -> None:
         (["--database", "postgresql:///?service=a"], {}, '--database: definition of service "a" not found'),
         (["--database", "postgresql://there:99999/y"], {}, "--database: port has to be a number from 1 to 65535"),
         (["--database", "postgresql://there/y?connect_timeout=1s"], {}, "connect_timeout has to be a number"),
+        (["--database", f"postgresql://there/y?port={'9' * 5000}"], {}, "--database: port has to be a number"),
         (["--database", "postgresql://a,b/y?port=5432,0"], {}, "--database: port has to be a number from 1 to 65535"),
         (["--cors-origin", "https://a.example", "--cors-origin", "*"], {}, "as browsers send it, such as"),
         (["--host", "999.1.1.1", "--auth", "open"], {}, "cannot listen on 999.1.1.1 port 0"),

@@ -212,10 +212,11 @@ class PlainReader:
         return self._read_line(line, deciding, body, apart)
 
     def _learn(self, known: _Layout | None, text: bytes, apart: bytes, deciding: _Deciding) -> None:
-        """Learn from valid fields, of which the one named `apart` is read apart."""
+        """Learn from fields, which are valid but for the one that is read `apart`, by its name."""
         self._unknown += 1  # those that fit do not count: who takes turns with them would never be learned from
         if self._unknown % LEARN_EVERY == 0 and len(text) <= MAX_CACHED_HEAD_BYTES:
-            known = self._layouts[text.count(b"\n")] = _learned(known, text.split(b"\r"), apart)
+            # By the CRs: an LF may be in the value that is read apart.
+            known = self._layouts[text.count(b"\r")] = _learned(known, text.split(b"\r"), apart)
         if known is not None and known.name == apart and (closed := known.close(text)) is not None:
             self._remember(closed[0], deciding)
 
@@ -229,8 +230,7 @@ class PlainReader:
         shape = start.rstrip(_DIGITS)
         planned = deciding.plans.get(shape)
         if planned is None or version != b"HTTP/1.1" or shape.endswith(b"/") is (shape == start):
-            planned = self._plan_line(line, deciding)
-            if planned is None:
+            if (planned := self._plan_line(line, deciding)) is None:
                 return None
         method, plan = planned
         fields, size = deciding.fields, deciding.size

@@ -12,7 +12,7 @@ import psycopg
 from msgspec.structs import astuple
 
 from storekeeper.postgres.pool import single_row
-from storekeeper.postgres.schema import COLLECTION, LOCK, NEW_EPOCH, TYPES, prepare
+from storekeeper.postgres.schema import COLLECTION, LOCK, MIGRATION_LOCK, NEW_EPOCH, TYPES, prepare
 from storekeeper.postgres.session import Connection, connected, translated, write
 from storekeeper.stores import Payload
 from storekeeper.tables import CHANGES, CONTENT, FIELDS, STORES, TABLES
@@ -22,6 +22,7 @@ from storekeeper.transfer import Row, Rows, Snapshot
 _COLUMNS = ", ".join(f"{name} {TYPES[kind]}" for name, kind in CONTENT.items())
 _STAGE = f"CREATE TEMPORARY TABLE staged (place bigint, {_COLUMNS}) ON COMMIT DROP"
 LOCK_TIMEOUT = "SET LOCAL lock_timeout = '60s'"
+_COMMAND_LOCK = MIGRATION_LOCK + 1
 _EMPTY = f"SELECT count = 0 FROM {COLLECTION}"
 _STORES = f"""INSERT INTO stores ({", ".join(STORES)})
   SELECT place + %s, {FIELDS}, place + %s FROM pg_temp.staged ORDER BY place"""
@@ -116,6 +117,7 @@ def opened(url: str, *, write: bool) -> Iterator[Callable[..., psycopg.RawCursor
     with connected(url, commits=write) as connection:
         if write:
             connection.execute(LOCK_TIMEOUT)
-            connection.execute("LOCK TABLE tokens IN SHARE ROW EXCLUSIVE MODE")
+            # One command after another. The lock of a table would keep the service and its backups from others.
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_COMMAND_LOCK,))
         cursor = psycopg.RawCursor(connection)
         yield lambda statement, values=(): cursor.execute(statement.encode(), values)

@@ -108,7 +108,7 @@ def parameters(url: str) -> str:
     for name in _NUMBERS:
         if not _NUMBER.fullmatch(given.get(name, "")):
             raise CannotStart(f"--database: {name} has to be a number")
-    if any(port and not 0 < int(port) < 65536 for port in given.get("port", "").split(",")):
+    if any(port and not (len(port) < 10 and 0 < int(port) < 65536) for port in given.get("port", "").split(",")):
         raise CannotStart("--database: port has to be a number from 1 to 65535")
     if given.get("target_session_attrs", "primary") not in ("read-write", "primary"):
         raise CannotStart(
@@ -118,7 +118,8 @@ def parameters(url: str) -> str:
     conninfo = make_conninfo(**(_DEFAULTS | timeout | given | {"client_encoding": "utf8"}))
     # What libpq refuses before it turns to any server, it always will.
     trial = PGconn.connect_start(make_conninfo(conninfo, **_NOWHERE).encode())
-    if trial.status == ConnStatus.BAD and _NOWHERE["hostaddr"] not in (reason := trial.get_error_message()):
+    reason = trial.error_message.decode(errors="replace")  # none: the system would open no socket now
+    if trial.status == ConnStatus.BAD and reason and _NOWHERE["hostaddr"] not in reason:
         raise CannotStart(f"--database: {_one_line(reason, url)}")
     trial.finish()
     return conninfo
