@@ -293,10 +293,11 @@ def with_each_method() -> list[bytes]:
     """Return requests with the same fields by methods that read another one apart."""
     fields = ("If-None-Match", "Idempotency-Key", "if-none-match", "IDEMPOTENCY-KEY")
     return [
-        request(*line, None, f'{name}: "{number}.aaaaaaaa"')
+        request(*line, None, f'{name}: "{number}.aaaaaaaa"', f"X: {number if differs else 0}")
         for name in fields
-        for number in range(4)
+        for differs in (False, True)
         for line in (("GET", "/api/stores/1"), ("PUT", "/api/stores/1"), ("HEAD", "/api/stores"))
+        for number in range(6)
     ]
 
 

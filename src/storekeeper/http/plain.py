@@ -119,9 +119,9 @@ class _Layout(msgspec.Struct, eq=False):
     """Lines of fields, from an LF each; values that decide nothing and were seen to differ are `open`."""
 
     lines: list[bytes]
-    names: list[bytes]
+    names: list[bytes]  # with their colons
     open: list[tuple[int, bytes]]
-    """Places of lines, and how these begin; also that of the one that is read apart."""
+    """Places of lines, and how these begin."""
 
     apart: int
     """The place of the line that is read apart; -1: there is none."""
@@ -140,15 +140,13 @@ class _Layout(msgspec.Struct, eq=False):
         lines = text.split(b"\r")
         if len(lines) != len(self.lines):
             return None
-        apart = lines[self.apart]
         for place, start in self.open:
             line = lines[place]
             if not line.startswith(start) or line.translate(_WITHOUT_CONTROLS) != line:
                 return None
             lines[place] = start
-        if self.name:
-            del lines[self.apart]
-        return b"\r".join(lines), apart
+        apart = lines.pop(self.apart) if self.name else b""
+        return (b"\r".join(lines), apart) if apart.startswith(self.names[self.apart]) else None
 
 
 class PlainReader:
@@ -190,7 +188,7 @@ class PlainReader:
     def _read_unknown(self, line: bytes, text: bytes, body: bytes) -> Request | None:
         """Return the request with fields that are not remembered as they are; None if they are not plain."""
         layout = self._layouts.get(text.count(b"\n"))
-        if layout is not None and (closed := layout.close(text)) is not None:
+        if layout is not None and layout.open and (closed := layout.close(text)) is not None:
             rest, sent = closed
             deciding = self._young_fields.get(rest) or self._fields.get(rest)
             if deciding is not None and not sent:
@@ -199,7 +197,7 @@ class PlainReader:
                     self._remember(text, deciding)  # it may come again as it is
                 return self._read_line(line, deciding, body)
             if deciding is not None and line[:1] in layout.methods:
-                value = sent[len(layout.name) + 2 :].strip(b" \t")  # behind an LF, the name and a colon
+                value = sent[len(layout.names[layout.apart]) :].strip(b" \t")
                 return self._read_line(line, deciding, body, (layout.name, value, b""))
         apart = _take_apart(line, text)
         name, _, rest = apart or (b"", b"", text)
@@ -230,8 +228,9 @@ class PlainReader:
         shape = start.rstrip(_DIGITS)
         planned = deciding.plans.get(shape)
         if planned is None or version != b"HTTP/1.1" or shape.endswith(b"/") is (shape == start):
-            if (planned := self._plan_line(line, deciding)) is None:
-                return None
+            planned = self._plan_line(line, deciding)
+        if planned is None:
+            return None
         method, plan = planned
         fields, size = deciding.fields, deciding.size
         if apart is not None:
@@ -315,16 +314,16 @@ def _deciding(lines: list[bytes]) -> _Deciding | None:
 
 def _learned(known: _Layout | None, lines: list[bytes], apart: bytes) -> _Layout:
     """Return the layout of these lines and of those that it is known from; the field named `apart` is read apart."""
-    names = [line.partition(b":")[0] for line in lines]
-    lower = [name[1:].lower() for name in names]
+    names = [line[: line.find(b":") + 1] for line in lines]
+    lower = [name[1:-1].lower() for name in names]
     if known is None or (known.names, known.name) != (names, apart):
         methods = b"".join([method for method, (name, *_) in _APART.items() if apart in (name, b"")])
         known = _Layout(lines, names, [], lower.index(apart) if apart else -1, apart, methods)
-    places = {place for place, _ in known.open} | ({known.apart} if apart else set())
+    places = {place for place, _ in known.open}
     for place, (one, other) in enumerate(zip(lines, known.lines, strict=True)):
         if one != other and lower[place] not in DECIDING_FIELDS:
             places.add(place)
-    known.open = [(place, names[place] + b":") for place in sorted(places)]
+    known.open = [(place, names[place]) for place in sorted(places)]
     return known
 
 
