@@ -387,6 +387,15 @@ def test_a_line_end_in_a_field_that_is_read_apart_allows_none_in_another_field(
     assert compare([*taught, *(sent("1\nContent-Length: 5", apart) for apart in ("*", "a", "a\nb"))], open_gate)
 
 
+@pytest.mark.parametrize("field", ["X: 1", "If-None-Match: *"])
+def test_fields_that_came_once_are_not_remembered(field: str) -> None:
+    reader = PlainReader(open_gate.plan, SHAPES)
+    for times in range(2):
+        assert not reader._fields.young
+        assert reader.read(request("GET", "/api/stores", None, field)), times
+    assert reader._fields.young
+
+
 def test_of_two_fields_that_are_read_apart_nothing_is_learned() -> None:
     two = [create("A", "idempotency-key: x", "Idempotency-Key: y"), create("A", "Idempotency-Key: y")]
     assert compare([*two, *two], open_gate) == 2 * 3

@@ -215,7 +215,7 @@ class PlainReader:
         if self._unknown % LEARN_EVERY == 0 and len(text) <= MAX_CACHED_HEAD_BYTES:
             # By the CRs: an LF may be in the value that is read apart.
             known = self._layouts[text.count(b"\r")] = _learned(known, text.split(b"\r"), apart)
-        if known is not None and known.name == apart and (closed := known.close(text)) is not None:
+        if known is not None and known.open and known.name == apart and (closed := known.close(text)) is not None:
             self._remember(closed[0], deciding)
 
     def _read_line(
