@@ -1,3 +1,4 @@
+import inspect
 import json
 import os
 import re
@@ -11,7 +12,12 @@ from unittest.mock import ANY
 
 import pytest
 
+from storekeeper import errors
+from storekeeper.api.token_table import UNDECIDED
 from storekeeper.http.response import phrase
+from storekeeper.postgres import pool, writes
+from storekeeper.sqlite import errors as sqlite_errors
+from storekeeper.sqlite.errors import DAMAGED, FAILED
 from tests.harness.databases import postgres
 from tests.harness.machine import need
 from tests.harness.namespaces import Machine, missing
@@ -150,14 +156,20 @@ def test_a_stranger_without_rights_clones_the_repository_and_serves(empty_machin
             before += f"; {here}"
 
 
-def test_every_page_shows_the_files_of_deploy_as_they_are() -> None:
-    shown = []
-    for begin, language, lines in blocks(OPERATING):
-        before = OPERATING.read_text().splitlines()[begin - 2]
-        if name := re.fullmatch(r"<!-- file: (.*) -->", before):
-            assert (ROOT / name[1]).read_text() == "\n".join(lines) + "\n", f"{name[1]}, shown as {language}"
-            shown.append(name[1])
-    assert len(shown) >= 4
+def test_the_page_on_operating_installs_every_file_of_deploy() -> None:
+    page = OPERATING.read_text()
+    for file in (ROOT / "deploy").iterdir():
+        assert re.search(rf"^# install .*\bdeploy/{re.escape(file.name)}\b", page, re.MULTILINE), file.name
+
+
+def test_the_page_on_operating_has_every_reason_that_health_can_give() -> None:
+    page = OPERATING.read_text()
+    reasons = {errors.DISK_FULL, errors.DISK_STALLED, errors.LOCKED, errors.CLOSED, UNDECIDED, DAMAGED, FAILED}
+    reasons |= {pool.UNREACHABLE, pool.NO_RESPONSE, pool.NO_SINGLE_ROW, *pool._EXPECTED.values()}
+    for module in (sqlite_errors, writes):
+        reasons |= set(re.findall(r'Unavailable\("([^"]+)"', inspect.getsource(module)))
+    assert len(reasons) > 15
+    assert {reason for reason in reasons if f"`{reason}" not in page} == set()
 
 
 def test_a_backup_leaves_the_latest_14_and_what_is_named_otherwise(machine: Machine, differences: list[str]) -> None:
@@ -421,7 +433,7 @@ def test_a_file_is_moved_to_postgresql_and_served_from_there_as_the_page_says(tm
 def test_every_fenced_command_of_a_page_is_one_that_a_test_runs(page: Path) -> None:
     if page in PAGES_NOT_RUN:
         return
-    assert {language for _, language, _ in blocks(page)} <= {"console", "mermaid", "ini", "nginx", "sh"}
+    assert {language for _, language, _ in blocks(page)} <= {"console", "mermaid"}
     assert not steps(page) or page in {README, OPERATING, SCALING}
     shown = [
         line

@@ -70,7 +70,7 @@ def _print(text: str) -> None:
 @app.command("list")
 @with_settings("database")
 def list_(settings: Settings) -> None:
-    """List the tokens: scope, expiry, last use. The tokens themselves nobody has."""
+    """List the tokens: scope, state, expiry, last use. The tokens themselves nobody has."""
     from storekeeper import databases
 
     rows = [["NAME", "SCOPE", "STATE", "ADDED", "EXPIRES", "USED"]]
