@@ -8,8 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 
 import storekeeper
+from storekeeper import cli
 from storekeeper.events import Event
 from storekeeper.settings import Settings, option, variable
 from tests import ROOT
@@ -201,6 +203,19 @@ def test_every_setting_has_its_row_in_the_documentation(name: str) -> None:
 def test_the_documentation_names_no_setting_that_there_is_not() -> None:
     named = set(re.findall(r"`(STOREKEEPER_[A-Z_]+)", documents())) - {"STOREKEEPER_REQUIRE", "STOREKEEPER_TOKEN"}
     assert named <= {variable(name) for name in Settings.__struct_fields__}
+
+
+def test_the_documentation_has_every_command_and_every_option() -> None:
+    page = documents()
+    root = typer.main.get_command(cli.app)
+    assert isinstance(root, typer.core.TyperGroup)
+    token = root.commands["token"]
+    assert isinstance(token, typer.core.TyperGroup)
+    commands = {**root.commands} | {f"token {name}": command for name, command in token.commands.items()}
+    for name, command in {"": root, **commands}.items():
+        assert f"storekeeper {name}" in page, name
+        options = {option for parameter in command.params for option in parameter.opts if option.startswith("--")}
+        assert {option for option in options if not re.search(rf"{option}\b", page)} == set(), name
 
 
 def test_the_version_is_the_newest_of_the_changelog() -> None:
