@@ -19,7 +19,7 @@ TESTS = ROOT / "tests"
 PAGE = ROOT / "docs/reliability.md"
 
 _ROW = re.compile(r"\| (\w+) \| (.+?) \| .+? \| (.*?) ?\| (`\w+/test_.+) \|")
-_TESTS = re.compile(r"`(\w+/test_\w+)\.py(?: -k (\w+))?`")
+_TESTS = re.compile(r"`(\w+/test_\w+)\.py(?: -k (\w+|\"[^\"]+\"))?`")
 
 
 @dataclass
@@ -34,7 +34,7 @@ class Row:
     @property
     def measured(self) -> str:
         """Say how many passed of how many."""
-        return f"{self.outcomes['passed']} of {self.outcomes.total()}"
+        return f"{self.outcomes['passed']}/{self.outcomes.total()}"
 
 
 def rows() -> list[Row]:
@@ -44,9 +44,12 @@ def rows() -> list[Row]:
 
 
 def _named(cell: str) -> frozenset[str]:
-    return frozenset(
-        f"{file}::{name}" for file, word in _TESTS.findall(cell) for name in _functions(file) if word in name
-    )
+    return frozenset(f"{file}::{name}" for file, word in named(cell) for name in _functions(file) if word in name)
+
+
+def named(cell: str) -> list[tuple[str, str]]:
+    """Return each file that a cell names, with each word that pytest looks for in the names of its tests."""
+    return [(file, word) for file, words in _TESTS.findall(cell) for word in words.strip('"').split(" or ")]
 
 
 @cache

@@ -11,7 +11,7 @@ def test_every_row_names_tests_that_there_are() -> None:
     page = faults.PAGE.read_text()
     for row in rows:
         line = next(line for line in page.splitlines() if line.startswith(f"| {row.name} |"))
-        for file, word in faults._TESTS.findall(line):
+        for file, word in faults.named(line):
             assert any(test.startswith(f"{file}::") and word in test for test in row.tests), (
                 f"{row.name}: {file} {word}"
             )
