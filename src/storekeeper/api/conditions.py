@@ -68,7 +68,7 @@ def _hash(text: bytes) -> int:
 def _hash_request(route: Route, id: int | None, tags: Tags | None, length: int) -> int:
     """Return the hash of a request by all but its content, of which it has the length.
 
-    The database loads no content for a request of another length. A route has one method that writes.
+    The database loads no content for a request of another length. A route has one method that writes (`ALLOWED`).
     """
     return _hash(_encode((route, id, tags and sorted(tags), length)))
 

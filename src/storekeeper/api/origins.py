@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from ipaddress import ip_address
 
+from storekeeper.api.routes import METHODS
 from storekeeper.http.request import field
 from storekeeper.http.response import NO_CONTENT, Fields, Headers, Response, error_response
 
@@ -18,7 +19,7 @@ _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 _EXPOSED = b"etag, link, total-count, retry-after, content-location, idempotent-replayed, www-authenticate"
 _VARY: Headers = ((b"vary", b"origin"),)
 _PREFLIGHT: Headers = (
-    (b"access-control-allow-methods", b"GET, HEAD, POST, PUT"),
+    (b"access-control-allow-methods", ", ".join(METHODS).encode()),
     (
         b"access-control-allow-headers",
         b"authorization, content-type, if-match, if-none-match, idempotency-key, last-event-id",

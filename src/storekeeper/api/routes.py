@@ -5,21 +5,25 @@ from urllib.parse import unquote_to_bytes
 
 Route = Literal["test", "stores", "store", "server"]
 
+METHODS = ("GET", "HEAD", "POST", "PUT")
+"""All methods of the contract; OPTIONS goes with every path. `http.plain` reads no others the short way."""
+
 ALLOWED: dict[Route, tuple[str, ...]] = {
-    "server": ("GET", "HEAD", "POST", "PUT", "OPTIONS"),
+    "server": (*METHODS, "OPTIONS"),
     "test": ("GET", "HEAD", "OPTIONS"),
     "stores": ("GET", "HEAD", "POST", "OPTIONS"),
     "store": ("GET", "HEAD", "PUT", "OPTIONS"),
 }
-"""The methods of each route (decision 16); `server` is the target `*`, which only OPTIONS has."""
+"""The methods of each route (decision 16); `server` is the target `*`, which only OPTIONS has. One method of a route
+writes, at most: the hash of a request with an Idempotency-Key has the route and not the method."""
 
 STORES = b"/api/stores"
 STORE = b"/api/stores/"
 SHAPES = frozenset(
-    (
-        *(b"GET /api/stores", b"HEAD /api/stores", b"POST /api/stores"),
-        *(b"GET /api/stores/", b"HEAD /api/stores/", b"PUT /api/stores/"),
-    )
+    f"{method} /api/stores{end}".encode()
+    for end, methods in (("", ALLOWED["stores"]), ("/", ALLOWED["store"]))
+    for method in methods
+    if method in METHODS
 )
 """The most frequent methods and paths, without the digits behind the last slash."""
 
