@@ -1,6 +1,7 @@
 """Domain: what any database must promise, in words. Imports only the domain.
 
-To add a database, read this file, then make `tests/domain/test_collection.py` pass for it.
+To add a database, read this file and `databases._Engine`, name it in `databases._located` and in `KINDS` of
+`tests/harness/databases.py`, then make `tests/domain` pass for it.
 """
 
 import asyncio

@@ -86,7 +86,8 @@ def describe(database: str) -> str:
 
 def absolute(database: str) -> str:
     """Return the URL that names the same database in every folder. Raises CannotStart."""
-    return database if _is_postgres(database) else f"sqlite:///{quote(str(sqlite_path(database)))}"
+    _, place = _located(database)
+    return f"sqlite:///{quote(str(place))}" if isinstance(place, Path) else database
 
 
 def read_tokens(database: str) -> list[Token]:
@@ -159,7 +160,8 @@ def copy(
         if not exists(source):
             raise CannotStart("there is no such database, or it is empty")
     with naming("target", target):
-        if not _is_postgres(target) and is_database_file(source, sqlite_path(target)):
+        _, place = _located(target)
+        if isinstance(place, Path) and is_database_file(source, place):
             raise CannotStart("it is the source itself, or its log: name another file")
     with reading(), snapshot(source) as rows, naming("target", target), snapshot(target, fill=True) as filled:
         return transfer.copy(rows, filled, progress, move=move, reading=reading)
@@ -189,9 +191,10 @@ def _named(role: str, database: str, message: str) -> str:
 
 def is_database_file(database: str, file: Path) -> bool:
     """Tell whether a file, under any name, is the file of a database or its log."""
-    if _is_postgres(database):
+    _, place = _located(database)
+    if not isinstance(place, Path):
         return False
-    parts = sqlite.files(sqlite_path(database))
+    parts = sqlite.files(place)
     with suppress(OSError):  # the file does not exist
         if any(part.exists() and file.samefile(part) for part in parts):
             return True
@@ -223,12 +226,9 @@ def sqlite_path(database: str) -> Path:
         raise CannotStart(f"--database {database}: the present folder was deleted: go to another one") from None
 
 
-def _is_postgres(database: str) -> bool:
-    return database.startswith(("postgresql://", "postgres://"))
-
-
 def _located(database: str) -> tuple[_Engine, Path | str]:
-    if not _is_postgres(database):
+    """Return the package for a kind of database, and the path of a file or the URL. Raises CannotStart."""
+    if not database.startswith(("postgresql://", "postgres://")):
         return sqlite, sqlite_path(database)
     try:
         # Imported only if it is needed: the driver is an extra, and takes a while to load.
@@ -239,7 +239,7 @@ def _located(database: str) -> tuple[_Engine, Path | str]:
 
 
 def _existing(database: str) -> tuple[_Engine, Path | str]:
-    """Return the package for the collection of a URL, and its place there. Raises CannotStart, Unavailable."""
+    """Return the same for a collection that exists. Raises CannotStart, Unavailable."""
     engine, place = _located(database)
     if not engine.exists(place):
         raise CannotStart(
