@@ -133,4 +133,4 @@ def test_an_address_may_fill_the_body_in_any_spelling(service: Running) -> None:
     for unit in SPELLINGS:
         with case(unit):
             body = fill(b'{"name":"A","address":"%b"}', unit)
-            assert accepted(service, body) == fields(**json.loads(body))
+            assert accepted(service, body) == json.loads(body)
