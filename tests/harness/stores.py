@@ -1,4 +1,4 @@
-"""Stores and their changes as tests expect them: a new field of a store is added here. Quick to import."""
+"""Stores and their changes as tests expect them, by the fields that a store has. Quick to import."""
 
 from typing import Any
 
@@ -12,14 +12,14 @@ ChangeRow = tuple[Any, ...]
 """seq, store_id and content of a change, as `Database.changes` has it."""
 
 
-def fields(name: str, address: str | None = None) -> dict[str, Any]:
-    """Return what clients see of a store besides its id."""
-    return {"name": name, "address": address}
+def fields(*values: str | None) -> dict[str, Any]:
+    """Return what clients see of a store besides its id: the values of its fields, null for those left out."""
+    return dict.fromkeys(CONTENT) | dict(zip(CONTENT, values, strict=False))
 
 
-def shown(id: int, name: str, address: str | None = None) -> dict[str, Any]:
+def shown(id: int, *values: str | None) -> dict[str, Any]:
     """Return what clients see of a store."""
-    return {"id": id} | fields(name, address)
+    return {"id": id} | fields(*values)
 
 
 def content(of: Payload | Store) -> list[Any]:
@@ -50,7 +50,7 @@ class _InAnyEpoch(Store, frozen=True):
 
 def a_store(id: int, name: str, address: str | None, version: int) -> Store:
     """Return a store as the collection holds it, of any epoch."""
-    return _InAnyEpoch(id, name, address, version, "")
+    return _InAnyEpoch(*[id, *fields(name, address).values(), version, ""])
 
 
 def a_store_with(id: int, of: Payload | Store, version: int, epoch: str | None = None) -> Store:
@@ -72,4 +72,4 @@ def store_of(change: Change, epoch: str) -> Store:
 
 def a_row(seq: int, id: int, name: str, address: str | None = None) -> ChangeRow:
     """Return a row of `Database.changes`."""
-    return (seq, id, name, address)
+    return (seq, id, *fields(name, address).values())

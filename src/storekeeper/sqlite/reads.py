@@ -68,7 +68,7 @@ def _limited(stores: str) -> str:
 
 
 # A statement that sorts has to limit what it sorts.
-_PICK = f"name, {_limited('json_array_length(?1)')} AS address"
+_PICK = FIELDS.replace("address", f"{_limited('json_array_length(?1)')} AS address")
 
 # A scan of the table by its key is in the order of the key; a sub-query with ORDER BY takes a third longer.
 PAGE = f"""SELECT {_json(_limited("?2 - ?1 + 1"))}, max(version)
