@@ -11,7 +11,7 @@ import termios
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -23,7 +23,7 @@ import storekeeper
 from storekeeper import cli, csvfile, databases
 from storekeeper.sqlite import schema
 from storekeeper.stores import Payload
-from tests.harness.client import until
+from tests.harness.client import locked, until
 from tests.harness.collection import run as run_async
 from tests.harness.collection import stores
 from tests.harness.command import Done, run
@@ -775,6 +775,21 @@ def test_an_import_to_a_full_disk_is_refused_whole(tmp_path: Path) -> None:
         [line] = refused(command("import", database, str(tmp_path / "stores.csv")))
         assert line == f"storekeeper: {database.path}: The disk is full; nothing was imported"
         assert content(database) == [("There before", None)]
+
+
+@pytest.mark.parametrize(("delay", "told"), [(0.05, True), (60.0, False)])
+def test_an_import_that_waits_for_another_program_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, delay: float, *, told: bool
+) -> None:
+    monkeypatch.setattr("storekeeper.cli.terminal.WAIT_TOLD", delay)
+    database = Sqlite(tmp_path)
+    fill_with(database, [Payload("There before")])
+    with ExitStack() as lock:
+        lock.enter_context(locked(tmp_path))
+        threading.Timer(0.3, lock.close).start()
+        done = command("import", database, "-", stdin=b"name,address\nA,\n")
+    wait = f"all rows are read; waiting for {database.path}: another program may be writing there\n"
+    assert done.stderr.decode() == wait * told + f"1 store imported as 2 into {database.path}\n"
 
 
 def test_an_import_into_a_damaged_database_is_refused_in_one_line(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import os
 import sys
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +12,7 @@ import typer
 
 from storekeeper import atomicfile
 from storekeeper.cli.options import with_settings
-from storekeeper.cli.terminal import print_line, progress
+from storekeeper.cli.terminal import print_line, progress, telling_wait
 from storekeeper.errors import CannotStart, Outcome, Unavailable
 from storekeeper.settings import Settings
 from storekeeper.stores import Payload
@@ -48,7 +48,7 @@ def import_(
             if made := not databases.exists(settings.database):
                 into = f"the new database {into}"
             databases.prepare(settings.database, upgrade=False)
-            ids = _load(settings.database, source, add=add)
+            ids = _load(settings.database, into, source, add=add)
     except csvfile.BadFile as error:
         raise CannotStart(f"{file}: {error}; nothing was imported into {into}") from None
     except csvfile.BadRows as error:
@@ -70,18 +70,24 @@ def import_(
     )
 
 
-def _load(database: str, source: "csvfile.Import", *, add: bool) -> range:
+def _load(database: str, into: str, source: "csvfile.Import", *, add: bool) -> range:
     from storekeeper import databases
 
     may_be_export = source.has_ids and not add
     refuse_ids = may_be_export and not databases.is_empty(database)
     only_if_empty = may_be_export and not refuse_ids
-    with progress("Importing") as show:
-        payloads = source.payloads(show, refuse_ids=refuse_ids)
+    waits = f"all rows are read; waiting for {into}: another program may be writing there"
+    with progress("Importing") as show, telling_wait(waits) as begin_wait:
+        payloads = _followed_by(begin_wait, source.payloads(show, refuse_ids=refuse_ids))
         ids = databases.load(database, payloads, only_if_empty=only_if_empty)
     if only_if_empty and not ids and not databases.is_empty(database):
         raise CannotStart("the database has just got its first stores from elsewhere; nothing was imported")
     return ids
+
+
+def _followed_by(end: Callable[[], None], payloads: Iterator[Payload]) -> Iterator[Payload]:
+    yield from payloads
+    end()
 
 
 @with_settings("database")
