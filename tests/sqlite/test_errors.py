@@ -46,10 +46,16 @@ def test_after_some_errors_nothing_has_changed_and_it_goes_on(
     assert (str(found), found.outcome) == (reason, Outcome.NONE)
 
 
-def test_without_space_for_the_index_of_the_log_a_commit_may_be_in_it(connection: apsw.Connection) -> None:
-    found = translated(no_space_for_the_index(), connection, Outcome.UNKNOWN)
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [(no_space_for_the_index(), "The disk is full"), (apsw.NoMemError(), "There is not enough memory")],
+)
+def test_without_space_for_the_index_of_the_log_or_without_memory_a_commit_may_be_in_the_log(
+    connection: apsw.Connection, error: apsw.Error, reason: str
+) -> None:
+    found = translated(error, connection, Outcome.UNKNOWN)
     assert type(found) is Unavailable
-    assert (str(found), found.outcome) == ("The disk is full", Outcome.UNKNOWN)
+    assert (str(found), found.outcome) == (reason, Outcome.UNKNOWN)
 
 
 @pytest.mark.parametrize("error", [apsw.IOError(), apsw.CorruptError(), apsw.NotADBError()])

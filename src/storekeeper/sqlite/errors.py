@@ -59,6 +59,8 @@ def temporary(error: apsw.Error, outcome: Outcome) -> Unavailable | None:
             # The disk has no space for the index of the log. The commit is in the log by then: no running process
             # sees it, but it takes effect if all of them crash before the next commit overwrites it.
             return Unavailable(DISK_FULL, outcome)
+        case apsw.NoMemError():
+            return Unavailable("There is not enough memory", outcome)
         case apsw.ReadOnlyError() | apsw.PermissionsError():
             return Unavailable("The database cannot be written")
         case apsw.CantOpenError():
