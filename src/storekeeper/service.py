@@ -303,7 +303,7 @@ def _run(server: _Server, listeners: list[socket.socket]) -> int:
 
 def _announce(settings: Settings, address: str) -> None:
     database = describe(settings.database)
-    write_line(f"Storekeeper answers on {address} with {database}; {address}/docs describes it (Ctrl-C stops it)")
+    write_line(f"Storekeeper listens on {address} with {database}; {address}/docs describes it (Ctrl-C stops it)")
     emit(Event.STARTED, version=__version__, database=database, workers=settings.workers, pid=os.getpid())
     supervisor.tell_ready()
     if settings.auth == "open" and not is_loopback(settings.host):

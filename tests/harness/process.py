@@ -19,7 +19,7 @@ from typing import IO, Any, Protocol
 from tests.harness.forked import forked
 
 COMMAND = [str(Path(sys.executable).with_name("storekeeper"))]
-READY = re.compile(rb"answers on http://(?P<host>[^ ]+):(?P<port>\d+)")
+READY = re.compile(rb"listens on http://(?P<host>[^ ]+):(?P<port>\d+)")
 TIMEOUT = 30.0
 PIPE = 64 * 1024
 """What a pipe takes of which nobody reads yet."""

@@ -56,7 +56,7 @@ def start(name: str) -> None:
             cwd="/",
         )
     Path(f"/run/{name}.pid").write_text(str(process.pid))
-    while b"answers on" not in log.read_bytes():
+    while b"listens on" not in log.read_bytes():
         if process.poll() is not None:
             sys.exit(log.read_text())
         time.sleep(0.01)

@@ -336,7 +336,7 @@ def test_its_start_and_its_stop_are_told(tmp_path: Path, workers: int, number: s
         until(lambda: "event=started" in service.log)
         people, started = service.log.splitlines()
         address, database = f"http://127.0.0.1:{service.port}", f"{tmp_path}/stores.db"
-        assert people.startswith(f"Storekeeper answers on {address} with {database}; {address}/docs ")
+        assert people.startswith(f"Storekeeper listens on {address} with {database}; {address}/docs ")
         assert (
             f" version={__version__} database={database} workers={workers} pid={service.process.pid}" in started + " "
         )
@@ -355,7 +355,7 @@ def test_an_ipv6_address_is_said_in_brackets(tmp_path: Path) -> None:
     except OSError:
         pytest.skip("this machine has no IPv6")
     with serving(tmp_path, "--host=::1") as service:
-        assert service.log.startswith(f"Storekeeper answers on http://[::1]:{service.port} ")
+        assert service.log.startswith(f"Storekeeper listens on http://[::1]:{service.port} ")
         with Wire(socket.create_connection(("::1", service.port), TIMEOUT)) as wire:
             wire.send(request("GET", "/test"))
             assert wire.response().body == b"OK"
