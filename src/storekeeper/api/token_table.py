@@ -56,7 +56,7 @@ class TokenTable:
         token = self._good.get(hash)
         if token is None:
             return self._refuse("it is unknown or was revoked")
-        if token.expires is not None and token.expires <= time.time() * 1000:
+        if token.expires is not None and token.expires <= time.time_ns() // 1_000_000:
             return self._refuse("it has expired")
         if scope == "write" and token.scope != "write":
             return challenge(403, "The token permits reading alone", ', error="insufficient_scope", scope="write"')
@@ -88,7 +88,7 @@ class TokenTable:
 
     def _mark_used(self, now: float) -> None:
         """Begin to write which tokens were used, at most once in USED_INTERVAL for each; `now` is by _CLOCK."""
-        now_ms = int(time.time() * 1000)
+        now_ms = time.time_ns() // 1_000_000
         # A time to come was noted while the clock was wrong.
         due = [token.number for token in self._good.values() if abs(now_ms - (token.used or 0)) >= USED_INTERVAL]
         self._used.intersection_update(due)

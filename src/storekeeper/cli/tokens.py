@@ -74,7 +74,7 @@ def list_(settings: Settings) -> None:
     from storekeeper import databases
 
     rows = [["NAME", "SCOPE", "STATE", "ADDED", "EXPIRES", "USED"]]
-    now = time.time() * 1000
+    now = time.time_ns() // 1_000_000
     for token in databases.read_tokens(settings.database):
         expired = token.expires is not None and token.expires <= now
         state = "revoked" if token.revoked is not None else "expired" if expired else "active"
