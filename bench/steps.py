@@ -71,8 +71,8 @@ def least(do: Callable[[Any], object], values: Iterator[Any]) -> float:
     return best / ROUND * 1e6
 
 
-async def both(send: Callable[[bytes], object], done: asyncio.Event, given: Iterator[bytes]) -> float:
-    """The same for creates, in batches, one for all clients; `done` is set with a batch's last response."""
+async def least_of_batches(send: Callable[[bytes], object], done: asyncio.Event, given: Iterator[bytes]) -> float:
+    """The same for creates, in batches of one for each client; `done` is set with a batch's last response."""
     best = 1.0
     for _ in range(ROUNDS):
         batch = [next(given) for _ in range(CLIENTS)]
@@ -141,7 +141,7 @@ async def ours_post(service: Inside, ids: Iterator[int]) -> list[float]:
     given = creates(ids)
     runtime = service.service.runtime
     resource, collection = runtime.resource, runtime.resource._collection  # noqa: SLF001 - nobody else needs it
-    total = await both(rounds(lanes), done, given)
+    total = await least_of_batches(rounds(lanes), done, given)
     loop = asyncio.get_running_loop()
     store = Store(7, "Bench 0000007", "Lane 0000007", 7, "epochepo")
 
@@ -151,7 +151,7 @@ async def ours_post(service: Inside, ids: Iterator[int]) -> list[float]:
         return future
 
     collection.write = write  # type: ignore[method-assign, assignment]
-    without = await both(rounds(lanes), done, given)
+    without = await least_of_batches(rounds(lanes), done, given)
     pending = write(None)
     collection.write = lambda _: pending  # type: ignore[method-assign, assignment]
     read = least(lanes[0].plain.read, given)
@@ -170,7 +170,7 @@ async def floor_post(service: floor.Floor, ids: Iterator[int]) -> list[float]:
         client.connection_made(Taker())
     done = responding(cast("Line", clients[-1].transport))
     given = creates(ids)
-    total = await both(rounds(clients), done, given)
+    total = await least_of_batches(rounds(clients), done, given)
     read = least(floor.Request(lambda *_: None).feed, given)
     decoded = least(floor.decode, (data.partition(b"\r\n\r\n")[2] for data in given))
     store, taker = floor.Store(7, "Bench 0000007", "Lane 0000007"), Taker()
