@@ -67,7 +67,7 @@ SCOPES = {
 def routes() -> set[str]:
     """Return all routes that there are, as the code has them."""
     ours = {"server": "*", "test": "/test", "stores": "/api/stores", "store": "/api/stores/{id}"}
-    others = [*operations.routes(None, bool, False), *docs.ROUTES]  # type: ignore[arg-type]  # they are not asked
+    others = [*operations.routes(None, str, False), *docs.ROUTES]  # type: ignore[arg-type]  # they are not asked
     return {ours[route] for route in ALLOWED} | {route.path for route in others}  # type: ignore[attr-defined]
 
 
@@ -274,8 +274,14 @@ def test_a_plan_with_a_token_takes_a_condition_too(tmp_path: Path) -> None:
 
 
 @ADAPTERS
+@pytest.mark.parametrize(("mode", "without", "ready"), [("all", 401, (503, None)), ("writes", 200, (200, "refused"))])
 def test_without_its_database_no_token_is_good_and_none_is_bad(
-    adapter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mode: str,
+    without: int,
+    ready: tuple[int, str | None],
+    adapter: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     some_stores(tmp_path, 1)
     tokens = add_tokens(tmp_path)
@@ -284,7 +290,7 @@ def test_without_its_database_no_token_is_good_and_none_is_bad(
     away = False
 
     async def scenario() -> None:
-        async with inside(tmp_path, auth="all") as service:
+        async with inside(tmp_path, auth=mode) as service:
             collection = service.service.runtime.resource._collection
             read = collection.tokens
 
@@ -299,10 +305,13 @@ def test_without_its_database_no_token_is_good_and_none_is_bad(
                 return (await answer(service, adapter, sent("GET", "/api/stores/{id}", tokens[state]))).status
 
             nonlocal away
-            assert [await seen(state) for state in ("read", "unknown", "no token")] == [200, 401, 401]
+            assert [await seen(state) for state in ("read", "unknown", "no token")] == [200, 401, without]
             away = True
             await until_async(lambda: seen("read"), 503)
-            assert [await seen(state) for state in ("unknown", "revoked", "no token")] == [503, 503, 401]
+            assert [await seen(state) for state in ("unknown", "revoked", "no token")] == [503, 503, without]
+            health = await answer(service, adapter, request("GET", "/health/ready", host=HOST))
+            assert (health.status, health.json.get("writes")) == ready
+            assert "The tokens cannot be read now" in health.body.decode()
             away = False
             await until_async(lambda: seen("read"), 200)
             assert await seen("unknown") == 401

@@ -30,7 +30,7 @@ class Application:
         self._resource = resource
         self._gate = gate
         self._starlette = Starlette(
-            routes=[*operations.routes(collection, lambda: gate.decided, ready_needs_writes), *docs.ROUTES],
+            routes=[*operations.routes(collection, gate.unknown, ready_needs_writes), *docs.ROUTES],
             exception_handlers={HTTPException: _http_error, Exception: _bug},
         )
         self._starlette.router.redirect_slashes = False

@@ -51,10 +51,11 @@ class Gate:
         """Return the fields that every response to a request with these fields has."""
         return self._pages.fields(headers)
 
-    @property
-    def decided(self) -> bool:
-        """Whether it is known who needs a token."""
-        return not isinstance(self._tokens, Undecided) or self._tokens.is_open
+    def unknown(self, scope: Scope) -> str:
+        """Return what is not known now, so that no request of this scope can be admitted; "" if some can be."""
+        tokens = self._tokens
+        asked = tokens and (scope in self._need_tokens or isinstance(tokens, Undecided))
+        return tokens.unknown if tokens and asked else ""
 
     def refuse(self, request: Request) -> Response | None:
         """Plan a request whose body is not read yet; return its refusal if the head decides that, or None."""

@@ -8,14 +8,14 @@ from starlette.responses import Response as StarletteResponse
 from starlette.routing import BaseRoute, Route
 
 from storekeeper.api.errors import to_response
-from storekeeper.api.token_table import UNDECIDED
+from storekeeper.api.plan import Scope
 from storekeeper.collection import Collection
 from storekeeper.errors import Unavailable
 from storekeeper.http.response import Response, framed_headers
 
 
-def routes(collection: Collection, decided: Callable[[], bool], ready_needs_writes: bool) -> Sequence[BaseRoute]:
-    """Return the routes, bound to a collection; `decided` tells whether it is known who needs a token."""
+def routes(collection: Collection, unknown: Callable[[Scope], str], ready_needs_writes: bool) -> Sequence[BaseRoute]:
+    """Return the routes, bound to a collection; `unknown` tells why no request of a scope is admitted now."""
 
     async def live(_request: Request) -> StarletteResponse:
         return to_starlette(Response(b'{"status":"live"}'))
@@ -23,9 +23,9 @@ def routes(collection: Collection, decided: Callable[[], bool], ready_needs_writ
     async def ready(_request: Request) -> StarletteResponse:
         try:
             await collection.check()
-            if not decided():
-                raise Unavailable(UNDECIDED)
-            reason = await _refusal_of_writes(collection)
+            if reason := unknown("read"):
+                raise Unavailable(reason)
+            reason = unknown("write") or await _refusal_of_writes(collection)
             if reason and ready_needs_writes:
                 raise Unavailable(f"Writes are refused: {reason}")
         except Unavailable as error:

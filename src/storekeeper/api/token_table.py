@@ -51,8 +51,8 @@ class TokenTable:
         """Return the number of the token with this hash, "" for no token's form, or the refusal in this scope."""
         if not hash:
             return self._refuse("it is no token of Storekeeper")
-        if time.clock_gettime(_CLOCK) - self._read_at > MAX_AGE:
-            return unavailable("The tokens cannot be read now")
+        if unknown := self.unknown:
+            return unavailable(unknown)
         token = self._good.get(hash)
         if token is None:
             return self._refuse("it is unknown or was revoked")
@@ -62,6 +62,11 @@ class TokenTable:
             return challenge(403, "The token permits reading alone", ', error="insufficient_scope", scope="write"')
         self._used.add(token.number)
         return token.number
+
+    @property
+    def unknown(self) -> str:
+        """What is not known now, so that every token gets a 503; "" if all is known."""
+        return "The tokens cannot be read now" * (time.clock_gettime(_CLOCK) - self._read_at > MAX_AGE)
 
     async def keep_fresh(self) -> None:
         """Read the tokens again and again while that can change anything. Raises CannotStart."""
@@ -114,15 +119,17 @@ class TokenTable:
             self._logged, self._wrong = now, 0
 
 
-UNDECIDED = "Whether there are tokens cannot be read now"
-
-
 class Undecided(TokenTable):
     """Stands for the tokens while nobody has said who needs one: admits nothing until the database has none."""
 
     def admit(self, _hash: str, _scope: Scope) -> int | Response:
         """Return 0, or the refusal while it is not known whether there are tokens."""
-        return 0 if self.is_open else unavailable(UNDECIDED)
+        return unavailable(unknown) if (unknown := self.unknown) else 0
+
+    @property
+    def unknown(self) -> str:
+        """What is not known now, so that every request gets a 503; "" if nobody needs a token."""
+        return "" if self.is_open else "Whether there are tokens cannot be read now"
 
     def _take(self, tokens: Sequence[Token], _begun: float) -> None:
         require_mode(tokens)
