@@ -17,7 +17,7 @@ from storekeeper.stores import Payload
 from storekeeper.tokens import USED_INTERVAL, Token, hashed, is_well_formed
 from tests.harness.collection import run
 from tests.harness.command import run as run_command
-from tests.harness.databases import Database, handle, postgres
+from tests.harness.databases import Database, Sqlite, handle, postgres
 from tests.harness.process import refused, serving
 from tests.harness.tokens import add_token, add_tokens, now
 
@@ -136,7 +136,7 @@ def test_a_name_is_given_once_for_ever(database: Database) -> None:
             "storekeeper: there is a token ci already, or was one: names are unique for ever, choose another"
         ]
         revoked = run_command("token", "revoke", "ci", "--database", database.url)
-        assert revoked.stderr == b"ci is revoked: from now on, nothing is served to it\n"
+        assert revoked.stderr == b"ci is revoked: within 0 s, nothing is served to it any more\n"
     first = read_tokens(database.url)[0].revoked
     assert first is not None
     assert run_command("token", "list", "--database", database.url).stdout.split()[8] == b"revoked"
@@ -167,6 +167,32 @@ def test_add_and_revoke_wait_until_every_process_knows_it(
     assert known == [(2.0, False)], "the commit comes first"
     assert run_command("token", "revoke", "ci", "--database", database.url).returncode == 0
     assert known[1:] == [(2.0, True)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["add", "new", "--scope=read"], "new may read in "),
+        (["revoke", "ci"], "ci is revoked: within 2 s, nothing is served to it any more"),
+    ],
+)
+def test_who_interrupts_that_wait_is_told_what_was_done(
+    arguments: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sleep(_seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    database = prepared(Sqlite(tmp_path))
+    add(database, "ci", "--scope=read")
+    monkeypatch.setattr(commands, "SETTLE_DELAY", 2.0)
+    monkeypatch.setattr("storekeeper.cli.tokens.time.sleep", sleep)
+    done = run_command("token", *arguments, "--database", database.url)
+    assert done.returncode == 130
+    assert done.stderr.decode().startswith(told)
+    assert [(token.name, token.revoked is None) for token in read_tokens(database.url)] in (
+        [("ci", True), ("new", True)],
+        [("ci", False)],
+    )
 
 
 @pytest.mark.parametrize(

@@ -50,12 +50,12 @@ def add(
             raise
         doubt = f"the token that was printed is good only if `storekeeper token list` has {token.name}"
         raise CannotStart(f"{error}; {doubt}") from None
-    time.sleep(SETTLE_DELAY)
     expiring = f" until {_day(until)}" if until else ""
     print_line(
         f"{name} may {scope}{expiring} in {databases.describe(settings.database)}, once its service runs with --auth"
         " writes (who writes needs a token) or --auth all (everybody does). Keep the token: it is not shown again"
     )
+    time.sleep(SETTLE_DELAY)
 
 
 def _print(text: str) -> None:
@@ -96,8 +96,9 @@ def revoke(settings: Settings, name: Name) -> None:
     except CannotStart:
         raise tokens.NoSuchToken(ascii(name)) from None
     databases.revoke_token(settings.database, name, time.time_ns() // 1_000_000)
+    # Before the wait: who interrupts that has to know what was done.
+    print_line(f"{name} is revoked: within {SETTLE_DELAY:g} s, nothing is served to it any more")
     time.sleep(SETTLE_DELAY)
-    print_line(f"{name} is revoked: from now on, nothing is served to it")
 
 
 def _day(at: int) -> str:
