@@ -29,17 +29,17 @@ _EPOCH = "SELECT epoch FROM collection"
 
 
 class _Engine(Protocol):
-    """What the package of a kind of database offers, each on a place: for SQLite a path, for PostgreSQL the URL."""
+    """What the package of a kind of database offers, on a location: of SQLite a path, of PostgreSQL a URL."""
 
     RENEW_EPOCH: str
 
-    def open_collection(self, place: Any, fail: Callable[[str], None], /) -> Collection: ...
-    def prepare(self, place: Any, /, *, upgrade: bool = True) -> object: ...
-    def exists(self, place: Any, /) -> bool: ...
-    def describe(self, place: Any, /) -> str: ...
-    def opened(self, place: Any, /, *, write: bool) -> AbstractContextManager[Execute]: ...
-    def load_all(self, place: Any, payloads: Iterable[Payload], /, *, only_if_empty: bool) -> range: ...
-    def snapshot(self, place: Any, /, *, fill: bool) -> AbstractContextManager[Snapshot]: ...
+    def open_collection(self, location: Any, fail: Callable[[str], None], /) -> Collection: ...
+    def prepare(self, location: Any, /, *, upgrade: bool = True) -> object: ...
+    def exists(self, location: Any, /) -> bool: ...
+    def describe(self, location: Any, /) -> str: ...
+    def opened(self, location: Any, /, *, write: bool) -> AbstractContextManager[Execute]: ...
+    def load_all(self, location: Any, payloads: Iterable[Payload], /, *, only_if_empty: bool) -> range: ...
+    def snapshot(self, location: Any, /, *, fill: bool) -> AbstractContextManager[Snapshot]: ...
 
 
 def open_collection(database: str, fail: Callable[[str], None], *, create: bool = True) -> Collection:
@@ -48,19 +48,19 @@ def open_collection(database: str, fail: Callable[[str], None], *, create: bool 
     A missing file is created, unless `create` is false: then it existed when this service started. `fail` is called
     once, with the reason, when the database cannot be trusted any more.
     """
-    engine, place = _located(database)
-    if isinstance(place, Path):  # PostgreSQL is prepared when it is reached, which may be later
+    engine, location = _located(database)
+    if isinstance(location, Path):  # PostgreSQL is prepared when it is reached, which may be later
         if not create:
             refuse_gone(database)
-        engine.prepare(place)
-    return engine.open_collection(place, fail)
+        engine.prepare(location)
+    return engine.open_collection(location, fail)
 
 
 def refuse_gone(database: str) -> None:
     """Raise CannotStart if a URL names a file that is not there: a start would make an empty one."""
-    _, place = _located(database)
-    if isinstance(place, Path) and not place.exists():
-        raise CannotStart(f"{place} is gone: restore it from a backup")
+    _, location = _located(database)
+    if isinstance(location, Path) and not location.exists():
+        raise CannotStart(f"{location} is gone: restore it from a backup")
 
 
 def prepare(database: str, *, upgrade: bool = True) -> None:
@@ -68,20 +68,20 @@ def prepare(database: str, *, upgrade: bool = True) -> None:
 
     Only the service upgrades a database; a command refuses an older one, which a service may be using.
     """
-    engine, place = _located(database)
-    engine.prepare(place, upgrade=upgrade)
+    engine, location = _located(database)
+    engine.prepare(location, upgrade=upgrade)
 
 
 def exists(database: str) -> bool:
     """Tell whether there is a collection at a URL; create nothing. Raises CannotStart, Unavailable."""
-    engine, place = _located(database)
-    return engine.exists(place)
+    engine, location = _located(database)
+    return engine.exists(location)
 
 
 def describe(database: str) -> str:
     """Return the absolute path of a URL's file, or the URL without a password. Raises CannotStart."""
-    engine, place = _located(database)
-    return engine.describe(place)
+    engine, location = _located(database)
+    return engine.describe(location)
 
 
 def absolute(database: str) -> str:
@@ -117,8 +117,8 @@ def revoke_token(database: str, name: str, now: int) -> None:
 
 def epoch(database: str, *, renew: bool) -> str:
     """Return the epoch of a URL's collection, a new one with `renew`. Raises CannotStart, Unavailable."""
-    engine, place = _existing(database)
-    with engine.opened(place, write=renew) as execute:
+    engine, location = _existing(database)
+    with engine.opened(location, write=renew) as execute:
         rows = list(execute(engine.RENEW_EPOCH if renew else _EPOCH))
         if not rows:
             raise Unavailable("The database has no row of its collection, or a trigger or rule keeps it as it is")
@@ -126,8 +126,8 @@ def epoch(database: str, *, renew: bool) -> str:
 
 
 def _opened(database: str, *, write: bool = False) -> AbstractContextManager[Execute]:
-    engine, place = _existing(database)
-    return engine.opened(place, write=write)
+    engine, location = _existing(database)
+    return engine.opened(location, write=write)
 
 
 def is_empty(database: str) -> bool:
@@ -138,14 +138,14 @@ def is_empty(database: str) -> bool:
 
 def load(database: str, payloads: Iterable[Payload], *, only_if_empty: bool) -> range:
     """Create all of `payloads` in a prepared database, or none; return their ids. Raises CannotStart, Unavailable."""
-    engine, place = _located(database)
-    return engine.load_all(place, payloads, only_if_empty=only_if_empty)
+    engine, location = _located(database)
+    return engine.load_all(location, payloads, only_if_empty=only_if_empty)
 
 
 def snapshot(database: str, *, fill: bool = False) -> AbstractContextManager[Snapshot]:
     """Open all rows of a collection, also a read-only one; with `fill`, of an empty one. Raises as `load` does."""
-    engine, place = _located(database) if fill else _existing(database)
-    return engine.snapshot(place, fill=fill)
+    engine, location = _located(database) if fill else _existing(database)
+    return engine.snapshot(location, fill=fill)
 
 
 def copy(
@@ -227,7 +227,7 @@ def sqlite_path(database: str) -> Path:
 
 
 def _located(database: str) -> tuple[_Engine, Path | str]:
-    """Return the package for a kind of database, and the path of a file or the URL. Raises CannotStart."""
+    """Return the package for a kind of database, and the location in it: a file or the URL. Raises CannotStart."""
     if not database.startswith(("postgresql://", "postgres://")):
         return sqlite, sqlite_path(database)
     try:
@@ -240,10 +240,10 @@ def _located(database: str) -> tuple[_Engine, Path | str]:
 
 def _existing(database: str) -> tuple[_Engine, Path | str]:
     """Return the same for a collection that exists. Raises CannotStart, Unavailable."""
-    engine, place = _located(database)
-    if not engine.exists(place):
+    engine, location = _located(database)
+    if not engine.exists(location):
         raise CannotStart(
-            f"--database: there is no such database, {engine.describe(place)}: name the one of your service, here or"
-            " in STOREKEEPER_DATABASE"
+            f"--database: there is no such database, {engine.describe(location)}: name the one of your service, here"
+            " or in STOREKEEPER_DATABASE"
         )
-    return engine, place
+    return engine, location

@@ -129,7 +129,7 @@ def test_json_and_junit_say_the_same(service: type[Reference], tmp_path: Path, c
     assert int(suite.get("failures", "")) == report["counts"]["failed"]
     assert int(suite.get("skipped", "")) == report["counts"]["skipped"]
     failed = [check for check in report["checks"] if check["result"] == "failed"]
-    assert all(check["note"] and check["request"] and check["answer"] for check in failed)
+    assert all(check["note"] and check["request"] and check["response"] for check in failed)
     assert {seen["topic"] for seen in report["profile"]} == {*profile.READS}
 
 

@@ -10,10 +10,10 @@ from tests.conformance.reference import JSON, Answer, GenericReference, Referenc
 # The liveness route
 
 for wrong, body in {"in lower case": b"ok", "with a line end": b"OK\n", "as JSON": b'"OK"'}.items():
-    breaks(f"OK {wrong}", "test-answers-ok", test=lambda self, b=body: self.send("test", 200, b, "text/plain"))
-breaks("OK called JSON", "test-answers-ok", test=lambda self: self.send("test", 200, b"OK", JSON))
-breaks("OK with 201", "test-answers-ok", test=lambda self: self.send("test", 201, b"OK", "text/plain"))
-breaks("no /test", "test-answers-ok", test=lambda self: self.missing("test"))
+    breaks(f"OK {wrong}", "test-returns-ok", test=lambda self, b=body: self.send("test", 200, b, "text/plain"))
+breaks("OK called JSON", "test-returns-ok", test=lambda self: self.send("test", 200, b"OK", JSON))
+breaks("OK with 201", "test-returns-ok", test=lambda self: self.send("test", 201, b"OK", "text/plain"))
+breaks("no /test", "test-returns-ok", test=lambda self: self.missing("test"))
 breaks(
     "OK cacheable", "success-has-cache-control", test=lambda self: Answer(200, b"OK", {"content-type": "text/plain"})
 )
@@ -106,10 +106,10 @@ for operation, check in (
     blank = shows(operation, lambda store: {**store, "address": store["address"] or ""})
     breaks(f"empty address instead of null on {operation}", check, show=blank)
 breaks("name as an object", "store-name-is-a-string", show=shows("read", lambda store: {**store, "name": {}}))
-breaks("create answers an array", "create-answers-the-new-store", show=shows("create", lambda store: [store]))
-breaks("create answers a wrapper", "create-answers-the-new-store", show=shows("create", lambda s: {"store": s}))
-breaks("create answers null", "create-answers-the-new-store", show=shows("create", lambda _: None))
-breaks("update answers null", "update-answers-the-updated-store", show=shows("update", lambda _: None))
+breaks("create answers an array", "create-returns-the-new-store", show=shows("create", lambda store: [store]))
+breaks("create answers a wrapper", "create-returns-the-new-store", show=shows("create", lambda s: {"store": s}))
+breaks("create answers null", "create-returns-the-new-store", show=shows("create", lambda _: None))
+breaks("update answers null", "update-returns-the-updated-store", show=shows("update", lambda _: None))
 breaks("create answers only the id", "store-has-three-properties", show=shows("create", lambda s: {"id": s["id"]}))
 
 # JSON

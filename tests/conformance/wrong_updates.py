@@ -78,7 +78,7 @@ for wrong, check, method in (
     ("that changes nothing is refused", "update-accepts-what-others-have", different),
     ("adds the store that is missing", "update-adds-no-store", upserted),
     ("of a missing store creates one", "update-adds-no-store", created),
-    ("answers what was before", "update-answers-the-updated-store", answered_before),
+    ("answers what was before", "update-returns-the-updated-store", answered_before),
 ):
     breaks(f"an update {wrong}", check, update=method)
 

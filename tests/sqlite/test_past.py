@@ -28,7 +28,7 @@ OFTEN = 2000
 
 
 @pytest.fixture(autouse=True)
-def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(past, "PAST_TIMEOUT", 0.2)
 
 

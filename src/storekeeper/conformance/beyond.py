@@ -77,10 +77,10 @@ def _if_match_guards_an_update(service: Service) -> None:
         shown = service.read(store.id)
         shown.shows(store, " though the update was refused")
         shown.expect(tag(shown) == current, f"its ETag was {current}, though nothing was changed")
-    crowd = service.at_once(lambda payload: service.replace(store.id, payload, "open", if_match=current))
-    passed = [response for response, _ in crowd if response.ok]
-    crowd[0][0].expect(len(passed) == 1, f"{len(passed)} of {len(crowd)} updates from one version passed")
-    for response, _ in crowd:
+    concurrent = service.at_once(lambda payload: service.replace(store.id, payload, "open", if_match=current))
+    passed = [response for response, _ in concurrent if response.ok]
+    concurrent[0][0].expect(len(passed) == 1, f"{len(passed)} of {len(concurrent)} updates from one version passed")
+    for response, _ in concurrent:
         if not response.ok:
             refused(response, 412)
     last = service.replace(store.id, fields(service.name()), "open", if_match=f"{OTHER}, {tag(passed[0])}")

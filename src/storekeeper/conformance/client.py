@@ -90,7 +90,7 @@ class Client:
                 raise ValueError(f"the address must {reason}")
         usual = 443 if parts.scheme == "https" else 80
         self.host, self.prefix, self.timeout = parts.hostname or "", parts.path.rstrip("/"), timeout
-        self.place = self.host, parts.port or usual
+        self.address = self.host, parts.port or usual
         self.authority = parts.netloc.lower().removesuffix(f":{usual}").rstrip(":")
         self.tls: ssl.SSLContext | None = ssl.create_default_context() if usual == 443 else None
 
@@ -115,8 +115,8 @@ class Client:
     def connect(self, deadline: float) -> socket.socket:
         """Connect, with TLS where the address says https; later connections go where the first found it."""
         # Half of the time: when the first of a host's addresses is silent, its second still has a chance.
-        plain = socket.create_connection(self.place, remaining(deadline) / 2)
-        self.place = plain.getpeername()[:2]
+        plain = socket.create_connection(self.address, remaining(deadline) / 2)
+        self.address = plain.getpeername()[:2]
         plain.settimeout(remaining(deadline))
         return self.tls.wrap_socket(plain, server_hostname=self.host) if self.tls else plain
 

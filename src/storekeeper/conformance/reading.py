@@ -16,7 +16,7 @@ AWKWARD = (  # text that a query, a pattern language or an encoding could take f
 
 
 @RULES.check("Response 200: plain text body consisting of the two characters OK.", writes=False)
-def _test_answers_ok(service: Service) -> None:
+def _test_returns_ok(service: Service) -> None:
     response = service.test()
     response.expect(response.status == 200, f"status {response.status}, not 200")
     response.expect(response.content == b"OK", "the body is not the two characters OK")

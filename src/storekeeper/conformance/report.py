@@ -46,9 +46,9 @@ def as_json(report: Report) -> str:
     """Return the report as one JSON document, in which nothing to say is null."""
     checks = []
     for result in report.results:
-        rule, (request, answer) = result.rule, _shown(result)
+        rule, (request, response) = result.rule, _shown(result)
         check = {"name": rule.name, "sentence": rule.sentence, "scope": rule.scope, "result": result.state}
-        check |= {"note": result.note, "request": request, "answer": answer}
+        check |= {"note": result.note, "request": request, "response": response}
         checks.append({name: text or None for name, text in check.items()})
     head = {name: getattr(report, name) for name in ("url", "conforms", "mode", "counts", "added")}
     profile = [{"topic": topic, "seen": seen} for topic, seen in report.profile.items()]

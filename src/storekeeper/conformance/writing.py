@@ -114,13 +114,13 @@ def _is_seen_by_name(write: Write, service: Service) -> None:
 
 
 @RULES.check("Response 200: the newly created Store object (a single object, with id, name, address).", adds=1)
-def _create_answers_the_new_store(service: Service) -> None:
+def _create_returns_the_new_store(service: Service) -> None:
     store = service.make(address="Address")
     store.response.shows(store)
 
 
 @RULES.check("Response 200: the updated Store object.")
-def _update_answers_the_updated_store(service: Service) -> None:
+def _update_returns_the_updated_store(service: Service) -> None:
     store = service.spare(address="After")
     store.response.shows(store)
 
@@ -255,8 +255,8 @@ def _update_keeps_the_id(service: Service) -> None:
 
 @RULES.check(NUMBER, "Creates at the same time get ids of their own.", adds=AT_ONCE)
 def _create_at_the_same_time(service: Service) -> None:
-    crowd = [response.made(**payload) for response, payload in service.at_once(service.create)]
-    ids = sorted(store.id for store in crowd)
-    crowd[-1].response.expect(len(set(ids)) == AT_ONCE, f"{AT_ONCE} creates at the same time got the ids {ids}")
-    for store in crowd:
+    concurrent = [response.made(**payload) for response, payload in service.at_once(service.create)]
+    ids = sorted(store.id for store in concurrent)
+    concurrent[-1].response.expect(len(set(ids)) == AT_ONCE, f"{AT_ONCE} creates at the same time got the ids {ids}")
+    for store in concurrent:
         service.read(store.id).shows(store, f" after {AT_ONCE} creates at the same time")
