@@ -86,8 +86,8 @@ def describe(database: str) -> str:
 
 def absolute(database: str) -> str:
     """Return the URL that names the same database in every folder. Raises CannotStart."""
-    _, place = _located(database)
-    return f"sqlite:///{quote(str(place))}" if isinstance(place, Path) else database
+    _, location = _located(database)
+    return f"sqlite:///{quote(str(location))}" if isinstance(location, Path) else database
 
 
 def read_tokens(database: str) -> list[Token]:
@@ -160,8 +160,8 @@ def copy(
         if not exists(source):
             raise CannotStart("there is no such database, or it is empty")
     with naming("target", target):
-        _, place = _located(target)
-        if isinstance(place, Path) and is_database_file(source, place):
+        _, location = _located(target)
+        if isinstance(location, Path) and is_database_file(source, location):
             raise CannotStart("it is the source itself, or its log: name another file")
     with reading(), snapshot(source) as rows, naming("target", target), snapshot(target, fill=True) as filled:
         return transfer.copy(rows, filled, progress, move=move, reading=reading)
@@ -191,10 +191,10 @@ def _named(role: str, database: str, message: str) -> str:
 
 def is_database_file(database: str, file: Path) -> bool:
     """Tell whether a file, under any name, is the file of a database or its log."""
-    _, place = _located(database)
-    if not isinstance(place, Path):
+    _, location = _located(database)
+    if not isinstance(location, Path):
         return False
-    parts = sqlite.files(place)
+    parts = sqlite.files(location)
     with suppress(OSError):  # the file does not exist
         if any(part.exists() and file.samefile(part) for part in parts):
             return True

@@ -13,7 +13,7 @@ from unittest.mock import ANY
 import pytest
 
 from storekeeper import errors
-from storekeeper.api.token_table import UNDECIDED
+from storekeeper.api.token_table import UNDECIDED, UNREAD
 from storekeeper.http.response import phrase
 from storekeeper.postgres import pool, writes
 from storekeeper.sqlite import errors as sqlite_errors
@@ -164,8 +164,8 @@ def test_the_page_on_operating_installs_every_file_of_deploy() -> None:
 
 def test_the_page_on_operating_has_every_reason_that_health_can_give() -> None:
     page = OPERATING.read_text()
-    reasons = {errors.DISK_FULL, errors.DISK_STALLED, errors.LOCKED, errors.CLOSED, UNDECIDED, DAMAGED, FAILED}
-    reasons |= {pool.UNREACHABLE, pool.NO_RESPONSE, pool.NO_SINGLE_ROW, *pool._EXPECTED.values()}
+    reasons = {errors.DISK_FULL, errors.DISK_STALLED, errors.LOCKED, errors.CLOSED, UNDECIDED, UNREAD}
+    reasons |= {DAMAGED, FAILED, pool.UNREACHABLE, pool.NO_RESPONSE, pool.NO_SINGLE_ROW, *pool._EXPECTED.values()}
     for module in (sqlite_errors, writes):
         reasons |= set(re.findall(r'Unavailable\("([^"]+)"', inspect.getsource(module)))
     assert len(reasons) > 15

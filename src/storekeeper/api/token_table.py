@@ -27,6 +27,9 @@ LOG_INTERVAL = 60.0
 RETRY_INTERVAL = 60.0
 """Seconds until a use that could not be written is written again."""
 
+UNREAD = "The tokens cannot be read now"
+UNDECIDED = "Whether there are tokens cannot be read now"
+
 # Goes on while the machine sleeps, and while this process is stopped; macOS has no other clock than that.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -51,8 +54,8 @@ class TokenTable:
         """Return the number of the token with this hash, "" for no token's form, or the refusal in this scope."""
         if not hash:
             return self._refuse("it is no token of Storekeeper")
-        if unknown := self.unknown:
-            return unavailable(unknown)
+        if time.clock_gettime(_CLOCK) - self._read_at > MAX_AGE:  # as `unknown` has it, without a call
+            return unavailable(UNREAD)
         token = self._good.get(hash)
         if token is None:
             return self._refuse("it is unknown or was revoked")
@@ -66,7 +69,7 @@ class TokenTable:
     @property
     def unknown(self) -> str:
         """What is not known now, so that every token gets a 503; "" if all is known."""
-        return "The tokens cannot be read now" * (time.clock_gettime(_CLOCK) - self._read_at > MAX_AGE)
+        return UNREAD if time.clock_gettime(_CLOCK) - self._read_at > MAX_AGE else ""
 
     async def keep_fresh(self) -> None:
         """Read the tokens again and again while that can change anything. Raises CannotStart."""
@@ -129,7 +132,7 @@ class Undecided(TokenTable):
     @property
     def unknown(self) -> str:
         """What is not known now, so that every request gets a 503; "" if nobody needs a token."""
-        return "" if self.is_open else "Whether there are tokens cannot be read now"
+        return "" if self.is_open else UNDECIDED
 
     def _take(self, tokens: Sequence[Token], _begun: float) -> None:
         require_mode(tokens)
