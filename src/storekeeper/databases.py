@@ -121,7 +121,7 @@ def epoch(database: str, *, renew: bool) -> str:
     with engine.opened(location, write=renew) as execute:
         rows = list(execute(engine.RENEW_EPOCH if renew else _EPOCH))
         if not rows:
-            raise Unavailable("The database has no row of its collection, or a trigger or rule keeps it as it is")
+            raise Unavailable("The row of the collection is missing, or a trigger or rule keeps it from changing")
     return str(rows[0][0])
 
 

@@ -50,7 +50,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     fast_lane: Annotated[bool, "Serve the API's routes without going through ASGI: same responses, faster."] = True
     auth: Annotated[
         Literal["open", "writes", "all"] | None,
-        "Who needs a token: nobody, who writes, or everybody. Not given: nobody, on loopback alone.",
+        "Who needs a token: nobody, who writes, or everybody. Without it: nobody, and only on loopback.",
     ] = None
     cors_origin: Annotated[
         tuple[str, ...],

@@ -439,7 +439,7 @@ def test_an_export_is_not_imported_where_there_are_stores_unless_it_is_asked_for
     )
     assert content(database) == [("A", None), ("B", None)]
     done = command("import", database, "--add", "-", stdin=export)
-    added = f"2 stores imported as 3 and 4 into {database.path}; the ids in the file were others\n"
+    added = f"2 stores imported as 3 and 4 into {database.path}; the file had other ids\n"
     assert (done.returncode, done.stderr.decode()) == (0, added)
     assert len(content(database)) == 4
 
@@ -459,7 +459,7 @@ def test_an_export_is_not_imported_beside_the_first_stores_of_somebody_else(
 
     monkeypatch.setattr(databases, "is_empty", was_empty)
     [line] = refused(command("import", database, "-", stdin=b"id,name,address\n1,A,\n"))
-    assert line.endswith("the database has just got its first stores from elsewhere; nothing was imported")
+    assert line.endswith("another program has just added the first stores; nothing was imported")
     assert content(database) == [("Other", None)]
 
 
@@ -472,7 +472,7 @@ def test_one_row_with_an_id_makes_a_file_an_export(database: Sqlite) -> None:
     assert content(database) == [("A", None)]
 
 
-@pytest.mark.parametrize(("ids", "told"), [("12", ""), ("79", "; the ids in the file were others")])
+@pytest.mark.parametrize(("ids", "told"), [("12", ""), ("79", "; the file had other ids")])
 def test_an_export_is_imported_into_an_empty_database_and_other_ids_are_told(
     database: Sqlite, ids: str, told: str
 ) -> None:
@@ -559,7 +559,7 @@ def test_an_export_overwrites_only_an_export_unless_it_is_asked_for(
     done = command("export", database, str(file))
     if not overwritten:
         [line] = refused(done)
-        told = "is there, and not as an export: name another file, or overwrite it with --force"
+        told = "exists and is no export: name another file, or overwrite it with --force"
         assert line == f"storekeeper: {file} {told}"
         assert file.read_bytes() == there
         done = command("export", database, "--force", str(file))
@@ -810,7 +810,7 @@ def test_an_import_whose_temporary_folder_is_full_is_refused_and_names_it(tmp_pa
     with mounted(tmp_path / "temporary", "size=1m") as full:
         arguments = ["--database", database.url, str(tmp_path / "stores.csv")]
         done = run_process("import", *arguments, env={"TMPDIR": str(full)})
-        reason = f"The disk is full that has the folder of temporary files, {full}; nothing was imported"
+        reason = f"The disk with the folder of temporary files, {full}, is full; nothing was imported"
         assert refused(done) == [f"storekeeper: {database.path}: {reason}"]
     assert content(database) == [("There before", None)]
 

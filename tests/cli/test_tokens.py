@@ -74,7 +74,7 @@ def test_a_token_that_cannot_be_printed_is_not_added(database: Database, reason:
         output = full if reason.startswith("No space") else pipe
         done = run_command("token", "add", "ci", "--scope=read", "--database", database.url, stdout=output)
     (line,) = refused(done)
-    assert line.startswith(f"storekeeper: the token cannot be printed ({reason}), so it was not added: have standard")
+    assert line.startswith(f"storekeeper: the token cannot be printed ({reason}), so it was not added: send standard")
     assert read_tokens(database.url) == []
     add(database, "ci", "--scope=read")
 

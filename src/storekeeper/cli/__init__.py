@@ -121,14 +121,14 @@ app.command()(transfers.copy)
 @app.command()
 @with_settings("database")
 def epoch(
-    settings: Settings, *, new: Annotated[bool, typer.Option("--new", help="Renew it; all ETags end.")] = False
+    settings: Settings, *, new: Annotated[bool, typer.Option("--new", help="Renew it: no old ETag matches.")] = False
 ) -> None:
     """Print the epoch of the database, or renew it.
 
-    It is the second part of every ETag and cursor, and says of which history their number is. Renew it after anything
-    but `storekeeper copy` has brought the database back to an earlier state: a copied file, a disk snapshot, pg_dump,
-    a standby that lagged behind. Else the numbers of changes that are gone are given to others, and clients that saw
-    those take the new ones for them. A running service goes on with the new epoch.
+    It is the second part of every ETag and cursor, and says to which history their number belongs. Renew it when
+    anything but `storekeeper copy`, which does so itself, has set the database back to an earlier state: a copied
+    file, a disk snapshot, pg_dump, a standby that lagged behind. Otherwise new changes get the numbers of those that
+    are gone, and clients take one for the other. A running service goes on with the new epoch.
     """
     from storekeeper import databases
 
@@ -145,20 +145,20 @@ def epoch(
 def check(
     url: Annotated[str, typer.Argument(help="The address of any service, such as http://127.0.0.1:8080.")],
     *,
-    read_only: Annotated[bool, typer.Option("--read-only", help="Add no store; leave out what writes.")] = False,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Add no store: skip what writes.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Add stores, which nobody can delete, without asking.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")] = False,
     junit: Annotated[Path | None, typer.Option(help="Write a JUnit XML file too.")] = None,
-    timeout: Annotated[float, typer.Option(min=MIN_TIMEOUT, max=MAX_TIMEOUT, help="Seconds for one exchange.")] = 7.0,
+    timeout: Annotated[float, typer.Option(min=MIN_TIMEOUT, max=MAX_TIMEOUT, help="Seconds for one request.")] = 7.0,
     token: Annotated[
         Path | None,
-        typer.Option(help=f"A file with the token to send; else the variable {TOKEN_VARIABLE} may have it."),
+        typer.Option(help=f"A file with the token to send. Without it, the token in {TOKEN_VARIABLE} is sent."),
     ] = None,
 ) -> int:
     """Tell whether a service conforms to the Store Resource API.
 
     The exit status is 0 if it does, 1 if it does not, 2 if that could not be checked.
-    What writes adds stores, which nobody can delete, so it asks first unless there are the example stores alone.
+    The checks that write add stores, which nobody can delete; so it asks first, unless there are only the examples.
     """
     from msgspec.structs import asdict
 

@@ -16,7 +16,7 @@ SETTLE_DELAY = 2.0
 
 app = typer.Typer(help="Add, list and revoke tokens, by which clients may read and write.", rich_markup_mode=None)
 
-Name = Annotated[str, typer.Argument(help="Its name, unique for ever.")]
+Name = Annotated[str, typer.Argument(help="Its name. No name is given twice, not even after a revoke.")]
 
 
 @app.command()
@@ -27,7 +27,7 @@ def add(
     *,
     scope: Annotated[Literal["read", "write"], typer.Option(help="What it permits; write includes reading.")],
     expires: Annotated[
-        str | None, typer.Option(help="After how many days it expires, as 90d. Not given: never.")
+        str | None, typer.Option(help="Days until it expires, such as 90d. Without it: never.")
     ] = None,
 ) -> None:
     """Add a token and print it: nobody can print it again."""
@@ -64,13 +64,15 @@ def _print(text: str) -> None:
         print_now(text)
     except OSError as error:
         reason = f"the token cannot be printed ({error.strerror}), so it was not added"
-        raise CannotStart(f"{reason}: have standard output go where it can be kept, and add it again") from None
+        raise CannotStart(
+            f"{reason}: send standard output to where it can be kept, and add the token again"
+        ) from None
 
 
 @app.command("list")
 @with_settings("database")
 def list_(settings: Settings) -> None:
-    """List the tokens: scope, state, expiry, last use. The tokens themselves nobody has."""
+    """List the tokens: scope, state, expiry, last use. The tokens themselves are not kept."""
     from storekeeper import databases
 
     rows = [["NAME", "SCOPE", "STATE", "ADDED", "EXPIRES", "USED"]]
@@ -88,7 +90,7 @@ def list_(settings: Settings) -> None:
 @app.command()
 @with_settings("database")
 def revoke(settings: Settings, name: Name) -> None:
-    """Revoke a token. When this returns, nothing that is sent with it is served."""
+    """Revoke a token. Once the command has ended, no request with it is served."""
     from storekeeper import databases, tokens
 
     try:

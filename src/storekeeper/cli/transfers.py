@@ -37,7 +37,7 @@ def import_(
 ) -> None:
     """Add all stores of a CSV file, or none.
 
-    A running service may go on. A file with ids, as an export has, is refused if there are stores.
+    A service may run meanwhile. If the database has stores, a file with ids, such as an export, is refused.
     """
     from storekeeper import csvfile, databases
 
@@ -65,7 +65,7 @@ def import_(
         raise CannotStart(f"{into}: {error}; {done}") from None
     print_line(
         f"{_counted(len(ids), 'store')} imported{_as_ids(ids)} into {into}"
-        + "; the ids in the file were others" * source.renumbered(ids)
+        + "; the file had other ids" * source.renumbered(ids)
         + "; a service has to be given the same --database" * made
     )
 
@@ -81,7 +81,7 @@ def _load(database: str, into: str, source: "csvfile.Import", *, add: bool) -> r
         payloads = _followed_by(begin_wait, source.payloads(show, refuse_ids=refuse_ids))
         ids = databases.load(database, payloads, only_if_empty=only_if_empty)
     if only_if_empty and not ids and not databases.is_empty(database):
-        raise CannotStart("the database has just got its first stores from elsewhere; nothing was imported")
+        raise CannotStart("another program has just added the first stores; nothing was imported")
     return ids
 
 
@@ -95,11 +95,11 @@ def export(
     settings: Settings,
     file: Annotated[Path, typer.Argument(help="The CSV file to write; - is standard output.")] = STANDARD_STREAM,
     *,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is no export.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file, whatever it is.")] = False,
 ) -> None:
     """Write all stores as CSV.
 
-    As they are at one moment, in UTF-8. A file that is there is overwritten only if it is empty or an export.
+    The stores are those of one moment, in UTF-8. An existing file is overwritten only if it is empty or an export.
     """
     from storekeeper import csvfile, databases
 
@@ -107,9 +107,7 @@ def export(
         if databases.is_database_file(settings.database, Path("/dev/stdout") if file == STANDARD_STREAM else file):
             raise CannotStart(f"{file} is the database itself, or its log: name another file")
         if not (force or file == STANDARD_STREAM or csvfile.may_be_replaced(file)):
-            raise CannotStart(
-                f"{file} is there, and not as an export: name another file, or overwrite it with --force"
-            )
+            raise CannotStart(f"{file} exists and is no export: name another file, or overwrite it with --force")
         with (
             databases.snapshot(settings.database) as snapshot,
             closing(snapshot.rows("stores")) as rows,
@@ -131,14 +129,15 @@ def copy(
     target: Annotated[str, typer.Argument(help="The URL of an empty one, of any kind; a file is created.")],
     *,
     move: Annotated[
-        bool, typer.Option("--move", help="Keep the epoch: the source will never be written any more.")
+        bool, typer.Option("--move", help="Keep the epoch: nobody will write to the source again.")
     ] = False,
 ) -> None:
     """Copy a collection to another database.
 
-    All stores, changes, keys and tokens, as they are at one moment, verified; or nothing. A running service may go
-    on: this is also how a backup is made, and restored. The copy gets a new epoch, so no ETag of the source holds
-    there, where the same version may become something else; with --move, clients go on with the ETags that they have.
+    All stores, changes, keys and tokens are copied as of one moment, and verified; or nothing is copied. A service
+    may run meanwhile: this is also how to make a backup, and to restore one. The copy gets a new epoch, so that no
+    ETag of the source matches there: the same number may come to mean another change. With --move, clients go on with
+    the ETags that they have.
     """
     from storekeeper import databases
 

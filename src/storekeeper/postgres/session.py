@@ -227,7 +227,7 @@ def write(
 ) -> None:
     """Execute a statement that has to write so many rows; raise Unavailable if it wrote fewer or more."""
     if connection.execute(statement, parameters).rowcount != rows:
-        raise Unavailable("The database kept rows out, by a trigger or a rule")
+        raise Unavailable("A trigger or a rule of the database kept rows out")
 
 
 def _commit(connection: Connection) -> None:

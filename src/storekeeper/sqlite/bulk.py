@@ -72,7 +72,7 @@ def _stage(connection: apsw.Connection, payloads: Iterable[Payload]) -> None:
         with schema.transaction(connection, "DEFERRED"):
             connection.executemany(f"INSERT INTO temp.staged VALUES ({', '.join('?' * len(CONTENT))})", rows)
     except apsw.FullError:
-        raise Unavailable(f"The disk is full that has the folder of temporary files, {_temporary_folder()}") from None
+        raise Unavailable(f"The disk with the folder of temporary files, {_temporary_folder()}, is full") from None
 
 
 def _temporary_folder() -> str:
