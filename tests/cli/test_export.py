@@ -1,0 +1,186 @@
+"""`export`: what it writes, what it overwrites, and where it cannot write."""
+
+import csv
+import fcntl
+import io
+import os
+import signal
+import termios
+import time
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryFile
+
+import pytest
+
+from storekeeper.stores import Payload
+from tests.harness.databases import Database, Sqlite
+from tests.harness.machine import mounted
+from tests.harness.process import refused, start
+from tests.harness.process import run as run_process
+from tests.harness.stores import an_export, shown, shown_with
+from tests.harness.transfers import TRICKY, command, fill_with
+
+pytestmark = pytest.mark.count_processes
+
+FULL = Path("/dev/full")
+BOM = b"\xef\xbb\xbf"
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Sqlite:
+    """A database that is not there yet."""
+    return Sqlite(tmp_path)
+
+
+def rows(data: bytes) -> list[list[str]]:
+    return list(csv.reader(io.StringIO(data.decode(), newline="")))
+
+
+def expected_rows(payloads: list[Payload]) -> list[list[str]]:
+    expected = [shown_with(id, payload) for id, payload in enumerate(payloads, 1)]
+    return [list(shown(0, "")), *([str(value or "") for value in store.values()] for store in expected)]
+
+
+@pytest.mark.parametrize(
+    "payloads", [[], TRICKY, [*TRICKY[:6], *TRICKY[7:], Payload("x", "")] * 300], ids=["none", "few", "many"]
+)
+def test_an_export_can_be_imported_again_and_is_the_same(tmp_path: Path, payloads: list[Payload]) -> None:
+    one, two = Sqlite(tmp_path), Sqlite(tmp_path / "again")
+    two.path.parent.mkdir()
+    fill_with(one, payloads)
+    done = command("export", one)
+    assert (done.returncode, done.stderr.decode()) == (0, f"{len(payloads)} stores exported from {one.path}\n")
+    assert rows(done.stdout) == expected_rows(payloads)
+    file = tmp_path / "stores.csv"
+    assert command("export", one, str(file)).stdout == b""
+    assert file.read_bytes() == done.stdout
+    assert command("import", two, str(file)).returncode == 0
+    assert command("export", two).stdout == done.stdout
+
+
+GOOD = an_export((1, "The last good one"))
+
+
+def test_an_export_replaces_a_file_only_by_a_whole_one(tmp_path: Path) -> None:
+    database = Sqlite(tmp_path)
+    fill_with(database, [Payload("Store", "x" * 1000)] * 3000)
+    with mounted(tmp_path / "disk", "size=1m") as disk:
+        file = disk / "stores.csv"
+        file.write_bytes(GOOD)
+        [line] = refused(command("export", database, str(file)))
+        assert line == f"storekeeper: {file} cannot be written: No space left on device"
+        assert [one.name for one in disk.iterdir()] == ["stores.csv"]
+        assert file.read_bytes() == GOOD
+    file = tmp_path / "stores.csv"
+    file.write_bytes(GOOD)
+    assert command("export", database, str(file)).returncode == 0
+    assert len(rows(file.read_bytes())) == 3001
+
+
+@pytest.mark.parametrize(
+    ("there", "overwritten"),
+    [
+        (b"", True),
+        (an_export().replace(b"\r\n", b"\n"), True),
+        (BOM + an_export((1, "A")), True),
+        (an_export().removeprefix(b"id,"), False),
+        (an_export().replace(b"\r\n", b",more\r\n"), False),
+        (b"my notes", False),
+    ],
+)
+def test_an_export_overwrites_only_an_export_unless_it_is_asked_for(
+    tmp_path: Path, database: Sqlite, there: bytes, *, overwritten: bool
+) -> None:
+    fill_with(database, [Payload("A")])
+    file = tmp_path / "stores.csv"
+    file.write_bytes(there)
+    done = command("export", database, str(file))
+    if not overwritten:
+        [line] = refused(done)
+        told = "exists and is no export: name another file, or overwrite it with --force"
+        assert line == f"storekeeper: {file} {told}"
+        assert file.read_bytes() == there
+        done = command("export", database, "--force", str(file))
+    assert done.returncode == 0
+    assert file.read_bytes() == an_export((1, "A"))
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"), [("nowhere/stores.csv", "No such file or directory"), (".", "Is a directory")]
+)
+def test_an_export_that_cannot_be_written_names_the_file(tmp_path: Path, name: str, reason: str) -> None:
+    database = Sqlite(tmp_path)
+    fill_with(database, TRICKY)
+    file = tmp_path / name
+    [line] = refused(command("export", database, str(file)))
+    assert line == f"storekeeper: {file} cannot be written: {reason}"
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["stores.db"]
+
+
+def test_an_export_to_a_reader_that_has_enough_ends_quietly(tmp_path: Path) -> None:
+    database = Sqlite(tmp_path)
+    fill_with(database, [Payload("Store", "x" * 100)] * 5000)
+    reading, writing = os.pipe()
+    with TemporaryFile() as said:
+        with os.fdopen(writing, "wb") as output:
+            process = start("export", "--database", database.url, stdout=output, stderr=said)
+        with os.fdopen(reading, "rb", buffering=0) as reader:
+            assert reader.read(len(an_export())) == an_export()
+        assert process.wait(30) == 0
+        said.seek(0)
+        assert said.read() == b""
+
+
+def test_an_export_to_a_full_disk_by_standard_output_is_refused(tmp_path: Path) -> None:
+    database = Sqlite(tmp_path)
+    fill_with(database, TRICKY)
+    with FULL.open("wb") as full:
+        done = run_process("export", "--database", database.url, stdout=full)
+    assert done.returncode == 2
+    assert done.stderr == b"storekeeper: standard output cannot be written: No space left on device\n"
+    [line] = refused(command("export", database, "/dev/full"))
+    assert line == "storekeeper: /dev/full cannot be written: No space left on device"
+
+
+def test_standard_input_is_imported_and_standard_output_exported(tmp_path: Path) -> None:
+    database = Sqlite(tmp_path)
+    done = run_process("import", "--database", database.url, "-", stdin=BOM + b"name,address\r\nA,1 Road\r\n")
+    assert b"1 store imported as 1 into the new database" in done.stderr
+    assert run_process("export", "--database", database.url, "-").stdout == b"id,name,address\r\n1,A,1 Road\r\n"
+    assert not Path("-").exists()
+
+
+@pytest.mark.parametrize("target", ["-", "pipe"])
+def test_an_export_that_waits_for_its_reader_can_be_interrupted(
+    tmp_path: Path, new_database: Callable[[], Database], target: str
+) -> None:
+    database = new_database()
+    fill_with(database, [Payload(f"Store {number}", "x" * 1000) for number in range(500)])
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    file = str(tmp_path / target) if target != "-" else target
+    with pipe.open("wb") as writer, TemporaryFile() as said:
+        process = start("export", "--database", database.url, file, stdout=writer, stderr=said)
+        waiting = None
+        while waiting != (waiting := fcntl.ioctl(reader, termios.FIONREAD, bytes(4))) or not any(waiting):
+            time.sleep(0.1)  # it is still writing
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 130
+        said.seek(0)
+        assert said.read() == b""
+    os.close(reader)
+
+
+def test_an_export_keeps_the_rights_of_a_file_and_follows_a_link_to_it(tmp_path: Path) -> None:
+    database = Sqlite(tmp_path)
+    fill_with(database, [Payload("A")])
+    file, link = tmp_path / "stores.csv", tmp_path / "latest.csv"
+    file.write_bytes(GOOD)
+    file.chmod(0o600)
+    link.symlink_to(file)
+    assert command("export", database, str(link)).returncode == 0
+    assert link.is_symlink()
+    assert file.read_bytes() == an_export((1, "A"))
+    assert file.stat().st_mode & 0o777 == 0o600
