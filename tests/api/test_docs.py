@@ -86,6 +86,16 @@ def test_the_list_is_tried_out_at_a_moment_of_the_past_with_nothing_to_clear_fir
     assert browser.faults == []
 
 
+def test_trying_out_a_long_list_does_not_freeze_the_page(browser: Browser) -> None:
+    """It asks for a page, and shows a text of any length as one element: coloured, each word would be one."""
+    browser.show()
+    read = browser.open("stores-listStores")
+    read.locator("button.try-out__btn").click()
+    assert "200" in browser.execute(read)
+    assert read.locator(".request-url").inner_text().endswith("/api/stores?limit=100")
+    assert read.locator(".live-responses-table pre").first.locator("*").count() == 0
+
+
 def test_the_page_offers_no_choice_among_one_server_and_between_none_and_empty(browser: Browser) -> None:
     browser.show()
     browser.open("stores-listStores").locator("button.try-out__btn").click()
