@@ -222,17 +222,37 @@ def test_routes_outside_the_contract_answer_their_errors_in_its_form(tmp_path: P
     run(scenario())
 
 
+NEW = {"version": "3.0", "spec_version": "2.4"}
+"""Else a file is not sent to a client that sends no more."""
+
+
 @pytest.mark.parametrize("path", ["/docs", "/docs/docs.js", "/openapi.json"])
 @pytest.mark.parametrize("range_", [b"bytes=0-1", b"bytes=0-1,3-4", b"bytes=abc", b"bytes=99999999-"])
 def test_a_range_is_ignored_on_pages_too(tmp_path: Path, path: str, range_: bytes) -> None:
     async def scenario() -> None:
         async with inside(tmp_path) as service:
-            new = {"version": "3.0", "spec_version": "2.4"}  # else a file is not sent to a client that sends no more
-            whole = await asked(service, "GET", path, asgi=new)
+            whole = await asked(service, "GET", path, asgi=NEW)
             assert whole.status == 200
             assert "last-modified" not in whole.headers
             assert "accept-ranges" not in whole.headers
-            assert await asked(service, "GET", path, headers=[(b"range", range_)], asgi=new) == whole
+            assert await asked(service, "GET", path, headers=[(b"range", range_)], asgi=NEW) == whole
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("path", ["/docs", "/docs/docs.js", "/docs/swagger-ui-bundle.js"])
+def test_a_page_that_a_browser_has_is_not_sent_again(tmp_path: Path, path: str) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            whole = await asked(service, "GET", path, asgi=NEW)
+            tag = whole.headers["etag"].encode()
+            for fields in ([b"W/" + tag], [b'"other", ' + tag], [b'"other"', tag], [b"*"]):
+                headers = [(b"if-none-match", value) for value in fields]
+                again = await asked(service, "GET", path, headers=headers, asgi=NEW)
+                assert (again.status, again.body) == (304, b"")
+                assert again.headers == {name: whole.headers[name] for name in ("cache-control", "etag")}
+            for value in (b'"other"', tag[1:], b""):
+                assert await asked(service, "GET", path, headers=[(b"if-none-match", value)], asgi=NEW) == whole
 
     run(scenario())
 

@@ -1,4 +1,4 @@
-"""The routes /openapi.json and /docs, a page that loads nothing from other hosts. Imports Starlette and `http`.
+"""The routes /openapi.json and /docs, a page that asks no other host. Imports Starlette, `http` and the domain.
 
 The OpenAPI document is `pages/openapi.json`. `tests/api/test_openapi.py` compares it with the service: every route,
 method, status, header, limit and error message that one has, the other has too. Its examples of errors are what the
@@ -6,7 +6,6 @@ service sends; `make examples` writes them. Swagger UI's files come from an inst
 runs here.
 """
 
-import os
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,7 +18,10 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from storekeeper import __version__
+from storekeeper.api.conditions import parse_tags
 from storekeeper.api.operations import to_starlette
+from storekeeper.commands import matches
+from storekeeper.http.request import field
 from storekeeper.http.response import Response as JsonResponse
 
 _PAGES = Path(__file__).with_name("pages")
@@ -65,11 +67,7 @@ class _Root:
 
 
 class _File(FileResponse):
-    """A whole file: Range is ignored, and there is no Last-Modified (decision 33)."""
-
-    def set_stat_headers(self, stat_result: os.stat_result) -> None:
-        super().set_stat_headers(stat_result)
-        del self.headers["last-modified"], self.headers["accept-ranges"]
+    """A whole file: Range is ignored (decision 33)."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await super().__call__({**scope, "headers": []}, receive, send)
@@ -79,8 +77,13 @@ async def _file(request: Request) -> Response:
     name = request.path_params.get("name")
     if name not in (None, *_OWN, *_INSTALLED):
         raise HTTPException(404)
-    folder = _installed() if name in _INSTALLED else _PAGES
-    return _File(folder / (name or "docs.html"), headers=_HEADERS)
+    path = (_installed() if name in _INSTALLED else _PAGES) / (name or "docs.html")
+    file = _File(path, headers=_HEADERS, stat_result=path.stat())
+    del file.headers["last-modified"], file.headers["accept-ranges"]
+    tags = parse_tags(field(request.headers.raw, b"if-none-match") or b"")
+    if tags is None or not matches(tags, file.headers["etag"]):
+        return file
+    return Response(status_code=304, headers={name: file.headers[name] for name in ("cache-control", "etag")})
 
 
 @cache
