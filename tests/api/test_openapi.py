@@ -297,6 +297,7 @@ def test_a_parameter_of_the_query_may_be_empty_and_the_document_says_so(service:
         empty = f"{path.replace('{id}', str(created))}?{parameter['name']}="
         assert service.request("GET", empty).status == 200
         assert parameter["schema"]["type"] == "string" or parameter["allowEmptyValue"]
+        assert "examples" not in parameter, "of several, of which one is empty, Postman makes a parameter `value`"
 
 
 def test_the_document_says_what_a_setting_changes() -> None:
