@@ -28,11 +28,10 @@ MAX_LOADED = 500
 LOAD_TIME = 0.5
 """Seconds for which a write with a key waits for the index of all keys; the rest is read without it, once again."""
 
-_OLDEST = "SELECT n, at FROM keys ORDER BY n LIMIT 1"
+_OLDEST = "SELECT min(n) FROM keys"
 # One statement, or another process's first key could come between the numbers.
-_BOUNDS = f"SELECT ifnull((SELECT min(n) FROM keys), 1), (SELECT max(n) FROM keys), (SELECT at FROM ({_OLDEST}))"
+_BOUNDS = f"SELECT ifnull(({_OLDEST}), 1), (SELECT max(n) FROM keys), (SELECT at FROM keys WHERE n = ({_OLDEST}))"
 _KEYS = "SELECT json_group_array(key), json_group_array(n) FROM keys WHERE n > ? AND n <= ?"
-_LATEST = "SELECT max(n) FROM keys"
 _NOT_INDEXED = "SELECT n FROM keys WHERE n > ? AND key IN (SELECT value FROM json_each(?))"
 # A request that reuses a key is refused without the content that it does not get, which may be long.
 _SENT = "(keys.key, request) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?2))"
@@ -41,7 +40,8 @@ _CONTENT = ", ".join(f"iif({_SENT}, {name}, NULL)" for name in CONTENT)
 _FOUND = f"""SELECT keys.key, request, keys.at, store_id, {_CONTENT}, seq
   FROM json_each(?1) CROSS JOIN keys ON n = value CROSS JOIN {CHANGES} USING (seq) ORDER BY n"""
 _ADD = "INSERT INTO keys (key, request, seq, at) VALUES {rows}"
-_FIRST_YOUNG = "SELECT n FROM keys WHERE n BETWEEN ? AND ? AND at >= ? ORDER BY n LIMIT 1"
+_LATEST_AND_FIRST_YOUNG = """SELECT (SELECT max(n) FROM keys),
+  (SELECT n FROM keys WHERE n BETWEEN ? AND ? AND at >= ? ORDER BY n LIMIT 1)"""
 _DELETE = "DELETE FROM keys WHERE n < ?"
 
 _SPLIT = Struct(">H4s2x")  # a key, multiplied by the salt: its bucket, and by what it is known there
@@ -146,18 +146,11 @@ class Keys:
 
     def delete_old(self, now: int) -> None:
         """Delete some of the oldest keys, if they are too old; never the newest, or its number would come again."""
-        if (oldest := self._execute(_OLDEST).get) is None:
+        if (first := self._execute(_OLDEST).get) is None:
             return
-        self._oldest = oldest[0], None
-        if (end := self._end(oldest, now)) > oldest[0]:
+        self._oldest = first, None
+        most = first + MAX_KEYS_DELETED
+        latest, young = self._execute(_LATEST_AND_FIRST_YOUNG, (first, most, now - MAX_KEY_AGE)).get
+        end = min(max(latest - MAX_KEYS + 1, latest if young is None else young), most, latest)
+        if end > first:
             self._execute(_DELETE, (end,))
-
-    def _end(self, oldest: tuple[int, int], now: int) -> int:
-        """Return the number of the first key to keep, at most MAX_KEYS_DELETED after the oldest."""
-        first, at = oldest
-        latest: int = self._execute(_LATEST).get
-        end = max(first, latest - MAX_KEYS + 1)
-        if at < now - MAX_KEY_AGE:
-            young = self._execute(_FIRST_YOUNG, (first, first + MAX_KEYS_DELETED, now - MAX_KEY_AGE)).get
-            end = max(end, latest if young is None else young)
-        return min(end, first + MAX_KEYS_DELETED, latest)
