@@ -425,6 +425,7 @@ def test_no_more_writes_than_the_limit_wait(
 ) -> None:
     database, connection = held
     monkeypatch.setattr(queue_limit, "MAX_QUEUED", 50)
+    monkeypatch.setattr(write_state, "PROBE_TIMEOUT", 0.0)  # that writes wait is no probe that does not come back
 
     async def main() -> None:
         async with handle(database) as collection:

@@ -49,7 +49,8 @@ def parse_store_query(query: bytes) -> Moment | None:
 def next_page(query: bytes, last: int) -> bytes:
     """Return the query of the page behind the store `last`: all parameters as they were sent, but `after`."""
     after = b"after=%d" % last
-    fields = [after if _key(field) == b"after" else field for field in query.split(b"&")] if query else []
+    fields = query.split(b"&") if query else []
+    fields = [after if unquote_to_bytes(field.partition(b"=")[0]) == b"after" else field for field in fields]
     if after not in fields:
         fields.append(after)
     return quote_from_bytes(b"&".join(fields), _URI).encode()
@@ -77,10 +78,6 @@ def _read(query: bytes, parameters: Parameters) -> dict[str, Any]:
     if violations:
         raise InvalidInput("query", violations)
     return found
-
-
-def _key(field: bytes) -> bytes:
-    return unquote_to_bytes(field.partition(b"=")[0].replace(b"+", b" "))
 
 
 def _parse_name(value: bytes) -> str:
