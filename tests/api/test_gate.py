@@ -324,9 +324,11 @@ def test_without_a_mode_nothing_is_served_before_it_is_known_that_there_are_no_t
     adapter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     some_stores(tmp_path, 1)
-    read, away = Reader.tokens, True
+    read, away, looks = Reader.tokens, True, 0
 
     def unless_away(reader: Reader) -> object:
+        nonlocal looks
+        looks += 1
         if away:
             raise Unavailable("The connection was lost")
         return read(reader)
@@ -356,6 +358,9 @@ def test_without_a_mode_nothing_is_served_before_it_is_known_that_there_are_no_t
             plan = service.service.runtime.gate.plan("GET", b"/api/stores?later", [(b"host", b"localhost")])
             assert plan is not None
             assert plan.claim is None, "what is known need not be asked for each request"
+            before = looks
+            await asyncio.sleep(0.1)
+            assert looks == before, "a token that is added now must not end the service"
 
     run(scenario())
 
@@ -450,6 +455,8 @@ def test_a_use_that_cannot_be_written_is_written_later(tmp_path: Path, monkeypat
             read = databases.read_tokens
             await until(lambda: any(token.used for token in read(f"sqlite:///{tmp_path}/stores.db")))
             assert attempts[1] - attempts[0] > 0.1
+            await asyncio.sleep(0.1)
+            assert len(attempts) == 2, "what is written is left alone"
 
     run(scenario())
 

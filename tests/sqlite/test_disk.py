@@ -444,6 +444,18 @@ def test_no_more_writes_than_the_limit_wait(
     run(main())
 
 
+def test_a_lock_of_a_moment_is_no_refusal_of_writes(held: tuple[Sqlite, apsw.Connection]) -> None:
+    database, connection = held
+
+    async def main() -> None:
+        async with handle(database) as collection:
+            await collection.check_writes()
+            connection.execute("COMMIT")
+            assert (await create(collection, Payload("Next"))).id == 2
+
+    run(main())
+
+
 def test_a_write_that_has_waited_for_too_long_is_told_so_and_nothing_changes(
     held: tuple[Sqlite, apsw.Connection], monkeypatch: pytest.MonkeyPatch
 ) -> None:
