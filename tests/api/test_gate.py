@@ -365,6 +365,34 @@ def test_without_a_mode_nothing_is_served_before_it_is_known_that_there_are_no_t
     run(scenario())
 
 
+def test_a_bug_in_one_read_of_the_tokens_does_not_end_their_reading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_tokens(tmp_path)
+    monkeypatch.setattr(token_table, "REFRESH_INTERVAL", 0.02)
+    bugs: list[Exception] = []
+    monkeypatch.setattr(token_table, "emit", lambda _event, error: bugs.append(error))
+    read = Reader.tokens
+
+    def fails_once(reader: Reader) -> object:
+        if not bugs:
+            raise ValueError("a bug")
+        return read(reader)
+
+    async def scenario() -> None:
+        async with inside(tmp_path, auth="all") as service:
+            monkeypatch.setattr(Reader, "tokens", fails_once)
+            await until(lambda: bugs)
+            later = f"Bearer {add_token(f'sqlite:///{tmp_path}/stores.db', 'later', 'read')}"
+
+            async def seen() -> int:
+                return (await answer(service, "--fast-lane", sent("GET", "/api/stores", later))).status
+
+            await until_async(seen, 200)
+
+    run(scenario())
+
+
 @ADAPTERS
 def test_a_backup_from_before_the_first_token_opens_nothing(adapter: str, tmp_path: Path) -> None:
     some_stores(tmp_path, 1)
