@@ -7,9 +7,9 @@ import asyncio
 import re
 import socket
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,7 @@ from storekeeper.events import Event
 from storekeeper.http import deadlines, limits
 from storekeeper.http.reader import Phase
 from tests.harness.client import locked
+from tests.harness.client import until as until_so
 from tests.harness.in_process import (
     HIGH_WATER,
     Line,
@@ -243,8 +244,9 @@ def test_a_client_that_reads_nothing_is_dropped_and_one_that_reads_slowly_is_not
     run(scenario())
 
 
-def test_a_client_that_has_acknowledged_nothing_yet_has_its_time_from_the_response_on() -> None:
-    """However long it was connected before its first request: the acknowledgement is still on its way."""
+@contextmanager
+def accepted() -> Iterator[tuple[socket.socket, socket.socket, Line]]:
+    """Return a client, the service's end of its connection, and a transport over that."""
 
     class Accepted(Line):
         def get_extra_info(self, name: str, default: object = None) -> object:
@@ -252,15 +254,32 @@ def test_a_client_that_has_acknowledged_nothing_yet_has_its_time_from_the_respon
 
     with (
         socket.create_server(("127.0.0.1", 0)) as listener,
-        socket.create_connection(listener.getsockname()),
+        socket.create_connection(listener.getsockname()) as client,
         listener.accept()[0] as server,
     ):
-        line = Accepted()
+        yield client, server, Accepted()
+
+
+def test_a_client_that_has_acknowledged_nothing_yet_has_its_time_from_the_response_on() -> None:
+    """However long it was connected before its first request: the acknowledgement is still on its way."""
+    with accepted() as (_, _, line):
         line.unread = 200_000
         waits = deadlines.Deadlines(0.0)
         assert not waits.is_over(line, STALL + 1)
         assert not waits.is_over(line, 2 * STALL)
         assert waits.is_over(line, 2 * STALL + 2)
+
+
+def test_a_refused_client_gets_what_is_in_the_kernel_before_its_connection_ends() -> None:
+    """A reset would drop the refusal, and the responses before it."""
+    with accepted() as (client, server, line):
+        server.setblocking(False)
+        sent = server.send(bytes(2**24))
+        waits = deadlines.Deadlines(0.0)
+        waits.refused_at = 0.0
+        assert not waits.is_over(line, 1.0)
+        client.recv(sent, socket.MSG_WAITALL)
+        until_so(lambda: waits.is_over(line, 2.0))
 
 
 @pytest.mark.parametrize("asked", [create("Unread"), request("GET", "/test")], ids=["write", "read"])

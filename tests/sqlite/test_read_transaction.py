@@ -92,7 +92,9 @@ def test_the_first_page_of_a_list_is_of_its_version_although_no_transaction_is_s
     async def main() -> None:
         async with handle(Sqlite(tmp_path)) as one, handle(Sqlite(tmp_path)) as two:
             await one.load([Payload("Former")])
+            assert await get(two, 1)  # begins a transaction that is shared, while the log is short
             connection = apsw.Connection(str(tmp_path / "stores.db"))
+            connection.execute("CREATE TABLE theirs (a)")
             begin = ReadTransaction.begin
 
             def interrupted(self: ReadTransaction, *rest: Any) -> Any:
