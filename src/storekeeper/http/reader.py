@@ -175,8 +175,6 @@ class RequestReader:
             if len(self._line) == len(piece) and piece[:1] not in b"\r\n \t:":
                 piece = b"x-" + piece  # the parser would take a trailer for a field of the head
         self._parser.feed_data(piece)
-        if self.phase is not Phase.BODY:
-            return
         slack = 0 if piece.endswith(b"\n") else _MAX_SIZE_LINE + len(b"\r\n")
         if self._extra_bytes > MAX_HEAD_BYTES + slack or self._trailers > request_head.MAX_FIELDS:
             self.refuse(request_head.TOO_MANY_HEADERS)

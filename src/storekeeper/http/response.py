@@ -28,7 +28,6 @@ _PHRASES = {status.value: status.phrase for status in HTTPStatus} | {
     # RFC 9110 renamed them; Python did so only in 3.13 (decision 21).
     413: "Content Too Large",
     414: "URI Too Long",
-    416: "Range Not Satisfiable",
     422: "Unprocessable Content",
 }
 
