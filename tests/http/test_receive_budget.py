@@ -6,7 +6,18 @@ import pytest
 
 from storekeeper.http.connection import Connection
 from tests.harness.client import locked
-from tests.harness.in_process import Inside, Line, inside, last_response, run, settled, some_stores, statuses, tick
+from tests.harness.in_process import (
+    Inside,
+    Line,
+    inside,
+    last_response,
+    run,
+    settled,
+    some_stores,
+    statuses,
+    tick,
+    until,
+)
 from tests.harness.linux import peak_memory
 from tests.harness.process import Running
 from tests.harness.wire import HOST, SLOW, assert_error, create, request
@@ -89,6 +100,28 @@ def test_large_writes_that_wait_for_the_database_are_bounded(adapter: str, tmp_p
                 assert last_response(line).status in (200, 503)
             assert {last_response(line).status for _, line in small} == {200}
             assert held(service) == 0
+
+    run(scenario())
+
+
+def test_while_a_client_has_large_requests_waiting_no_more_of_it_is_read(
+    adapter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else one client could use up what there is for all, with as many large ones as there may be small ones."""
+    monkeypatch.setattr("storekeeper.http.connection.MAX_BODY_BYTES", 100_000)
+    large = request("POST", "/api/stores", b'{"name":"Large","address":"%b"}' % (b"x" * 40_000))
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            connection, line = service.connect(adapter)
+            with locked(tmp_path):
+                for reading in (True, True, False):
+                    connection.data_received(large)
+                    await until(lambda: not connection._unread)
+                    assert line.reading == reading
+            await settled(connection)
+            assert line.reading
+            assert statuses(line) == [200] * 3
 
     run(scenario())
 
