@@ -5,7 +5,7 @@ import re
 import shutil
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import apsw
@@ -349,6 +349,27 @@ def test_a_copy_that_has_not_got_its_epoch_is_not_kept(make: Make, kind: str, *,
     ):
         transfer.copy(whole, Forgetful(to, "falsifie" if move else epoch), lambda *_: None, move=move)
     assert not databases.exists(target.url) or target.changes() == []
+
+
+def test_a_copy_with_a_damaged_index_is_not_kept(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though all of its rows are there: nobody would find them by their names."""
+    source, target = make("sqlite"), make("sqlite")
+    fill(source, 20)
+    open_read_only = schema.open_read_only
+
+    def damaged(path: Path, *, immutable: bool) -> apsw.Connection:
+        with closing(open_read_only(path, immutable=True)) as connection:
+            root = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'stores_by_name'").get
+            page_size = connection.pragma("page_size")
+        with path.open("r+b") as file:
+            file.seek((root - 1) * page_size + 3)  # how many entries it has
+            file.write(bytes(2))
+        return open_read_only(path, immutable=immutable)
+
+    monkeypatch.setattr(schema, "open_read_only", damaged)
+    with pytest.raises(transfer.VerificationFailed, match="what was written is damaged"):
+        databases.copy(source.url, target.url, lambda *_: None)
+    assert not databases.exists(target.url)
 
 
 def test_a_file_into_which_nothing_was_moved_has_not_the_epoch_of_the_source(make: Make) -> None:
