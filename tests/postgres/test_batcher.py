@@ -41,3 +41,16 @@ def test_what_has_waited_too_long_leaves_nobody_behind_it_without_a_response(mon
         await batcher.close()
 
     asyncio.run(scene())
+
+
+def test_as_many_may_wait_as_are_soon_served() -> None:
+    async def scene() -> None:
+        async def serve(keys: Sequence[int], _deadline: float) -> Sequence[int]:
+            return keys
+
+        batcher: Batcher[int, int] = Batcher(serve, max_batch=100)
+        assert await batcher.add(0) == 0
+        assert await asyncio.gather(*map(batcher.add, range(1000))) == list(range(1000))
+        await batcher.close()
+
+    asyncio.run(scene())
