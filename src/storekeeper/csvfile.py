@@ -118,7 +118,7 @@ def _columns(header: list[str]) -> list[str]:
 
 def write(file: IO[str], rows: Iterable[Sequence[object]], progress: Callable[[int], None]) -> int:
     """Write rows of `tables.STORES` to a file, opened with `newline=""`; return how many there are."""
-    writer = csv.writer(file, lineterminator="\r\n")
+    writer = csv.writer(file)
     writer.writerow(COLUMNS)
     count = 0
     for count, row in enumerate(rows, 1):
