@@ -305,6 +305,19 @@ def test_a_password_may_come_from_wherever_libpq_takes_it(guarded: Server, tmp_p
         assert run_command("export", "--database", plain, env=env).stdout == an_export((1, "A"))
 
 
+@pytest.mark.parametrize("how", ["URL", "PGAPPNAME", "service"])
+def test_its_sessions_have_the_name_that_libpq_is_told(database: Postgres, tmp_path: Path, how: str) -> None:
+    """By that, people tell instances apart in what the server shows and logs."""
+    services = tmp_path / "services"
+    services.write_text("[mine]\napplication_name=mine\n")
+    query = {"URL": "?application_name=mine", "service": "?service=mine"}.get(how, "")
+    env = {"PGSERVICEFILE": str(services)} | ({"PGAPPNAME": "mine"} if how == "PGAPPNAME" else {})
+    with serving(tmp_path, database=database.url + query, env=env) as service:
+        assert service.request("GET", "/health/ready").status == 200
+        ours = f"datname = '{database.url.rpartition('/')[2]}'"
+        assert postgres().sql(f"SELECT DISTINCT application_name FROM pg_stat_activity WHERE {ours}") == "mine"
+
+
 @pytest.mark.parametrize(
     "url",
     [

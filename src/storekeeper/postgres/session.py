@@ -72,7 +72,7 @@ _SCHEMAS = """SELECT nspname
 """Selects every schema of the search path that has a collection."""
 
 _DEFAULTS = {
-    "application_name": "storekeeper",
+    "fallback_application_name": "storekeeper",
     # A host that vanished silently is noticed within about 10 s, even on an idle connection.
     "keepalives_idle": "5",
     "keepalives_interval": "2",
