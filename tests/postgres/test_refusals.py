@@ -254,19 +254,35 @@ def test_what_waits_too_long_is_refused(database: Postgres) -> None:
     run(main())
 
 
-def test_a_connection_that_has_grown_old_is_replaced(database: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_that_have_grown_old_are_replaced_but_the_last_only_once_the_server_lets_in_another(
+    database: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a full server somebody else takes the place of each that is closed."""
+
+    async def refuse() -> PipelineConnection:
+        raise Unavailable("sorry, too many clients already")
+
     async def main() -> None:
         async with handle(database) as collection:
             assert isinstance(collection, PostgresCollection)
+            connections = collection._pool._connections
             await create(collection, Payload("x"))
-            before = set(collection._pool._connections)
-            monkeypatch.setattr(pool, "MAX_CONNECTION_AGE", -1.0)
-            assert await get(collection, 1) == a_store(1, "x", None, 1)
-            monkeypatch.undo()
-            for number in range(2, 6):
-                assert (await create(collection, Payload("x"))).id == number
-                assert await get(collection, number) == a_store(number, "x", None, number)
-            assert before - collection._pool._connections
+            deadline = asyncio.get_running_loop().time() + 5
+            old = {await collection._pool.acquire(deadline) for _ in range(3)}
+            for each in old:
+                each.since -= pool.MAX_CONNECTION_AGE
+                collection._pool.release(each)
+            with monkeypatch.context() as full:
+                full.setattr(collection._pool, "_connect", refuse)
+                for number in range(2, 20):
+                    assert (await create(collection, Payload("x"))).id == number
+                    await asyncio.gather(get(collection, number), stores(collection))
+                assert len(connections) == 1
+                assert connections <= old
+            await until(lambda: connections - old)
+            for _ in range(2):
+                await asyncio.gather(get(collection, 1), stores(collection))
+            assert not connections & old
 
     run(main())
 

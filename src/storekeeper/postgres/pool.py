@@ -85,9 +85,12 @@ class Pool:
         """Take a connection back; the request that has waited for longest gets it."""
         if connection.lost:
             return
-        if self._loop.time() - connection.since > MAX_CONNECTION_AGE:
-            connection.drop(EXPIRED)
-        elif self._waiting:
+        if self._expired(connection):
+            if len(self._connections) > 1:
+                connection.drop(EXPIRED)
+                return
+            self._connect_more()  # the last one goes on until there is another: the server may be full
+        if self._waiting:
             self._waiting.popleft().set_result(connection)
         else:
             self._idle.append(connection)
@@ -101,14 +104,19 @@ class Pool:
             self._connecting.cancel()
             await asyncio.wait((self._connecting,))
 
+    def _expired(self, connection: PipelineConnection) -> bool:
+        return self._loop.time() - connection.since > MAX_CONNECTION_AGE
+
     def _connect_more(self) -> None:
         if self._connecting is None and self._refusal != CLOSED:
             self._connecting = asyncio.create_task(self._keep_connecting())
 
     async def _keep_connecting(self) -> None:
-        """Open connections while requests wait for them, at least one; retry until that is done."""
+        """Open connections while requests wait for them, at least one that is not old; retry until that is done."""
         try:
-            while not self._connections or (self._waiting and len(self._connections) < POOL_SIZE):
+            while not self._connections or (
+                len(self._connections) < POOL_SIZE and (self._waiting or all(map(self._expired, self._connections)))
+            ):
                 began = self._loop.time()
                 try:
                     self._add(await self._connect())
