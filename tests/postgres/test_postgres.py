@@ -132,6 +132,7 @@ def test_a_read_looks_at_no_dead_version_of_the_numbers(database: Postgres) -> N
             for _ in range(3):
                 assert await get(collection, 1) == a_store(1, "First", None, 1)
                 assert (await listing(collection)).last is None
+                assert (await listing(collection, "First")).last is None
                 assert (await now(collection.state())).total == 1
         assert await asyncio.to_thread(blocks) - before < 2 * 500  # a start reads it once
 

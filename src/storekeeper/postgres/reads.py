@@ -49,7 +49,7 @@ STATEMENTS = {
     b"named": f"""WITH page AS ({_PAGE} (SELECT * FROM stores
         WHERE name = $1::text AND id > $2::int8 ORDER BY id LIMIT least($3::int8, {PAGE_SIZE})) AS same)
       SELECT {_JSON}, ARRAY(SELECT id FROM stores
-        WHERE name = $1::text AND id > $2::int8 ORDER BY id LIMIT $3::int8 + 1), version, epoch FROM {COLLECTION}""",
+        WHERE name = $1::text AND id > $2::int8 ORDER BY id LIMIT $3::int8 + 1), version, epoch FROM {_ROW}""",
     # The slow way, for a page that changed after the version: each store as its last change up to there left it.
     b"as of": f"""WITH page AS ({_PAGE} (
         SELECT pick.id, was.* FROM unnest($1::int8[]) AS pick (id), LATERAL (
