@@ -4,12 +4,14 @@ import asyncio
 import errno
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 
 import psycopg
 import pytest
 
 from storekeeper import events
 from storekeeper.collection import Moment, Query
+from storekeeper.commands import Create, Key
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.postgres import PostgresCollection, past, pool, session
 from storekeeper.postgres import schema as postgres_schema
@@ -212,6 +214,24 @@ def test_a_statement_whose_first_use_fails_is_prepared_with_the_next_one(
                 results = await collection._pool.execute(*statements)
                 assert [result.ntuples for result in results] == [1, 0, 0, 0, 1]
             assert {connection} == collection._pool._connections
+
+    run(main())
+
+
+def test_what_was_prepared_is_forgotten_when_a_column_gets_another_type(database: Postgres) -> None:
+    """The server refuses it for as long as the session lasts."""
+
+    async def main() -> None:
+        async with handle(database) as collection:
+            keyed = partial(collection.write, Create(Payload("First"), key=Key(1, 1)))
+            first, again = await keyed(), await keyed()
+            assert await get(collection, 1) == first
+            execute(database, "ALTER TABLE stores ALTER name TYPE varchar(30)")
+            assert (await get(collection, 1), await keyed()) == (first, again)
+            execute(database, "ALTER TABLE changes ALTER name TYPE varchar(30)")
+            assert await outcome_of(keyed()) == (Outcome.NONE, "The database does not respond")
+            assert await keyed() == again
+            assert await create(collection, Payload("Second")) == a_store(2, "Second", None, 2)
 
     run(main())
 

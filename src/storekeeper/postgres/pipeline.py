@@ -21,6 +21,9 @@ Result = PGresult
 
 _OK = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 
+_OTHER_TYPES = b"0A000"
+"""The SQLSTATE of a prepared statement whose columns have other types by now: as long as its session lasts."""
+
 
 class ConnectionLost(Exception):
     """The connection is gone, or was dropped at the deadline. `sent`: the statements may have been carried out."""
@@ -106,6 +109,9 @@ class PipelineConnection:
         executed: list[Result] = []
         for place, result in enumerate(results):
             if result.status not in _OK:
+                if result.error_field(pq.DiagnosticField.SQLSTATE) == _OTHER_TYPES:
+                    self.drop("what it had prepared is invalid")
+                    raise ConnectionLost(self.lost, sent=False)  # nothing after it was carried out, no COMMIT either
                 raise StatementError(len(executed), result)
             if place in prepared:
                 del self._unprepared[prepared[place]]
