@@ -3,7 +3,7 @@
 import asyncio
 import errno
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 
 import psycopg
@@ -65,6 +65,8 @@ async def outcome_of(write: object) -> tuple[Outcome, str]:
         ("55P03", AT_ONCE, (Outcome.NONE, "The database is locked")),
         ("55000", AT_ONCE, (Outcome.NONE, "The database failed")),
         ("XX001", AT_ONCE, (Outcome.NONE, "The database failed")),
+        ("P0001", AT_ONCE, (Outcome.NONE, "The database failed")),
+        ("P0001", AT_COMMIT, (Outcome.NONE, "The database failed")),
         ("40001", AT_COMMIT, (Outcome.NONE, "The database is busy")),
         ("40003", AT_COMMIT, (Outcome.UNKNOWN, "The database is busy")),
         ("57014", AT_COMMIT, (Outcome.UNKNOWN, "The database does not respond")),
@@ -90,15 +92,16 @@ def test_a_refused_write_says_whether_it_may_have_happened(
 
 
 @pytest.mark.parametrize("moment", [AT_ONCE, AT_COMMIT], ids=["at once", "at commit"])
+@pytest.mark.parametrize("sqlstate", ["23514", "P0001"])
 def test_what_is_wrong_with_the_data_of_one_write_costs_its_neighbours_nothing(
-    database: Postgres, moment: dict[str, str]
+    database: Postgres, sqlstate: str, moment: dict[str, str]
 ) -> None:
-    """As by a constraint that somebody added. It is no bug either."""
+    """As by a constraint that somebody added, or a trigger. It is no bug either."""
 
     async def main() -> None:
         async with handle(database) as collection:
             await create(collection, Payload("First"))
-            execute(database, REFUSING.format(sqlstate="23514", **moment))
+            execute(database, REFUSING.format(sqlstate=sqlstate, **moment))
             names = ["A", "Bad", "B", "Bad", "C"]
             done = await asyncio.gather(
                 *(create(collection, Payload(name)) for name in names), return_exceptions=True
@@ -107,6 +110,23 @@ def test_what_is_wrong_with_the_data_of_one_write_costs_its_neighbours_nothing(
             assert {type(one) for one in done} == ({Store, Unavailable} if moment is AT_ONCE else {Unavailable})
             assert good == (["A", "B", "C"] if moment is AT_ONCE else [])
             assert await create(collection, Payload("Next")) == a_store(len(good) + 2, "Next", None, len(good) + 2)
+
+    run(main())
+
+
+@pytest.mark.parametrize(("which", "refused"), [("Bad", False), ("", True)])
+def test_writes_are_called_refused_if_a_trigger_refuses_all_of_them(
+    database: Postgres, which: str, *, refused: bool
+) -> None:
+    """So do administrators stop all writes for a while; a rule for some stores is no such stop."""
+
+    async def main() -> None:
+        async with handle(database) as collection:
+            await create(collection, Payload("First"))
+            execute(database, REFUSING.format(sqlstate="P0001", **AT_ONCE).replace("Bad%", f"{which}%"))
+            assert (await outcome_of(create(collection, Payload("Bad"))))[0] is Outcome.NONE
+            with pytest.raises(Unavailable) if refused else nullcontext():
+                await collection.check_writes()
 
     run(main())
 

@@ -7,7 +7,7 @@ trips: the lock with the numbers and what the batch touches, then all that is wr
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 
 from storekeeper import commands
@@ -68,8 +68,12 @@ class Writer:
         The create needs space on the disk, the commit needs the standby: having locked a row, it is written too.
         """
         probe = Create(Payload("Probe", "x" * size))
-        with suppress(_InvalidWrite):
+        try:
             await self._transact([probe], asyncio.get_running_loop().time() + RESPONSE_TIMEOUT, keep=False)
+        except _InvalidWrite as invalid:  # a constraint may refuse this name; a trigger probably refuses every one
+            (reason,) = invalid.args
+            if isinstance(reason, StatementError) and reason.sqlstate == _RAISED:
+                raise to_unavailable(reason, log=False) from None
 
     async def commit(self, batch: Sequence[Command], deadline: float) -> Sequence[commands.Result | Exception]:
         """Return what each command led to: what `commands.apply` says, Unavailable, or why it is invalid."""
@@ -191,8 +195,11 @@ async def _execute(
     return results
 
 
-_INVALID_DATA = ("22", "23")
-"""Classes of SQLSTATE for invalid data."""
+_RAISED = "P0001"
+"""The SQLSTATE of RAISE EXCEPTION, in a trigger that somebody added."""
 
-_ROLLED_BACK = ("23", "40000", "40001", "40002", "40P01")
+_INVALID_DATA = ("22", "23", _RAISED)
+"""SQLSTATEs, or their classes, of what is wrong with the data of one write."""
+
+_ROLLED_BACK = ("23", _RAISED, "40000", "40001", "40002", "40P01")
 """SQLSTATEs of a refused COMMIT after which nothing is committed. 40003 is `statement completion unknown`."""
