@@ -326,7 +326,7 @@ def test_a_service_that_pins_nothing_would_be_seen(
     database: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("storekeeper.postgres.session.setup_statements", lambda *_: ("BEGIN", "COMMIT"))
-    monkeypatch.setattr("storekeeper.postgres.session._CHECK_CLAIM", "SELECT 1")
+    monkeypatch.setattr("storekeeper.postgres.session.CHECK_CLAIM", "SELECT 1")
     inherit(array_nulls="off")
     with pytest.raises(AssertionError):
         run(keep_the_promises(database, tmp_path))
@@ -528,6 +528,24 @@ def test_a_pooler_that_forgets_what_was_set_for_a_session_is_refused(database: P
         pytest.raises(CannotStart, match="session pooling"),
     ):
         databases.prepare(forgetful.url)
+
+
+def test_a_pooler_that_forgets_only_now_and_then_is_refused_when_it_does(database: Postgres) -> None:
+    """As one does that sends some sessions' reads to a standby: what was created a moment ago would be missing."""
+
+    async def main(url: str) -> None:
+        failures: list[str] = []
+        collection = databases.open_collection(url, failures.append)
+        assert isinstance(collection, PostgresCollection)
+        collection._schema = "public"  # so far it did not
+        with pytest.raises(Unavailable):
+            await collection.check()
+        await collection.close()
+        assert "session pooling" in failures[0]
+
+    databases.prepare(database.url)
+    with pooled(database, "transaction", "server_reset_query_always = 1") as forgetful:
+        run(main(forgetful.url))
 
 
 def test_a_pooler_that_has_no_session_left_keeps_nobody_waiting(

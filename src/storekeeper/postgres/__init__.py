@@ -128,11 +128,12 @@ class PostgresCollection:
         """Open a connection and prepare its session; raises Unavailable, CannotStart."""
         if not self._schema:  # looked for once: a later one that hides it is not ours
             self._schema = await run_in_thread(lambda: prepare(self._url))
-        setup = (*session.setup_statements(session.SERVING), session.set_search_path(self._schema))
         try:
             libpq = await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True)
             connection = PipelineConnection(libpq, _STATEMENTS)
-            await connection.set_up(setup, asyncio.get_running_loop().time() + RESPONSE_TIMEOUT)
+            deadline = asyncio.get_running_loop().time() + RESPONSE_TIMEOUT
+            await connection.set_up(session.setup_statements(session.SERVING), deadline)
+            await connection.set_up((session.CHECK_CLAIM, session.set_search_path(self._schema)), deadline)
         except (psycopg.Error, ConnectionLost, StatementError) as error:
             raise session.translated(error, self._url) from None
         return connection

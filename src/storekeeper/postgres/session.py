@@ -50,7 +50,7 @@ BULK = PINNED | {"statement_timeout": "0", "lock_timeout": "0", "idle_in_transac
 """For bulk creates and copies, which may take long, as their source may be slow."""
 
 SHARED_SESSION = "22007"
-"""The SQLSTATE with which `_CLAIM_SESSION` fails where another client has left its mark, `_CHECK_CLAIM` where ours is
+"""The SQLSTATE with which `_CLAIM_SESSION` fails where another client has left its mark, `CHECK_CLAIM` where ours is
 gone. Nothing else makes dates."""
 
 # A pooler that passes a session from client to client would run the statements of one with the settings of another.
@@ -58,8 +58,9 @@ _CLAIM_SESSION = """SELECT pg_catalog.set_config('storekeeper.session', CASE coa
   pg_catalog.current_setting('storekeeper.session', true), '') WHEN '' THEN 'taken'
   ELSE (pg_catalog.current_setting('storekeeper.session') || ' already')::date::text END, false)"""
 
-# Or it resets the session after each transaction, and all that was set is lost.
-_CHECK_CLAIM = """SELECT (CASE pg_catalog.current_setting('storekeeper.session', true) WHEN 'taken' THEN '2000-01-01'
+# Or it resets the session after each transaction, and all that was set is lost; or it sends reads to a standby, which
+# may be behind. So this takes a round trip of its own.
+CHECK_CLAIM = """SELECT (CASE pg_catalog.current_setting('storekeeper.session', true) WHEN 'taken' THEN '2000-01-01'
   ELSE 'reset' END)::date"""
 
 SETUP_TIMEOUT = 3.0
@@ -167,7 +168,7 @@ def connected(url: str, *, needs: str = "", commits: bool = True) -> Iterator[Co
     try:
         with psycopg.connect(conninfo, autocommit=True) as connection:
             _set_up(connection)
-            connection.execute(_CHECK_CLAIM)
+            connection.execute(CHECK_CLAIM)
             connection.execute(set_search_path(collection_schema(connection)).encode())
             connection.autocommit = False
             yield connection
@@ -197,8 +198,8 @@ def translated(error: Exception, url: str, needs: str = "") -> StorekeeperError:
     text = _one_line(error, url)
     if getattr(error, "sqlstate", "") == SHARED_SESSION:
         return CannotStart(
-            "--database: a pooler gives each session to many clients: use session pooling, with DISCARD ALL between"
-            " them"
+            "--database: a pooler gives each session to many clients, or sends reads to other servers: use session"
+            " pooling, with DISCARD ALL between them, and no load balancing"
         )
     if isinstance(error, psycopg.errors.DuplicateTable | psycopg.errors.DuplicateObject):
         return CannotStart(f"--database has tables of another program ({text}): name another database")
