@@ -297,7 +297,10 @@ def test_what_waits_too_long_is_refused(database: Postgres) -> None:
 def test_connections_that_have_grown_old_are_replaced_but_the_last_only_once_the_server_lets_in_another(
     database: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a full server somebody else takes the place of each that is closed."""
+    """On a full server somebody else takes the place of each that is closed. The log says why there are no more."""
+    log: list[str] = []
+    monkeypatch.setattr(events, "write_line", log.append)
+    monkeypatch.setattr(events, "_due", {})  # other tests have logged it just now
 
     async def refuse() -> PipelineConnection:
         raise Unavailable("sorry, too many clients already")
@@ -325,6 +328,9 @@ def test_connections_that_have_grown_old_are_replaced_but_the_last_only_once_the
             assert not connections & old
 
     run(main())
+    (line,) = log
+    assert "sorry, too many clients already" in line
+    assert "connections=1" in line
 
 
 def test_a_connection_that_came_too_late_is_given_back(database: Postgres) -> None:

@@ -41,7 +41,7 @@ class Pool:
         self._idle: list[PipelineConnection] = []
         self._waiting: deque[asyncio.Future[PipelineConnection]] = deque()
         self._refusal = ""
-        self._outage_began = self._logged = 0.0
+        self._outage_began, self._logged = 0.0, -LOG_INTERVAL
         self._connecting: asyncio.Task[None] | None = None
         self._connect_more()
 
@@ -125,8 +125,7 @@ class Pool:
                     self._fail(str(error))
                     return
                 except Exception as error:  # noqa: BLE001 - also a lack of files or threads: who would try again?
-                    if not self._connections:  # else these suffice, although the server accepts no more
-                        self._record_outage(str(error), began)
+                    self._record_outage(str(error), began)
                     await asyncio.sleep(RETRY_PAUSE)
         finally:
             self._connecting = None
@@ -142,12 +141,14 @@ class Pool:
 
     def _record_outage(self, reason: str, began: float) -> None:
         now = self._loop.time()
-        if not self._refusal:
-            self._outage_began, self._logged = began, -LOG_INTERVAL
-        self._refuse(UNREACHABLE)
+        open_still = {"connections": len(self._connections)} if self._connections else {}
+        if not open_still:  # else these suffice, although the server accepts no more
+            if not self._refusal:
+                self._outage_began, self._logged = began, -LOG_INTERVAL
+            self._refuse(UNREACHABLE)
         if now - self._logged > LOG_INTERVAL:
             self._logged = now
-            emit(Event.DATABASE_UNREACHABLE, reason=reason)
+            emit(Event.DATABASE_UNREACHABLE, reason=reason, **open_still)
 
     def _refuse(self, reason: str) -> None:
         self._refusal = reason
