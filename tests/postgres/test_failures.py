@@ -14,6 +14,7 @@ import psycopg
 import pytest
 
 from storekeeper.postgres.schema import COLLECTION
+from tests.harness.command import run as run_command
 from tests.harness.databases import postgres
 from tests.harness.garbage import no_garbage
 from tests.harness.in_process import inside, run, settled, statuses
@@ -115,6 +116,43 @@ def test_a_synchronous_standby_takes_over_under_load(tmp_path: Path) -> None:
             assert_nothing_lost(history, *both)
             assert len(history.acknowledged) > 16 * 10
             assert history.refused | history.unknown
+
+
+def test_a_copy_by_logical_replication_goes_on_with_the_same_numbers(tmp_path: Path) -> None:
+    """So does one move to another major version."""
+    postgres()
+
+    def keyed(instance: Running) -> Response:
+        return instance.request("POST", "/api/stores", {"name": "B"}, {"idempotency-key": "B"})
+
+    with running(wal_level="logical") as old, running() as new:
+        here, there = old.new_database(), new.new_database()
+        name = here.rpartition("/")[2]
+        assert there.endswith(f"/{name}")
+        with serving(tmp_path, database=here) as source:
+            assert create(source).status == 200
+            dump = [str(old.bin / "pg_dump"), "--schema-only", here]
+            schema = subprocess.run(dump, capture_output=True, check=True).stdout
+            subprocess.run([new.bin / "psql", "--quiet", there], input=schema, check=True, stdout=subprocess.DEVNULL)
+            done = run_command("epoch", "--database", there)
+            assert done.returncode == 2
+            assert done.stderr.count(b"\n") == 1
+            old.sql("CREATE PUBLICATION move FOR ALL TABLES", name)
+            with psycopg.connect(there, autocommit=True) as connection:
+                connection.execute(f"CREATE SUBSCRIPTION move CONNECTION '{here}' PUBLICATION move".encode())
+            first = keyed(source)
+            listed = source.request("GET", "/api/stores")
+        behind = "SELECT count(*) FROM pg_subscription_rel WHERE srsubstate <> 'r'"
+        until(lambda: new.sql(f"SELECT version, ({behind}) FROM collection", name) == "2|0")
+        with psycopg.connect(there, autocommit=True) as connection:
+            connection.execute("DROP SUBSCRIPTION move")
+        with serving(tmp_path, database=there) as target:
+            moved = target.request("GET", "/api/stores")
+            assert (moved.body, moved.headers["etag"]) == (listed.body, listed.headers["etag"])
+            again = keyed(target)
+            assert again.headers["idempotent-replayed"] == "true"
+            assert (again.body, again.headers["etag"]) == (first.body, first.headers["etag"])
+            assert create(target).json["id"] == 3
 
 
 def test_reads_go_to_the_primary_only(tmp_path: Path) -> None:
