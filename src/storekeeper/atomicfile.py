@@ -1,5 +1,6 @@
 """Files that get their name only when they are complete and on the disk. Imports nothing of the project."""
 
+import errno
 import os
 import stat
 import tempfile
@@ -21,7 +22,9 @@ def replacing(file: Path) -> Iterator[IO[str]]:
         with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as opened:
             yield opened
             opened.flush()
-            os.fchmod(descriptor, _mode(file, descriptor))
+            mode = _mode(file, descriptor)
+            with suppress(OSError):  # this file system has no modes, such as that of a memory stick
+                os.fchmod(descriptor, mode)
             os.fsync(descriptor)
         Path(part).replace(file)
     except BaseException:
@@ -36,21 +39,32 @@ def temporary_prefix(path: Path) -> str:
 
 
 def publish(new: Path, path: Path) -> None:
-    """Publish a finished file under its name. Raises FileExistsError if another file has got the name meanwhile."""
+    """Publish a finished file under its name, on the disk, or leave nothing there.
+
+    Raises FileExistsError if another file has got the name meanwhile.
+    """
     try:
         path.hardlink_to(new)
     except FileExistsError:
         raise
     except OSError:  # this file system has no hard links: create the name first, then replace it
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        new.replace(path)
+    try:
+        new.replace(path)  # does nothing if both are links to one file
+        sync_folder(path.parent)
+    except OSError:
+        path.unlink()
+        raise
 
 
 def sync_folder(folder: Path) -> None:
-    """Write the names in a folder to the disk."""
+    """Write the names in a folder to the disk, unless its file system cannot do that for a folder."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
     finally:
         os.close(descriptor)
 

@@ -215,7 +215,7 @@ def test_a_finished_file_takes_no_name_from_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, links: bool
 ) -> None:
     if not links:
-        monkeypatch.setattr(os, "link", _no_links)
+        monkeypatch.setattr(os, "link", _not_permitted)
     new, path = tmp_path / "new", tmp_path / "path"
     new.write_text("new")
     atomicfile.publish(new, path)
@@ -225,8 +225,44 @@ def test_a_finished_file_takes_no_name_from_another(
         atomicfile.publish(new, path)
 
 
-def _no_links(*_args: object, **_options: object) -> None:
-    raise PermissionError(errno.EPERM, "no links here")
+def _not_permitted(*_args: object, **_options: object) -> None:
+    raise PermissionError(errno.EPERM, "not here")
+
+
+def _failing(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """Let each sync of a folder fail with this error."""
+    sync = os.fsync
+
+    def fsync(file: int) -> None:
+        if stat.S_ISDIR(os.fstat(file).st_mode):
+            raise OSError(number, os.strerror(number))
+        sync(file)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_copy_whose_name_does_not_reach_the_disk_is_not_kept(
+    tmp_path: Path, source: Sqlite, monkeypatch: pytest.MonkeyPatch, *, links: bool
+) -> None:
+    if not links:
+        monkeypatch.setattr(os, "link", _not_permitted)
+    _failing(monkeypatch, errno.EIO)
+    with pytest.raises(CannotStart, match=os.strerror(errno.EIO)):
+        databases.copy(source.url, f"sqlite:///{tmp_path}/backup.db", nothing)
+    assert names(tmp_path) == []
+
+
+def test_a_file_system_that_syncs_no_folder_and_knows_no_modes_is_written_to(
+    tmp_path: Path, source: Sqlite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a shared folder of a virtual machine, and a memory stick."""
+    _failing(monkeypatch, errno.EINVAL)
+    monkeypatch.setattr(os, "fchmod", _not_permitted)
+    assert run("export", "--database", source.url, str(tmp_path / "all.csv")).returncode == 0
+    assert run("copy", source.url, f"sqlite:///{tmp_path}/backup.db").returncode == 0
+    assert whole(tmp_path / "backup.db", tmp_path / "taken") == source.changes()
+    databases.prepare(f"sqlite:///{tmp_path}/new.db")
 
 
 @pytest.mark.parametrize("beside", ["-wal", "-journal"])

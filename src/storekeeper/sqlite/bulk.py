@@ -194,7 +194,6 @@ def snapshot(path: Path, *, fill: bool) -> Iterator[Snapshot]:
             with _open_target(new, path) as target:
                 yield target
             atomicfile.publish(new, path)
-        atomicfile.sync_folder(path.parent)
     except OSError as error:
         raise CannotStart(f"{path} cannot be written: {error.strerror}") from None
 
