@@ -183,10 +183,10 @@ class Supervisor:
         if signal.SIGHUP in signals:
             for worker in self._workers:
                 worker.outdated = True
-        self._watch()
         if asked := signals.intersection(STOP_SIGNALS):
             self._stop_signal = self._stop_signal or min(asked)
             self._stop()
+        self._watch()  # and not before: the signal may have gone to the workers too, which then are not lost
         if self._stopping is None:
             self._replace()
         else:

@@ -19,7 +19,7 @@ from tests.harness.client import until
 from tests.harness.databases import KINDS, Database, Sqlite, without_end
 from tests.harness.linux import of, ports, workers
 from tests.harness.machine import need
-from tests.harness.process import TIMEOUT, Running, assert_nothing_logged, serving
+from tests.harness.process import TIMEOUT, Running, assert_nothing_logged, assert_stopped, serving
 from tests.harness.wire import assert_error, create, dial, request
 
 pytestmark = pytest.mark.count_processes
@@ -207,6 +207,18 @@ def test_a_worker_that_stands_still_is_killed_when_its_time_to_stop_is_over(
         assert service.stop() == 0
         assert time.monotonic() - began < STOP
         assert not workers(service)
+
+
+def test_workers_that_end_of_the_signal_that_stops_the_service_are_not_called_lost(tmp_path: Path) -> None:
+    """A service manager and `timeout` send it to all processes, and one that only starts ends at once."""
+    with serving(tmp_path, "--workers=2") as service:
+        service.process.send_signal(signal.SIGSTOP)
+        for worker in workers(service):
+            os.kill(worker, signal.SIGKILL)
+        until(lambda: not workers(service))
+        service.process.send_signal(signal.SIGTERM)
+        service.process.send_signal(signal.SIGCONT)
+        assert_stopped(service)
 
 
 @pytest.mark.thorough
