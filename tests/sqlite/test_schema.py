@@ -23,7 +23,8 @@ from tests.harness.collection import get, listing, numbered, replace, run, store
 from tests.harness.command import run as run_command
 from tests.harness.databases import Sqlite, handle
 from tests.harness.machine import mounted
-from tests.harness.process import serving
+from tests.harness.process import TIMEOUT, serving
+from tests.harness.system_calls import injected
 
 NOW = len(schema.MIGRATIONS)
 """The version of today's schema."""
@@ -231,6 +232,17 @@ def test_a_command_or_start_says_that_a_program_locks_the_file_after_it_was_look
     monkeypatch.setattr(bulk, "LOCK_TIMEOUT", 0.1)
     with locked_after_look(path, monkeypatch), pytest.raises((CannotStart, Unavailable), match="is locked"):
         use(path)
+
+
+def test_a_start_without_shared_memory_says_that_the_disk_has_to_be_a_local_one(path: Path) -> None:
+    """As on a network file system, where SQLite tells of an I/O error alone."""
+    unshared = injected("mmap", path.with_name(f"{path.name}-shm"), "1+", "error=ENODEV")
+    with serving(path.parent, database=f"sqlite:///{path}", within=unshared, ready=False) as service:
+        assert service.process.wait(TIMEOUT) == 2
+        [line] = service.log.splitlines()
+        assert line.startswith(f"storekeeper: {path} ")
+        assert "a local one" in line
+    assert names(path) == [f"Store {number}" for number in range(1, 6)]
 
 
 # An older schema.

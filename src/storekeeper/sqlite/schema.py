@@ -96,7 +96,10 @@ def raising_cannot_start(path: Path, purpose: str = "writing") -> Iterator[None]
     except (apsw.Error, OSError) as error:
         reason = error.strerror if isinstance(error, OSError) else errors.temporary(error, Outcome.NONE)
         if reason is None and isinstance(error, apsw.IOError):
-            raise CannotStart(f"{path} cannot be read or written ({error}): check the disk") from None
+            raise CannotStart(
+                f"{path} cannot be read or written ({error}): check the disk, which has to be a local one, because a"
+                " network or shared folder may lack locks or shared memory"
+            ) from None
         if reason is None:
             raise
         raise (CannotStartYet if str(reason) in _FULL else CannotStart)(
