@@ -45,9 +45,7 @@ def publish(new: Path, path: Path) -> None:
     """
     try:
         path.hardlink_to(new)
-    except FileExistsError:
-        raise
-    except OSError:  # this file system has no hard links: create the name first, then replace it
+    except OSError:  # perhaps this file system has no hard links: create the name first, then replace it
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     try:
         new.replace(path)  # does nothing if both are links to one file
