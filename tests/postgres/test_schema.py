@@ -1,0 +1,360 @@
+"""The schema: upgrades beside an older instance, first starts, and what is refused or told in one line."""
+
+import asyncio
+import itertools
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from storekeeper import databases
+from storekeeper.collection import Moment
+from storekeeper.errors import CannotStart, Unavailable
+from storekeeper.postgres import schema
+from storekeeper.postgres.schema import COLLECTION
+from storekeeper.stores import EXAMPLES, Payload
+from tests.harness.collection import create, get, listing, now, replace, run, state
+from tests.harness.command import run as run_command
+from tests.harness.databases import Postgres, handle, postgres
+from tests.harness.process import refused, serving
+from tests.harness.stores import an_export
+from tests.oracles.promises import until
+
+pytestmark = pytest.mark.count_processes
+
+
+@pytest.fixture
+def database() -> Iterator[Postgres]:
+    """An empty database of the test's own."""
+    with postgres().database() as url:
+        yield Postgres(url)
+
+
+FIRST_SCHEMA = """
+INSERT INTO stores VALUES (1, 'A', NULL, 1), (2, 'D', 'x', 5), (3, 'C', NULL, 3);
+INSERT INTO changes VALUES (1, 1, 'A', NULL, 10), (2, 2, 'B', NULL, 30), (3, 3, 'C', NULL, 20), (4, 2, 'B', 'x', 40),
+  (5, 2, 'D', 'x', 50);
+UPDATE collection SET count = 3, version = 5"""
+
+
+def migrate(database: Postgres, number: int) -> None:
+    """Bring a database to an older schema."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:number])
+        databases.prepare(database.url)
+
+
+@pytest.fixture(params=[1, 2])
+def older(database: Postgres, request: pytest.FixtureRequest) -> Postgres:
+    """A database of an older schema with three stores, of which the second was replaced twice."""
+    migrate(database, 1)
+    postgres().sql(FIRST_SCHEMA, database.url.rpartition("/")[2])
+    migrate(database, request.param)
+    return database
+
+
+@pytest.fixture
+def lock(older: Postgres) -> str:
+    """How an instance of that schema begins to write."""
+    with psycopg.connect(older.url) as connection:
+        ((number,),) = connection.execute("SELECT schema FROM storekeeper").fetchall()
+    table = "collection" if number == 1 else f"collection_{number}"
+    return f"SELECT count, version FROM {table} WHERE one = 1 FOR UPDATE"
+
+
+def test_a_database_of_an_older_schema_is_upgraded_with_its_history(older: Postgres) -> None:
+    databases.prepare(older.url)
+    with psycopg.connect(older.url) as connection:
+        rows = connection.execute("SELECT seq, at, previous, count FROM changes ORDER BY seq").fetchall()
+        assert rows == [(1, 10, 0, 1), (2, 30, 0, 2), (3, 30, 0, 3), (4, 40, 2, 3), (5, 50, 4, 3)]
+        (numbers,) = connection.execute(f"SELECT count, version, at, epoch FROM {COLLECTION}".encode()).fetchall()
+        assert numbers[:3] == (3, 5, 50)
+        assert re.fullmatch("[a-z2-7]{8}", numbers[3])
+        assert connection.execute("SELECT count, version, epoch FROM collection").fetchall() == [(3, 5, numbers[3])]
+        assert connection.execute("SELECT count(*) FROM keys").fetchall() == [(0,)]
+
+
+def test_each_collection_has_an_epoch_of_its_own() -> None:
+    epochs = set()
+    for _ in range(3):
+        with postgres().database() as url:
+            databases.prepare(url)
+            epochs.add(databases.epoch(url, renew=False))
+            assert databases.epoch(url, renew=False) in epochs
+            epochs.add(databases.epoch(url, renew=True))
+            assert databases.epoch(url, renew=False) in epochs
+    assert len(epochs) == 6
+
+
+def test_an_instance_of_an_older_version_reads_but_writes_nothing_more(older: Postgres, lock: str) -> None:
+    """Its statements are prepared already; the lock is the first of each write."""
+    with psycopg.connect(older.url, prepare_threshold=0) as old:
+        assert old.execute(lock.encode()).fetchall() == [(3, 5)]
+        old.rollback()
+        databases.prepare(older.url)
+        with pytest.raises(psycopg.errors.FeatureNotSupported):
+            old.execute(lock.encode())
+        old.rollback()
+        assert old.execute(lock.removesuffix("FOR UPDATE").encode()).fetchall() == [(3, 5)]
+    assert f"collection_{len(schema.MIGRATIONS)}" == COLLECTION, "each migration renames it"
+
+
+def test_an_upgrade_waits_for_an_older_instance_that_is_writing_and_is_no_deadlock(
+    older: Postgres, lock: str
+) -> None:
+    """That instance has the lock of the writers by then, and writes its change only afterwards."""
+    waiting = """SELECT count(*) > 0 FROM pg_locks
+      WHERE NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"""
+    with psycopg.connect(older.url) as old, ThreadPoolExecutor(1) as pool:
+        old.execute(lock.encode())
+        upgrade = pool.submit(databases.prepare, older.url)
+        with psycopg.connect(older.url, autocommit=True) as watch:
+            until(lambda: watch.execute(waiting).fetchone() == (True,))
+        old.execute("SET LOCAL lock_timeout = '2s'")
+        old.execute("UPDATE changes SET name = name")
+        old.commit()
+        upgrade.result()
+
+
+def test_an_upgrade_behind_a_dump_keeps_the_reads_of_an_older_instance_waiting_for_a_second_at_most(
+    older: Postgres, lock: str
+) -> None:
+    read = lock.removesuffix("FOR UPDATE").encode()
+    with psycopg.connect(older.url) as dump, psycopg.connect(older.url) as old, ThreadPoolExecutor(1) as pool:
+        dump.execute(read)
+        upgrade = pool.submit(databases.prepare, older.url)
+        old.execute("SET lock_timeout = '2s'")
+        old.commit()
+        while not upgrade.done():
+            old.execute(read)
+            old.rollback()
+        with pytest.raises(Unavailable, match="lock timeout"):
+            upgrade.result()
+        dump.rollback()
+    databases.prepare(older.url)
+
+
+def test_only_the_service_upgrades_a_database(older: Postgres, tmp_path: Path) -> None:
+    file = tmp_path / "stores.csv"
+    file.write_text("name,address\nA,\n")
+    for command in (
+        ("import", "--database", older.url, str(file)),
+        ("export", "--database", older.url),
+        ("epoch", "--database", older.url),
+        ("epoch", "--new", "--database", older.url),
+        ("copy", older.url, f"sqlite:///{tmp_path}/copy.db"),
+    ):
+        done = run_command(*command)
+        assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
+        assert (
+            b"was written by an older Storekeeper: upgrade it first, by starting `storekeeper serve`" in done.stderr
+        )
+    with psycopg.connect(older.url) as connection:
+        assert connection.execute("SELECT count(*) FROM changes").fetchall() == [(5,)]
+
+
+def test_ten_that_start_at_once_make_one_schema() -> None:
+    for _ in range(3):
+        with postgres().database() as url, ThreadPoolExecutor(10) as pool:
+            list(pool.map(databases.prepare, itertools.repeat(url, 10)))
+            with psycopg.connect(url) as connection:
+                assert connection.execute("SELECT schema FROM storekeeper").fetchall() == [(len(schema.MIGRATIONS),)]
+                assert connection.execute("SELECT count, version FROM collection").fetchall() == [(0, 0)]
+
+
+def test_a_publication_of_all_tables_disturbs_no_start_no_upgrade_and_no_write(database: Postgres) -> None:
+    postgres().sql("CREATE PUBLICATION everything FOR ALL TABLES", database.url.rpartition("/")[2])
+    migrate(database, 1)
+    databases.prepare(database.url)
+
+    async def main() -> None:
+        async with handle(database) as collection:
+            await create(collection, Payload("A"))
+            await replace(collection, 1, Payload("B"))
+            await collection.load([Payload("C")])
+            assert (await state(collection))[:2] == (2, 3)
+
+    run(main())
+
+
+def test_ten_first_starts_at_once_put_in_the_examples_once(database: Postgres) -> None:
+    async def first_start() -> range:
+        async with handle(database) as collection:
+            return await collection.load(EXAMPLES, only_if_empty=True)
+
+    async def main() -> list[range]:
+        return await asyncio.gather(*(first_start() for _ in range(10)))
+
+    assert sorted(map(list, run(main()))) == [[]] * 9 + [[1, 2, 3]]
+
+
+def test_a_newer_schema_is_refused_in_one_line(database: Postgres) -> None:
+    databases.prepare(database.url)
+    with psycopg.connect(database.url) as connection:
+        connection.execute("UPDATE storekeeper SET schema = schema + 1")
+    for command in (["serve", "--port", "0"], ["export"], ["import", "-"]):
+        done = run_command(*command, "--database", database.url, stdin=b"name,address\n")
+        assert done.returncode == 2
+        assert b"newer Storekeeper" in done.stderr
+        assert done.stderr.count(b"\n") == 1
+
+
+def test_tables_of_another_program_are_left_alone(database: Postgres) -> None:
+    with psycopg.connect(database.url) as connection:
+        connection.execute("CREATE TABLE stores (theirs text)")
+    done = run_command("serve", "--port", "0", "--database", database.url)
+    assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
+    assert b"another program" in done.stderr
+    with psycopg.connect(database.url) as connection:
+        tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
+        assert tables == [("stores",)]
+
+
+@pytest.mark.parametrize("restored", [False, True])
+def test_a_database_in_another_encoding_is_refused(*, restored: bool) -> None:
+    """Also one into which a dump was restored; that can be read, to copy it."""
+    server = postgres()
+    server.sql("CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0")
+    if restored:
+        server.sql(
+            ";".join((*schema.MIGRATIONS, f"UPDATE storekeeper SET schema = {len(schema.MIGRATIONS)}")), "latin"
+        )
+        assert run_command("export", "--database", server.url("latin")).stdout == an_export()
+    done = run_command("serve", "--port", "0", "--database", server.url("latin"))
+    server.sql("DROP DATABASE latin WITH (FORCE)")
+    assert done.returncode == 2
+    assert b"UTF8" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        ("TRUNCATE storekeeper", "has a table storekeeper that is not as we made it"),
+        ("INSERT INTO storekeeper VALUES (1)", "has a table storekeeper that is not as we made it"),
+        (
+            "ALTER TABLE storekeeper ALTER schema DROP NOT NULL; UPDATE storekeeper SET schema = NULL",
+            "has a table storekeeper that is not as we made it",
+        ),
+        ("ALTER TABLE storekeeper RENAME schema TO version", "has a table storekeeper that is not as we made it"),
+        ("ALTER TABLE storekeeper ALTER schema TYPE text USING 'one'", "has a table storekeeper that is not"),
+        ("UPDATE storekeeper SET schema = 0", "has a table storekeeper that is not as we made it"),
+        ("DROP TABLE changes", "is not complete, it lacks the table changes"),
+        ("DROP TABLE keys", "is not complete, it lacks the table keys"),
+    ],
+)
+def test_what_was_not_restored_whole_is_refused_in_one_line(
+    database: Postgres, tmp_path: Path, spoil: str, message: str
+) -> None:
+    schema.prepare(database.url)
+    postgres().sql(spoil, database.url.rpartition("/")[2])
+    file = tmp_path / "stores.csv"
+    file.write_text("name,address\nA,\n")
+    for command in (
+        ("serve", "--port", "0", "--database", database.url),
+        ("import", "--database", database.url, str(file)),
+        ("export", "--database", database.url),
+        ("copy", database.url, f"sqlite:///{tmp_path}/copy.db"),
+    ):
+        done = run_command(*command)
+        assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
+        assert message.encode() in done.stderr
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        f"TRUNCATE {COLLECTION}",
+        (
+            f"ALTER TABLE {COLLECTION} DROP CONSTRAINT collection_pkey;"
+            f" INSERT INTO {COLLECTION} SELECT * FROM {COLLECTION}"
+        ),
+    ],
+)
+def test_numbers_that_were_not_restored_whole_are_no_bug(database: Postgres, spoil: str) -> None:
+    """Whoever serves meanwhile says that it cannot, and a start is refused."""
+
+    async def main() -> None:
+        async with handle(database) as collection:
+            await create(collection, Payload("First"))
+            postgres().sql(spoil, database.url.rpartition("/")[2])
+            for question in (
+                create(collection, Payload("Second")),
+                listing(collection),
+                listing(collection, "First"),
+                collection.load(EXAMPLES),
+                now(collection.state()),
+                collection.check(),
+                now(collection.get_at(1, Moment(1))),
+            ):
+                with pytest.raises(Unavailable, match="one row"):
+                    await question
+            with pytest.raises(Unavailable):  # a sub-query that finds several rows fails as a whole
+                await get(collection, 1)
+
+    run(main())
+    with pytest.raises(CannotStart, match="one row"):
+        databases.prepare(database.url)
+
+
+@pytest.mark.parametrize(("lost", "has"), [("stores", "0 of 3 stores"), ("changes", "0 of 3 changes")])
+def test_a_table_that_was_restored_without_its_rows_is_refused(database: Postgres, lost: str, has: str) -> None:
+    databases.prepare(database.url)
+    databases.load(database.url, EXAMPLES, only_if_empty=False)
+    databases.prepare(database.url)
+    postgres().sql(f"TRUNCATE {lost}", database.url.rpartition("/")[2])
+    with pytest.raises(CannotStart, match=f"{has}.*: restore it"):
+        databases.prepare(database.url)
+    assert databases.exists(database.url)  # what is left can be exported
+
+
+def test_a_user_who_may_not_create_tables_is_told(database: Postgres) -> None:
+    server = postgres()
+    server.sql("CREATE ROLE poor LOGIN")
+    server.sql("REVOKE CREATE ON SCHEMA public FROM PUBLIC", database.url.rpartition("/")[2])
+    done = run_command("serve", "--port", "0", "--database", database.url.replace("storekeeper@", "poor@"))
+    server.sql("DROP ROLE poor")
+    assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
+    assert b"--database: permission denied for schema public: the user has to own the tables" in done.stderr
+
+
+def test_a_user_who_may_not_read_the_tables_is_not_told_that_there_are_none(
+    database: Postgres, tmp_path: Path
+) -> None:
+    schema.prepare(database.url)
+    server, url = postgres(), database.url.replace("storekeeper@", "blind@")
+    server.sql("CREATE ROLE blind LOGIN")
+    done = [
+        run_command(*command)
+        for command in (
+            ("serve", "--port", "0", "--database", url),
+            ("export", "--database", url),
+            ("token", "list", "--database", url),
+            ("copy", url, f"sqlite:///{tmp_path}/copy.db"),
+        )
+    ]
+    server.sql("DROP ROLE blind")
+    for each in done:
+        assert "permission denied for table storekeeper: the user has to own the tables" in refused(each)[0]
+
+
+def test_a_user_who_may_not_make_temporary_tables_is_told(database: Postgres, tmp_path: Path) -> None:
+    server = postgres()
+    server.sql("CREATE ROLE lasting LOGIN SUPERUSER")
+    server.sql("ALTER ROLE lasting NOSUPERUSER")
+    name = database.url.rpartition("/")[2]
+    server.sql(f"REVOKE TEMPORARY ON DATABASE {name} FROM PUBLIC")
+    server.sql("GRANT CREATE ON SCHEMA public TO lasting", name)
+    url = database.url.replace("storekeeper@", "lasting@")
+    stores = tmp_path / "stores.csv"
+    stores.write_text("name,address\nFirst,\n")
+    with serving(tmp_path, "--examples", database=url) as service:
+        assert service.request("GET", "/api/stores").json == []
+        assert "permission denied to create temporary tables" in service.log
+    done = run_command("import", "--database", url, str(stores))
+    server.sql("DROP OWNED BY lasting", name)
+    server.sql("DROP ROLE lasting")
+    assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
+    assert b"TEMPORARY on the database" in done.stderr
