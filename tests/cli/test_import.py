@@ -382,7 +382,7 @@ def test_an_import_that_waits_for_another_program_says_so(
         lock.enter_context(locked(tmp_path))
         threading.Timer(0.3, lock.close).start()
         done = command("import", database, "-", stdin=b"name,address\nA,\n")
-    wait = f"all rows are read; waiting for {database.path}: another program may be writing there\n"
+    wait = f"all rows are read; writing them into {database.path}, or waiting for another program that writes there\n"
     assert done.stderr.decode() == wait * told + f"1 store imported as 2 into {database.path}\n"
 
 

@@ -76,7 +76,7 @@ def _load(database: str, into: str, source: "csvfile.Import", *, add: bool) -> r
     may_be_export = source.has_ids and not add
     refuse_ids = may_be_export and not databases.is_empty(database)
     only_if_empty = may_be_export and not refuse_ids
-    waits = f"all rows are read; waiting for {into}: another program may be writing there"
+    waits = f"all rows are read; writing them into {into}, or waiting for another program that writes there"
     with progress("Importing") as show, telling_wait(waits) as begin_wait:
         payloads = _followed_by(begin_wait, source.payloads(show, refuse_ids=refuse_ids))
         ids = databases.load(database, payloads, only_if_empty=only_if_empty)
