@@ -210,7 +210,7 @@ def test_head_and_options_have_no_body(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["/health/live", "/health/ready", "/openapi.json", "/docs/"])
-def test_routes_outside_the_contract_answer_their_errors_in_its_form(tmp_path: Path, path: str) -> None:
+def test_routes_outside_the_contract_have_errors_in_its_form(tmp_path: Path, path: str) -> None:
     async def scenario() -> None:
         async with inside(tmp_path) as service:
             for method in ("POST", "DELETE", "PATCH"):
@@ -325,7 +325,7 @@ def test_a_bug_is_a_500_that_tells_nothing(tmp_path: Path, monkeypatch: pytest.M
     run(scenario())
 
 
-def test_readiness_says_when_the_database_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readiness_says_when_the_database_does_not_respond(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         async with inside(tmp_path) as service:
 

@@ -287,13 +287,13 @@ def test_a_second_poll_of_one_iteration_sees_what_was_written_after_the_first(
                 on_read.append(lambda: late.send(ONE))
                 for client in early:
                     client.send(ONE)
-                answers = [await crowd.receive(client) for client in (*early, late)]
+                responses = [await crowd.receive(client) for client in (*early, late)]
             finally:
                 crowd.close()
                 await asyncio.sleep(0.1)
             assert read[: Crowd.SIZE] == [0] * Crowd.SIZE, "all of them in one iteration"
-            assert b'"first"' in answers[0]
-            assert b'"second"' in answers[-1]
+            assert b'"first"' in responses[0]
+            assert b'"second"' in responses[-1]
 
     capacity()  # raises the limit of open files
     uvloop.run(scene())

@@ -43,7 +43,7 @@ def generic(adapter: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 # What the service does.
 
 
-def test_the_liveness_route_answers_the_two_characters_ok(service: Running) -> None:
+def test_the_liveness_route_returns_the_two_characters_ok(service: Running) -> None:
     response = service.request("GET", "/test")
     assert (response.status, response.body) == (200, b"OK")
     assert response.headers["content-type"].startswith("text/plain")

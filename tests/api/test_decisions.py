@@ -87,7 +87,7 @@ def test_no_text_for_an_id_is_an_unexpected_failure(service: Running, text: str)
 # Decision 16: methods.
 
 
-def test_a_method_that_a_path_does_not_have_is_answered_with_those_that_it_has(service: Running) -> None:
+def test_a_method_that_a_path_does_not_have_gets_those_that_it_has(service: Running) -> None:
     create(service, "Unchanged")
     for method, allow, path in NOT_ALLOWED:
         with case((method, path)):
@@ -289,7 +289,7 @@ def test_the_liveness_route_has_its_own_media_type(service: Running) -> None:
     assert response.headers["content-length"] == "2"
 
 
-def test_no_answer_tells_more_than_it_has_to(service: Running) -> None:
+def test_no_response_tells_more_than_it_has_to(service: Running) -> None:
     """The two headers of the contract, tags and totals, the date and the framing; not the server's name."""
     create(service, "Headers")
     plain = {"date", "content-type", "cache-control", "content-length"}

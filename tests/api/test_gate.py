@@ -75,7 +75,7 @@ def test_somebody_has_decided_about_every_route() -> None:
     assert routes() == SCOPES.keys()
 
 
-async def answer(service: Inside, adapter: str, data: bytes) -> Response:
+async def exchange(service: Inside, adapter: str, data: bytes) -> Response:
     connection, line = service.connect(adapter)
     connection.data_received(data)
     await settled(connection)
@@ -118,10 +118,10 @@ def test_every_route_and_method_asks_for_its_token(mode: str, adapter: str, tmp_
                 for method in METHODS:
                     if path == "*" and method != "OPTIONS":
                         continue  # no request
-                    expected = (await answer(served, adapter, sent(method, path, None))).status
+                    expected = (await exchange(served, adapter, sent(method, path, None))).status
                     assert expected not in (401, 403)
                     for state, cell in zip(STATES, CELLS[mode, SCOPES[path][method]], strict=True):
-                        response = await answer(service, adapter, sent(method, path, tokens[state]))
+                        response = await exchange(service, adapter, sent(method, path, tokens[state]))
                         assert response.status == (cell or expected), (method, path, state)
                         assert ("www-authenticate" in response.headers) == (cell is not None)
 
@@ -143,20 +143,20 @@ def test_a_refusal_says_what_is_missing(adapter: str, tmp_path: Path) -> None:
                 ("GET", "revoked", 401, None, f'{realm}, error="invalid_token"'),
                 ("POST", "read", 403, None, f'{realm}, error="insufficient_scope", scope="write"'),
             ):
-                refused = await answer(service, adapter, sent(method, "/api/stores", tokens[state]))
+                refused = await exchange(service, adapter, sent(method, "/api/stores", tokens[state]))
                 assert_error(refused, status, message)
                 assert refused.headers["www-authenticate"] == challenge
             good = tokens["write"]
             assert good is not None
             for written in (good.replace("Bearer", "bearer"), good.replace(" ", "   ")):
-                assert (await answer(service, adapter, sent("GET", "/api/stores", written))).status == 200
+                assert (await exchange(service, adapter, sent("GET", "/api/stores", written))).status == 200
             longer = (f"{good}{' ' * 300}x", f"{good}x", f"{good} {good}")
             for wrong in ("Bearer", "Bearer ", *longer, good.swapcase(), good[:-1]):
                 expected = 401
-                assert (await answer(service, adapter, sent("GET", "/api/stores", wrong))).status == expected
+                assert (await exchange(service, adapter, sent("GET", "/api/stores", wrong))).status == expected
             twice = sent("GET", "/api/stores", good, f"Authorization: {good}")
             assert_error(
-                await answer(service, adapter, twice), 400, "The request has more than one Authorization header"
+                await exchange(service, adapter, twice), 400, "The request has more than one Authorization header"
             )
 
     run(scenario())
@@ -188,7 +188,7 @@ def test_a_cached_response_is_for_those_who_may_read(adapter: str, tmp_path: Pat
             for _ in range(4):
                 for target in ("/api/stores", "/api/stores/{id}"):
                     for state, status in (("read", 200), ("no token", 401), ("unknown", 401), ("write", 200)):
-                        response = await answer(service, adapter, sent("GET", target, tokens[state]))
+                        response = await exchange(service, adapter, sent("GET", target, tokens[state]))
                         assert response.status == status
 
     run(scenario())
@@ -204,7 +204,7 @@ def test_a_key_belongs_to_its_token_and_each_change_has_its_number(adapter: str,
             for _ in range(2):
                 for number, text in enumerate(texts, 1):
                     create = sent("POST", "/api/stores", f"Bearer {text}", "Idempotency-Key: k")
-                    assert (await answer(service, adapter, create)).json["id"] == number
+                    assert (await exchange(service, adapter, create)).json["id"] == number
 
     run(scenario())
     with databases.snapshot(url) as snapshot:
@@ -302,14 +302,14 @@ def test_without_its_database_no_token_is_good_and_none_is_bad(
             monkeypatch.setattr(collection, "tokens", unless_away)
 
             async def seen(state: str) -> int:
-                return (await answer(service, adapter, sent("GET", "/api/stores/{id}", tokens[state]))).status
+                return (await exchange(service, adapter, sent("GET", "/api/stores/{id}", tokens[state]))).status
 
             nonlocal away
             assert [await seen(state) for state in ("read", "unknown", "no token")] == [200, 401, without]
             away = True
             await until_async(lambda: seen("read"), 503)
             assert [await seen(state) for state in ("unknown", "revoked", "no token")] == [503, 503, without]
-            health = await answer(service, adapter, request("GET", "/health/ready", host=HOST))
+            health = await exchange(service, adapter, request("GET", "/health/ready", host=HOST))
             assert (health.status, health.json.get("writes")) == ready
             assert "The tokens cannot be read now" in health.body.decode()
             away = False
@@ -341,7 +341,7 @@ def test_without_a_mode_nothing_is_served_before_it_is_known_that_there_are_no_t
             for path, scopes in SCOPES.items():
                 for method, scope in scopes.items():
                     if path != "*":
-                        status = (await answer(service, adapter, sent(method, path, None))).status
+                        status = (await exchange(service, adapter, sent(method, path, None))).status
                         unknown = scope != "none" or (method, path) in (
                             ("GET", "/health/ready"),
                             ("HEAD", "/health/ready"),
@@ -351,10 +351,10 @@ def test_without_a_mode_nothing_is_served_before_it_is_known_that_there_are_no_t
             away = False
 
             async def seen() -> int:
-                return (await answer(service, adapter, sent("GET", "/api/stores", None))).status
+                return (await exchange(service, adapter, sent("GET", "/api/stores", None))).status
 
             await until_async(seen, 200)
-            assert (await answer(service, adapter, sent("POST", "/api/stores", None))).json["id"] == 2
+            assert (await exchange(service, adapter, sent("POST", "/api/stores", None))).json["id"] == 2
             plan = service.service.runtime.gate.plan("GET", b"/api/stores?later", [(b"host", b"localhost")])
             assert plan is not None
             assert plan.claim is None, "what is known need not be asked for each request"
@@ -386,7 +386,7 @@ def test_a_bug_in_one_read_of_the_tokens_does_not_end_their_reading(
             later = f"Bearer {add_token(f'sqlite:///{tmp_path}/stores.db', 'later', 'read')}"
 
             async def seen() -> int:
-                return (await answer(service, "--fast-lane", sent("GET", "/api/stores", later))).status
+                return (await exchange(service, "--fast-lane", sent("GET", "/api/stores", later))).status
 
             await until_async(seen, 200)
 
@@ -401,8 +401,10 @@ def test_a_backup_from_before_the_first_token_opens_nothing(adapter: str, tmp_pa
         for mode, read in (("writes", 200), ("all", 401)):
             async with inside(tmp_path, auth=mode) as service:
                 for authorization in (None, f"Bearer {generate()}"):
-                    assert (await answer(service, adapter, sent("POST", "/api/stores", authorization))).status == 401
-                assert (await answer(service, adapter, sent("GET", "/api/stores", None))).status == read
+                    assert (
+                        await exchange(service, adapter, sent("POST", "/api/stores", authorization))
+                    ).status == 401
+                assert (await exchange(service, adapter, sent("GET", "/api/stores", None))).status == read
 
     run(scenario())
 
@@ -417,11 +419,11 @@ def test_wrong_tokens_are_logged_once_a_minute_without_their_text(
 
     async def scenario() -> None:
         async with inside(tmp_path, auth="all") as service:
-            await answer(service, "--fast-lane", sent("GET", "/api/stores", tokens["unknown"]))
+            await exchange(service, "--fast-lane", sent("GET", "/api/stores", tokens["unknown"]))
             await until(lambda: logged)
             assert logged.pop() == {"requests": 1, "reason": "it is unknown or was revoked"}
             for state in ("unknown", "revoked", "expired", "malformed", "no token"):
-                await answer(service, "--fast-lane", sent("GET", "/api/stores", tokens[state]))
+                await exchange(service, "--fast-lane", sent("GET", "/api/stores", tokens[state]))
             await asyncio.sleep(0.1)
             assert not logged
             monkeypatch.setattr(token_table, "LOG_INTERVAL", 0.0)  # the minute is over, and no other request comes
@@ -445,14 +447,14 @@ def test_the_use_of_a_token_is_written_once_an_hour_and_by_no_request(
     async def scenario() -> None:
         async with inside(tmp_path, auth="all") as service:
             for state in ("read", "expired", "revoked"):
-                await answer(service, "--fast-lane", sent("GET", "/api/stores", tokens[state]))
+                await exchange(service, "--fast-lane", sent("GET", "/api/stores", tokens[state]))
             await until(lambda: used()["read"])
             first = used()
             assert {name for name, at in first.items() if at is not None} == {"read"}
             assert before <= (first["read"] or 0) <= now()
             version = service.service.runtime.resource._collection.change_token()
             for _ in range(5):
-                await answer(service, "--fast-lane", sent("GET", "/api/stores", tokens["read"]))
+                await exchange(service, "--fast-lane", sent("GET", "/api/stores", tokens["read"]))
                 await asyncio.sleep(0.03)
             assert used() == first
             assert service.service.runtime.resource._collection.change_token() == version, "nobody has written"
@@ -478,7 +480,7 @@ def test_a_use_that_cannot_be_written_is_written_later(tmp_path: Path, monkeypat
                 await write(numbers, now)
 
             monkeypatch.setattr(collection, "mark_used", refuse_once)
-            await answer(service, "--fast-lane", sent("GET", "/api/stores", tokens["read"]))
+            await exchange(service, "--fast-lane", sent("GET", "/api/stores", tokens["read"]))
             await until(lambda: attempts)
             read = databases.read_tokens
             await until(lambda: any(token.used for token in read(f"sqlite:///{tmp_path}/stores.db")))
@@ -501,7 +503,7 @@ def test_a_use_that_was_noted_by_a_clock_far_ahead_is_noted_again(
             (number,) = (token.number for token in databases.read_tokens(url) if token.name == "read")
             await service.service.runtime.resource._collection.mark_used([number], now() + 10**12)
             await asyncio.sleep(0.1)
-            await answer(service, "--fast-lane", sent("GET", "/api/stores", token))
+            await exchange(service, "--fast-lane", sent("GET", "/api/stores", token))
             await until(lambda: any((token.used or 10**15) <= now() for token in databases.read_tokens(url)))
 
     run(scenario())
@@ -516,12 +518,12 @@ def test_a_named_page_reads_that_it_needs_a_token_and_asks_before_without_one(tm
     async def scenario() -> None:
         async with inside(tmp_path, auth="all", cors_origin=["https://shop.example"]) as service:
             for state, status in (("no token", 401), ("unknown", 401), ("read", 200)):
-                response = await answer(service, "--fast-lane", sent("GET", "/api/stores", tokens[state], *PAGE))
+                response = await exchange(service, "--fast-lane", sent("GET", "/api/stores", tokens[state], *PAGE))
                 assert response.status == status
                 assert response.headers["access-control-allow-origin"] == "https://shop.example"
                 assert "www-authenticate" in response.headers["access-control-expose-headers"]
             preflight = sent("OPTIONS", "/api/stores", None, PAGE[0], "Access-Control-Request-Method: PUT")
-            assert (await answer(service, "--fast-lane", preflight)).status == 204
+            assert (await exchange(service, "--fast-lane", preflight)).status == 204
 
     run(scenario())
 
@@ -600,7 +602,7 @@ def test_the_document_has_the_very_refusals_and_the_scheme(tmp_path: Path) -> No
                 data = sent(method, "/api/stores", tokens[state], *fields)
                 if "rebound" in str(fields):
                     data = data.replace(HOST, b"Host: rebound.example\r\n")
-                received[name].append((await answer(service, "--fast-lane", data)).json)
+                received[name].append((await exchange(service, "--fast-lane", data)).json)
 
     run(scenario())
     assert received == documented

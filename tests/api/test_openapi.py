@@ -79,7 +79,7 @@ def test_the_command_and_the_route_give_the_same_document(service: Running) -> N
 
 
 @pytest.mark.parametrize(("method", "path"), operations_of(DOCUMENT["paths"]))
-def test_every_documented_operation_answers_as_documented(service: Running, method: str, path: str) -> None:
+def test_every_documented_operation_responds_as_documented(service: Running, method: str, path: str) -> None:
     created = service.request("POST", "/api/stores", {"name": "Documented"}).json["id"]
     body = {"name": "Documented"} if method in ("post", "put") else None
     response = service.request(method.upper(), path.replace("{id}", str(created)), body)
@@ -200,9 +200,9 @@ def test_an_example_of_an_error_is_what_the_service_sends(service: Running, name
     exchange(service, create("Another request", "Connection: close", "Idempotency-Key: order-17"))
     for title, data in REQUESTS[name].items():
         with case(title):
-            answer = exchange(service, data)
-            assert_example(name, title, answer.json)
-            assert_documented(*dict(references())[name], answer)
+            response = exchange(service, data)
+            assert_example(name, title, response.json)
+            assert_documented(*dict(references())[name], response)
 
 
 def test_every_example_of_an_error_has_its_request() -> None:

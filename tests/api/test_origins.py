@@ -125,7 +125,7 @@ def with_field(data: bytes, field: str) -> bytes:
     return data.replace(HERE, HERE + field.encode() + b"\r\n", 1)
 
 
-async def answer(service: Inside, adapter: str, data: bytes) -> Response:
+async def exchange(service: Inside, adapter: str, data: bytes) -> Response:
     connection, line = service.connect(adapter)
     connection.data_received(data)
     await settled(connection)
@@ -142,12 +142,12 @@ def test_every_response_to_a_named_origin_says_so(case: str, adapter: str, tmp_p
     async def scenario() -> None:
         async with inside(tmp_path, cors_origin=[SHOP]) as service:
             for _ in range(3):
-                named = await answer(service, adapter, with_field(data, NAMED))
+                named = await exchange(service, adapter, with_field(data, NAMED))
                 assert named.status == status
                 assert cors_of(named) == CORS
                 others = [with_field(data, OTHER), data]
                 for refused in others if not data.startswith((b"P", b"DEL")) else others[1:]:
-                    response = await answer(service, adapter, refused)
+                    response = await exchange(service, adapter, refused)
                     assert (response.status, cors_of(response)) == (status, {"vary": "origin"})
                     assert response.body == named.body
 
@@ -163,7 +163,7 @@ def test_without_a_named_origin_no_response_has_a_field_for_pages(case: str, ada
     async def scenario() -> None:
         async with inside(tmp_path) as service:
             for sent in (data, with_field(data, OTHER)):
-                response = await answer(service, adapter, sent)
+                response = await exchange(service, adapter, sent)
                 assert cors_of(response) == {}
                 from_elsewhere = sent is not data and data.startswith((b"PUT", b"DEL", b"POST"))
                 assert response.status == (403 if from_elsewhere and status <= 412 else status)
@@ -178,7 +178,7 @@ def test_a_refusal_in_the_middle_of_a_request_is_readable_once_its_origin_was_re
     async def scenario() -> None:
         async with inside(tmp_path, cors_origin=[SHOP], allowed_host=["stores.example"]) as service:
             origin = NAMED.encode() + b"\r\n"
-            long = await answer(service, adapter, chunked(b" " * 600_000, b" " * 600_000, fields=origin))
+            long = await exchange(service, adapter, chunked(b" " * 600_000, b" " * 600_000, fields=origin))
             assert (long.status, cors_of(long)) == (413, CORS)
             for begun, cors in (
                 (b"GET /test HTTP/1.1\r\n" + origin + b"X: ", CORS),
@@ -248,11 +248,11 @@ def test_a_503_is_readable_and_a_preflight_needs_no_database(
                 ("POST", "/api/stores", b'{"name":"A"}'),
                 ("GET", "/health/ready", None),
             ):
-                locked = await answer(service, adapter, request(method, target, body, NAMED, host=HERE))
+                locked = await exchange(service, adapter, request(method, target, body, NAMED, host=HERE))
                 assert (locked.status, cors_of(locked)) == (503, CORS)
             for target in ("/api/stores", "/api/stores/1", "/nowhere", "/health/ready", "/openapi.json"):
                 asked = request("OPTIONS", target, None, NAMED, "Access-Control-Request-Method: PUT", host=HERE)
-                allowed = await answer(service, adapter, asked)
+                allowed = await exchange(service, adapter, asked)
                 assert (allowed.status, allowed.body) == (204, b"")
                 assert cors_of(allowed) == {
                     **CORS,
@@ -261,7 +261,7 @@ def test_a_503_is_readable_and_a_preflight_needs_no_database(
                     " idempotency-key, last-event-id",
                     "access-control-max-age": "600",
                 }
-                refused = await answer(service, adapter, asked.replace(NAMED.encode(), OTHER.encode()))
+                refused = await exchange(service, adapter, asked.replace(NAMED.encode(), OTHER.encode()))
                 assert cors_of(refused) == {"vary": "origin"}
 
     run(scenario())
@@ -273,15 +273,15 @@ def test_what_a_page_of_another_site_sends_changes_nothing_on_any_route(adapter:
 
     async def scenario() -> None:
         async with inside(tmp_path) as service:
-            before = await answer(service, adapter, request("GET", "/api/stores", host=HERE))
+            before = await exchange(service, adapter, request("GET", "/api/stores", host=HERE))
             for target in ("/api/stores", "/api/stores/1", "/test", "/nowhere", "/docs", "/health/live"):
                 for method in ("POST", "PUT", "DELETE"):
                     for mark in (OTHER, "Origin: null", "Sec-Fetch-Site: cross-site"):
                         sent = request(method, target, b'{"name":"Evil"}', mark, host=HERE)
-                        refused = await answer(service, adapter, sent)
+                        refused = await exchange(service, adapter, sent)
                         assert refused.status == refused.json["statusCode"] == 403
                         assert refused.json["error"] == "Forbidden"
-            after = await answer(service, adapter, request("GET", "/api/stores", host=HERE))
+            after = await exchange(service, adapter, request("GET", "/api/stores", host=HERE))
             assert after.body == before.body
 
     run(scenario())
@@ -299,17 +299,17 @@ def test_a_rebound_name_reads_nothing_and_writes_nothing(adapter: str, sign: str
             for _ in range(3):
                 for target in ("/api/stores", "/api/stores/1", "/openapi.json", "/docs", "/health/ready", "/"):
                     read = request("GET", target, None, sign, host=rebound)
-                    refused = await answer(service, adapter, read)
+                    refused = await exchange(service, adapter, read)
                     assert refused.status == 403
                     assert b"--allowed-host" in refused.body
                     for host in (HERE, b"Host: stores.example\r\n"):
-                        fine = await answer(service, adapter, request("GET", target, None, sign, host=host))
+                        fine = await exchange(service, adapter, request("GET", target, None, sign, host=host))
                         assert fine.status in (200, 404)
                 own = request(
                     "POST", "/api/stores", b'{"name":"E"}', "Origin: http://rebound.example:8080", host=rebound
                 )
-                assert (await answer(service, adapter, own)).status == 403
-                program = await answer(service, adapter, request("GET", "/api/stores", host=rebound))
+                assert (await exchange(service, adapter, own)).status == 403
+                program = await exchange(service, adapter, request("GET", "/api/stores", host=rebound))
                 assert (program.status, len(program.json)) == (200, 1)
 
     run(scenario())
@@ -320,7 +320,7 @@ def test_at_every_form_of_the_loopback_address_a_rebound_name_is_refused(host: s
     async def scenario() -> None:
         async with inside(tmp_path, host=host, auth="open") as service:
             sent = request("GET", "/api/stores", None, "Accept-Language: en", host=b"Host: rebound.example\r\n")
-            assert (await answer(service, "--fast-lane", sent)).status == 403
+            assert (await exchange(service, "--fast-lane", sent)).status == 403
 
     run(scenario())
 
@@ -333,7 +333,7 @@ def test_off_the_loopback_address_or_where_all_need_a_token_any_name_is_good(
     async def scenario() -> None:
         async with inside(tmp_path, **settings) as service:
             sent = request("GET", "/api/stores", None, "Accept-Language: en", host=b"Host: stores.example\r\n")
-            assert (await answer(service, adapter, sent)).status == status
+            assert (await exchange(service, adapter, sent)).status == status
 
     run(scenario())
 

@@ -191,7 +191,7 @@ async def _compare(case: Case, lanes: list[Inner], strange: list[object]) -> Non
             raise Found(case, lane.adapter, error) from error
     received = [EPOCH.sub(rb"\1", each) for each in received]
     if case.end is not End.LEAVES and received[0] != received[1]:
-        raise Found(case, "both", AssertionError(f"the adapters answer differently: {received}"))
+        raise Found(case, "both", AssertionError(f"the adapters respond differently: {received}"))
 
 
 # Over sockets.

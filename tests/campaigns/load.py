@@ -38,7 +38,7 @@ QUICK = 0.5
 """Seconds that a refusal may take where nothing else is done for it."""
 
 MAX_SECONDS = 5.0
-"""Seconds that any answer may take (decision 30)."""
+"""Seconds that any response may take (decision 30)."""
 
 SLACK = 4.0
 """Seconds after a deadline by which a connection has to be closed, on a busy machine."""
@@ -202,7 +202,7 @@ def slow_disk(folder: Path, scale: Scale, *args: str) -> Row:
 
 
 def _hold_overload(row: Row, peak: Responses, all: Responses, scale: Scale) -> None:
-    row.hold(that=all.statuses.keys() <= {200, 503}, otherwise=f"answers were {dict(all.statuses)}")
+    row.hold(that=all.statuses.keys() <= {200, 503}, otherwise=f"responses were {dict(all.statuses)}")
     row.hold(that=not all.outcomes_unknown, otherwise=f"{all.outcomes_unknown} outcomes are unknown")
     row.hold(that=all.percentile(1.0) < MAX_SECONDS + SLACK, otherwise="a response took too long")
     row.hold(that=row.figures["rss_growth_mib"] < 100, otherwise="memory grew")

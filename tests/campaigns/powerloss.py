@@ -3,7 +3,7 @@
 `record` runs the real service under strace. `images` goes through the calls and, at moments of a crash, gives
 what may be on the disk: what was synced, and of all that was not: nothing, everything, or any part in sectors
 of 512 bytes, in any order. A name in a directory is on the disk when the directory was synced, or perhaps
-sooner, but names come in their order, as in a journal. The service's answers on its sockets are among the
+sooner, but names come in their order, as in a journal. The service's responses on its sockets are among the
 calls, so that at each moment it is known what had been acknowledged.
 """
 

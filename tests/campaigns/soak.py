@@ -133,7 +133,7 @@ def _record(row: Row, folder: Path, args: tuple[str, ...], change: str) -> None:
             recorder.run(service.port, SEGMENT)
         recorder.settle(service.port)
     if strange := recorder.statuses.keys() - {200, 304, 404, 412}:
-        row.violations.append(Violation("odd", f"answers with status {strange}"))
+        row.violations.append(Violation("odd", f"responses with status {strange}"))
     row.judge(recorder, folder)
 
 
@@ -152,7 +152,7 @@ def steady(folder: Path, minutes: float) -> Row:
         minutes=round(minutes), peak_rate=round(peak), rate=round(held), requests=load.statuses.total(), stores=found
     )
     if strange := load.statuses.keys() - {200}:
-        row.violations.append(Violation("odd", f"answers with status {strange}"))
+        row.violations.append(Violation("odd", f"responses with status {strange}"))
     if found != STORES + load.created:
         row.violations.append(Violation("lost", f"{load.created} created, {found - STORES} found"))
     if row.figures["second_half_kib"] > LATE_GROWTH // 1024:

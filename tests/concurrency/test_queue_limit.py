@@ -27,7 +27,7 @@ def limit_after(*seconds: float) -> QueueLimit:
     return limit
 
 
-def test_who_may_wait_would_be_answered_in_time() -> None:
+def test_who_may_wait_would_be_served_in_time() -> None:
     """Those before its own batch, its own, and the one under way."""
     for took in (0.25, 0.3, 0.5, 0.8, 1.0):
         limit = limit_after(*[took] * 30).limit

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from tests.conformance.reference import JSON, Answer, Reference, Store
+from tests.conformance.reference import JSON, Reference, Response, Store
 
 EPOCH = "abcdefg7"
 
@@ -23,17 +23,17 @@ class Announcing(Reference):
 
     def __init__(self) -> None:
         super().__init__()
-        self.keys: dict[str, tuple[Any, Answer]] = {}
+        self.keys: dict[str, tuple[Any, Response]] = {}
         self.versions = {1: 1, 2: 2, 3: 3}
         self.version = 3
         self.history: dict[int, Past] = {}
         self.remember()
 
-    def ask(self, method: str, target: str, body: bytes, sent: Mapping[str, str]) -> Answer:
+    def ask(self, method: str, target: str, body: bytes, sent: Mapping[str, str]) -> Response:
         with self.lock:  # `sent` is this request's
             return super().ask(method, target, body, sent)
 
-    def handle(self, method: str, target: str, body: bytes) -> Answer:
+    def handle(self, method: str, target: str, body: bytes) -> Response:
         parts = urlsplit(target)
         query = {name: values[0] for name, values in parse_qs(parts.query).items()}
         asked = parse_qs(parts.query, keep_blank_values=True)
@@ -62,14 +62,14 @@ class Announcing(Reference):
     def tag(self, id: int | None = None) -> str:
         return f'"{self.version if id is None else self.versions[id]}.{EPOCH}"'
 
-    def tagged(self, answer: Answer, path: str = "/api/stores") -> Answer:
-        if answer.status != 200:
-            return answer
+    def tagged(self, response: Response, path: str = "/api/stores") -> Response:
+        if response.status != 200:
+            return response
         id = path.removeprefix("/api/stores").strip("/")
-        answer.headers["etag"] = self.tag(int(id) if id else None)
-        if self.is_known(answer.headers["etag"]):
-            return Answer(304, b"", {"etag": answer.headers["etag"], "cache-control": "no-cache"})
-        return answer
+        response.headers["etag"] = self.tag(int(id) if id else None)
+        if self.is_known(response.headers["etag"]):
+            return Response(304, b"", {"etag": response.headers["etag"], "cache-control": "no-cache"})
+        return response
 
     def is_known(self, current: str) -> bool:
         tags = self.sent.get("if-none-match", "")
@@ -77,33 +77,33 @@ class Announcing(Reference):
 
     # Writes
 
-    def once(self, method: str, target: str, body: bytes) -> Answer:
+    def once(self, method: str, target: str, body: bytes) -> Response:
         if not (key := self.key()):
             return super().handle(method, target, body)
         request = (method, target, body)
         if key in self.keys:
-            known, answer = self.keys[key]
-            return self.replay(answer) if known == request else self.reused(answer)
-        answer = super().handle(method, target, body)
-        if answer.status == 200:
-            self.keys[key] = (request, answer)
-        return answer
+            known, response = self.keys[key]
+            return self.replay(response) if known == request else self.reused(response)
+        response = super().handle(method, target, body)
+        if response.status == 200:
+            self.keys[key] = (request, response)
+        return response
 
     def key(self) -> str:
         return self.sent.get("idempotency-key", "").strip('"')
 
-    def replay(self, answer: Answer) -> Answer:
-        return Answer(answer.status, answer.body, answer.headers | {"idempotent-replayed": "true"})
+    def replay(self, response: Response) -> Response:
+        return Response(response.status, response.body, response.headers | {"idempotent-replayed": "true"})
 
-    def reused(self, answer: Answer) -> Answer:
+    def reused(self, response: Response) -> Response:
         return self.error("create", 422, "Unprocessable Content", "used for another request")
 
-    def create(self, payload: Any) -> Answer:
+    def create(self, payload: Any) -> Response:
         if not self.problems(payload, "create") and (refusal := self.refusal(self.tag())):
             return refusal
         return self.written(super().create(payload), len(self.stores))
 
-    def update(self, id: str, payload: Any) -> Answer:
+    def update(self, id: str, payload: Any) -> Response:
         store = self.find(id)
         if store and not self.problems(payload, "update"):
             same = self.is_same(store, payload)
@@ -116,7 +116,7 @@ class Announcing(Reference):
     def is_same(self, store: Store, payload: Any) -> bool:
         return self.values(payload, store, "update").items() <= store.items()
 
-    def refusal(self, current: str, *, same: bool = False) -> Answer | None:
+    def refusal(self, current: str, *, same: bool = False) -> Response | None:
         match, none = self.sent.get("if-match"), self.sent.get("if-none-match")
         if match is not None and '"' not in match and match != "*":
             return self.error("update", 400, "Bad Request", "bad If-Match")
@@ -126,36 +126,36 @@ class Announcing(Reference):
             return self.error("update", 412, "Precondition Failed", f"it is {current}")
         return None
 
-    def written(self, answer: Answer, id: int) -> Answer:
-        if answer.status != 200:
-            return answer
+    def written(self, response: Response, id: int) -> Response:
+        if response.status != 200:
+            return response
         self.version += 1
         self.versions[id] = self.version
         self.remember()
-        return self.located(answer, id)
+        return self.located(response, id)
 
-    def located(self, answer: Answer, id: int) -> Answer:
-        answer.headers |= {"etag": self.tag(id), "content-location": f"/api/stores/{id}"}
-        return answer
+    def located(self, response: Response, id: int) -> Response:
+        response.headers |= {"etag": self.tag(id), "content-location": f"/api/stores/{id}"}
+        return response
 
     # Pages and the past
 
     def remember(self) -> None:
         self.history[self.version] = Past([dict(store) for store in self.stores], dict(self.versions))
 
-    def page(self, target: str, query: dict[str, str], stores: list[Store]) -> Answer:
+    def page(self, target: str, query: dict[str, str], stores: list[Store]) -> Response:
         after, limit = int(query.get("after", 0)), int(query.get("limit", 1000))
         later = [store for store in stores if store["id"] > after]
-        answer = self.send("list", 200, self.encode(later[:limit]), JSON)
+        response = self.send("list", 200, self.encode(later[:limit]), JSON)
         if len(later) > limit:
             rest = "&".join(part for part in urlsplit(target).query.split("&") if not part.startswith("after="))
-            answer.headers["link"] = self.link(f"/api/stores?{rest}&after={later[limit - 1]['id']}")
-        return answer
+            response.headers["link"] = self.link(f"/api/stores?{rest}&after={later[limit - 1]['id']}")
+        return response
 
     def link(self, target: str) -> str:
         return f'<{target}>; rel="next"'
 
-    def past(self, query: dict[str, str], path: str) -> Answer:
+    def past(self, query: dict[str, str], path: str) -> Response:
         seq, _, epoch = query["at"].partition(".")
         if epoch not in ("", EPOCH):
             return self.error("other", 410, "Gone", "another epoch")

@@ -20,8 +20,8 @@ Problem = tuple[str, str]
 
 
 @dataclass
-class Answer:
-    """An answer before it goes out."""
+class Response:
+    """A response before it goes out."""
 
     status: int
     body: bytes
@@ -43,13 +43,13 @@ class Reference:
             {"id": 3, "name": "Harbour", "address": "3 Quay"},
         ]
 
-    def ask(self, method: str, target: str, body: bytes, sent: Mapping[str, str]) -> Answer:
-        """Answer one request with these header fields, names in lower case."""
+    def ask(self, method: str, target: str, body: bytes, sent: Mapping[str, str]) -> Response:
+        """Respond to one request with these header fields, names in lower case."""
         self.sent = sent
         return self.handle(method, target, body)
 
-    def handle(self, method: str, target: str, body: bytes) -> Answer:
-        """Answer one request; requests come one after another."""
+    def handle(self, method: str, target: str, body: bytes) -> Response:
+        """Respond to one request; requests come one after another."""
         parts = urlsplit(target)
         query = parse_qs(parts.query, keep_blank_values=True)
         with self.lock:
@@ -75,10 +75,10 @@ class Reference:
 
     # The operations
 
-    def test(self) -> Answer:
+    def test(self) -> Response:
         return self.send("test", 200, b"OK", "text/plain; charset=utf-8")
 
-    def listing(self, name: str) -> Answer:
+    def listing(self, name: str) -> Response:
         if name == "":
             return self.success("list", [self.show(store, "list") for store in self.all()])
         return self.success("filter", [self.show(store, "filter") for store in self.matching(name)])
@@ -92,14 +92,14 @@ class Reference:
     def matches(self, store: Store, name: str) -> bool:
         return bool(store["name"] == name)
 
-    def read(self, id: str) -> Answer:
+    def read(self, id: str) -> Response:
         store = self.find(id)
         return self.success("read", self.show(store, "read")) if store else self.missing("read")
 
     def find(self, id: str) -> Store | None:
         return next((store for store in self.stores if id.isdigit() and store["id"] == int(id)), None)
 
-    def create(self, payload: Any) -> Answer:
+    def create(self, payload: Any) -> Response:
         problems = self.problems(payload, "create")
         if problems:
             return self.reject("create", problems)
@@ -113,7 +113,7 @@ class Reference:
     def next_id(self, payload: Any) -> Any:
         return len(self.stores) + 1
 
-    def update(self, id: str, payload: Any) -> Answer:
+    def update(self, id: str, payload: Any) -> Response:
         problems = self.problems(payload, "update")
         if problems:
             return self.reject("update", problems)
@@ -156,12 +156,12 @@ class Reference:
             return []
         return [("address", '"address" must be a string')]
 
-    # The answers
+    # The responses
 
     def show(self, store: Store, operation: str) -> Any:
         return store
 
-    def success(self, operation: str, value: Any) -> Answer:
+    def success(self, operation: str, value: Any) -> Response:
         return self.send(operation, self.success_status(operation), self.encode(value), JSON)
 
     def success_status(self, operation: str) -> int:
@@ -170,10 +170,10 @@ class Reference:
     def encode(self, value: Any) -> bytes:
         return json.dumps(value, ensure_ascii=False).encode()
 
-    def missing(self, operation: str) -> Answer:
+    def missing(self, operation: str) -> Response:
         return self.error(operation, 404, "Not Found", "No such store")
 
-    def reject(self, operation: str, problems: list[Problem]) -> Answer:
+    def reject(self, operation: str, problems: list[Problem]) -> Response:
         if self.is_generic(operation, problems):
             return self.error(operation, 400, "Bad Request", GENERIC)
         keys = [key for key, _ in problems]
@@ -186,7 +186,7 @@ class Reference:
     def validation(self, keys: Any, operation: str) -> Any:
         return {"source": "payload", "keys": keys}
 
-    def error(self, operation: str, status: int, phrase: str, message: str, validation: Any = None) -> Answer:
+    def error(self, operation: str, status: int, phrase: str, message: str, validation: Any = None) -> Response:
         body = self.error_body(operation, status, phrase, message)
         if validation is not None:
             body["validation"] = validation
@@ -195,9 +195,9 @@ class Reference:
     def error_body(self, operation: str, status: int, phrase: str, message: str) -> Store:
         return {"statusCode": status, "error": phrase, "message": message}
 
-    def send(self, operation: str, status: int, body: bytes, content_type: str) -> Answer:
+    def send(self, operation: str, status: int, body: bytes, content_type: str) -> Response:
         headers = {"content-type": content_type, "cache-control": "no-cache"}
-        return Answer(status, body, self.headers(operation, status, headers))
+        return Response(status, body, self.headers(operation, status, headers))
 
     def headers(self, operation: str, status: int, headers: dict[str, str]) -> dict[str, str]:
         return headers
@@ -213,13 +213,13 @@ class Local(Client):
     def send(self, exchange: Exchange, more: Mapping[str, str] = {}) -> None:
         sent = {name.lower(): text for name, text in more.items()}
         try:
-            answer = self.reference.ask(exchange.method, exchange.target, exchange.body or b"", sent)
+            response = self.reference.ask(exchange.method, exchange.target, exchange.body or b"", sent)
         except Exception as error:  # whatever a mutant raises: over a socket it closes the connection
             raise Unreachable(RemoteDisconnected("left"), exchange) from error
         exchange.head = [f"{exchange.method} {exchange.target} HTTP/1.1"]
-        exchange.status, exchange.headers = answer.status, [*answer.headers.items()]
-        exchange.excerpt = b"" if exchange.method == "HEAD" or answer.status == 204 else answer.body
-        if exchange.sink and answer.status == 200:
+        exchange.status, exchange.headers = response.status, [*response.headers.items()]
+        exchange.excerpt = b"" if exchange.method == "HEAD" or response.status == 204 else response.body
+        if exchange.sink and response.status == 200:
             exchange.sink(exchange.excerpt)
         else:
             exchange.content = exchange.excerpt
@@ -238,17 +238,17 @@ def served(reference: Reference, tls: ssl.SSLContext | None = None) -> Iterator[
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
-        def answer(self) -> None:
+        def response(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length", 0)))
-            answer = reference.ask(self.command, self.path, body, {k.lower(): v for k, v in self.headers.items()})
-            self.send_response_only(answer.status)
-            for name, value in answer.headers.items():
+            response = reference.ask(self.command, self.path, body, {k.lower(): v for k, v in self.headers.items()})
+            self.send_response_only(response.status)
+            for name, value in response.headers.items():
                 self.send_header(name, value)
-            self.send_header("content-length", str(len(answer.body)))
+            self.send_header("content-length", str(len(response.body)))
             self.end_headers()
-            self.wfile.write(b"" if self.command == "HEAD" else answer.body)
+            self.wfile.write(b"" if self.command == "HEAD" else response.body)
 
-        do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = answer  # noqa: N815
+        do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = response  # noqa: N815
 
         def log_message(self, format: str, *args: object) -> None:
             """Say nothing."""
@@ -257,7 +257,7 @@ def served(reference: Reference, tls: ssl.SSLContext | None = None) -> Iterator[
         request_queue_size = 128
 
         def handle_error(self, request: Any, client_address: Any) -> None:
-            """A client that leaves is no matter here; a mutant that fails shows in the answers."""
+            """A client that leaves is no matter here; a mutant that fails shows in the responses."""
 
     server = Server(("127.0.0.1", 0), Handler)
     if tls:

@@ -21,7 +21,7 @@ from storekeeper.conformance.client import (
 )
 from storekeeper.conformance.running import hold
 from storekeeper.conformance.service import Service
-from tests.conformance.reference import Answer, Local, Reference, served
+from tests.conformance.reference import Local, Reference, Response, served
 from tests.conformance.variants import Elsewhere
 from tests.harness.machine import need
 
@@ -70,18 +70,18 @@ def rude(behaviour: Behaviour) -> Iterator[str]:
         server.thread.join()
 
 
-def says(answer: bytes) -> Behaviour:
+def says(response: bytes) -> Behaviour:
     """Send these bytes and close."""
-    return lambda connection, _: connection.sendall(answer)
+    return lambda connection, _: connection.sendall(response)
 
 
 def hangs(connection: socket.socket, _: bytes) -> None:
-    """Never answer: wait until the client leaves."""
+    """Never respond: wait until the client leaves."""
     connection.recv(1)
 
 
 def drips(connection: socket.socket, _: bytes) -> None:
-    """Send an answer so slowly that it never ends."""
+    """Send a response so slowly that it never ends."""
     for byte in HEAD * 100:
         connection.sendall(bytes([byte]))
         time.sleep(0.05)  # this is the behaviour itself
@@ -99,7 +99,7 @@ def floods(head: bytes, piece: bytes) -> Behaviour:
 
 
 def only_test(then: Behaviour) -> Behaviour:
-    """Answer GET /test, and treat everything else in another way."""
+    """Respond to GET /test, and treat everything else in another way."""
 
     def behave(connection: socket.socket, request: bytes) -> None:
         if request.startswith(b"GET /test "):
@@ -129,7 +129,7 @@ RUDE: dict[str, tuple[Behaviour, str]] = {
     "sends a GiB as a list": (only_test(floods(HEAD + b"\r\n", MEBIBYTE)), "longer than 256 MiB"),
     "sends a line without an end": (floods(b"HTTP/1.1 200 ", MEBIBYTE), "not HTTP/1"),
     "sends header fields without an end": (floods(HEAD, b"X-Field: value\r\n" * 4096), "more than 100 headers"),
-    "sends interim answers without an end": (
+    "sends interim responds without an end": (
         floods(b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 4096),
         "not whole in time",
     ),
@@ -146,7 +146,7 @@ RUDE: dict[str, tuple[Behaviour, str]] = {
 
 
 @pytest.mark.parametrize(("behaviour", "reason"), RUDE.values(), ids=RUDE)
-def test_what_does_not_answer_in_http_cannot_be_checked(
+def test_what_does_not_speak_http_cannot_be_checked(
     behaviour: Behaviour, reason: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with rude(behaviour) as url:
@@ -223,14 +223,14 @@ def test_a_service_that_goes_away_cannot_be_checked() -> None:
         examine(url)
 
 
-def raw(answer: Answer) -> bytes:
-    """An answer as HTTP/1.0 that ends with the connection."""
-    lines = [f"HTTP/1.0 {answer.status} Whatever", *(f"{name}: {text}" for name, text in answer.headers.items())]
-    return "\r\n".join([*lines, "", ""]).encode() + answer.body
+def raw(response: Response) -> bytes:
+    """A response as HTTP/1.0 that ends with the connection."""
+    lines = [f"HTTP/1.0 {response.status} Whatever", *(f"{name}: {text}" for name, text in response.headers.items())]
+    return "\r\n".join([*lines, "", ""]).encode() + response.body
 
 
 class Breaks(Reference):
-    """Leaves without an answer when a name is an array."""
+    """Leaves without a response when a name is an array."""
 
     def name_problems(self, payload: dict[str, object], operation: str) -> list[tuple[str, str]]:
         if isinstance(payload.get("name"), list):
@@ -238,7 +238,7 @@ class Breaks(Reference):
         return super().name_problems(payload, operation)
 
 
-def test_a_request_that_gets_no_answer_breaks_its_rule() -> None:
+def test_a_request_that_gets_no_response_breaks_its_rule() -> None:
     """The service lives on, so this is a verdict."""
     failed = {result.rule.name: result for result in hold(Service(Local(Breaks())), "").failed}
     assert "create-rejects-other-type-as-name" in failed
@@ -253,7 +253,7 @@ class Hangs(Breaks):
         super().__init__()
         self.released = threading.Event()
 
-    def handle(self, method: str, target: str, body: bytes) -> Answer:
+    def handle(self, method: str, target: str, body: bytes) -> Response:
         if b'"name": [' in body:
             self.released.wait()
         return super().handle(method, target, body)
@@ -276,7 +276,7 @@ def test_a_service_that_hangs_again_and_again_cannot_be_checked() -> None:
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_a_service_that_lets_nobody_in_cannot_be_checked(status: int, phrase: str, method: str) -> None:
     class Closed(Reference):
-        def handle(self, asked: str, target: str, body: bytes) -> Answer:
+        def handle(self, asked: str, target: str, body: bytes) -> Response:
             if asked == method and target != "/test":
                 return self.error("other", status, "Closed", "closed")
             return super().handle(asked, target, body)
@@ -294,14 +294,17 @@ def test_another_service_is_left_alone() -> None:
 
 
 def test_where_a_service_redirects_to_is_said() -> None:
-    answer = b"HTTP/1.1 301 Moved\r\nLocation: https://stores.example/\r\nContent-Length: 0\r\n\r\n"
-    with rude(says(answer)) as url, pytest.raises(CannotCheck, match=r"; it redirects to https://stores\.example/$"):
+    response = b"HTTP/1.1 301 Moved\r\nLocation: https://stores.example/\r\nContent-Length: 0\r\n\r\n"
+    with (
+        rude(says(response)) as url,
+        pytest.raises(CannotCheck, match=r"; it redirects to https://stores\.example/$"),
+    ):
         examine(url)
 
 
-def answered(answer: bytes, method: str = "GET") -> Exchange:
-    """What the client makes of an answer."""
-    with rude(says(answer)) as url:
+def answered(response: bytes, method: str = "GET") -> Exchange:
+    """What the client makes of a response."""
+    with rude(says(response)) as url:
         Client(url + "/prefix/", 5.0).send(exchange := Exchange(method, "/x"))
     return exchange
 
@@ -325,14 +328,14 @@ def test_a_chunked_body_is_put_together() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "method"),
+    ("response", "method"),
     [
         (b"HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n", "GET"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", "HEAD"),
     ],
 )
-def test_an_answer_without_a_body_is_whole(answer: bytes, method: str) -> None:
-    assert answered(answer, method).content == b""
+def test_a_response_without_a_body_is_whole(response: bytes, method: str) -> None:
+    assert answered(response, method).content == b""
 
 
 def test_ipv6_and_default_ports_are_written_as_they_must_be() -> None:

@@ -16,7 +16,7 @@ from storekeeper.conformance.report import as_json, as_text
 from storekeeper.conformance.running import MAX_ADDED, RULES, hold
 from storekeeper.conformance.service import Service
 from tests.conformance.announcing import Announcing
-from tests.conformance.reference import Answer, Local, Reference, served
+from tests.conformance.reference import Local, Reference, Response, served
 from tests.conformance.variants import Hostile, Recording
 from tests.harness.command import run
 
@@ -133,7 +133,7 @@ def test_json_and_junit_say_the_same(service: type[Reference], tmp_path: Path, c
     assert {seen["topic"] for seen in report["profile"]} == {*profile.READS}
 
 
-def test_hostile_answers_are_shown_and_not_obeyed() -> None:
+def test_hostile_responses_are_shown_and_not_obeyed() -> None:
     out = as_text(hold(Service(Local(Hostile())), "http://reference"))
     assert not re.search(r"[\0\x1b\ud800\u202e]", out)
     assert r"\x1b[31m[red]\x00\ud800" in out
@@ -142,7 +142,7 @@ def test_hostile_answers_are_shown_and_not_obeyed() -> None:
 class Verbose(Reference):
     """Has a store with an id, and error messages, of half a MiB."""
 
-    def handle(self, method: str, target: str, body: bytes) -> Answer:
+    def handle(self, method: str, target: str, body: bytes) -> Response:
         if target == "/api/stores":
             return self.success("list", [{"id": "1" * 500_000, "name": "A", "address": None}])
         if target.startswith("/api/stores/"):

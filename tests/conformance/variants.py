@@ -4,28 +4,28 @@ import json
 from collections import Counter
 from typing import Any
 
-from tests.conformance.reference import Answer, Problem, Reference
+from tests.conformance.reference import Problem, Reference, Response
 
 
 class Silent500(Reference):
-    """Answers the contract's 500 where it is silent."""
+    """Responds with the contract's 500 where it is silent."""
 
-    def missing(self, operation: str) -> Answer:
+    def missing(self, operation: str) -> Response:
         return self.error(operation, 500, "Internal Server Error", "An internal server error occurred")
 
 
 class NullForMissing(Reference):
-    """Answers null for a store that does not exist, and 204 to its update."""
+    """Responds with null for a store that does not exist, and 204 to its update."""
 
-    def missing(self, operation: str) -> Answer:
-        return self.success(operation, None) if operation == "read" else Answer(204, b"")
+    def missing(self, operation: str) -> Response:
+        return self.success(operation, None) if operation == "read" else Response(204, b"")
 
 
 class PlainMissing(Reference):
     """Errors of which the contract says nothing are plain text."""
 
-    def missing(self, operation: str) -> Answer:
-        return Answer(404, b"gone", {"content-type": "text/plain"})
+    def missing(self, operation: str) -> Response:
+        return Response(404, b"gone", {"content-type": "text/plain"})
 
 
 class Strict(Reference):
@@ -87,7 +87,7 @@ class OtherLooks(Reference):
 class Html(Reference):
     """Calls the text of /test HTML, as the original's framework does with any string."""
 
-    def test(self) -> Answer:
+    def test(self) -> Response:
         return self.send("test", 200, b"OK", "text/html; charset=utf-8")
 
 
@@ -116,7 +116,7 @@ class Fails(Reference):
     def values(self, payload: Any, before: dict[str, Any] | None, operation: str) -> dict[str, Any]:
         return super().values(payload, before, operation) if isinstance(payload, dict) else {}
 
-    def handle(self, method: str, target: str, body: bytes) -> Answer:
+    def handle(self, method: str, target: str, body: bytes) -> Response:
         if method in {"POST", "PUT"} and not isinstance(self.parse(body), dict):
             return self.error("other", 500, "Internal Server Error", "An internal server error occurred")
         return super().handle(method, target, body)
@@ -129,7 +129,7 @@ class Recording(Reference):
         super().__init__()
         self.methods: Counter[str] = Counter()
 
-    def handle(self, method: str, target: str, body: bytes) -> Answer:
+    def handle(self, method: str, target: str, body: bytes) -> Response:
         self.methods[method] += 1
         return super().handle(method, target, body)
 
@@ -137,12 +137,12 @@ class Recording(Reference):
 class Elsewhere(Recording):
     """No variant: another service, which has none of the paths."""
 
-    def handle(self, method: str, target: str, body: bytes) -> Answer:
+    def handle(self, method: str, target: str, body: bytes) -> Response:
         return super().handle(method, "/elsewhere", body)
 
 
 class Hostile(Reference):
-    """No variant: puts what terminals, Rich and XML take for their own into its answers."""
+    """No variant: puts what terminals, Rich and XML take for their own into its responses."""
 
     def show(self, store: dict[str, Any], operation: str) -> Any:
         return {**store, "name": "\x1b[31m[red]\0\ud800</failure>&\u202e"}

@@ -5,34 +5,34 @@ from typing import Any
 
 from tests.conformance.announcing import Announcing, Past
 from tests.conformance.mutants import breaks
-from tests.conformance.reference import Answer, Reference
+from tests.conformance.reference import Reference, Response
 
 A = Announcing
 
 
-def _without(answer: Answer, header: str) -> Answer:
-    return Answer(answer.status, answer.body, {k: v for k, v in answer.headers.items() if k != header})
+def _without(response: Response, header: str) -> Response:
+    return Response(response.status, response.body, {k: v for k, v in response.headers.items() if k != header})
 
 
-def _written_though_refused(self: Announcing, id: str, payload: Any) -> Answer:
-    answer = A.update(self, id, payload)
-    if answer.status == 412:
+def _written_though_refused(self: Announcing, id: str, payload: Any) -> Response:
+    response = A.update(self, id, payload)
+    if response.status == 412:
         Reference.update(self, id, payload)
-    return answer
+    return response
 
 
-def _never(self: Announcing) -> Answer | None:
+def _never(self: Announcing) -> Response | None:
     return self.error("create", 412, "Precondition Failed", "no") if "if-match" in self.sent else None
 
 
-def _matching_only(self: Announcing, current: str, same: bool) -> Answer | None:
+def _matching_only(self: Announcing, current: str, same: bool) -> Response | None:
     sent, self.sent = self.sent, {k: v for k, v in self.sent.items() if k != "if-none-match"}
     refusal = A.refusal(self, current, same=same)
     self.sent = sent
     return refusal
 
 
-def _no_bad(self: Announcing, refusal: Answer | None) -> Answer | None:
+def _no_bad(self: Announcing, refusal: Response | None) -> Response | None:
     bad = refusal is not None and refusal.status == 400
     return self.error("update", 412, "Precondition Failed", "no match") if bad else refusal
 
@@ -45,11 +45,11 @@ WRONG: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
     ),
     "write says no location": (
         "tags-say-the-version",
-        {"located": lambda self, answer, of: _without(A.located(self, answer, of), "content-location")},
+        {"located": lambda self, response, of: _without(A.located(self, response, of), "content-location")},
     ),
     "write has no tag": (
         "tags-say-the-version",
-        {"located": lambda self, answer, of: _without(A.located(self, answer, of), "etag")},
+        {"located": lambda self, response, of: _without(A.located(self, response, of), "etag")},
     ),
     "304 never comes": ("if-none-match-gets-304", {"is_known": lambda self, current: False}),
     "304 comes always": ("if-none-match-gets-304", {"is_known": lambda self, current: "if-none-match" in self.sent}),
@@ -89,8 +89,11 @@ WRONG: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
     ),
     "key is ignored": ("a-key-works-once", {"key": lambda self: ""}),
     "key counts with its quotes": ("a-key-works-once", {"key": lambda self: self.sent.get("idempotency-key", "")}),
-    "key gets what another request got": ("a-key-works-once", {"reused": lambda self, answer: self.replay(answer)}),
-    "replay is not marked": ("a-key-works-once", {"replay": lambda self, answer: answer}),
+    "key gets what another request got": (
+        "a-key-works-once",
+        {"reused": lambda self, response: self.replay(response)},
+    ),
+    "replay is not marked": ("a-key-works-once", {"replay": lambda self, response: response}),
     "pages end after the first": (
         "pages-are-the-list",
         {"page": lambda self, *rest: _without(A.page(self, *rest), "link")},

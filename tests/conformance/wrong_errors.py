@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.conformance.mutants import breaks
-from tests.conformance.reference import GENERIC, JSON, Answer, GenericReference, Problem, Reference, Store
+from tests.conformance.reference import GENERIC, JSON, GenericReference, Problem, Reference, Response, Store
 
 # The error body
 
@@ -119,10 +119,10 @@ for wrong, (check, make) in DETAILS.items():
 # Modes
 
 
-def leaks(when: Callable[[str, str], bool]) -> Callable[..., Answer]:
+def leaks(when: Callable[[str, str], bool]) -> Callable[..., Response]:
     """Generic errors with a validation object."""
 
-    def reject(self: Reference, operation: str, problems: list[Problem]) -> Answer:
+    def reject(self: Reference, operation: str, problems: list[Problem]) -> Response:
         keys, message = [key for key, _ in problems], problems[0][1]
         validation = self.validation(keys, operation) if when(operation, message) else None
         return self.error(operation, 400, "Bad Request", GENERIC, validation)

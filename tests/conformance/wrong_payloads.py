@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.conformance.mutants import breaks
-from tests.conformance.reference import Answer, GenericReference, Problem, Reference
+from tests.conformance.reference import GenericReference, Problem, Reference, Response
 
 # What is accepted and what is not
 
@@ -113,10 +113,10 @@ for operation in ("create", "update"):
 # What happens all the same
 
 
-def stores_anyway(when: Callable[[Any], bool]) -> Callable[..., Answer]:
+def stores_anyway(when: Callable[[Any], bool]) -> Callable[..., Response]:
     """Creates are validated after they were done."""
 
-    def create(self: Reference, payload: Any) -> Answer:
+    def create(self: Reference, payload: Any) -> Response:
         if self.problems(payload, "create") and isinstance(payload, dict) and when(payload):
             store = {"name": str(payload.get("name")), "address": payload.get("address")}
             self.stores.append({"id": len(self.stores) + 1, **store})
@@ -141,10 +141,10 @@ breaks(
 )
 
 
-def changes_anyway(*keys: str) -> Callable[..., Answer]:
+def changes_anyway(*keys: str) -> Callable[..., Response]:
     """Updates are validated after these fields were changed."""
 
-    def update(self: Reference, id: str, payload: Any) -> Answer:
+    def update(self: Reference, id: str, payload: Any) -> Response:
         store = self.find(id)
         if store and isinstance(payload, dict):
             store.update({key: payload[key] for key in keys if isinstance(payload.get(key), str)})
@@ -157,14 +157,14 @@ for keys in (("name",), ("address",), ("name", "address")):
     breaks(f"update: rejected after {keys}", "rejected-update-changes-nothing", update=changes_anyway(*keys))
 
 
-def forgets_address(self: Reference, id: str, payload: Any) -> Answer:
+def forgets_address(self: Reference, id: str, payload: Any) -> Response:
     store = self.find(id)
     if store and self.problems(payload, "update"):
         store["address"] = None
     return Reference.update(self, id, payload)
 
 
-def looks_first(self: Reference, id: str, payload: Any) -> Answer:
+def looks_first(self: Reference, id: str, payload: Any) -> Response:
     return Reference.update(self, id, payload) if self.find(id) else self.missing("update")
 
 
@@ -176,15 +176,15 @@ breaks(
 # What is added under another name
 
 
-def adds_another(operation: str, when: Callable[[Any], bool]) -> Callable[..., Answer]:
+def adds_another(operation: str, when: Callable[[Any], bool]) -> Callable[..., Response]:
     """A write adds a store that nobody asked for, and whose name and address are of its own."""
 
-    def act(self: Reference, *asked: Any) -> Answer:
-        answer: Answer = getattr(Reference, operation)(self, *asked)
-        if when(answer.status):
+    def act(self: Reference, *asked: Any) -> Response:
+        response: Response = getattr(Reference, operation)(self, *asked)
+        if when(response.status):
             number = len(self.stores) + 1
             self.stores.append({"id": number, "name": f"Archive {number}", "address": None})
-        return answer
+        return response
 
     return act
 

@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Callable
 
 from tests.conformance.mutants import breaks, mutant
-from tests.conformance.reference import JSON, Answer, Reference, Store
+from tests.conformance.reference import JSON, Reference, Response, Store
 
 # The list
 
@@ -17,10 +17,10 @@ class Late(Reference):
     def all(self) -> list[Store]:
         return self.stores[: self.shown]
 
-    def handle(self, method: str, target: str, body: bytes) -> Answer:
-        answer = super().handle(method, target, body)
+    def handle(self, method: str, target: str, body: bytes) -> Response:
+        response = super().handle(method, target, body)
         self.shown = len(self.stores) - (method == "POST")
-        return answer
+        return response
 
 
 @mutant("the list does not show updates", "update-is-seen-in-list")
@@ -147,20 +147,20 @@ breaks("filter that finds nothing", "filter-finds-exact-name", matching=lambda s
 breaks("filter ignored", "filter-without-match", matching=lambda self, name: self.stores)
 
 
-def no_match(answer: Callable[[Reference], Answer]) -> Callable[..., Answer]:
-    """Another answer when a filter finds nothing."""
-    return lambda self, name: answer(self) if name and not self.matching(name) else Reference.listing(self, name)
+def no_match(response: Callable[[Reference], Response]) -> Callable[..., Response]:
+    """Another response when a filter finds nothing."""
+    return lambda self, name: response(self) if name and not self.matching(name) else Reference.listing(self, name)
 
 
-NO_MATCH: dict[str, Callable[[Reference], Answer]] = {
+NO_MATCH: dict[str, Callable[[Reference], Response]] = {
     "404": lambda self: self.missing("filter"),
     "null": lambda self: self.success("filter", None),
     "{}": lambda self: self.success("filter", {}),
     "204": lambda self: self.send("filter", 204, b"", JSON),
     "all": lambda self: self.success("list", self.stores),
 }
-for wrong, answer in NO_MATCH.items():
-    breaks(f"{wrong} without a match", "filter-without-match", listing=no_match(answer))
+for wrong, response in NO_MATCH.items():
+    breaks(f"{wrong} without a match", "filter-without-match", listing=no_match(response))
 breaks(
     "the filter does not see updates",
     "update-is-seen-by-name",
@@ -217,12 +217,12 @@ breaks(
 )
 
 
-def remembers(status: int) -> Callable[..., Answer]:
-    """The first answer of this status to an id stays."""
+def remembers(status: int) -> Callable[..., Response]:
+    """The first response of this status to an id stays."""
 
-    def read(self: Reference, id: str) -> Answer:
-        answer = self.memory.get(id) or Reference.read(self, id)
-        return self.memory.setdefault(id, answer) if answer.status == status else answer
+    def read(self: Reference, id: str) -> Response:
+        response = self.memory.get(id) or Reference.read(self, id)
+        return self.memory.setdefault(id, response) if response.status == status else response
 
     return read
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.conformance.mutants import breaks, mutant
-from tests.conformance.reference import Answer, Reference, Store
+from tests.conformance.reference import Reference, Response, Store
 
 # Ids
 
@@ -37,7 +37,7 @@ for wrong, (check, choose) in IDS.items():
 class Consumes(Reference):
     taken = 3
 
-    def create(self, payload: Any) -> Answer:
+    def create(self, payload: Any) -> Response:
         self.taken += 1
         return super().create(payload)
 
@@ -49,7 +49,7 @@ class Consumes(Reference):
 class RejectedConsumes(Reference):
     rejected = 0
 
-    def update(self, id: str, payload: Any) -> Answer:
+    def update(self, id: str, payload: Any) -> Response:
         self.rejected += bool(self.problems(payload, "update"))
         return super().update(id, payload)
 
@@ -72,7 +72,7 @@ class UpdateConsumes(Reference):
 
 @mutant("creates at the same time get one id", "create-at-the-same-time")
 class Races(Reference):
-    def handle(self, method: str, target: str, body: bytes) -> Answer:
+    def handle(self, method: str, target: str, body: bytes) -> Response:
         return self.create(self.parse(body)) if method == "POST" else super().handle(method, target, body)
 
     def next_id(self, payload: Any) -> Any:
@@ -103,7 +103,7 @@ def forgets(self: Reference, payload: Any) -> Store:
     return {"id": self.next_id(payload), **self.values(payload, None, "create")}
 
 
-def unique(self: Reference, payload: Any) -> Answer:
+def unique(self: Reference, payload: Any) -> Response:
     name = payload.get("name") if isinstance(payload, dict) else None
     taken = isinstance(name, str) and self.matching(name)
     return self.error("create", 409, "Conflict", "taken") if taken else Reference.create(self, payload)

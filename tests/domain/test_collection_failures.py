@@ -206,10 +206,12 @@ def test_what_is_wrong_below_is_said_and_leaves_nothing_behind(path: Path, fault
             said = probe.ask()
         again = probe.ask()
         for question in said:
-            _as_expected(question, EXPECTED[fault].get(question, "answer"), said[question], again[question])
+            _as_expected(question, EXPECTED[fault].get(question, "response"), said[question], again[question])
         probe.close()
-    written = [answer for asked in (said, again) for answer, _ in asked.values() if questions in {"write", "load"}]
-    _whole(path, most=MANY + LOAD * sum(not answer.startswith("none") for answer in written))
+    written = [
+        response for asked in (said, again) for response, _ in asked.values() if questions in {"write", "load"}
+    ]
+    _whole(path, most=MANY + LOAD * sum(not response.startswith("none") for response in written))
 
 
 def _as_expected(question: str, expected: str, said: tuple[str, list[str]], again: tuple[str, list[str]]) -> None:
@@ -220,7 +222,7 @@ def _as_expected(question: str, expected: str, said: tuple[str, list[str]], agai
     if READ_ONLY in expected or (lost and question in WRITES):
         assert again[0].startswith("none: The database"), f"{question}: it went on after it had failed"
     elif not lost:
-        assert again[0] == "answer", f"{question}: it did not go on"
+        assert again[0] == "response", f"{question}: it did not go on"
     assert len(again[1]) == told, question
 
 

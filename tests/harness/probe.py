@@ -82,7 +82,7 @@ async def _ask(collection: Collection, question: str) -> str:
         return f"{error.outcome}: {error}"
     except Exception as error:  # noqa: BLE001 - the test wants to see it
         return f"foreign {type(error).__name__}: {error}"
-    return "answer"
+    return "response"
 
 
 async def main() -> None:
@@ -102,8 +102,8 @@ async def main() -> None:
     opened = {question: SqliteCollection(Path(path), told.append) for question, told in failures.items()}
     print("ready", flush=True)
     for _ in iter(sys.stdin.readline, "\n"):
-        answers = {question: await _ask(collection, question) for question, collection in opened.items()}
-        print(json.dumps({question: [answers[question], failures[question]] for question in opened}), flush=True)
+        responses = {question: await _ask(collection, question) for question, collection in opened.items()}
+        print(json.dumps({question: [responses[question], failures[question]] for question in opened}), flush=True)
     for collection in opened.values():
         await collection.close()
     print("closed", flush=True)

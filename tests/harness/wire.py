@@ -1,4 +1,4 @@
-"""HTTP/1.1 as it is on the wire: requests written by hand, answers cut out of the bytes, the shape of an error."""
+"""HTTP/1.1 as it is on the wire: requests written by hand, responses cut out of the bytes, the shape of an error."""
 
 import json
 import socket
@@ -11,7 +11,7 @@ HOST = b"Host: stores.example\r\n"
 CLOSE = b"Connection: close\r\n"
 
 SLOW = "/health/ready"
-"""A route that both adapters answer by a task: what follows it on the connection has to wait."""
+"""A route that both adapters serve by a task: what follows it on the connection has to wait."""
 
 PAYLOAD = b'{"name":"Chunked","address":"1 High Street"}'
 
@@ -85,7 +85,7 @@ class CutShort(AssertionError):
 
 
 class Wire:
-    """One connection, of which every byte is seen: answers are read one after another."""
+    """One connection, of which every byte is seen: responses are read one after another."""
 
     def __init__(self, client: socket.socket, unread: bytes = b"") -> None:
         self.client = client

@@ -82,7 +82,7 @@ def test_an_http_1_0_client_can_write(service: Running) -> None:
     assert exchange(service, head + body).json["name"] == "Old client"
 
 
-def test_the_answer_to_head_ends_with_its_head(service: Running) -> None:
+def test_the_response_to_head_ends_with_its_head(service: Running) -> None:
     for target in TARGETS:
         with case(target):
             store(service, "There")
@@ -96,7 +96,7 @@ def test_the_answer_to_head_ends_with_its_head(service: Running) -> None:
 # Pipelining.
 
 
-def test_pipelined_requests_are_answered_in_their_order(service: Running) -> None:
+def test_pipelined_requests_get_their_responses_in_order(service: Running) -> None:
     """100 mixed ones in one packet, slow and quick, right and wrong; each sees the writes before it."""
     id = store(service, "Pipelined")
     sent: list[bytes] = []
@@ -144,7 +144,7 @@ def test_requests_behind_a_connection_close_are_not_carried_out(service: Running
 
 
 @pytest.mark.parametrize("count", [65, 500])
-def test_more_pipelined_requests_than_may_wait_are_all_answered(service: Running, count: int) -> None:
+def test_more_pipelined_requests_than_may_wait_all_get_their_responses(service: Running, count: int) -> None:
     with dial(service) as wire:
         wire.send(create("First") + request("GET", "/api/stores/1") * count + request("GET", "/test"))
         assert wire.response().status == 200

@@ -43,7 +43,7 @@ def test_a_body_that_is_too_large_is_refused_without_asking_for_it(service: Runn
     assert_error(exchange(service, head + b"\r\n\r\n"), 413)
 
 
-def test_an_expectation_behind_an_unanswered_request_is_met_in_its_turn(service: Running) -> None:
+def test_an_expectation_behind_a_request_under_way_is_met_in_its_turn(service: Running) -> None:
     head, _, body = create("Turn", "Expect: 100-continue").partition(b"\r\n\r\n")
     with dial(service) as wire:
         wire.send(create("First") + request("GET", SLOW) + head + b"\r\n\r\n")
@@ -92,7 +92,7 @@ WEBSOCKET = ("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version
 
 
 @pytest.mark.parametrize("fields", [H2C, WEBSOCKET], ids=["h2c", "websocket"])
-def test_an_upgrade_is_ignored_and_the_request_is_answered_with_its_body(
+def test_an_upgrade_is_ignored_and_the_request_is_carried_out_with_its_body(
     service: Running, fields: tuple[str, ...]
 ) -> None:
     lines = "".join(field + "\r\n" for field in fields).encode()
@@ -157,7 +157,7 @@ def test_garbage_behind_a_write_does_not_take_its_response_away(service: Running
     assert service.request("GET", f"/api/stores/{written.json['id']}").json["name"] == "Written"
 
 
-def test_garbage_behind_several_requests_lets_all_of_them_be_answered(service: Running) -> None:
+def test_garbage_behind_several_requests_lets_all_of_them_have_responses(service: Running) -> None:
     with dial(service) as wire:
         wire.send(create("A") + request("GET", SLOW) + request("GET", "/test") + b"\x01" + create("Never"))
         assert wire.response().json["name"] == "A"

@@ -213,7 +213,7 @@ def test_a_process_lets_itself_open_as_many_files_as_it_may(tmp_path: Path, adap
 
 
 @pytest.mark.one_adapter
-def test_without_a_file_left_established_connections_are_answered_all_the_same(tmp_path: Path, adapter: str) -> None:
+def test_without_a_file_left_established_connections_are_served_all_the_same(tmp_path: Path, adapter: str) -> None:
     """In a build that takes every connection. It is whole again when they go, and has not filled the log."""
     environment = weakened.environment("keeps_every_connection")
     program = weakened.PROGRAM

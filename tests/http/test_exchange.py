@@ -91,7 +91,7 @@ async def odd(scope: dict[str, Any], receive: Receive, send: Send) -> None:
             await sends(send, 200, b"to nobody")
 
 
-def test_an_answer_in_parts_is_chunked_or_to_an_old_client_ends_with_the_connection() -> None:
+def test_a_response_in_parts_is_chunked_or_to_an_old_client_ends_with_the_connection() -> None:
     async def scenario() -> None:
         connection, line = connected(odd)
         connection.data_received(request("GET", "/parts") + request("HEAD", "/parts") + request("GET", "/keeps"))
@@ -121,7 +121,7 @@ def test_an_application_may_close_the_connection() -> None:
 
 
 @pytest.mark.parametrize("path", ["/short", "/long", "/raises-late", "/unavailable-late"])
-def test_an_answer_that_cannot_be_completed_breaks_the_connection(path: str) -> None:
+def test_a_response_that_cannot_be_completed_breaks_the_connection(path: str) -> None:
     async def scenario() -> None:
         connection, line = connected(odd)
         connection.data_received(request("GET", path) + request("GET", "/parts"))
@@ -251,7 +251,7 @@ def test_cached_heads_and_responses_are_bounded(tmp_path: Path, monkeypatch: pyt
 
 
 def test_what_waits_for_a_client_that_is_gone_is_not_sent(adapter: str, tmp_path: Path) -> None:
-    """Answers and refusals that become due between its leaving and the news of it."""
+    """Responses and refusals that become due between its leaving and the news of it."""
 
     async def scenario() -> None:
         async with inside(tmp_path) as service:

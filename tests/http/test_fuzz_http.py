@@ -153,7 +153,7 @@ def has_adapters_that_differ(patch: pytest.MonkeyPatch) -> None:
         (keeps_connections_for_ever, "the connection stays open for ever"),
         (forgets_to_go_on, "the connection hangs"),
         (keeps_what_it_has_read, "memory grew by"),
-        (has_adapters_that_differ, "the adapters answer differently"),
+        (has_adapters_that_differ, "the adapters respond differently"),
     ],
 )
 def test_a_broken_build_is_found(break_it: Any, found: str, monkeypatch: pytest.MonkeyPatch) -> None:

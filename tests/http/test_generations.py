@@ -92,7 +92,7 @@ def test_with_a_sqlite_that_shares_no_known_memory_nothing_is_cached(
             for data in (create("A"), *[request("GET", "/api/stores/1")] * 3):
                 connection.data_received(data)
                 await settled(connection)
-            assert [answer.status for answer in responses(line.sent, "POST", *["GET"] * 3)] == [200] * 4
+            assert [response.status for response in responses(line.sent, "POST", *["GET"] * 3)] == [200] * 4
             assert cached(connection)[1] == 0
 
     asyncio.run(scenario())

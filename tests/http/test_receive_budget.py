@@ -147,7 +147,7 @@ def test_bytes_that_wait_to_be_read_are_bounded(adapter: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("data", [request("GET", SLOW), create("A"), request("GET", SLOW) * 3 + create("B")])
-def test_nothing_is_held_for_what_was_answered_or_left(adapter: str, tmp_path: Path, data: bytes) -> None:
+def test_nothing_is_held_for_what_has_its_response_or_was_left(adapter: str, tmp_path: Path, data: bytes) -> None:
     async def scenario() -> None:
         async with inside(tmp_path) as service:
             [(connection, _)] = send(service, adapter, data, 1)

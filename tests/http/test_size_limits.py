@@ -30,7 +30,7 @@ def in_parts(wire: Wire, data: bytes, size: int) -> None:
 
 
 @pytest.mark.parametrize("data", WITHIN, ids=["target", "fields", "head"])
-def test_a_request_up_to_the_limits_is_answered(service: Running, data: bytes) -> None:
+def test_a_request_up_to_the_limits_is_served(service: Running, data: bytes) -> None:
     with dial(service) as wire:
         wire.send(data * 3)
         assert [wire.response().body for _ in range(3)] == [b"OK"] * 3
@@ -124,7 +124,7 @@ def test_a_head_without_an_end_is_refused_while_it_is_sent(service: Running) -> 
 # The body (decision 15).
 
 
-def send_until_answered(wire: Wire, block: bytes, most: int, more: int) -> None:
+def send_until_refused(wire: Wire, block: bytes, most: int, more: int) -> None:
     """Send until the response is there and `more` blocks beyond, as a client does that does not look."""
     for _ in range(most):
         wire.send(block)
@@ -138,7 +138,7 @@ def test_a_client_in_the_middle_of_50_megabytes_sees_the_413_and_no_reset(servic
     store(service, "Unchanged")
     with nothing_changes(service), dial(service) as wire:
         wire.send(b"POST /api/stores HTTP/1.1\r\n" + HOST + b"Content-Length: 52428800\r\n\r\n")
-        send_until_answered(wire, b" " * 2**16, most=800, more=64)
+        send_until_refused(wire, b" " * 2**16, most=800, more=64)
         response = wire.response()
         assert_error(response, 413, TOO_LARGE)
         assert response.headers["connection"] == "close"
@@ -153,7 +153,7 @@ def test_chunks_are_refused_as_soon_as_they_are_too_much(service: Running, size:
         wire.send(b"POST /api/stores HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n")
         chunk = b"%x\r\n%b\r\n" % (size, b" " * size)
         repeated = chunk * max(1, 2**16 // len(chunk))
-        send_until_answered(wire, repeated, most=50 * BODY // len(repeated), more=10)
+        send_until_refused(wire, repeated, most=50 * BODY // len(repeated), more=10)
         assert_error(wire.response(), 413, TOO_LARGE)
         wire.assert_closed()
 
@@ -174,7 +174,7 @@ def test_endless_framing_is_refused_too(service: Running, endless: bytes) -> Non
     """Chunk extensions and trailers are no body, but they cost the same."""
     with dial(service) as wire:
         wire.send(b"POST /api/stores HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n" + endless)
-        send_until_answered(wire, endless[-60_000:], most=1000, more=10)
+        send_until_refused(wire, endless[-60_000:], most=1000, more=10)
         assert_error(wire.response(), 431)
         wire.assert_closed()
 

@@ -162,7 +162,7 @@ class Recorder:
 
     Some of it with conditions, keys, and of the past.
 
-    `history` is for `lincheck`; `odd` has answers that no history could explain, such as a body that is no
+    `history` is for `lincheck`; `odd` has responses that no history could explain, such as a body that is no
     store; `statuses` counts the responses.
     """
 

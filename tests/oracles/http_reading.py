@@ -89,7 +89,7 @@ def _chunks(sent: bytes, start: int) -> tuple[bytes, int] | None:
 
 
 def exchanges(sent: bytes, received: bytes, *, cut_off: bool = False) -> list[tuple[Asked | None, Response]]:
-    """Pair each response with its request; the last may be a refusal of what is none. Interim answers are left out.
+    """Pair each response with its request; the last may be a refusal of what is none. Interim responses are left out.
 
     If the client cut the connection off, the last response may be only a part, and does not count.
     """

@@ -8,7 +8,7 @@ O(n log n): the zones of Gibbons and Korach (Testing shared memories, SIAM J. Co
 and one chain of points for the ids, which are dense. A list or filter counts as a read of each of its stores.
 
 `check_order` takes the order of all writes as the database numbered them, and looks for a moment for every
-answer that agrees with that order and with real time: exact for all kinds of operations. If it finds them,
+response that agrees with that order and with real time: exact for all kinds of operations. If it finds them,
 they are the proof; the database's numbers are not believed, but tried.
 
 `check_versions` takes the versions in the responses' tags and believes nothing else: sound, and not exact.

@@ -266,7 +266,7 @@ def test_examples_ask_for_no_lock_where_there_are_stores(database: Postgres) -> 
 
 
 def test_a_start_waits_for_no_lock_of_the_tables_nor_does_a_stop(database: Postgres, tmp_path: Path) -> None:
-    """As while another instance migrates: it answers with 503, stops when told to, and serves once it can."""
+    """As while another instance migrates: it responds with 503, stops when told to, and serves once it can."""
     env = weakened.environment("starts_and_stops_soon")
     start = partial(serving, tmp_path, "--examples", database=database.url, env=env, program=weakened.PROGRAM)
     with serving(tmp_path, database=database.url):

@@ -100,7 +100,7 @@ def test_a_second_signal_does_no_harm(adapter: str, tmp_path: Path, number: sign
 
 
 @pytest.mark.parametrize("number", STOPS)
-def test_writes_under_way_are_answered(adapter: str, tmp_path: Path, number: signal.Signals) -> None:
+def test_writes_under_way_get_their_responses(adapter: str, tmp_path: Path, number: signal.Signals) -> None:
     with serving(tmp_path, adapter) as service, dial(service) as wire, dial(service) as other:
         with locked(tmp_path):
             for each in (wire, other):
@@ -129,7 +129,7 @@ def test_a_list_under_way_is_sent_to_its_end(adapter: str, tmp_path: Path) -> No
         assert_stopped(service)
 
 
-def test_a_request_that_was_half_there_is_still_answered(adapter: str, tmp_path: Path) -> None:
+def test_a_request_that_was_half_there_still_gets_its_response(adapter: str, tmp_path: Path) -> None:
     with serving(tmp_path, adapter) as service:
         wires = []
         for size in (5, 40, -5):

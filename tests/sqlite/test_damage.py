@@ -64,9 +64,7 @@ def damaged(whole: Path) -> Path:
         pytest.param("--no-fast-lane", 2, marks=pytest.mark.thorough),
     ],
 )
-def test_a_damaged_page_is_answered_with_503_and_the_others_are_read(
-    damaged: Path, adapter: str, workers: int
-) -> None:
+def test_a_damaged_page_is_a_503_and_the_others_are_read(damaged: Path, adapter: str, workers: int) -> None:
     """A restart would find the same, so there is none: writes and readiness are refused until it is restored."""
     with (
         serving(damaged.parent, adapter, f"--workers={workers}") as service,
@@ -100,7 +98,7 @@ def damaged_text(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("moment", [None, Moment(3)])
-def test_text_that_is_damaged_is_answered_with_503_and_the_other_stores_are_read(
+def test_text_that_is_damaged_is_a_503_and_the_other_stores_are_read(
     damaged_text: Path, moment: Moment | None
 ) -> None:
     async def scenario() -> None:
@@ -174,7 +172,7 @@ def test_a_list_over_a_damaged_page_does_not_look_whole(damaged: Path) -> None:
         assert received.count(b'"id"') < MANY
 
 
-def test_a_page_that_cannot_be_read_ends_the_process_and_answers_nothing_wrong(tmp_path: Path, whole: Path) -> None:
+def test_a_page_that_cannot_be_read_ends_the_process_and_no_response_is_wrong(tmp_path: Path, whole: Path) -> None:
     """Its successor opens the file anew."""
     statuses = []
     with serving(tmp_path) as service, closing(service.connection()) as connection:

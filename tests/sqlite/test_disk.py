@@ -513,7 +513,7 @@ def test_no_more_bytes_than_the_limit_wait(
     run(main())
 
 
-def test_a_write_that_nobody_carries_out_is_answered_all_the_same(
+def test_a_write_that_nobody_carries_out_gets_its_response_all_the_same(
     held: tuple[Sqlite, apsw.Connection], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its outcome is unknown: here it is even written in the end."""

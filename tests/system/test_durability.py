@@ -39,10 +39,10 @@ def test_between_a_request_and_its_response_the_log_is_synced(tmp_path: Path, ad
         elif "sync" in call.name and "stores.db-wal" in call.arguments and call.result == 0:
             steps.append("sync")
         elif '"HTTP/1.1 200' in call.arguments and call.result is None:
-            steps.append("answer")
+            steps.append("response")
     order = [step for step, before in zip(steps, ["", *steps], strict=False) if step != before]
     order = order[order.index("request") :]  # the first start syncs too, and so may the end
-    assert order[:30] == ["request", "sync", "answer"] * 10
+    assert order[:30] == ["request", "sync", "response"] * 10
     assert set(order[30:]) <= {"sync"}
 
 

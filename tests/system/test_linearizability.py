@@ -113,7 +113,7 @@ def assert_finds(fault: str, recorder: Recorder, service: Running, database: str
         recorder.run(service.port, FEW)
         if fault in faults(recorder, database):
             return
-    pytest.fail(f"{TRIES * FEW} operations met no {fault} answer")
+    pytest.fail(f"{TRIES * FEW} operations met no {fault} response")
 
 
 @pytest.mark.parametrize(

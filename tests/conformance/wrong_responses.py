@@ -1,11 +1,11 @@
-"""Mutants whose answers look wrong: the liveness route, status, headers, JSON, and the looks of a store."""
+"""Mutants whose responses look wrong: the liveness route, status, headers, JSON, and the looks of a store."""
 
 import json
 from collections.abc import Callable
 from typing import Any
 
 from tests.conformance.mutants import STORE_OPERATIONS, breaks
-from tests.conformance.reference import JSON, Answer, GenericReference, Reference, Store
+from tests.conformance.reference import JSON, GenericReference, Reference, Response, Store
 
 # The liveness route
 
@@ -15,7 +15,9 @@ breaks("OK called JSON", "test-returns-ok", test=lambda self: self.send("test", 
 breaks("OK with 201", "test-returns-ok", test=lambda self: self.send("test", 201, b"OK", "text/plain"))
 breaks("no /test", "test-returns-ok", test=lambda self: self.missing("test"))
 breaks(
-    "OK cacheable", "success-has-cache-control", test=lambda self: Answer(200, b"OK", {"content-type": "text/plain"})
+    "OK cacheable",
+    "success-has-cache-control",
+    test=lambda self: Response(200, b"OK", {"content-type": "text/plain"}),
 )
 
 # Headers and status
@@ -69,7 +71,7 @@ breaks(
     "no headers on an empty array",
     "success-has-cache-control",
     success=lambda self, operation, value: (
-        Answer(200, b"[]", {"content-type": JSON}) if value == [] else Reference.success(self, operation, value)
+        Response(200, b"[]", {"content-type": JSON}) if value == [] else Reference.success(self, operation, value)
     ),
 )
 
@@ -77,7 +79,7 @@ breaks(
 
 
 def shows(operation: str, change: Callable[[Store], Any]) -> Callable[..., Any]:
-    """Another look of stores in the answers of one operation."""
+    """Another look of stores in the responses of one operation."""
     return lambda self, store, asked: change(store) if asked == operation else store
 
 
@@ -106,11 +108,11 @@ for operation, check in (
     blank = shows(operation, lambda store: {**store, "address": store["address"] or ""})
     breaks(f"empty address instead of null on {operation}", check, show=blank)
 breaks("name as an object", "store-name-is-a-string", show=shows("read", lambda store: {**store, "name": {}}))
-breaks("create answers an array", "create-returns-the-new-store", show=shows("create", lambda store: [store]))
-breaks("create answers a wrapper", "create-returns-the-new-store", show=shows("create", lambda s: {"store": s}))
-breaks("create answers null", "create-returns-the-new-store", show=shows("create", lambda _: None))
-breaks("update answers null", "update-returns-the-updated-store", show=shows("update", lambda _: None))
-breaks("create answers only the id", "store-has-three-properties", show=shows("create", lambda s: {"id": s["id"]}))
+breaks("create returns an array", "create-returns-the-new-store", show=shows("create", lambda store: [store]))
+breaks("create returns a wrapper", "create-returns-the-new-store", show=shows("create", lambda s: {"store": s}))
+breaks("create returns null", "create-returns-the-new-store", show=shows("create", lambda _: None))
+breaks("update returns null", "update-returns-the-updated-store", show=shows("update", lambda _: None))
+breaks("create returns only the id", "store-has-three-properties", show=shows("create", lambda s: {"id": s["id"]}))
 
 # JSON
 
