@@ -204,8 +204,8 @@ HEADLINES = (
 )
 """The first table of the report, which README repeats: what does not repeat comes first."""
 REMEDIES = {
-    "random-id": "ours: reading, checking and answering a request in C; the floor: pages mapped into memory, where a"
-    " read error of the disk ends the process by a signal",
+    "random-id": "ours: reading, checking and responding to a request in C; the floor: pages mapped into memory,"
+    " where a read error of the disk ends the process by a signal",
     "unique-heads": "ours: the new fields compared with known ones in C",
     "random-unique": "as for the id and for the unique heads",
     "random-name": "as for the id; the floor: the whole store in the index of names, which makes the file larger",
