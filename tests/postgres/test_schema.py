@@ -3,7 +3,6 @@
 import asyncio
 import itertools
 import re
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -24,13 +23,6 @@ from tests.harness.stores import an_export
 from tests.oracles.promises import until
 
 pytestmark = pytest.mark.count_processes
-
-
-@pytest.fixture
-def database() -> Iterator[Postgres]:
-    """An empty database of the test's own."""
-    with postgres().database() as url:
-        yield Postgres(url)
 
 
 FIRST_SCHEMA = """
