@@ -137,6 +137,7 @@ def test_only_the_service_upgrades_a_database(older: Postgres, tmp_path: Path) -
         ("export", "--database", older.url),
         ("epoch", "--database", older.url),
         ("epoch", "--new", "--database", older.url),
+        ("token", "list", "--database", older.url),
         ("copy", older.url, f"sqlite:///{tmp_path}/copy.db"),
     ):
         done = run_command(*command)

@@ -111,7 +111,7 @@ def test_its_sessions_have_the_name_that_libpq_is_told(database: Postgres, tmp_p
     env = {"PGSERVICEFILE": str(services)} | ({"PGAPPNAME": "mine"} if how == "PGAPPNAME" else {})
     with serving(tmp_path, database=database.url + query, env=env) as service:
         assert service.request("GET", "/health/ready").status == 200
-        ours = f"datname = '{database.url.rpartition('/')[2]}'"
+        ours = f"datname = '{database.url.rpartition('/')[2]}' AND backend_type = 'client backend'"
         assert postgres().sql(f"SELECT DISTINCT application_name FROM pg_stat_activity WHERE {ours}") == "mine"
 
 
