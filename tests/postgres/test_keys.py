@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Iterator
 
 import psycopg
 import pytest
@@ -22,13 +21,6 @@ from tests.oracles.promises import until
 
 OLD = frozenset(['"1.aaaaaaaa"'])
 """A tag that no store has."""
-
-
-@pytest.fixture
-def database() -> Iterator[Postgres]:
-    """An empty database of the test's own."""
-    with postgres().database() as url:
-        yield Postgres(url)
 
 
 def statements(database: Postgres) -> list[str]:

@@ -7,7 +7,6 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from functools import partial
 from pathlib import Path
@@ -34,13 +33,6 @@ from tests.oracles.promises import until
 pytestmark = pytest.mark.count_processes
 
 
-@pytest.fixture
-def database() -> Iterator[Postgres]:
-    """An empty database of the test's own."""
-    with postgres().database() as url:
-        yield Postgres(url)
-
-
 def statements(database: Postgres) -> list[str]:
     """Return the prepared statements that were carried out in a database that logs it, oldest first."""
     name = database.url.rpartition("/")[2]
@@ -51,7 +43,7 @@ def statements(database: Postgres) -> list[str]:
     ]
 
 
-# One query for a turn.
+# One query for a loop iteration.
 
 
 @pytest.fixture
@@ -216,7 +208,7 @@ def test_lists_are_byte_for_byte_those_of_sqlite(database: Postgres, tmp_path: P
     run(main())
 
 
-# Where the database is, and who may know.
+# The database goes away, or is locked.
 
 
 def sessions(database: Postgres, then: str = "pid") -> str:

@@ -2,7 +2,6 @@
 
 import asyncio
 import errno
-from collections.abc import Iterator
 from contextlib import nullcontext, suppress
 from functools import partial
 
@@ -19,7 +18,7 @@ from storekeeper.postgres.pipeline import PipelineConnection
 from storekeeper.postgres.schema import COLLECTION
 from storekeeper.stores import Payload, Store
 from tests.harness.collection import create, get, listing, replace, run, stores
-from tests.harness.databases import Postgres, handle, postgres
+from tests.harness.databases import Postgres, handle
 from tests.harness.in_process import until
 from tests.harness.stores import a_store, shown
 
@@ -34,13 +33,6 @@ AT_COMMIT = {"kind": "CONSTRAINT", "when": "AFTER INSERT OR UPDATE", "deferred":
 WARNING = """
   CREATE FUNCTION warn() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE WARNING 'audited'; RETURN NULL; END $$;
   CREATE TRIGGER warn AFTER INSERT ON stores FOR EACH ROW EXECUTE FUNCTION warn()"""
-
-
-@pytest.fixture
-def database() -> Iterator[Postgres]:
-    """An empty database of the test's own."""
-    with postgres().database() as url:
-        yield Postgres(url)
 
 
 def execute(database: Postgres, statement: str) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import itertools
 import re
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -24,13 +23,6 @@ from tests.harness.stores import an_export
 from tests.oracles.promises import until
 
 pytestmark = pytest.mark.count_processes
-
-
-@pytest.fixture
-def database() -> Iterator[Postgres]:
-    """An empty database of the test's own."""
-    with postgres().database() as url:
-        yield Postgres(url)
 
 
 FIRST_SCHEMA = """
@@ -145,6 +137,7 @@ def test_only_the_service_upgrades_a_database(older: Postgres, tmp_path: Path) -
         ("export", "--database", older.url),
         ("epoch", "--database", older.url),
         ("epoch", "--new", "--database", older.url),
+        ("token", "list", "--database", older.url),
         ("copy", older.url, f"sqlite:///{tmp_path}/copy.db"),
     ):
         done = run_command(*command)

@@ -1,6 +1,5 @@
 """Where the database is, and who may know: URLs, passwords, TLS."""
 
-import asyncio
 import os
 import shutil
 import subprocess
@@ -16,20 +15,14 @@ from tests.harness.command import run as run_command
 from tests.harness.databases import Postgres, postgres
 from tests.harness.machine import need
 from tests.harness.postgres_server import Server, running
-from tests.harness.process import Running, serving
+from tests.harness.process import serving
 from tests.harness.stores import an_export
+from tests.oracles.promises import wait_until_ready
 
 pytestmark = pytest.mark.count_processes
 
 SECRET = "s3cret-%41/?&"
 ENCODED = "s3cret-%2541%2F%3F%26"
-
-
-@pytest.fixture
-def database() -> Iterator[Postgres]:
-    """An empty database of the test's own."""
-    with postgres().database() as url:
-        yield Postgres(url)
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +111,7 @@ def test_its_sessions_have_the_name_that_libpq_is_told(database: Postgres, tmp_p
     env = {"PGSERVICEFILE": str(services)} | ({"PGAPPNAME": "mine"} if how == "PGAPPNAME" else {})
     with serving(tmp_path, database=database.url + query, env=env) as service:
         assert service.request("GET", "/health/ready").status == 200
-        ours = f"datname = '{database.url.rpartition('/')[2]}'"
+        ours = f"datname = '{database.url.rpartition('/')[2]}' AND backend_type = 'client backend'"
         assert postgres().sql(f"SELECT DISTINCT application_name FROM pg_stat_activity WHERE {ours}") == "mine"
 
 
@@ -161,19 +154,10 @@ def test_a_password_is_not_in_the_log_when_the_server_goes_away(guarded: Server,
         guarded.kill()
         assert here.request("POST", "/api/stores", {"name": "A"}).status == 503
         guarded.start()
-        wait_until(here, 200)
+        wait_until_ready(here)
         assert "database cannot be reached" in here.log
         assert "database can be reached again" in here.log
         assert "s3cret" not in here.log
-
-
-def wait_until(instance: Running, status: int) -> None:
-    """Ask for readiness until it is so."""
-    for _ in range(600):
-        if instance.request("GET", "/health/ready").status == status:
-            return
-        asyncio.run(asyncio.sleep(0.05))
-    raise AssertionError(instance.log)
 
 
 def test_tls_is_used_and_verified_as_the_url_says(tmp_path: Path) -> None:
@@ -214,6 +198,3 @@ def test_tls_is_used_and_verified_as_the_url_says(tmp_path: Path) -> None:
 def test_a_url_that_allows_a_standby_is_refused(attributes: str) -> None:
     with pytest.raises(CannotStart, match="may be behind"):
         session.parameters(f"postgresql://host/stores?target_session_attrs={attributes}")
-
-
-# The schema.

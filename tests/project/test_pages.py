@@ -165,11 +165,18 @@ def test_the_page_on_operating_installs_every_file_of_deploy() -> None:
 def test_the_page_on_operating_has_every_reason_that_health_can_give() -> None:
     page = OPERATING.read_text()
     reasons = {errors.DISK_FULL, errors.DISK_STALLED, errors.LOCKED, errors.CLOSED, UNDECIDED, UNREAD}
-    reasons |= {DAMAGED, FAILED, pool.UNREACHABLE, pool.NO_RESPONSE, pool.NO_SINGLE_ROW, *pool._EXPECTED.values()}
+    reasons |= {
+        f"{DAMAGED}: …",
+        f"{FAILED}: …",
+        pool.UNREACHABLE,
+        pool.NO_RESPONSE,
+        pool.NO_SINGLE_ROW,
+        *pool._EXPECTED.values(),
+    }
     for module in (sqlite_errors, writes):
         reasons |= set(re.findall(r'Unavailable\("([^"]+)"', inspect.getsource(module)))
     assert len(reasons) > 15
-    assert {reason for reason in reasons if f"`{reason}" not in page} == set()
+    assert {reason for reason in reasons if f"`{reason}`" not in page} == set()
 
 
 def test_a_backup_leaves_the_latest_14_and_what_is_named_otherwise(machine: Machine, differences: list[str]) -> None:
