@@ -56,6 +56,7 @@ async def outcome_of(write: object) -> tuple[Outcome, str]:
         ("40001", AT_ONCE, (Outcome.NONE, "The database is busy")),
         ("55P03", AT_ONCE, (Outcome.NONE, "The database is locked")),
         ("55000", AT_ONCE, (Outcome.NONE, "The database failed")),
+        ("0A000", AT_ONCE, (Outcome.NONE, "The database failed")),
         ("XX001", AT_ONCE, (Outcome.NONE, "The database failed")),
         ("P0001", AT_ONCE, (Outcome.NONE, "The database failed")),
         ("P0001", AT_COMMIT, (Outcome.NONE, "The database failed")),

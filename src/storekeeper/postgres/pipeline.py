@@ -21,8 +21,9 @@ Result = PGresult
 
 _OK = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 
-_OTHER_TYPES = b"0A000"
-"""The SQLSTATE of a prepared statement whose columns have other types by now: as long as its session lasts."""
+_OTHER_TYPES = b"RevalidateCachedQuery"
+"""Where the server fails for a prepared statement whose columns have other types by now: until its session ends. Its
+SQLSTATE, 0A000, is that of all that a server does not support, in a new session either."""
 
 
 class ConnectionLost(Exception):
@@ -109,7 +110,7 @@ class PipelineConnection:
         executed: list[Result] = []
         for place, result in enumerate(results):
             if result.status not in _OK:
-                if result.error_field(pq.DiagnosticField.SQLSTATE) == _OTHER_TYPES:
+                if result.error_field(pq.DiagnosticField.SOURCE_FUNCTION) == _OTHER_TYPES:
                     self.drop("what it had prepared is invalid")
                     raise ConnectionLost(self.lost, sent=False)  # nothing after it was carried out, no COMMIT either
                 raise StatementError(len(executed), result)
