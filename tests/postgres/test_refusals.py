@@ -316,8 +316,6 @@ def test_connections_that_have_grown_old_are_replaced_but_the_last_only_once_the
                 assert len(connections) == 1
                 assert connections <= old
             await until(lambda: connections - old)
-            for _ in range(2):
-                await asyncio.gather(get(collection, 1), stores(collection))
             assert not connections & old
 
     run(main())

@@ -138,6 +138,8 @@ class Pool:
             self._connections.add(connection)
             connection.on_lost = self._on_lost
             self.release(connection)
+            for other in filter(self._expired, self._idle[:-1]):  # else it might serve again, as the last
+                other.drop(EXPIRED)
 
     def _record_outage(self, reason: str, began: float) -> None:
         now = self._loop.time()
