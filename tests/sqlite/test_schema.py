@@ -638,6 +638,12 @@ def test_a_disk_that_is_too_small_is_refused_and_gets_no_half_database(tmp_path:
             assert names(disk / "stores.db") == []
 
 
+def test_too_little_memory_is_no_reason_to_give_the_database_up(tmp_path: Path) -> None:
+    """The service is started again after it, as it is not if the database cannot be opened."""
+    with pytest.raises(MemoryError, match="out of memory"), schema.raising_cannot_start(tmp_path):
+        raise apsw.NoMemError("out of memory")
+
+
 def test_a_file_system_without_links_gets_its_database_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_links(_self: Path, _target: Path) -> None:
         raise PermissionError(1, "Operation not permitted")

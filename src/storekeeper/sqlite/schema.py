@@ -93,6 +93,8 @@ def raising_cannot_start(path: Path, purpose: str = "writing") -> Iterator[None]
         raise CannotStart(f"{path} is damaged ({error}): restore it from a backup") from None
     except apsw.BusyError:
         raise CannotStart(f"{path} is locked by another program: stop that one first") from None
+    except apsw.NoMemError as error:
+        raise MemoryError(str(error)) from None  # the next attempt may get enough
     except (apsw.Error, OSError) as error:
         reason = error.strerror if isinstance(error, OSError) else errors.temporary(error, Outcome.NONE)
         if reason is None and isinstance(error, apsw.IOError):
