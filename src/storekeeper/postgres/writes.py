@@ -180,10 +180,9 @@ async def _execute(
     except ValueError as error:
         raise _InvalidWrite(error) from None
     except StatementError as error:
-        refused = commits and error.index == last
-        if not refused and error.sqlstate.startswith(_INVALID_DATA):
+        unknown = commits and error.index == last and not error.sqlstate.startswith(_ROLLED_BACK)
+        if not unknown and error.sqlstate.startswith(_INVALID_DATA):
             raise _InvalidWrite(error) from None
-        unknown = refused and not error.sqlstate.startswith(_ROLLED_BACK)
         # Without a name: this frame would have the error, which has the frame, and the writes of the batch.
         raise to_unavailable(error, Outcome.UNKNOWN if unknown else Outcome.NONE, log=log) from None
     if commits and results[last].command_status != b"COMMIT":
