@@ -35,7 +35,7 @@ from storekeeper.http.plain import PlainReader
 from storekeeper.listener import check_open_files_limit, has_client, listen
 from storekeeper.settings import Settings, from_environment, is_loopback
 from storekeeper.stores import EXAMPLES
-from storekeeper.supervisor import CANNOT_START, CLOSED, READY, Heartbeat, Supervisor, ignore_signals, tell_stop
+from storekeeper.supervisor import CANNOT_START, CLOSING, READY, Heartbeat, Supervisor, ignore_signals, tell_stop
 
 SWITCH_INTERVAL = 0.0005
 """Seconds for which the event loop waits at most for the interpreter's lock, while another thread runs Python."""
@@ -45,6 +45,9 @@ GRACEFUL_TIMEOUT = 8
 
 ACCEPT_TIMEOUT = 0.5
 """Seconds that a stop goes on to accept clients, if more of them come all the time."""
+
+CLOSE_PAUSE = 0.05
+"""Seconds that a worker goes on to accept them in any case: until then the supervisor has closed its listener."""
 
 EXAMPLES_TIMEOUT = 5.0
 """Seconds that a start waits until the examples are stored; without a database, they are stored later."""
@@ -219,10 +222,10 @@ def _prepared(settings: Settings) -> Settings:
 
 
 class _Server(uvicorn.Server):
-    """Runs the service; calls back when it is ready, and when it accepts no more connections."""
+    """Runs the service; calls back when it is ready, and some time before it accepts no more connections."""
 
     def __init__(
-        self, service: Service, ready: Callable[[], None], closed: Callable[[], None] = lambda: None
+        self, service: Service, ready: Callable[[], None], closing: Callable[[], None] | None = None
     ) -> None:
         config = uvicorn.Config(
             service,
@@ -241,7 +244,7 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self.service = service
         self._ready = ready
-        self._closed = closed
+        self._closing = closing
         self.stop_signal: int | None = None
         self.stopping = 0.0
 
@@ -257,7 +260,10 @@ class _Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept the connections that clients have already, and no more; call back, then stop."""
+        """Accept the connections that clients have already, and no more; then stop."""
+        if self._closing is not None:
+            self._closing()
+            await asyncio.sleep(CLOSE_PAUSE)
         last = time.monotonic() + ACCEPT_TIMEOUT
         # With its listener the kernel would reset them.
         while sockets and has_client(sockets[0]) and time.monotonic() < last:  # noqa: ASYNC110 - nothing tells it
@@ -265,7 +271,6 @@ class _Server(uvicorn.Server):
         for listener in (*self.servers, *(sockets or ())):
             listener.close()
         await asyncio.sleep(0)
-        self._closed()
         await super().shutdown(sockets)
 
 
@@ -275,7 +280,7 @@ def _run_worker(service: Service, listener: socket.socket, heartbeat: Heartbeat)
     except RuntimeError as error:  # no thread can be made
         emit(Event.WORKER_CANNOT_START, reason=str(error))
         sys.exit(1)
-    server = _Server(service, partial(heartbeat.report, READY), partial(heartbeat.report, CLOSED))
+    server = _Server(service, partial(heartbeat.report, READY), partial(heartbeat.report, CLOSING))
     sys.exit(_run(server, [listener]))
 
 

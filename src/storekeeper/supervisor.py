@@ -27,7 +27,7 @@ STOP_TIMEOUT = 9.0
 """Seconds after which a worker that was told to stop is killed."""
 
 CLOSE_TIMEOUT = 1.0
-"""Seconds in which the workers have to close their listeners, before the socket is shut down for all of them."""
+"""Seconds in which the workers have to begin their stop, before the socket is shut down for all of them."""
 
 MIN_RETRY_PAUSE = 0.5
 MAX_RETRY_PAUSE = 8.0
@@ -40,8 +40,8 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _WATCH_INTERVAL = 0.5
 _KILL_TIMEOUT = 0.5
 
-ALIVE, READY, CLOSED = b"a", b"r", b"c"
-"""What a worker reports: that it lives, that it serves, that it accepts no more connections."""
+ALIVE, READY, CLOSING = b"a", b"r", b"c"
+"""What a worker reports: that it lives, that it serves, that it soon accepts no more connections."""
 
 _spawn = multiprocessing.get_context("spawn")
 
@@ -77,7 +77,7 @@ class Worker:
 
     def __init__(self, work: Callable[[Heartbeat], None]) -> None:
         """Start the process. Raises OSError if none can be started now."""
-        self.ready = self.closed = self.outdated = False
+        self.ready = self.closing = self.outdated = False
         self.stop_deadline: float | None = None
         self._deadline = time.monotonic() + START_TIMEOUT
         resource_tracker.ensure_running()  # its first start would unblock the signals
@@ -104,7 +104,7 @@ class Worker:
         with suppress(OSError):
             received = os.read(self.pipe.fileno(), 65536)
             self.ready |= READY in received
-            self.closed |= CLOSED in received
+            self.closing |= CLOSING in received
             if received:
                 self._deadline = time.monotonic() + HEARTBEAT_TIMEOUT
         if was_paused:
@@ -256,8 +256,9 @@ class Supervisor:
             worker.stop()
 
     def _refuse_clients(self, since: float) -> None:
-        # Not before the workers have closed their listeners: they would see an error of the socket.
-        if all(worker.closed for worker in self._workers) or time.monotonic() > since + CLOSE_TIMEOUT:
+        if all(worker.closing for worker in self._workers):
+            self._listener.close()  # the last worker that closes its own refuses clients; this one would reset them
+        elif time.monotonic() > since + CLOSE_TIMEOUT:
             with suppress(OSError):
                 self._listener.shutdown(socket.SHUT_RDWR)
             self._listener.close()
