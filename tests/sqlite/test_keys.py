@@ -182,21 +182,18 @@ def test_a_process_knows_no_key_of_its_own_that_was_not_committed(committer: Com
 
 @pytest.mark.parametrize("moment", range(2))
 def test_the_first_key_of_all_may_come_from_another_process_at_any_moment(
-    committer: Committer, other: Committer, monkeypatch: pytest.MonkeyPatch, moment: int
+    committer: Committer, other: Committer, moment: int
 ) -> None:
     """Before the statement that brings the index up to date, or behind it."""
-    execute = vars(committer)["_execute"]
     sent: list[str] = []
 
-    def interrupted(statement: str, *values: object) -> apsw.Cursor:
+    def interrupt(_cursor: object, statement: str, _values: object) -> bool:
         if len(sent) == moment and not committer.connection.in_transaction:
             commit(other, keyed(1))
         sent.append(statement)
-        cursor: apsw.Cursor = execute(statement, *values)
-        return cursor
+        return True
 
-    for one in (committer, vars(committer)["_keys"]):
-        monkeypatch.setattr(one, "_execute", interrupted)
+    committer.connection.exec_trace = interrupt
     (result,) = commit(committer, keyed(1))
     assert isinstance(result, Replay)
     assert len(rows(committer, "keys")) == 1

@@ -4,8 +4,7 @@ It runs on the writer thread and knows neither the event loop nor the queue.
 """
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import apsw
 
@@ -88,9 +87,8 @@ class Committer:
         """Delete some of the Idempotency-Keys that are too old, if there are any; raises as `commit` does."""
         self._lock_deadline = deadline
         try:
-            with self._transaction():
+            with schema.transaction(self.connection, "IMMEDIATE"):
                 self._keys.delete_old(time.time_ns() // 1_000_000)
-                self._execute("COMMIT")
         except apsw.Error as error:
             if errors.temporary(errors.classified(error, self.connection), Outcome.NONE) is None:
                 raise
@@ -102,29 +100,18 @@ class Committer:
     def _transact(self, commands: Sequence[Command], keep: bool) -> list[Result]:
         if keys := domain.keys(commands):
             self._keys.prepare()
-        with self._transaction():
+        with schema.transaction(self.connection, "IMMEDIATE", "COMMIT" if keep else "ROLLBACK"):
             now = time.time_ns() // 1_000_000
             batch = apply(commands, self._present(commands, keys), now)
             if batch.writes:
                 _check_overwritten(batch)
                 self._carry_out(batch, now)
-                if keep:
-                    self._execute("COMMIT")
-                    if batch.keys:
-                        self._keys.committed(batch.keys)
-                else:
-                    self._execute(columns.STATE).get  # noqa: B018 - pages of other tables take the place of the written
+            if not keep:
+                self._execute(columns.STATE).get  # noqa: B018 - pages of other tables take the place of the written
+        if batch.keys and keep:
+            self._keys.committed(batch.keys)
         self.identity.check()
         return list(batch.results)
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._execute("BEGIN IMMEDIATE")
-        try:
-            yield
-        finally:
-            if self.connection.in_transaction:
-                self._execute("ROLLBACK")
 
     def _present(self, commands: Sequence[Command], keys: list[Key]) -> Present:
         count, version, epoch, at, latest_key = self._execute(_STATE).get

@@ -314,12 +314,12 @@ def _size(path: Path) -> int | None:
 
 
 @contextmanager
-def transaction(connection: apsw.Connection, mode: str) -> Iterator[None]:
-    """Commit all that is done meanwhile, or nothing of it."""
+def transaction(connection: apsw.Connection, mode: str, end: str = "COMMIT") -> Iterator[None]:
+    """Commit all that is done meanwhile, or end it otherwise; nothing of it stays if there is an exception."""
     connection.execute(f"BEGIN {mode}")
     try:
         yield
-        connection.execute("COMMIT")
+        connection.execute(end)
     except apsw.Error as error:
         raise errors.classified(error, connection) from None
     finally:
