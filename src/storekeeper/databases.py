@@ -133,7 +133,7 @@ def _opened(database: str, *, write: bool = False) -> AbstractContextManager[Exe
 def is_empty(database: str) -> bool:
     """Tell whether the collection of a URL has no store. Raises CannotStart, Unavailable."""
     with snapshot(database) as rows:
-        return rows.count()[0] == 0
+        return rows.numbers()[0] == 0
 
 
 def load(database: str, payloads: Iterable[Payload], *, only_if_empty: bool) -> range:

@@ -15,6 +15,8 @@ from storekeeper.tables import TABLES
 Row = tuple[Any, ...]
 Rows = Generator[Row, None, None]
 
+NUMBERS = "SELECT (SELECT count(*) FROM stores), (SELECT count(*) FROM changes), epoch FROM collection"
+
 
 class VerificationFailed(StorekeeperError):
     """The target is not identical to the source; it keeps none of the copied rows."""
@@ -23,17 +25,14 @@ class VerificationFailed(StorekeeperError):
 class Snapshot(Protocol):
     """All rows of one collection, as they are at one moment."""
 
-    def count(self) -> tuple[int, int]:
-        """Return how many stores and how many changes there are."""
+    def numbers(self) -> tuple[int, int, str]:
+        """Return how many stores and how many changes there are, and the epoch: the row of `NUMBERS`."""
 
     def rows(self, table: str) -> Rows:
         """Return a table's rows by its key, a few at a time from the database, which sends until this is closed."""
 
     def fill(self, table: str, rows: Iterable[Row]) -> None:
         """Add rows to a table that has none."""
-
-    def epoch(self) -> str:
-        """Return the collection's epoch."""
 
     def finish(self, epoch: str | None) -> None:
         """Set the epoch, None for a new one, and write all that was added to where it will stay.
@@ -59,7 +58,7 @@ def copy(
     Raises CannotStart, VerificationFailed, Unavailable.
     """
     with reading():
-        count, epoch = source.count(), source.epoch()
+        *count, epoch = source.numbers()
     _require_empty(target, epoch)
 
     def source_rows(table: str) -> Rows:
@@ -86,17 +85,19 @@ def copy(
             raise VerificationFailed(
                 f"the {table} that arrived are not those that were sent; nothing was kept of them"
             )
-    if target.count() != count:
+    stores, changes, arrived_epoch = target.numbers()
+    if [stores, changes] != count:
         raise VerificationFailed("the numbers of stores and changes differ; nothing was kept of them")
-    if ((arrived_epoch := target.epoch()) == epoch) is not move:
+    if (arrived_epoch == epoch) is not move:
         raise VerificationFailed("the target has not got its epoch; nothing was kept of it")
-    return *count, arrived_epoch
+    return stores, changes, arrived_epoch
 
 
 def _require_empty(target: Snapshot, source_epoch: str) -> None:
-    if target.count() != (0, 0):
+    *count, epoch = target.numbers()
+    if any(count):
         raise CannotStart("the target has stores already: name an empty database")
-    if target.epoch() == source_epoch:  # as no other collection has it
+    if epoch == source_epoch:  # as no other collection has it
         raise CannotStart("it is the source itself: name another database")
     if list(target.rows("tokens")):
         raise CannotStart("the target has tokens already, and gets those of the source: name an empty database")

@@ -185,7 +185,7 @@ def locked_after_look(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[a
 
 def read_snapshot(path: Path) -> None:
     with snapshot(path, fill=False) as found:
-        assert found.count() == (5, 5)
+        assert found.numbers()[:2] == (5, 5)
 
 
 def load_examples(path: Path) -> None:

@@ -16,7 +16,7 @@ from storekeeper.postgres.schema import COLLECTION, LOCK, MIGRATION_LOCK, NEW_EP
 from storekeeper.postgres.session import Connection, connected, translated, write
 from storekeeper.stores import Payload
 from storekeeper.tables import CHANGES, CONTENT, FIELDS, STORES, TABLES
-from storekeeper.transfer import Row, Rows, Snapshot
+from storekeeper.transfer import NUMBERS, Row, Rows, Snapshot
 
 # Reading the source may be slow, or fail; until it is read, no other writer waits.
 _COLUMNS = ", ".join(f"{name} {TYPES[kind]}" for name, kind in CONTENT.items())
@@ -31,11 +31,9 @@ _CHANGES = f"""INSERT INTO changes ({", ".join(CHANGES)})
 _COUNT = f"UPDATE {COLLECTION} SET count = count + %s, version = version + %s, at = %s WHERE one = 1"
 
 _SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
-_COUNTS = "SELECT (SELECT count(*) FROM stores), (SELECT count(*) FROM changes)"
 _FINISH = f"""UPDATE {COLLECTION} SET count = (SELECT count(*) FROM stores),
   version = (SELECT count(*) FROM changes), at = (SELECT coalesce(max(at), 0) FROM changes),
   epoch = coalesce(%s, {NEW_EPOCH}) WHERE one = 1"""
-_EPOCH = f"SELECT epoch FROM {COLLECTION}"
 RENEW_EPOCH = f"UPDATE {COLLECTION} SET epoch = {NEW_EPOCH} WHERE one = 1 RETURNING epoch"
 
 
@@ -72,9 +70,9 @@ class PostgresSnapshot:
         self._url = url
         self._connection = connection
 
-    def count(self) -> tuple[int, int]:
-        ((stores, changes),) = self._connection.execute(_COUNTS).fetchall()
-        return stores, changes
+    def numbers(self) -> tuple[int, int, str]:
+        stores, changes, epoch = single_row(self._connection.execute(NUMBERS).fetchall())
+        return stores, changes, epoch
 
     def rows(self, table: str) -> Rows:
         columns, key = TABLES[table], next(iter(TABLES[table]))
@@ -91,9 +89,6 @@ class PostgresSnapshot:
         with self._connection.cursor() as cursor, cursor.copy(query.encode()) as copy:
             for row in rows:
                 copy.write_row(row)
-
-    def epoch(self) -> str:
-        return str(single_row(self._connection.execute(_EPOCH).fetchall())[0])
 
     def finish(self, epoch: str | None) -> None:
         """Set the epoch and the numbers. Rows that this transaction reads are those that its commit keeps."""

@@ -20,7 +20,7 @@ from storekeeper.sqlite.migrations import CHANGES, NEW_EPOCH
 from storekeeper.stores import Payload
 from storekeeper.tables import CHANGES as COLUMNS
 from storekeeper.tables import CONTENT, FIELDS, STORES, TABLES
-from storekeeper.transfer import Row, Rows, Snapshot, VerificationFailed
+from storekeeper.transfer import NUMBERS, Row, Rows, Snapshot, VerificationFailed
 
 LOCK_TIMEOUT = 60.0
 """Seconds that a bulk load waits for other writers."""
@@ -106,9 +106,9 @@ class SqliteSnapshot:
         self._connection = connection
         self._before = before
 
-    def count(self) -> tuple[int, int]:
-        ((stores, changes),) = self._select(f"SELECT (SELECT count(*) FROM stores), (SELECT count(*) FROM {CHANGES})")
-        return stores, changes
+    def numbers(self) -> tuple[int, int, str]:
+        ((stores, changes, epoch),) = self._select(NUMBERS)
+        return stores, changes, epoch
 
     def rows(self, table: str) -> Rows:
         return self._select(f"SELECT {', '.join(TABLES[table])} FROM {_NAMES[table]} ORDER BY 1")
@@ -118,10 +118,6 @@ class SqliteSnapshot:
         values = ", ".join("?" * len(columns))
         statement = f"INSERT INTO {_NAMES[table]} ({', '.join(columns)}) VALUES ({values})"
         self._connection.executemany(statement, rows)
-
-    def epoch(self) -> str:
-        ((epoch,),) = self._select("SELECT epoch FROM collection")
-        return str(epoch)
 
     def finish(self, epoch: str | None) -> None:
         """Do nothing: this snapshot was only read."""
