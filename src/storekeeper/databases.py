@@ -14,7 +14,7 @@ from storekeeper.errors import CannotStart, StorekeeperError, Unavailable
 from storekeeper.settings import DATABASES
 from storekeeper.stores import Payload
 from storekeeper.tables import ALL_TOKENS
-from storekeeper.tokens import NameTaken, NoSuchToken, Token
+from storekeeper.tokens import Token
 from storekeeper.transfer import Snapshot
 
 Execute: TypeAlias = Callable[..., Iterable[tuple[Any, ...]]]
@@ -99,20 +99,20 @@ def read_tokens(database: str) -> list[Token]:
 def add_token(database: str, token: Token, show: Callable[[], None]) -> None:
     """Add a token, whose number the database chooses. If `show`, called before the commit, raises, none is added.
 
-    Raises CannotStart, Unavailable, NameTaken.
+    Raises CannotStart, Unavailable.
     """
     with _opened(database, write=True) as execute:
         if list(execute(_FIND, (token.name,))):
-            raise NameTaken(token.name)
+            known = f"there is a token {token.name} already, or was one"
+            raise CannotStart(f"{known}: names are unique for ever, choose another")
         execute(_ADD, (token.name, token.scope, token.hash, token.created, token.expires))
         show()
 
 
-def revoke_token(database: str, name: str, now: int) -> None:
-    """Revoke a token. Raises CannotStart, Unavailable, NoSuchToken."""
+def revoke_token(database: str, name: str, now: int) -> bool:
+    """Revoke a token; return whether there is one of that name. Raises CannotStart, Unavailable."""
     with _opened(database, write=True) as execute:
-        if not list(execute(_REVOKE, (now, name))):
-            raise NoSuchToken(name)
+        return bool(list(execute(_REVOKE, (now, name))))
 
 
 def epoch(database: str, *, renew: bool) -> str:

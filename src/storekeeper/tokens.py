@@ -12,18 +12,20 @@ from hashlib import sha256
 
 import msgspec
 
-from storekeeper.errors import CannotStart, StorekeeperError
+from storekeeper.errors import CannotStart
 
 MAX_EXPIRY_DAYS = 36_500
 
 USED_INTERVAL = 60 * 60 * 1000
 """Milliseconds within which the use of a token is written once."""
 
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+"""The names that a token can have."""
+
 _PREFIX = "skt_"
 _DIGITS = string.digits + string.ascii_letters
 _RANDOM, _CHECKSUM = 43, 6
 _FORM = re.compile(rb"skt_[0-9A-Za-z]{%d}" % (_RANDOM + _CHECKSUM))
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _EXPIRY = re.compile(r"([1-9][0-9]{0,4})d")
 
 
@@ -41,20 +43,6 @@ class Token(msgspec.Struct, frozen=True):
     expires: int | None = None
     revoked: int | None = None
     used: int | None = None
-
-
-class NameTaken(StorekeeperError):
-    """Another token has the name, or had it: names are unique for ever."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"there is a token {name} already, or was one: names are unique for ever, choose another")
-
-
-class NoSuchToken(StorekeeperError):
-    """No token has the name."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"there is no token {name}: `storekeeper token list` names those there are")
 
 
 def generate() -> str:
@@ -75,7 +63,7 @@ def hashed(text: bytes) -> str:
 
 def check_name(name: str) -> str:
     """Return the name of a token; raise CannotStart if it is none."""
-    if not _NAME.fullmatch(name):
+    if not NAME.fullmatch(name):
         rule = "a name is 1 to 64 letters, digits, dots, hyphens and underscores, and begins with a letter or digit"
         raise CannotStart(f"NAME: {rule}")
     return name
