@@ -7,7 +7,6 @@ import asyncio
 import socket
 import struct
 import sys
-from typing import NamedTuple
 
 REQUEST_TIMEOUT = 10.0
 """Seconds from a request's first byte to its last, and from a connection to its first byte (decision 27)."""
@@ -30,17 +29,11 @@ _FIELDS = struct.Struct("@24xI92xQ16xI")
 """Of Linux's `struct tcp_info`: tcpi_unacked, tcpi_bytes_acked (since 4.1), tcpi_notsent_bytes (since 4.6)."""
 
 
-class Delivery(NamedTuple):
-    """How many bytes the client has acknowledged, which only grows, and whether these are all that was sent."""
+def delivery(transport: asyncio.BaseTransport) -> tuple[int, bool] | None:
+    """Return how many bytes the client's kernel has acknowledged, which only grows, and whether that is all of them.
 
-    acked: int
-    complete: bool
-
-
-def delivery(transport: asyncio.BaseTransport) -> Delivery | None:
-    """Return what the client's kernel has acknowledged; None if our kernel does not report it.
-
-    What our kernel takes comes in megabytes: a client that reads slowly would seem to read nothing for minutes.
+    None if our kernel does not report it. What that takes comes in megabytes: a client that reads slowly would seem
+    to read nothing for minutes.
     """
     if sys.platform != "linux":
         return None
@@ -51,7 +44,7 @@ def delivery(transport: asyncio.BaseTransport) -> Delivery | None:
     if len(info) < _FIELDS.size:  # an older kernel
         return None
     unacked, acked, unsent = _FIELDS.unpack(info)
-    return Delivery(acked, complete=not (unacked or unsent))
+    return acked, not (unacked or unsent)
 
 
 class Deadlines:
@@ -87,10 +80,9 @@ class Deadlines:
         if not unsent and not discarded:
             self._acked = -1
             return False
-        progress = delivery(transport)
-        if discarded and (progress is None or progress.complete):
+        acked, complete = delivery(transport) or (unsent, True)
+        if discarded and complete:
             return True
-        acked = unsent if progress is None else progress.acked
         if acked != self._acked:
             self._acked = acked
             self._progress_since = now
