@@ -178,22 +178,13 @@ class Batch:
         """The keys to remember: each with a store among the results."""
         self.remembered = dict(present.remembered)
         """What is remembered of keys, by key; also those of the commands before."""
-        self._created: dict[int, Change] = {}
-        self._replaced: dict[int, Change] = {}
+        self.created: dict[int, Change] = {}
+        self.replaced: dict[int, Change] = {}
+        """The latest change of each new store, and of each that existed before, by its id."""
         self._present = present
         self._epoch = present.epoch
         # The age of a key goes by the clock alone: once a wrong one is set right, no key is older because of it.
         self._now = now
-
-    @property
-    def created(self) -> list[Change]:
-        """The latest change of each new store."""
-        return list(self._created.values())
-
-    @property
-    def replaced(self) -> list[Change]:
-        """The latest change of each store that existed before."""
-        return list(self._replaced.values())
 
     @property
     def writes(self) -> bool:
@@ -220,11 +211,11 @@ class Batch:
         if command.if_match is not None and not matches(command.if_match, current := tag(self.version, self._epoch)):
             return PreconditionFailed(f"The list has changed: its version is {self.version} now", current)
         self.count += 1
-        return self._change(self._created, self.count, command.payload, 0, command.by)
+        return self._change(self.created, self.count, command.payload, 0, command.by)
 
     def _replace(self, place: int, command: Replace) -> Result:
         id, payload = command.id, command.payload
-        latest = self._replaced if id <= self._present.count else self._created
+        latest = self.replaced if id <= self._present.count else self.created
         if (before := latest.get(id)) is not None:
             version = before[0]
             equal = before[2] == payload.name and before[3] == payload.address

@@ -65,8 +65,12 @@ def _remembered(at: int = NOW - 100) -> dict[int, Remembered]:
 def test_creates_count_on_from_the_stores_and_versions_that_there_are() -> None:
     batch = apply([Create(A), Create(B)], _present(), NOW)
     assert batch.results == [_store(8, A, 21), _store(9, B, 22)]
-    assert batch.created == batch.changes == [a_change(21, 8, A, NOW, 0, 8), a_change(22, 9, B, NOW, 0, 9)]
-    assert (batch.count, batch.version, batch.at, batch.replaced) == (9, 22, NOW, [])
+    assert (
+        list(batch.created.values())
+        == batch.changes
+        == [a_change(21, 8, A, NOW, 0, 8), a_change(22, 9, B, NOW, 0, 9)]
+    )
+    assert (batch.count, batch.version, batch.at, batch.replaced) == (9, 22, NOW, {})
 
 
 def test_a_command_counts_with_the_tags_of_all_its_conditions() -> None:
@@ -87,13 +91,13 @@ def test_each_change_has_the_token_that_wrote_it() -> None:
 def test_a_replace_of_no_store_changes_nothing() -> None:
     batch = apply([Replace(8, A), Replace(0, A), Replace(2**63, A)], _present(), NOW)
     assert batch.results == [None, None, None]
-    assert (batch.count, batch.version, batch.created, batch.replaced, batch.writes) == (7, 20, [], [], False)
+    assert (batch.count, batch.version, batch.created, batch.replaced, batch.writes) == (7, 20, {}, {}, False)
 
 
 def test_a_store_of_the_same_batch_can_be_replaced() -> None:
     batch = apply([Create(A), Replace(8, B)], _present(), NOW)
-    assert batch.created == [a_change(22, 8, B, NOW, 21, 8)]
-    assert batch.replaced == []
+    assert batch.created == {8: a_change(22, 8, B, NOW, 21, 8)}
+    assert batch.replaced == {}
     assert [seq for seq, *_ in batch.changes] == [21, 22]
 
 
@@ -390,12 +394,10 @@ class Rows:
 
     def keep(self, batch: Batch) -> None:
         """Write the rows of a batch."""
-        created = {change[1]: change for change in batch.created}
-        replaced = {change[1]: change for change in batch.replaced}
-        assert (len(created), len(replaced)) == (len(batch.created), len(batch.replaced)), "each store once"
-        assert created.keys().isdisjoint(self.stores)
-        assert replaced.keys() <= self.stores.keys()
-        self.stores |= created | replaced
+        assert all(id == change[1] for id, change in (*batch.created.items(), *batch.replaced.items()))
+        assert batch.created.keys().isdisjoint(self.stores)
+        assert batch.replaced.keys() <= self.stores.keys()
+        self.stores |= batch.created | batch.replaced
         self.changes |= {change[0]: change for change in batch.changes}
         self.keys += batch.keys
         assert (batch.count, batch.version) == (len(self.stores), len(self.changes))

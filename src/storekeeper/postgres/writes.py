@@ -130,7 +130,7 @@ class Writer:
             self._pool.release(connection)
 
     async def _finish(self, execute: Execute, batch: commands.Batch, now: int, keep: bool) -> None:
-        new = {b"create": batch.created, b"replace": batch.replaced, b"change": batch.changes}
+        new = {b"create": batch.created.values(), b"replace": batch.replaced.values(), b"change": batch.changes}
         statements: list[Statement] = [(name, as_arrays(those)) for name, those in new.items() if those]
         if batch.changes:
             statements.append((b"count", (batch.count, batch.version, batch.at)))

@@ -134,7 +134,7 @@ class Committer:
         columns.execute(self._execute, columns.ADD_CHANGES, batch.changes)
         for statement, changes in ((columns.INSERT, batch.created), (columns.UPDATE, batch.replaced)):
             if changes:
-                self._execute(statement, (columns.as_json([change[0] for change in changes]),))
+                self._execute(statement, (columns.as_json([change[0] for change in changes.values()]),))
 
 
 def _check_overwritten(batch: Batch) -> None:
