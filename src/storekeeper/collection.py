@@ -172,8 +172,8 @@ class Collection(Protocol):
     async def check(self) -> None:
         """Return if the collection can be read; raise Unavailable if not. For readiness probes."""
 
-    async def check_writes(self) -> None:
-        """Return if writes are not refused, as found out in the last few seconds; raise Unavailable if they are."""
+    async def refusal_of_writes(self) -> str:
+        """Return why writes are refused, as found out in the last few seconds; "" if they are not."""
 
     async def close(self) -> None:
         """Finish the writes under way, then close the database. A second call does nothing."""

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from storekeeper.errors import DISK_STALLED, Unavailable
+from storekeeper.errors import DISK_STALLED
 from storekeeper.events import Event, emit
 
 PROBE_INTERVAL = 1.0
@@ -11,10 +11,10 @@ LOG_INTERVAL = 60.0
 """Seconds between two probes while writes are refused, and between two lines of the log that say so."""
 
 MAX_AGE = 5.0
-"""Seconds after which `check` has the state probed anew, as nobody may have written since."""
+"""Seconds after which `refusal` has the state probed anew, as nobody may have written since."""
 
 CHECK_TIMEOUT = 0.2
-"""Seconds that `check` waits for that probe; a locked database keeps it waiting for longer."""
+"""Seconds that `refusal` waits for that probe; a locked database keeps it waiting for longer."""
 
 PROBE_TIMEOUT = 5.0
 """Seconds after which a probe that has not come back means that writes are refused: more than it waits for a lock."""
@@ -60,14 +60,13 @@ class WriteState:
             self.reason = ""
             emit(Event.WRITES_ACCEPTED, seconds=round(self._loop.time() - self._since, 1))
 
-    async def check(self) -> None:
-        """Return if writes are not refused; raise Unavailable with the reason if they are."""
+    async def refusal(self) -> str:
+        """Return why writes are refused, "" if they are not."""
         if not self.reason and self._loop.time() - self._probed_at > MAX_AGE:
             await asyncio.wait([self._start_probe()], timeout=CHECK_TIMEOUT)
             if self._probe is not None and self._loop.time() - self._probe_began > PROBE_TIMEOUT:
                 self.refused(DISK_STALLED)
-        if self.reason:
-            raise Unavailable(self.reason)
+        return self.reason
 
     def close(self) -> None:
         """Probe no more."""

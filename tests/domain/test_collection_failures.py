@@ -35,7 +35,7 @@ from tests.harness.system_calls import injecting
 
 METHODS = sorted(name for name, value in vars(Collection).items() if inspect.isfunction(value) and name[0] != "_")
 READS = ["get", "get_at", "list", "state", "changed_since", "tokens", "mark_used", "change_token", "check"]
-WRITES = ["write", "load", "check_writes"]
+WRITES = ["write", "load", "refusal_of_writes"]
 ALONE = ["close", "load", "write"]
 TOGETHER = [",".join(method for method in METHODS if method not in ALONE), *ALONE]
 """The questions of one process, each to a handle of its own: some need to know what they alone have done."""
@@ -168,7 +168,7 @@ for fault, reason in (
     (unreadable, LOST),
     (corrupted, DAMAGED),
 ):
-    EXPECTED[fault]["check_writes"] = f"none: {reason}"
+    EXPECTED[fault]["refusal_of_writes"] = f"none: {reason}"
 EXPECTED[locked]["mark_used"] = "none: The database is locked"
 EXPECTED[read_only]["mark_used"] = f"none: {READ_ONLY}"
 """What a question is answered while a fault lasts; any other is answered as always."""
@@ -306,8 +306,7 @@ def test_what_waits_behind_a_batch_that_fails_is_refused_at_once_and_changed_not
         assert len(failures) == 1
         monkeypatch.setattr(write_queue, "WRITE_TIMEOUT", 0.0)
         await asyncio.sleep(2 * write_queue.TICK)  # none of them is overdue
-        with pytest.raises(Unavailable, match="a lost page"):
-            await collection.check_writes()
+        assert "a lost page" in await collection.refusal_of_writes()
         await collection.close()
 
     run(main())

@@ -345,7 +345,7 @@ def test_a_past_that_takes_too_long_is_given_up_while_other_reads_go_on(database
                 assert loop.time() - begun < 3
             if isinstance(collection, PostgresCollection):
                 assert former <= collection._pool._connections, "the server ends a statement, not its connection"
-            await collection.check_writes()
+            assert not await collection.refusal_of_writes()
             assert (await page(collection, query))[1] == expected
 
     run(main())

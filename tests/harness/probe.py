@@ -49,9 +49,10 @@ async def _tokens(collection: Collection) -> Any:
     return await collection.tokens()
 
 
-async def _check_writes(collection: Collection) -> None:
+async def _refusal_of_writes(collection: Collection) -> None:
     await asyncio.sleep(0.3)  # several probes, if writes are refused
-    await collection.check_writes()
+    if reason := await collection.refusal_of_writes():
+        raise Unavailable(reason)
 
 
 QUESTIONS: dict[str, Callable[[Collection], Awaitable[Any]]] = {
@@ -68,7 +69,7 @@ QUESTIONS: dict[str, Callable[[Collection], Awaitable[Any]]] = {
     "change_token": _change_token,
     "changed_since": _changed_since,
     "check": lambda collection: collection.check(),
-    "check_writes": _check_writes,
+    "refusal_of_writes": _refusal_of_writes,
     "close": lambda collection: collection.close(),
 }
 """One for each method of Collection."""

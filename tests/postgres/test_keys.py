@@ -77,7 +77,7 @@ def test_conditions_and_keys_take_no_more_round_trips_and_a_refusal_splits_no_ba
                 "begin", "lock", "touched", "remembered",
                 "create", "replace", "change", "count", "remember", "forget", "commit",
             ]  # fmt: skip
-            await collection.check_writes()
+            assert not await collection.refusal_of_writes()
             assert isinstance(collection, PostgresCollection)
             assert collection._state.reason == ""
 

@@ -25,7 +25,7 @@ def routes(collection: Collection, unknown: Callable[[Scope], str], ready_needs_
             await collection.check()
             if reason := unknown("read"):
                 raise Unavailable(reason)
-            reason = unknown("write") or await _refusal_of_writes(collection)
+            reason = unknown("write") or await collection.refusal_of_writes()
             if reason and ready_needs_writes:
                 raise Unavailable(f"Writes are refused: {reason}")
         except Unavailable as error:
@@ -34,14 +34,6 @@ def routes(collection: Collection, unknown: Callable[[Scope], str], ready_needs_
         return to_starlette(Response(msgspec.json.encode({"status": "ready"} | writes)))
 
     return [Route("/health/live", live), Route("/health/ready", ready)]
-
-
-async def _refusal_of_writes(collection: Collection) -> str:
-    try:
-        await collection.check_writes()
-    except Unavailable as error:
-        return str(error)
-    return ""
 
 
 def to_starlette(response: Response) -> StarletteResponse:

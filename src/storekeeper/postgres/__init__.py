@@ -93,8 +93,8 @@ class PostgresCollection:
         state, _ = await self._pool.execute((b"state", ()), (b"get", (array(()),)))
         single_row(rows(state))
 
-    async def check_writes(self) -> None:
-        await self._state.check()
+    async def refusal_of_writes(self) -> str:
+        return await self._state.refusal()
 
     def _begin_probe(self) -> None:
         self._probing = asyncio.create_task(self._probe())

@@ -133,8 +133,8 @@ class SqliteCollection:
             self._reader.transaction.end()  # so that the file is read, and not what is known of it
             self._reader.state()
 
-    async def check_writes(self) -> None:
-        await self._queue.state.check()
+    async def refusal_of_writes(self) -> str:
+        return await self._queue.state.refusal()
 
     async def close(self) -> None:
         if not self._closed:
