@@ -76,7 +76,7 @@ def acknowledges_before_commit() -> None:
     commit, apply = WriteQueue._commit, vars_of(committer).apply
 
     def commit_late(queue: WriteQueue, batch: list[Write]) -> list[Result]:
-        execute = queue._committer._execute
+        connection = queue._committer.connection
         results: list[Result] = []
 
         def applied(*args: Any) -> Batch:
@@ -84,18 +84,18 @@ def acknowledges_before_commit() -> None:
             results[:] = decided.results
             return decided
 
-        def acknowledge_first(sql: str, *args: Any) -> Any:
+        def acknowledge_first(_cursor: apsw.Cursor, sql: str, _values: object) -> bool:
             if sql == "COMMIT":
                 queue._call_on_loop(queue._settle, batch, list(results))
                 time.sleep(0.01)
-            return execute(sql, *args)
+            return True
 
         vars_of(committer).apply = applied
-        vars_of(queue._committer)._execute = acknowledge_first
+        connection.exec_trace = acknowledge_first
         try:
             return commit(queue, batch)
         finally:
-            vars_of(queue._committer)._execute = execute
+            connection.exec_trace = None
 
     vars_of(WriteQueue)._commit = commit_late
 
