@@ -1,3 +1,5 @@
+"""The page at /docs in a real browser: it shows the reference, tries requests out, and asks no other host."""
+
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""The OpenAPI document and the service say the same: routes, statuses, fields, limits, examples."""
+
 import asyncio
 import json
 import os

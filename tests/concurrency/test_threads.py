@@ -1,3 +1,5 @@
+"""Work on a thread: its result reaches the caller."""
+
 import asyncio
 import time
 

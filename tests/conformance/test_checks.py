@@ -1,3 +1,5 @@
+"""Each check of the kit finds the services that break its sentence, and no others."""
+
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager

@@ -1,3 +1,5 @@
+"""The kit's client: what it reads, what it refuses to read, and what it makes of rude services."""
+
 import socket
 import ssl
 import subprocess

@@ -1,3 +1,5 @@
+"""How the kit reads JSON and lists: whole or in pieces, within its limits."""
+
 import json
 from typing import Any
 

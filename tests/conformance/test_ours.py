@@ -1,3 +1,5 @@
+"""This service passes the kit, which adds stores only where it may."""
+
 import json
 from pathlib import Path
 

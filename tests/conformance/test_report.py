@@ -1,3 +1,5 @@
+"""What the kit prints, and its exit statuses."""
+
 import ast
 import json
 import os

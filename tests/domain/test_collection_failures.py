@@ -1,3 +1,5 @@
+"""Each method of a collection while something below it fails: what it says, and what it leaves."""
+
 import asyncio
 import inspect
 import json

@@ -1,3 +1,5 @@
+"""Random programs of calls: both databases behave like a plain list."""
+
 import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack

@@ -1,3 +1,5 @@
+"""The rules of a payload, and their messages."""
+
 import json
 from typing import Any
 

@@ -1,3 +1,5 @@
+"""The coverage counts what it should."""
+
 from pathlib import Path
 
 import pytest

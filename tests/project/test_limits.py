@@ -1,3 +1,5 @@
+"""The pages' tables of limits name constants that there are."""
+
 import re
 from importlib import import_module
 from pathlib import Path

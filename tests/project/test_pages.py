@@ -1,3 +1,5 @@
+"""The pages' commands do what the pages say, in an empty machine where they install something."""
+
 import inspect
 import json
 import os

@@ -1,3 +1,5 @@
+"""Settings: defaults, variables, and what is refused."""
+
 from collections.abc import Mapping
 from pathlib import Path
 from typing import get_args

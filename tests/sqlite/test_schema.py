@@ -1,3 +1,5 @@
+"""A SQLite file at a start: made, upgraded, or refused and left as it was."""
+
 import os
 import re
 import subprocess
