@@ -41,6 +41,15 @@ class Queued(msgspec.Struct, Generic[Q, R], eq=False):
             self.future.set_result(result)
 
 
+def settle(batch: Sequence[Queued[Any, Any]], results: Sequence[Any]) -> None:
+    """Settle each request of a batch with its result, which may be an exception."""
+    for each, result in zip(batch, results, strict=True):
+        if isinstance(result, Exception) or (future := each.future).done():
+            each.settle(result)
+        else:  # without a call: most requests come here
+            future.set_result(result)
+
+
 class QueueLimit:
     """Back-pressure: `limit` requests may wait. To refuse the next at once is better than to respond too late.
 

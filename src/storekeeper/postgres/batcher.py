@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from storekeeper.commands import MAX_BATCH_BYTES
-from storekeeper.concurrency.queue_limit import QUEUE_TIMEOUT, Queued, QueueLimit
+from storekeeper.concurrency.queue_limit import QUEUE_TIMEOUT, Queued, QueueLimit, settle
 from storekeeper.errors import CLOSED, Unavailable
 from storekeeper.postgres.pool import NO_RESPONSE, RESPONSE_TIMEOUT
 
@@ -80,8 +80,7 @@ class Batcher(Generic[Q, R]):
     async def _serve(self, batch: list[Queued[Q, R]]) -> None:
         try:
             results = await self.serve([each.request for each in batch], batch[0].since + RESPONSE_TIMEOUT)
-            for each, result in zip(batch, results, strict=True):
-                each.settle(result)
+            settle(batch, results)
         except Exception as error:  # noqa: BLE001 - also for a bug: no request may wait for ever because of it
             for each in batch:
                 each.settle(error)
@@ -94,10 +93,11 @@ class Batcher(Generic[Q, R]):
         oldest = self._loop.time() - QUEUE_TIMEOUT
         while self._queue and len(batch) < self.max_batch and size < MAX_BATCH_BYTES:
             queued = self._queue.popleft()
-            self._limit.release([queued])
             if queued.since < oldest:
+                self._limit.release([queued])
                 queued.settle(Unavailable(NO_RESPONSE))
             else:
                 batch.append(queued)
                 size += queued.size
+        self._limit.release(batch)
         return batch

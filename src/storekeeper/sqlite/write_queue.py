@@ -16,7 +16,7 @@ from operator import attrgetter
 from typing import TypeVarTuple
 
 from storekeeper.commands import KEYS_INTERVAL, MAX_BATCH, MAX_BATCH_BYTES, Command, size
-from storekeeper.concurrency.queue_limit import QUEUE_TIMEOUT, Queued, QueueLimit
+from storekeeper.concurrency.queue_limit import QUEUE_TIMEOUT, Queued, QueueLimit, settle
 from storekeeper.errors import CLOSED, DISK_STALLED, LOCKED, Outcome, Unavailable
 from storekeeper.sqlite import errors
 from storekeeper.sqlite.committer import Committer, Result
@@ -136,11 +136,7 @@ class WriteQueue:
             # A probe waits for the lock for a moment only, and may miss it again and again.
             self.state.probed("")
         self._limit.release(batch)
-        for write, result in zip(batch, results, strict=True):
-            if isinstance(result, Exception) or (future := write.future).done():
-                write.settle(result)
-            else:  # without a call: most writes come here
-                future.set_result(result)
+        settle(batch, results)
         settled = 0
         while settled < len(batch):
             settled += len(self._unsettled.popleft())
