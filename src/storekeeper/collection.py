@@ -127,6 +127,9 @@ class Collection(Protocol):
       `load` waits for others for up to a minute, and raises CannotStart if the operator has to change something.
     """
 
+    has_change_token: bool
+    """Whether `change_token` may return one; if not, no response may be cached."""
+
     def get(self, id: int) -> Eventual[Store | None]:
         """Return the store of that id, None if there is none. `id` may be any non-negative integer."""
 
@@ -160,7 +163,7 @@ class Collection(Protocol):
     def change_token(self) -> bytes | None:
         """Return a value that differs after any write that was acknowledged before this call, by any process.
 
-        It takes well under a microsecond; None if that would cost as much as reading. Raises Unavailable.
+        It takes well under a microsecond. None: nothing can be cached now. Raises Unavailable.
         """
 
     def changed_since(self, state: State) -> tuple[State, Sequence[int] | None]:

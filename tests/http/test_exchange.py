@@ -27,6 +27,7 @@ from storekeeper.http.plain import PlainReader
 from storekeeper.http.response import MAX_BODY_BYTES, StreamAborted
 from storekeeper.settings import Settings
 from tests.harness.garbage import no_garbage
+from tests.harness.in_memory import InMemory
 from tests.harness.in_process import Line, cached, inside, settled, some_stores, statuses, until
 from tests.harness.wire import SLOW, assert_error, assert_invalid, chunked, create, request
 from tests.harness.wire import responses as responses_in
@@ -34,7 +35,7 @@ from tests.harness.wire import responses as responses_in
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 
-OPEN = Gate(Resource(None, Settings()), Pages())  # type: ignore[arg-type]  # refusals ask no collection
+OPEN = Gate(Resource(InMemory(), Settings()), Pages())  # type: ignore[arg-type]  # refusals ask no collection
 BUG = "An internal server error occurred"
 JSON = (b"content-type", b"application/json; charset=utf-8")
 

@@ -31,6 +31,7 @@ from storekeeper.settings import Settings
 from tests.campaigns.fuzz_http import requests_to_damage
 from tests.campaigns.mutations import Cases
 from tests.campaigns.strangers import ORDINARY, SEED, clients, mixed, unfinished
+from tests.harness.in_memory import InMemory
 from tests.harness.json_corpus import NO_JSON
 from tests.harness.wire import HOST, create, request
 
@@ -43,7 +44,7 @@ NOT_PLAIN = [
     *(request("GET", "http://a/test"), request("DELETE", "/test"), request("GET", "/" + "t" * 8192)),
     request("GET", "/test", None, *["a:b"] * 100),
 ]
-resource = Resource(None, Settings())  # type: ignore[arg-type]  # plans ask no collection
+resource = Resource(InMemory(), Settings())  # type: ignore[arg-type]  # plans ask no collection
 
 
 @pytest.fixture(autouse=True)

@@ -49,6 +49,7 @@ class Resource:
 
     def __init__(self, collection: Collection, settings: Settings) -> None:
         self._collection = collection
+        self._cacheable = collection.has_change_token
         self._generic = settings.error_detail == "generic"
         self._hide_missing = settings.missing_store == "500"
         self._reject_unknown = settings.unknown_keys == "reject"
@@ -68,7 +69,7 @@ class Resource:
         if route == "server" and method != "OPTIONS":  # which other ASGI servers do not refuse
             return constant(NOT_FOUND)
         if method in ("GET", "HEAD"):
-            return self._plan_read(route, headers, cached=method == "GET")
+            return self._plan_read(route, headers, cached=method == "GET" and self._cacheable)
         checked = check_method_and_type(route, method, headers)
         if isinstance(checked, Response):
             return constant(checked, "write" if method != "OPTIONS" and route in ("store", "stores") else None)

@@ -40,6 +40,8 @@ class PostgresCollection:
     def __init__(self, url: str, fail: Callable[[str], None]) -> None:
         self._url = url
         self._conninfo = session.parameters(url)
+    has_change_token = False  # asking for it would cost a round trip, which is what a read costs
+
         self._schema = ""
         self._pool = Pool(self._connect, fail)
         self._state = WriteState(self._begin_probe)
@@ -85,7 +87,6 @@ class PostgresCollection:
         """Return None: asking would cost a round trip, which is what a read costs."""
 
     def changed_since(self, state: State) -> tuple[State, None]:
-        """Return no ids: there is no change token."""
         return state, None
 
     async def check(self) -> None:

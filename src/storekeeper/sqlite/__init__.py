@@ -42,6 +42,8 @@ class SqliteCollection:
     file, which the next process would find as damaged: reads continue where they can, and nothing is written.
     """
 
+    has_change_token = True
+
     def __init__(self, path: Path, fail: Callable[[str], None]) -> None:
         self._path = path
         self._fail = fail
