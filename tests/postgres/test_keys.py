@@ -6,6 +6,7 @@ import time
 import psycopg
 import pytest
 
+from storekeeper import databases, key_index
 from storekeeper import postgres as storekeeper_postgres
 from storekeeper.collection import Collection, State
 from storekeeper.commands import ANY, MAX_KEY_AGE, MAX_KEYS, MAX_KEYS_DELETED, Create, Key, Replace
@@ -46,6 +47,13 @@ def insert_keys(database: Postgres, count: int, at: int, first: int = 1) -> None
         )
 
 
+async def written(collection: Collection, *numbers: int) -> list[type]:
+    """Write creates with these keys, all in one batch; return what each led to."""
+    commands = [Create(Payload(f"Store {number}"), key=Key(number, 1)) for number in numbers]
+    done = await asyncio.gather(*map(collection.write, commands), return_exceptions=True)
+    return [type(result) for result in done]
+
+
 # What a batch says to the server.
 
 
@@ -56,7 +64,8 @@ def test_conditions_and_keys_take_no_more_round_trips_and_a_refusal_splits_no_ba
             await collection.write(Create(Payload("Known"), key=Key(1, 1)))
             postgres().sql(f"ALTER DATABASE {database.url.rpartition('/')[2]} SET log_statement = 'all'")
         async with handle(database) as collection:
-            await now(collection.state())
+            assert isinstance(collection, PostgresCollection)
+            await collection._writer.load_keys()
             before = len(statements(database))
             done = await asyncio.gather(
                 collection.write(Replace(1, Payload("New"), if_match=OLD)),
@@ -74,11 +83,10 @@ def test_conditions_and_keys_take_no_more_round_trips_and_a_refusal_splits_no_ba
             assert (done[2], done[3]) == (a_store(4, "Known", None, 4), a_store(2, "New", None, 5))
             assert (done[5], done[6]) == (a_store(3, "Store 3", "3 Road", 3), a_store(5, "Last", None, 6))
             assert statements(database)[before:] == [
-                "begin", "lock", "touched", "remembered",
+                "begin", "lock", "touched", "new keys", "remembered",
                 "create", "replace", "change", "count", "remember", "forget", "commit",
             ]  # fmt: skip
             assert not await collection.refusal_of_writes()
-            assert isinstance(collection, PostgresCollection)
             assert collection._state.reason == ""
 
     run(main())
@@ -230,6 +238,109 @@ def test_a_key_that_the_database_swallows_is_not_acknowledged(database: Postgres
     run(main())
 
 
+# The index of each process.
+
+
+def test_the_index_follows_other_processes_and_transactions_that_came_to_nothing(database: Postgres) -> None:
+    async def main() -> None:
+        async with handle(database) as one, handle(database) as two:
+            assert await written(one, 1) == [Store]
+            assert await written(two, 2) == [Store]
+            assert await written(one, 1, 2) == [Replay] * 2
+            with pytest.raises(Unavailable):
+                await one.write(Create(Payload("x" * 31), key=Key(9, 9)))
+            assert await written(two, 3, 9) == [Store] * 2
+            assert await written(one, 4, 1, 2, 3, 9) == [Store, *[Replay] * 4]
+            assert await written(two, 4, 5) == [Replay, Store]
+
+    run(main())
+
+
+def test_a_process_that_lacks_many_keys_finds_them_without_its_index(
+    database: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keys, "LOAD_TIME", 0.0)
+    many = 2 * key_index.MAX_LOADED
+
+    async def main() -> None:
+        async with handle(database) as collection:
+            assert isinstance(collection, PostgresCollection)
+            await create(collection, Payload("Store"))
+            insert_keys(database, many, time.time_ns() // 1_000_000)
+            index = collection._writer._keys
+            for known in (key_index.MAX_LOADED, 2 * key_index.MAX_LOADED - 1):
+                assert await written(collection, 1, many, many + known) == [KeyReused, KeyReused, Store]
+                assert index.known[0] == known
+            assert await written(collection, many, many + known, 1) == [KeyReused, Replay, KeyReused]
+            assert index.known[0] == many + 2
+
+    run(main())
+
+
+def test_keys_that_look_the_same_to_the_index_are_told_apart(
+    database: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(key_index, "_SALT", 1)
+    alike = [(5 << 16) + number for number in range(3)]
+
+    async def main() -> None:
+        async with handle(database) as collection:
+            assert [await written(collection, number) for number in alike] == [[Store]] * 3
+            assert await written(collection, *alike, alike[0] + 3) == [Replay, Replay, Replay, Store]
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "rows", ["", "INSERT INTO keys VALUES (1, 7, 7, 1, 1), (2, 8, 8, 1, 1)"], ids=["none", "other"]
+)
+def test_an_index_of_a_table_that_was_replaced_is_made_anew(database: Postgres, rows: str) -> None:
+    """As by a restore beside a running service: the numbers go back, and are those of other keys."""
+
+    async def main() -> None:
+        async with handle(database) as collection:
+            assert await written(collection, 1, 2) == [Store] * 2
+            postgres().sql(f"TRUNCATE keys; {rows}", database.url.rpartition("/")[2])
+            assert await written(collection, 1, 2, 3) == [Store] * 3
+            assert await written(collection, 3, 2, 1) == [Replay] * 3
+
+    run(main())
+
+
+def test_a_new_epoch_makes_the_index_anew(database: Postgres) -> None:
+    """A restore may have brought another table that ends with the same key."""
+
+    async def main() -> None:
+        async with handle(database) as collection:
+            assert await written(collection, 1, 2) == [Store] * 2
+            name = database.url.rpartition("/")[2]
+            postgres().sql("UPDATE keys SET key = 7, request = 1 WHERE n = 1", name)
+            databases.epoch(database.url, renew=True)
+            assert await written(collection, 1, 7, 2) == [Store, KeyReused, Replay]
+
+    run(main())
+
+
+def test_an_index_of_many_keys_is_made_soon_after_a_start(
+    database: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storekeeper_postgres, "FIRST_LOOK", 0.0)
+    many = 3 * key_index.MAX_LOADED
+
+    async def main() -> None:
+        async with handle(database) as one, handle(database) as two:
+            await create(one, Payload("Store"))
+            insert_keys(database, many, time.time_ns() // 1_000_000)
+            async with handle(database) as new:
+                assert isinstance(new, PostgresCollection)
+                index = new._writer._keys
+                await asyncio.to_thread(until, lambda: index.known[0] == many)
+                assert await written(new, many, 1, many + 1) == [KeyReused, KeyReused, Store]
+            assert await written(two, many + 1, many + 2) == [Replay, Store]
+
+    run(main())
+
+
 # Old keys.
 
 
@@ -295,6 +406,7 @@ def test_an_idle_instance_deletes_all_old_keys_but_the_newest(
     database: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also if the keys came by way of another; it is no change."""
+    monkeypatch.setattr(storekeeper_postgres, "FIRST_LOOK", 0.0)
     monkeypatch.setattr(storekeeper_postgres, "KEYS_INTERVAL", 0.05)
 
     async def main() -> None:
@@ -312,6 +424,7 @@ def test_an_idle_instance_deletes_all_old_keys_but_the_newest(
 def test_an_idle_instance_writes_nothing_where_nothing_is_old(
     database: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(storekeeper_postgres, "FIRST_LOOK", 0.0)
     monkeypatch.setattr(storekeeper_postgres, "KEYS_INTERVAL", 0.01)
     postgres().sql(f"ALTER DATABASE {database.url.rpartition('/')[2]} SET log_statement = 'all'")
 
@@ -320,7 +433,7 @@ def test_an_idle_instance_writes_nothing_where_nothing_is_old(
             await collection.write(Create(Payload("First"), key=Key(1, 1)))
             said = len(statements(database))
             await asyncio.to_thread(until, lambda: len(statements(database)) > said + 3)
-            assert set(statements(database)[said:]) == {"expired"}
+            assert set(statements(database)[said:]) == {"expired", "oldest key", "new keys"}
 
     run(main())
 

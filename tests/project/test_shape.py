@@ -45,8 +45,9 @@ MAY_IMPORT = {
     "write_state": {"errors"},
     "transfer": DOMAIN,
     "csvfile": DOMAIN,
-    "sqlite": DOMAIN | {"transfer", "concurrency", "atomicfile", "write_state"},
-    "postgres": DOMAIN | {"transfer", "concurrency", "write_state"},
+    "key_index": set[str](),
+    "sqlite": DOMAIN | {"transfer", "concurrency", "atomicfile", "key_index", "write_state"},
+    "postgres": DOMAIN | {"transfer", "concurrency", "key_index", "write_state"},
     "http": {"events"},
     "api": DOMAIN | {"http"},
     "conformance": set[str](),
@@ -59,7 +60,7 @@ MAY_IMPORT = {
 }
 """Each part, and which others it may import: the arrows point to the domain. `http` knows no store."""
 
-ALONE = {*DOMAIN, *EVERYWHERE, "conformance", "concurrency", "atomicfile", "http", "__main__"}
+ALONE = {*DOMAIN, *EVERYWHERE, "key_index", "conformance", "concurrency", "atomicfile", "http", "__main__"}
 """Parts that may import nothing but what the table says."""
 
 

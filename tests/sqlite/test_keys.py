@@ -1,7 +1,6 @@
 """The table of Idempotency-Keys: it stays small, and its index in memory follows it."""
 
 import asyncio
-import random
 import time
 import tracemalloc
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from storekeeper import key_index
 from storekeeper.commands import MAX_KEY_AGE, Command, Create, Key, Replace
 from storekeeper.errors import LOCKED, KeyReused, PreconditionFailed
 from storekeeper.sqlite import keys, schema, write_queue
@@ -57,7 +57,7 @@ def rows(committer: Committer, table: str) -> list[tuple[int, ...]]:
 def indexed(committer: Committer) -> list[int]:
     """Return the numbers of the rows that the index in memory has."""
     index = vars(vars(committer)["_keys"])["_index"]
-    return sorted(n for entries in vars(index)["_buckets"] for _, n in keys._ENTRY.iter_unpack(entries))
+    return sorted(n for entries in vars(index)["_buckets"] for _, n in key_index._ENTRY.iter_unpack(entries))
 
 
 def age(committer: Committer, up_to: int) -> None:
@@ -152,11 +152,11 @@ def test_the_index_follows_other_processes_and_transactions_that_came_to_nothing
 def test_keys_that_look_the_same_to_the_index_are_told_apart(
     committer: Committer, other: Committer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keys, "_SALT", 1)
+    monkeypatch.setattr(key_index, "_SALT", 1)
     alike = [(5 << 16) + number for number in range(3)]
     for number in alike:
         assert [type(result) for result in commit(committer, keyed(number))] == [Store]
-    assert len({keys._SPLIT.unpack(number.to_bytes(8, "big")) for number in alike}) == 1
+    assert len({key_index._SPLIT.unpack(number.to_bytes(8, "big")) for number in alike}) == 1
     for one in (committer, other):
         results = commit(one, keyed(*alike))
         assert [(type(result), getattr(result, "id", 0)) for result in results] == [(Replay, n) for n in (1, 2, 3)]
@@ -203,7 +203,7 @@ def test_the_index_forgets_what_was_deleted_while_it_grows(
     committer: Committer, other: Committer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(keys, "MAX_KEYS", 40)
-    monkeypatch.setattr(keys, "_SALT", 1)
+    monkeypatch.setattr(key_index, "_SALT", 1)
     for start in range(0, 2000, 20):
         # Some are deleted by one, some by the other. All are in one bucket of the index.
         commit((committer, other)[start % 40 == 0], keyed(*(n << 16 for n in range(start, start + 20))))
@@ -211,17 +211,6 @@ def test_the_index_forgets_what_was_deleted_while_it_grows(
         commit(one, keyed(20_000 + (one is other)))
         assert len(rows(one, "keys")) == 40
         assert 40 <= len(indexed(one)) < 80
-
-
-@pytest.mark.parametrize("shift", [0, 16], ids=["by their first bits", "by their last bits"])
-def test_keys_that_a_client_chose_for_one_bucket_are_in_many(shift: int) -> None:
-    """In one, each costs as much time as there are others, and all other threads wait for it."""
-    index = keys.Index()
-    numbers = random.Random(1)
-    chosen = [numbers.getrandbits(47) << shift for _ in range(3000)]
-    index.add(chosen, range(1, 3001), 1)
-    assert max(map(len, index._buckets)) < 20 * keys._ENTRY.size
-    assert index.find(chosen[:5]) == {1, 2, 3, 4, 5}
 
 
 def test_an_index_of_many_keys_is_made_while_nothing_is_written(

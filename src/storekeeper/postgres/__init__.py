@@ -24,6 +24,9 @@ from storekeeper.write_state import WriteState
 __all__ = ["RENEW_EPOCH", "PostgresCollection", "describe", "exists", "load_all", "open_collection", "opened"]
 __all__ += ["prepare", "snapshot"]
 
+FIRST_LOOK = 1.0
+"""Seconds until a new process looks at the keys that are remembered, if no write with one comes before."""
+
 PROBE_SIZE = 1000
 """Bytes that a probe writes while writes are refused. Else it writes none: they stay in the table until a vacuum."""
 
@@ -37,11 +40,11 @@ class PostgresCollection:
     once, on the loop, if this version cannot use the database. Raises CannotStart for an invalid URL.
     """
 
+    has_change_token = False  # asking for it would cost a round trip, which is what a read costs
+
     def __init__(self, url: str, fail: Callable[[str], None]) -> None:
         self._url = url
         self._conninfo = session.parameters(url)
-    has_change_token = False  # asking for it would cost a round trip, which is what a read costs
-
         self._schema = ""
         self._pool = Pool(self._connect, fail)
         self._state = WriteState(self._begin_probe)
@@ -53,7 +56,7 @@ class PostgresCollection:
         self._writer = writes.Writer(self._pool, self._state.refused)
         self._writes = Batcher(self._writer.commit, max_batch=MAX_BATCH, size=size, gather=True)
         self._probing: asyncio.Task[None] | None = None
-        self._forgetting = asyncio.create_task(self._forget_keys())
+        self._tending = asyncio.create_task(self._tend_keys())
 
     def get(self, id: int) -> asyncio.Future[Store | None]:
         return self._by_id.add(id)
@@ -84,7 +87,7 @@ class PostgresCollection:
         await self._pool.execute((b"used", (array(numbers), now)))
 
     def change_token(self) -> None:
-        """Return None: asking would cost a round trip, which is what a read costs."""
+        return None
 
     def changed_since(self, state: State) -> tuple[State, None]:
         return state, None
@@ -110,16 +113,18 @@ class PostgresCollection:
         finally:
             self._state.probed(reason)
 
-    async def _forget_keys(self) -> None:
+    async def _tend_keys(self) -> None:
+        await asyncio.sleep(FIRST_LOOK)
         while True:
-            await asyncio.sleep(KEYS_INTERVAL)
             with suppress(Unavailable):
+                await self._writer.load_keys()
                 while not self._state.reason and await self._writer.forget_keys():
                     pass
+            await asyncio.sleep(KEYS_INTERVAL)
 
     async def close(self) -> None:
         self._state.close()
-        self._forgetting.cancel()
+        self._tending.cancel()
         await asyncio.gather(*(each.close() for each in (self._by_id, self._states, self._lists, self._writes)))
         await self._pool.close()
         if self._probing is not None:

@@ -1,9 +1,14 @@
-"""The Idempotency-Keys that are remembered (decision 36). Imports the domain."""
+"""The Idempotency-Keys that are remembered (decision 36), as a process finds them. Imports the domain.
 
-from collections.abc import Iterable
+What a new process has not yet put into its index (`key_index`) is found without one, behind the lock too.
+"""
 
-from storekeeper.commands import MAX_KEY_AGE, MAX_KEYS, MAX_KEYS_DELETED, Command, KeyRow, Remembered, keys
-from storekeeper.postgres.pipeline import Result, Statement, rows
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+from storekeeper.commands import MAX_KEY_AGE, MAX_KEYS, MAX_KEYS_DELETED, Key, KeyRow, Remembered
+from storekeeper.key_index import LOAD_TIME, MAX_LOADED, KeyIndex
+from storekeeper.postgres.pipeline import Result, Statement, array, rows
 from storekeeper.postgres.schema import as_arrays
 from storekeeper.stores import Store
 from storekeeper.tables import CONTENT
@@ -18,15 +23,18 @@ _EXPIRED = f"""n >= (SELECT min(n) FROM keys) AND n < (
     FROM (SELECT n, at FROM keys ORDER BY n LIMIT 1) AS oldest, (SELECT max(n) AS newest FROM keys) AS latest)
   AND (at < $1::int8 OR n <= (SELECT max(n) FROM keys) - {MAX_KEYS})"""
 
-_CONTENT = ", ".join(f"CASE WHEN was.request = sent.request THEN {name} END" for name in CONTENT)
+_CONTENT = ", ".join(f"CASE WHEN keys.request = sent.request THEN {name} END" for name in CONTENT)
 
 STATEMENTS = {
-    # The latest row of each key. A request that reuses a key is refused without the content that it does not get.
+    # From the last one that is known: if it is another by now, the index is not of this table.
+    b"new keys": f"SELECT n, key FROM keys WHERE n >= $1::int8 ORDER BY n LIMIT {MAX_LOADED}",
+    b"oldest key": "SELECT coalesce(min(n), 1) FROM keys",
+    b"not indexed": "SELECT n FROM keys WHERE n > $1::int8 AND key = ANY($2::int8[])",
+    # A request that reuses a key is refused without the content that it does not get, which may be long.
     b"remembered": f"""
-      SELECT sent.key, was.request, was.at, store_id, {_CONTENT}, seq
-      FROM unnest($1::int8[], $2::int8[]) AS sent (key, request),
-        LATERAL (SELECT * FROM keys WHERE keys.key = sent.key ORDER BY n DESC LIMIT 1) AS was JOIN changes USING (seq)
-      ORDER BY was.request = sent.request""",
+      SELECT sent.key, keys.request, keys.at, store_id, {_CONTENT}, seq
+      FROM keys JOIN unnest($2::int8[], $3::int8[]) AS sent (key, request) USING (key) JOIN changes USING (seq)
+      WHERE n = ANY($1::int8[]) ORDER BY n, keys.request = sent.request""",
     b"remember": """INSERT INTO keys (n, key, request, seq, at)
       SELECT (SELECT coalesce(max(n), 0) FROM keys) + place, key, request, seq, at
       FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[])
@@ -36,16 +44,86 @@ STATEMENTS = {
 }
 """The statements that a connection has to prepare for keys."""
 
-
-def look_up(commands: Iterable[Command]) -> list[Statement]:
-    """Return the statement that looks the keys of commands up, if they have any."""
-    sent = {(key.key, key.request) for key in keys(commands)}
-    return [(b"remembered", as_arrays(sent))] if sent else []
+Execute = Callable[..., Awaitable[list[Result]]]
+"""Carries out statements, in one round trip."""
 
 
-def remembered(result: Result, epoch: str) -> dict[int, Remembered]:
-    """Return what `look_up` found, by key."""
-    return {key: Remembered(request, Store(*[*store, epoch]), at) for key, request, at, *store in rows(result)}
+class Keys:
+    """The index of the keys, as far as this process has read their table.
+
+    `known` is number and key of the last row that it has.
+    """
+
+    def __init__(self) -> None:
+        self._epoch = ""
+        self._begin()
+
+    def _begin(self) -> None:
+        self._index = KeyIndex()
+        self.known = 0, 0
+        self._oldest = 1  # or a row that was deleted since
+        self._behind = True  # whether the table may have more
+
+    async def prepare(self, execute: Execute) -> None:
+        """Bring an index that lacks much up to date, or nearer to it; not in a transaction: others would wait."""
+        enough = time.monotonic() + LOAD_TIME
+        while self._behind and time.monotonic() < enough:
+            await self._load_some(execute)
+
+    async def load(self, execute: Execute) -> None:
+        """Bring the index up to date, a little at a time, while nobody waits for it."""
+        (oldest,) = await execute((b"oldest key", ()))
+        ((self._oldest,),) = rows(oldest)
+        await self._load_some(execute)
+        while self._behind:
+            await self._load_some(execute)
+
+    async def _load_some(self, execute: Execute) -> None:
+        asked = self.known
+        (found,) = await execute(self.news())
+        self.learn(found, asked)
+
+    def news(self) -> Statement:
+        """Return the statement that reads the next rows, and the last one that is known."""
+        return b"new keys", (self.known[0],)
+
+    def learn(self, result: Result, asked: tuple[int, int]) -> int | None:
+        """Put the rows into the index that `news` found beyond what was known then.
+
+        Return the number of the last one in the table, None if the index lacks some of them.
+        """
+        found = rows(result)
+        if asked[0] and (not found or (found[0][0] == asked[0] and found[0] != asked)):
+            self._begin()  # it is another table: somebody restored it
+        elif asked[0] <= self.known[0]:  # else another result made it begin anew
+            if new := [row for row in found if row[0] > self.known[0]]:
+                self._index.add([key for _, key in new], [n for n, _ in new], self._oldest)
+                self.known = new[-1]
+            self._behind = len(found) == MAX_LOADED
+        return None if self._behind else self.known[0]
+
+    async def find(self, keys: Sequence[Key], execute: Execute, epoch: str) -> dict[int, Remembered]:
+        """Return what is remembered of keys, of each its latest row; behind the lock, right after `learn`."""
+        if epoch != (self._epoch or epoch):
+            self._begin()
+        self._epoch = epoch
+        wanted = [key.key for key in keys]
+        found = self._index.find(wanted)
+        if self._behind:
+            (rest,) = await execute((b"not indexed", (self.known[0], array(wanted))))
+            found.update(n for (n,) in rows(rest))
+        if not found:
+            return {}
+        sent = {(key.key, key.request) for key in keys}
+        (result,) = await execute((b"remembered", (array(found), *as_arrays(sent))))
+        return {key: Remembered(request, Store(*[*store, epoch]), at) for key, request, at, *store in rows(result)}
+
+    def committed(self, new: Sequence[KeyRow], last: int | None) -> None:
+        """Know what a transaction added behind the row `last`, which `learn` returned, as `learn` would find it."""
+        if last == self.known[0]:  # else others know more by now, or lack some
+            keys = [row[0] for row in new]
+            self._index.add(keys, range(last + 1, last + len(new) + 1), self._oldest)
+            self.known = last + len(new), keys[-1]
 
 
 def remember(rows: Iterable[KeyRow], now: int, *, look: bool) -> list[Statement]:

@@ -96,9 +96,17 @@ MIGRATIONS = (
     CREATE VIEW collection_3 AS
       SELECT one, count, version, at, epoch FROM collection_4 GROUP BY ctid, one, count, version, at, epoch;
     """,
+    # Each process has an index of its own in its memory (`key_index`).
+    """
+    LOCK TABLE collection_4;
+    DROP INDEX keys_by_key;
+    ALTER TABLE collection_4 RENAME TO collection_5;
+    CREATE VIEW collection_4 AS
+      SELECT one, count, version, at, epoch FROM collection_5 GROUP BY ctid, one, count, version, at, epoch;
+    """,
 )
 
-COLLECTION = "collection_4"
+COLLECTION = "collection_5"
 """The table whose one row all writers lock. Its old names are views: instances of older versions, and people, can
 read them."""
 

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 from storekeeper import commands
-from storekeeper.commands import Command, Create
+from storekeeper.commands import Command, Create, Key
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.events import Event, emit
 from storekeeper.postgres import keys
@@ -60,6 +60,7 @@ class Writer:
     def __init__(self, pool: Pool, refused: Callable[[str], None]) -> None:
         self._pool = pool
         self._refused = refused
+        self._keys = keys.Keys()
         self._next_look = 0.0  # for old keys
 
     async def probe(self, size: int) -> None:
@@ -89,6 +90,10 @@ class Writer:
         # Each gets a transaction of its own, so that only the invalid one fails.
         return [result for command in batch for result in await self.commit([command], deadline)]
 
+    async def load_keys(self) -> None:
+        """Read all keys that are remembered into this process's index. Raises Unavailable."""
+        await self._keys.load(self._pool.execute)
+
     async def forget_keys(self) -> bool:
         """Delete some of the keys that are too old; return whether any were. Raises Unavailable."""
         deadline = asyncio.get_running_loop().time() + RESPONSE_TIMEOUT
@@ -109,14 +114,18 @@ class Writer:
         self, batch: Sequence[Command], deadline: float, *, keep: bool = True
     ) -> list[commands.Result]:
         """Carry out a batch as one transaction; unless it is to keep what it writes, undo that, and log nothing."""
+        if sent := commands.keys(batch):
+            await self._keys.prepare(self._pool.execute)
         async with self._transaction(deadline, log=keep) as execute:
-            present, replicated = await _begin(execute, batch)
+            present, replicated, last_key = await self._begin(execute, batch, sent)
             now = time.time_ns() // 1_000_000
             applied = commands.apply(batch, present, now)
             # What is acknowledged because it is here already may have been committed while the standby was away. A
             # COMMIT waits for the standby although nothing is written: having locked a row, it is in the log.
             if applied.writes or (replicated and any(isinstance(result, Store) for result in applied.results)):
                 await self._finish(execute, applied, now, keep)
+            if applied.keys:
+                self._keys.committed(applied.keys, last_key)
             return applied.results
 
     @asynccontextmanager
@@ -128,6 +137,22 @@ class Writer:
         finally:
             await roll_back(connection, deadline)
             self._pool.release(connection)
+
+    async def _begin(
+        self, execute: Execute, batch: Sequence[Command], sent: Sequence[Key]
+    ) -> tuple[commands.Present, bool, int | None]:
+        """Take the lock; return what the batch touches, whether its COMMIT waits for a standby, and the last key."""
+        touched = [row for row in commands.touched(batch) if row[1] <= MAX_INTEGER]
+        stores: list[Statement] = [(b"touched", as_arrays(touched))] if touched else []
+        asked = self._keys.known
+        news = [self._keys.news()] if sent else []
+        _, lock, *found = await execute((b"begin", ()), (b"lock", ()), *stores, *news)
+        count, version, at, epoch, replicated = single_row(rows(lock))
+        were = rows(found[0]) if stores else []
+        versions, equal = {id: version for _, id, version, _ in were}, {place for place, _, _, equal in were if equal}
+        last = self._keys.learn(found[-1], asked) if sent else None
+        remembered = await self._keys.find(sent, execute, epoch) if sent else {}
+        return commands.Present(count, version, at, epoch, versions, equal, remembered), replicated, last
 
     async def _finish(self, execute: Execute, batch: commands.Batch, now: int, keep: bool) -> None:
         new = {b"create": batch.created.values(), b"replace": batch.replaced.values(), b"change": batch.changes}
@@ -152,19 +177,6 @@ class Writer:
 
 class _InvalidWrite(Exception):
     """A write of the batch is invalid, as the error in `args` says; nothing was written."""
-
-
-async def _begin(execute: Execute, batch: Sequence[Command]) -> tuple[commands.Present, bool]:
-    """Take the lock; return what the batch touches, and whether its COMMIT waits for a standby."""
-    touched = [row for row in commands.touched(batch) if row[1] <= MAX_INTEGER]
-    stores: list[Statement] = [(b"touched", as_arrays(touched))] if touched else []
-    look_up = keys.look_up(batch)
-    _, lock, *found = await execute((b"begin", ()), (b"lock", ()), *stores, *look_up)
-    count, version, at, epoch, replicated = single_row(rows(lock))
-    were = rows(found[0]) if stores else []
-    versions, equal = {id: version for _, id, version, _ in were}, {place for place, _, _, equal in were if equal}
-    remembered = keys.remembered(found[-1], epoch) if look_up else {}
-    return commands.Present(count, version, at, epoch, versions, equal, remembered), replicated
 
 
 async def _execute(

@@ -1,32 +1,20 @@
 """The Idempotency-Keys that are remembered (decision 36), as the writer finds them. Imports apsw and the domain.
 
-The table `keys` grows only at its end and shrinks only at its beginning, so a write changes few of its pages. An
-index on the disk would cost each write one more page, far from the others (15 µs). So the index is in the memory of
-this process. Each transaction with keys first puts the rows in there that are new since the last one. What a new
-process has not yet put into its index is read without one.
-
-The writer's thread has few statements for each batch, because it waits for the interpreter's lock after each.
+What a new process has not yet put into its index (`key_index`) is read without one. The writer's thread has few
+statements for each batch, because it waits for the interpreter's lock after each.
 """
 
-import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator
-from itertools import starmap
-from struct import Struct, pack
+from collections.abc import Callable
 
 import apsw
 
 from storekeeper.commands import MAX_KEY_AGE, MAX_KEYS, MAX_KEYS_DELETED, Key, KeyRow, Remembered
+from storekeeper.key_index import LOAD_TIME, MAX_LOADED, KeyIndex
 from storekeeper.sqlite.columns import as_json, execute, numbers
 from storekeeper.sqlite.migrations import CHANGES
 from storekeeper.stores import Store
 from storekeeper.tables import CONTENT
-
-MAX_LOADED = 500
-"""Keys that are put into the index at once: some 0.2 ms, for which the event loop may have to wait."""
-
-LOAD_TIME = 0.5
-"""Seconds for which a write with a key waits for the index of all keys; the rest is read without it, once again."""
 
 _OLDEST = "SELECT min(n) FROM keys"
 # One statement, or another process's first key could come between the numbers.
@@ -44,55 +32,13 @@ _LATEST_AND_FIRST_YOUNG = """SELECT (SELECT max(n) FROM keys),
   (SELECT n FROM keys WHERE n BETWEEN ? AND ? AND at >= ? ORDER BY n LIMIT 1)"""
 _DELETE = "DELETE FROM keys WHERE n < ?"
 
-_SPLIT = Struct(">H4s2x")  # a key, multiplied by the salt: its bucket, and by what it is known there
-# Clients know how their keys are hashed: without it, they could find a million keys for one bucket.
-_SALT = secrets.randbits(64) | 1
-_ENTRY = Struct("=4sq")  # and the number of its row
-
-SWEEP = 16 * _ENTRY.size
-"""Bytes that a bucket gets until the entries of deleted rows are removed from it."""
-
-
-def _split(keys: list[int]) -> Iterator[tuple[int, bytes]]:
-    return _SPLIT.iter_unpack(pack(f">{len(keys)}Q", *[key * _SALT % 2**64 for key in keys]))
-
-
-class Index:
-    """The numbers of the rows by key: some 15 bytes for each, in buckets that the hash of a key chooses.
-
-    Two keys may look the same here. A row that was deleted may still have its entry.
-    """
-
-    def __init__(self) -> None:
-        self._buckets = [b""] * 2**16
-
-    def find(self, keys: list[int]) -> set[int]:
-        """Return the numbers of what may be the rows of these keys."""
-        buckets = self._buckets
-        return {
-            n
-            for bucket, known in _split(keys)
-            if buckets[bucket].find(known) >= 0  # `in` takes twice as long
-            for found, n in _ENTRY.iter_unpack(buckets[bucket])
-            if found == known
-        }
-
-    def add(self, keys: list[int], rows: Iterable[int], oldest: int) -> None:
-        """Add the numbers of the `rows` of these keys; all rows before `oldest` were deleted."""
-        buckets, entry_of = self._buckets, _ENTRY.pack
-        for n, (bucket, known) in zip(rows, _split(keys), strict=True):
-            buckets[bucket] = entries = buckets[bucket] + entry_of(known, n)
-            if not len(entries) % SWEEP:
-                left = [entry for entry in _ENTRY.iter_unpack(entries) if entry[1] >= oldest]
-                buckets[bucket] = b"".join(starmap(entry_of, left))
-
 
 class Keys:
     """The table of keys and its index. `find`, `add` and `delete_old` belong into a transaction that writes."""
 
     def __init__(self, execute: Callable[..., apsw.Cursor]) -> None:
         self._execute = execute
-        self._index = Index()
+        self._index = KeyIndex()
         self._known = 0  # up to which row of `keys` the index has all
         self._behind = True  # whether there may be many more
         # Number and time of the oldest row, or of one that others deleted since; no time: it has to be looked up.
