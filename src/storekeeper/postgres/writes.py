@@ -22,8 +22,10 @@ from storekeeper.stores import Payload, Store
 from storekeeper.tables import CHANGES, CONTENT, MAX_INTEGER, OF_CHANGE, STORES
 from storekeeper.tokens import USED_INTERVAL
 
-_NEW = as_table(CHANGES)
-_SET = ", ".join(f"{name} = new.{OF_CHANGE[name]}" for name in STORES if name != "id")
+_STORE = [list(CHANGES).index(OF_CHANGE[name]) for name in STORES]
+"""The columns of a change that are those of its store."""
+_NEW = as_table(STORES)
+_SET = ", ".join(f"{name} = new.{name}" for name in STORES if name != "id")
 # The database compares: the address of a store does not come here. Null equals null.
 _EQUAL = " AND ".join(f"stores.{name} IS NOT DISTINCT FROM new.{name}" for name in CONTENT)
 
@@ -35,10 +37,9 @@ STATEMENTS = {
     # Behind the lock, in the same round trip: each statement sees all that was committed before it.
     b"touched": f"""SELECT place, id, version, {_EQUAL}
       FROM {as_table({"place": int, "id": int, **CONTENT})} JOIN stores USING (id)""",
-    b"create": f"""INSERT INTO stores ({", ".join(STORES)})
-      SELECT {", ".join(OF_CHANGE[name] for name in STORES)} FROM {_NEW}""",
-    b"replace": f"UPDATE stores SET {_SET} FROM {_NEW} WHERE stores.id = new.store_id",
-    b"change": f"INSERT INTO changes ({', '.join(CHANGES)}) SELECT * FROM {_NEW}",
+    b"create": f"INSERT INTO stores ({', '.join(STORES)}) SELECT * FROM {_NEW}",
+    b"replace": f"UPDATE stores SET {_SET} FROM {_NEW} WHERE stores.id = new.id",
+    b"change": f"INSERT INTO changes ({', '.join(CHANGES)}) SELECT * FROM {as_table(CHANGES)}",
     b"count": f"UPDATE {COLLECTION} SET count = $1::int8, version = $2::int8, at = $3::int8 WHERE one = 1",
     b"commit": "COMMIT",
     b"rollback": "ROLLBACK",
@@ -155,9 +156,13 @@ class Writer:
         return commands.Present(count, version, at, epoch, versions, equal, remembered), replicated, last
 
     async def _finish(self, execute: Execute, batch: commands.Batch, now: int, keep: bool) -> None:
-        new = {b"create": batch.created.values(), b"replace": batch.replaced.values(), b"change": batch.changes}
-        statements: list[Statement] = [(name, as_arrays(those)) for name, those in new.items() if those]
+        changes, statements = as_arrays(batch.changes), list[Statement]()
+        for name, latest in ((b"create", batch.created), (b"replace", batch.replaced)):
+            if latest:  # most batches have one kind, and each store once
+                arrays = changes if len(latest) == len(batch.changes) else as_arrays(latest.values())
+                statements.append((name, [arrays[place] for place in _STORE]))
         if batch.changes:
+            statements.append((b"change", changes))
             statements.append((b"count", (batch.count, batch.version, batch.at)))
         if batch.keys:
             statements += keys.remember(batch.keys, now, look=time.monotonic() >= self._next_look)
@@ -167,7 +172,7 @@ class Writer:
         affected = {name: result.command_tuples or 0 for (name, _), result in zip(statements, results, strict=False)}
         if (forgotten := affected.pop(b"forget", None)) is not None:
             self._next_look = 0.0 if forgotten else time.monotonic() + keys.LOOK_INTERVAL
-        expected = sum(map(len, new.values())) + len(batch.keys) + bool(batch.changes)
+        expected = sum(map(len, (batch.created, batch.replaced, batch.changes, batch.keys))) + bool(batch.changes)
         if (written := sum(affected.values())) != expected:
             if keep:
                 reason = f"{written} of {expected} rows were written: a trigger or a rule kept out the others"
