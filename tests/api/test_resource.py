@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from storekeeper.api.resource import Resource
+from storekeeper.api.routes import ROUTES, Rule, scope_of
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.http.response import Response, encode
 from storekeeper.settings import Settings
@@ -188,6 +189,14 @@ def test_other_paths_are_no_routes(collection: InMemory, path: str) -> None:
     """Decision 17; the adapters make it a 404, or a route outside the contract (decision 50)."""
     stores: Any = collection
     assert Resource(stores, Settings()).plan("GET", path.encode(), []) is None
+
+
+def test_a_route_needs_a_token_unless_it_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A route that somebody adds is never open by oversight."""
+    added: Any = "added"
+    monkeypatch.setitem(ROUTES, added, Rule("/added", ("GET", "PUT")))
+    scopes = [scope_of(added, method) for method in ("GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS")]
+    assert scopes == ["read", "read", "write", "write", "write", None]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hashlib import blake2b
 import msgspec
 
 from storekeeper.api.errors import not_allowed
-from storekeeper.api.routes import ALLOWED, Route
+from storekeeper.api.routes import ROUTES, Route
 from storekeeper.commands import ANY, Key, Tags
 from storekeeper.errors import InvalidInput
 from storekeeper.http.request import field
@@ -68,7 +68,7 @@ def _hash(text: bytes) -> int:
 def _hash_request(route: Route, id: int | None, tags: Tags | None, length: int) -> int:
     """Return the hash of a request by all but its content, of which it has the length.
 
-    The database loads no content for a request of another length. A route has one method that writes (`ALLOWED`).
+    The database loads no content for a request of another length. A route has one method that writes (`ROUTES`).
     """
     return _hash(_encode((route, id, tags and sorted(tags), length)))
 
@@ -78,7 +78,7 @@ _hash_untagged = lru_cache(maxsize=256)(_hash_request)
 
 def check_method_and_type(route: Route, method: str, headers: Fields) -> Response | Fields:
     """Return the refusal of a head, or those of its fields that `read_conditions` has to read."""
-    allowed = ALLOWED[route]
+    allowed = ROUTES[route].methods
     if method not in allowed or method == "OPTIONS":
         return not_allowed(method, allowed)
     has_type = has_origin = False

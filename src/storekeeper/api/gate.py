@@ -10,8 +10,9 @@ from typing import Literal
 from msgspec.structs import replace
 
 from storekeeper.api.origins import Pages
-from storekeeper.api.plan import Claim, Plan, Scope, refused
+from storekeeper.api.plan import Claim, Plan, refused
 from storekeeper.api.resource import Resource
+from storekeeper.api.routes import Scope
 from storekeeper.api.token_table import TokenTable, Undecided, challenge
 from storekeeper.http.request import Request
 from storekeeper.http.response import Fields, Headers, Response, encode_fields, error_response

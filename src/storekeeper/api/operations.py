@@ -1,4 +1,4 @@
-"""The operator's routes: health. Imports Starlette, `http` and the domain."""
+"""The operator's routes for which nobody needs a token: health. Imports Starlette, `http` and the domain."""
 
 from collections.abc import Callable, Sequence
 
@@ -8,7 +8,7 @@ from starlette.responses import Response as StarletteResponse
 from starlette.routing import BaseRoute, Route
 
 from storekeeper.api.errors import to_response
-from storekeeper.api.plan import Scope
+from storekeeper.api.routes import Scope
 from storekeeper.collection import Collection
 from storekeeper.errors import Unavailable
 from storekeeper.http.response import Response, framed_headers

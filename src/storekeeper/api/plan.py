@@ -2,18 +2,14 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Literal
 
 import msgspec
 
+from storekeeper.api.routes import Scope
 from storekeeper.http.response import Deferred, Response
 
 Run = Callable[[bytes, bytes, int], Response | Deferred]
 """Carries out a request, given its target, complete body, and number of its token; raises StorekeeperError."""
-
-Scope = Literal["read", "write"]
-"""The permission that a request needs; None stands for a request that needs none."""
-
 
 Conditional = Callable[[bytes], Run | None]
 """Returns `run` of the same head with If-None-Match, of a write Idempotency-Key; None: the value is not valid."""
@@ -64,7 +60,7 @@ class Plan(msgspec.Struct, frozen=True):
         return Plan(run, self.scope, False, self.fields, None, self.claim)
 
 
-def constant(response: Response, scope: Scope | None = None, cached: bool = False) -> Plan:
+def constant(response: Response, scope: Scope | None, cached: bool = False) -> Plan:
     """Return the plan of a request whose response does not depend on its target and body."""
     return Plan(partial(_constant, response), scope, cached)
 

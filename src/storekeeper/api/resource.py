@@ -16,7 +16,7 @@ from storekeeper.api.conditions import Conditions, check_method_and_type, parse_
 from storekeeper.api.errors import NOT_FOUND, to_response
 from storekeeper.api.plan import Plan, Run, constant
 from storekeeper.api.query import next_page, parse_list_query, parse_store_query
-from storekeeper.api.routes import STORES, Route, id_in, match_route, parse_id
+from storekeeper.api.routes import STORES, Route, Scope, id_in, match_route, parse_id, scope_of
 from storekeeper.collection import Collection, Listing, Query, State
 from storekeeper.commands import Create, Replace, matches, tag
 from storekeeper.errors import InvalidInput, StorekeeperError, Unavailable
@@ -53,6 +53,9 @@ class Resource:
         self._generic = settings.error_detail == "generic"
         self._hide_missing = settings.missing_store == "500"
         self._reject_unknown = settings.unknown_keys == "reject"
+        # Reads with an entity tag, of which the 200s are cached, whoever asks; and writes with a key.
+        self._reads = {"stores": self._list, "store": self._get}
+        self._writes = {"stores": self._create, "store": self._replace}
         self._created = partial(self._written, b"")
         self._state = State(0, 0, "")  # of the latest list that a client asked for with tags
         self._tag, self._unchanged = "", _unchanged("")
@@ -67,13 +70,14 @@ class Resource:
         if route is None:
             return None
         if route == "server" and method != "OPTIONS":  # which other ASGI servers do not refuse
-            return constant(NOT_FOUND)
+            return constant(NOT_FOUND, None)
+        scope = scope_of(route, method)
         if method in ("GET", "HEAD"):
-            return self._plan_read(route, headers, cached=method == "GET" and self._cacheable)
+            return self._plan_read(route, scope, headers, cached=method == "GET" and self._cacheable)
         checked = check_method_and_type(route, method, headers)
         if isinstance(checked, Response):
-            return constant(checked, "write" if method != "OPTIONS" and route in ("store", "stores") else None)
-        return self._plan_write(route, checked)
+            return constant(checked, scope)
+        return self._plan_write(route, scope, checked)
 
     def respond(self, plan: Plan, target: bytes, body: bytes, by: int = 0) -> Response | Deferred:
         """Return the response to a planned request with this target and complete body, from a client with that token.
@@ -85,28 +89,28 @@ class Resource:
         except Exception as error:  # noqa: BLE001 - every bug is logged and is a 500
             return self._fail(error)
 
-    def _plan_read(self, route: Route, headers: Fields, *, cached: bool) -> Plan:
-        if route == "store" or route == "stores":  # noqa: PLR1714 - quicker
-            read = self._get if route == "store" else self._list
+    def _plan_read(self, route: Route, scope: Scope | None, headers: Fields, *, cached: bool) -> Plan:
+        if route == "test":
+            return constant(Response(b"OK", TEXT), scope, cached)
+        read = self._reads[route]
 
-            def tagged(value: bytes) -> Run | None:
-                """Return what carries out the same read with If-None-Match; None if that is malformed."""
-                tags = read_tags(value)
-                return None if tags is None else partial(read, tags)
+        def tagged(value: bytes) -> Run | None:
+            """Return what carries out the same read with If-None-Match; None if that is malformed."""
+            tags = read_tags(value)
+            return None if tags is None else partial(read, tags)
 
-            sent = field(headers, b"if-none-match")
-            conditional = None if sent is None else tagged(sent)
-            # If it is malformed, a poller goes on (decision 33). What is cached are the 200s of any tag.
-            return Plan(conditional or partial(read, None), "read", cached and not conditional, conditional=tagged)
-        return constant(Response(b"OK", TEXT), None, cached)
+        sent = field(headers, b"if-none-match")
+        conditional = None if sent is None else tagged(sent)
+        # If it is malformed, a poller goes on (decision 33). What is cached are the 200s of any tag.
+        return Plan(conditional or partial(read, None), scope, cached and not conditional, conditional=tagged)
 
-    def _plan_write(self, route: Route, fields: Fields) -> Plan:
+    def _plan_write(self, route: Route, scope: Scope | None, fields: Fields) -> Plan:
         """Return the plan of a write with these conditional fields."""
-        write = self._replace if route == "store" else self._create
+        write = self._writes[route]
         try:
             conditions = read_conditions(route, fields)
         except InvalidInput as error:
-            return constant(self._fail(error), "write")
+            return constant(self._fail(error), scope)
 
         def keyed(value: bytes) -> Run | None:
             """Return what carries out the same write with an Idempotency-Key; there is none among its fields."""
@@ -115,7 +119,7 @@ class Resource:
                 return None
             return partial(write, Conditions(conditions.if_match, conditions.if_none_match, key))
 
-        return Plan(partial(write, conditions), "write", False, conditional=keyed)
+        return Plan(partial(write, conditions), scope, False, conditional=keyed)
 
     def _get(self, tags: Container[str] | None, target: bytes, _body: bytes, _by: int) -> Response | Deferred:
         id_text, at = id_in(target), parse_store_query(target.partition(b"?")[2]) if b"?" in target else None

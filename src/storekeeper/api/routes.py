@@ -1,33 +1,53 @@
-"""The contract's routes: their paths, their methods, and the id in a path. Imports nothing of the project."""
+"""The contract's routes: paths, methods, who needs a token, and the id in a path. Imports nothing of the project."""
 
-from typing import Literal
+from typing import Literal, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 Route = Literal["test", "stores", "store", "server"]
 
+Scope = Literal["read", "write"]
+"""The permission that a request needs; None stands for a request that needs none."""
+
 METHODS = ("GET", "HEAD", "POST", "PUT")
 """All methods of the contract; OPTIONS goes with every path. `http.plain` reads no others the short way."""
 
-ALLOWED: dict[Route, tuple[str, ...]] = {
-    "server": (*METHODS, "OPTIONS"),
-    "test": ("GET", "HEAD", "OPTIONS"),
-    "stores": ("GET", "HEAD", "POST", "OPTIONS"),
-    "store": ("GET", "HEAD", "PUT", "OPTIONS"),
+
+class Rule(NamedTuple):
+    """The path and the methods of a route (decision 16); `is_open`: nobody needs a token for it (decision 44)."""
+
+    path: str
+    methods: tuple[str, ...]
+    is_open: bool = False
+
+
+ROUTES: dict[Route, Rule] = {
+    "server": Rule("*", (*METHODS, "OPTIONS"), is_open=True),
+    "test": Rule("/test", ("GET", "HEAD", "OPTIONS"), is_open=True),
+    "stores": Rule("/api/stores", ("GET", "HEAD", "POST", "OPTIONS")),
+    "store": Rule("/api/stores/{id}", ("GET", "HEAD", "PUT", "OPTIONS")),
 }
-"""The methods of each route (decision 16); `server` is the target `*`, which only OPTIONS has. One method of a route
-writes, at most: the hash of a request with an Idempotency-Key has the route and not the method."""
+"""All routes; `server` is the target `*`, which only OPTIONS has. One method of a route writes, at most: the hash of
+a request with an Idempotency-Key has the route and not the method."""
 
 STORES = b"/api/stores"
 STORE = b"/api/stores/"
 SHAPES = frozenset(
-    f"{method} /api/stores{end}".encode()
-    for end, methods in (("", ALLOWED["stores"]), ("/", ALLOWED["store"]))
-    for method in methods
+    f"{method} {rule.path.removesuffix('{id}')}".encode()
+    for rule in (ROUTES["stores"], ROUTES["store"])
+    for method in rule.methods
     if method in METHODS
 )
 """The most frequent methods and paths, without the digits behind the last slash."""
 
 _MAX_DIGITS = 19
+_BY_PATH = {rule.path.encode(): route for route, rule in ROUTES.items()}
+
+
+def scope_of(route: Route, method: str) -> Scope | None:
+    """Return the permission that a request needs, whether its route has that method or not."""
+    if ROUTES[route].is_open or method == "OPTIONS":
+        return None
+    return "read" if method in ("GET", "HEAD") else "write"
 
 
 def match_route(path: bytes) -> tuple[Route | None, bytes]:
@@ -40,11 +60,7 @@ def match_route(path: bytes) -> tuple[Route | None, bytes]:
     if path.startswith(STORE):
         id_text = path[len(STORE) :]
         return ("store", id_text) if id_text and b"/" not in id_text else (None, b"")
-    if path == STORES:
-        return "stores", b""
-    if path == b"/test":
-        return "test", b""
-    return ("server", b"") if path == b"*" else (None, b"")
+    return _BY_PATH.get(path), b""
 
 
 def id_in(target: bytes) -> bytes:

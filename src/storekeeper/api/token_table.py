@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
-from storekeeper.api.plan import Scope
+from storekeeper.api.routes import Scope
 from storekeeper.collection import Collection
 from storekeeper.errors import CannotStart, Unavailable
 from storekeeper.events import Event, emit
