@@ -92,6 +92,60 @@ async def odd(scope: dict[str, Any], receive: Receive, send: Send) -> None:
             await sends(send, 200, b"to nobody")
 
 
+REFUSED = {
+    b"no HTTP\r\n\r\n": ("", "", 400),
+    request("GET", "/" + "x" * 9000): ("", "", 414),
+    request("GET", "/test", None, "A: " + "b" * 17_000): ("GET", "/test", 431),
+    request("HEAD", "/test", None, "A: " + "b" * 17_000): ("HEAD", "/test", 431),
+    request("PUT", "/api/stores/1", b"x" * (MAX_BODY_BYTES + 1)): ("PUT", "/api/stores/1", 413),
+    request("GET", "/test", None, "Host: another"): ("GET", "/test", 400),
+}
+
+
+@pytest.mark.parametrize("adapter", ["--fast-lane", "--no-fast-lane"])
+def test_each_response_passes_one_place_with_its_request(
+    adapter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There counting and logging hang. Of a refused one it is what was read of it."""
+    passed: list[tuple[str, str, int]] = []
+    sizes: list[int] = []
+    sent = Connection.sent
+
+    def counted(connection: Connection, request: Any, status: int, size: int, *rest: Any) -> None:
+        passed.append((request.method, request.target.decode(), status))
+        sizes.append(size)
+        sent(connection, request, status, size, *rest)
+
+    monkeypatch.setattr(Connection, "sent", counted)
+    some_stores(tmp_path, 2500)
+    asked = [
+        *[("GET", "/api/stores/1", None, 200)] * 3,  # the last one from the cache
+        ("GET", "/api/stores", None, 200),  # in parts
+        ("HEAD", "/api/stores", None, 200),
+        ("POST", "/api/stores", b'{"name":"New"}', 200),
+        ("POST", "/api/stores", b"{", 400),
+        ("GET", "/health/live", None, 200),
+        ("GET", "/nowhere", None, 404),
+    ]
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            connection, line = service.connect(adapter)
+            for method, target, body, _ in asked:
+                connection.data_received(request(method, target, body))
+                await settled(connection)
+            assert passed == [(method, target, status) for method, target, _, status in asked]
+            assert sum(sizes) == len(line.sent)
+            passed.clear()
+            for number, data in enumerate(REFUSED):
+                connection, line = service.connect(adapter)
+                connection.data_received(request("GET", SLOW) * (number % 2) + data)
+                await settled(connection)
+            assert [each for each in passed if each != ("GET", SLOW, 200)] == list(REFUSED.values())
+
+    run(scenario())
+
+
 def test_a_response_in_parts_is_chunked_or_to_an_old_client_ends_with_the_connection() -> None:
     async def scenario() -> None:
         connection, line = connected(odd)

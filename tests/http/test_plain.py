@@ -145,8 +145,8 @@ class Client:
         plan = read.plan or open_gate.plan(read.method, read.target, read.headers)
         return read.method, read.target, read.version, read.keep_alive, read.body, deciding(read), meaning(plan)
 
-    def _refuse(self, refusal: Response, head_only: bool, _fields: object) -> None:
-        self.read.append((refusal.status, refusal.body, head_only))
+    def _refuse(self, refusal: Response, request: Request) -> None:
+        self.read.append((refusal.status, refusal.body, request.method, request.target))
 
 
 def compare_clients(sent: Iterable[list[bytes]]) -> int:

@@ -84,7 +84,7 @@ class FastLane(Connection):
         if not (plan.cached and request.keep_alive) or self.draining or self.half_closed:
             self._respond(request, plan, None, by)  # no response that may be the last is cached
         elif (content := self.cache.get(key := request.target)) is not None:
-            self._write_content(200, content, None, plan.fields)
+            self._write_content(request, 200, content, None)
         else:
             self._respond(request, plan, key if self.cache.admits(key) else None, by)
 
@@ -116,15 +116,15 @@ class FastLane(Connection):
             content = encode_content(response)
             if cache_key is not None:
                 self.cache.put(cache_key, content)
-            self._write_content(status, content, began, plan.fields)
+            self._write_content(request, status, content, began)
             return
         common = self.server_state.default_headers
         data = encode(response, common, head_only=head_only, close=close, fields=plan.fields)
         self.write(data)
-        self.sent(status, len(data), began, close)
+        self.sent(request, status, len(data), began, close)
 
-    def _write_content(self, status: int, content: bytes, began: float | None, fields: bytes) -> None:
-        start = encode_start(status, self.server_state.default_headers) + fields
+    def _write_content(self, request: Request, status: int, content: bytes, began: float | None) -> None:
+        start: bytes = encode_start(status, self.server_state.default_headers) + request.plan.fields
         size = len(start) + len(content)
         if size < MAX_COPIED_BYTES:
             if not self.transport.is_closing():  # as `write` does it, without another call
@@ -133,7 +133,7 @@ class FastLane(Connection):
                     self.limits.sent.lease(self, size)
         else:
             self.write(start, content, shared=content)
-        self.sent(status, size, began)
+        self.sent(request, status, size, began)
 
     def _send_deferred(self, exchange: Exchange, deferred: Deferred, _future: object) -> None:
         if exchange.over:

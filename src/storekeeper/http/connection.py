@@ -40,10 +40,10 @@ MAX_TURN = 0.01
 
 
 class Refusal(NamedTuple):
-    """The response to bytes that are no acceptable request: the connection's last."""
+    """The response to bytes that are no acceptable request, of which `request` is the line: the connection's last."""
 
     response: Response
-    head_only: bool
+    request: Request
     fields: bytes
 
 
@@ -190,14 +190,15 @@ class Connection(HttpToolsProtocol):
     def finish(self, exchange: Exchange) -> None:
         """Continue after the response of an exchange is complete."""
         self.end_exchange(exchange)
-        self.sent(exchange.status, exchange.size, exchange.began, exchange.close)
+        self.sent(exchange.request, exchange.status, exchange.size, exchange.began, exchange.close)
         self.advance()
 
-    def sent(self, status: int, size: int, began: float | None, close: bool = False) -> None:  # noqa: ARG002 - see below
+    def sent(self, request: Request, status: int, size: int, began: float | None, close: bool = False) -> None:  # noqa: ARG002 - see below
         """Count a response; close the connection if it was the last.
 
-        Every response passes here after its last byte was written. `size` is in bytes; `began` is on the loop's
-        clock, or None if the response began in this loop iteration. Counters and an access log belong here.
+        Every response passes here after its last byte was written, if it is not broken off. A refused `request` is
+        what was read of its line, perhaps nothing; `size` is in bytes; `began` is on the loop's clock, or None if the
+        response began in this loop iteration. Counters and an access log belong here.
         """
         self.responses_sent += 1
         if close:
@@ -217,6 +218,7 @@ class Connection(HttpToolsProtocol):
         while self.waiting and self.exchange is None and not self.flow.write_paused:
             request = self.waiting.popleft()
             if isinstance(request, Refusal):
+                self._charge(-request.request.size)
                 self._send_refusal(request)
                 return
             self._charge(-request.size - len(request.body))  # its exchange is charged anew
@@ -263,10 +265,12 @@ class Connection(HttpToolsProtocol):
 
     # Refusing.
 
-    def _refuse(self, response: Response, head_only: bool, headers: Fields) -> None:
+    def _refuse(self, response: Response, request: Request) -> None:
         self._count_unfinished(0)
-        refusal = Refusal(response, head_only, encode_fields(self.guard.fields(headers)))
+        fields = encode_fields(self.guard.fields(request.headers))
+        refusal = Refusal(response, Request(request.method, request.target, (), request.version, False), fields)
         if self.busy:
+            self._charge(refusal.request.size)
             self.waiting.append(refusal)
         else:
             self._send_refusal(refusal)
@@ -274,10 +278,11 @@ class Connection(HttpToolsProtocol):
     def _send_refusal(self, refusal: Refusal) -> None:
         if self.transport.is_closing():
             return
-        response, head_only, fields = refusal
+        response, request, fields = refusal
+        head_only = request.method == "HEAD"
         data = encode(response, self.server_state.default_headers, head_only=head_only, close=True, fields=fields)
         self.write(data)
-        self.sent(response.status, len(data), None)
+        self.sent(request, response.status, len(data), None)
         # Closing now would reset the connection while the client still sends, and the reset can overtake
         # the response. So the connection reads and drops what arrives for a while.
         self.flow.resume_reading()

@@ -12,7 +12,7 @@ import httptools
 from storekeeper.events import Event, emit
 from storekeeper.http import request as request_head
 from storekeeper.http.request import MAX_HEAD_BYTES, SMALL_BODY_BYTES, Request
-from storekeeper.http.response import INTERNAL_ERROR, MAX_BODY_BYTES, TOO_LARGE, Fields, Response
+from storekeeper.http.response import INTERNAL_ERROR, MAX_BODY_BYTES, TOO_LARGE, Response
 
 _MAX_SIZE_LINE = 16
 """Bytes of the size of a chunk, with the zeros that some proxies put in front, and of its line end, that are free."""
@@ -39,15 +39,15 @@ _SMALL_CHUNKS = re.compile(b"(?s)(?:0{,%d}(?:%b))+" % (_MAX_SIZE_LINE - len(b"1\
 class RequestReader:
     """The reading half of a connection, over llhttp.
 
-    `accept` is called with each complete request; `refuse`, at most once, with a response, whether it must have no
-    content because the request is a HEAD, and the fields that were read. `clock` is called when a request begins;
-    `check`, with a request that may have a large body, before that is read: it may refuse it.
+    `accept` is called with each complete request; `refuse`, at most once, with a response and what was read of its
+    request. `clock` is called when a request begins; `check`, with a request that may have a large body, before that
+    is read: it may refuse it.
     """
 
     def __init__(
         self,
         accept: Callable[[Request], None],
-        refuse: Callable[[Response, bool, Fields], None],
+        refuse: Callable[[Response, Request], None],
         clock: Callable[[], float],
         check: Callable[[Request], Response | None] = lambda _: None,
     ) -> None:
@@ -181,11 +181,11 @@ class RequestReader:
 
     def refuse(self, response: Response, request: Request | None = None) -> None:
         """Refuse the request that is being read, or `request`, which was just accepted; read nothing more."""
-        head_only = request.method == "HEAD" if request else self._is_head
-        headers = request.headers if request else self._headers
         if self.phase is not Phase.DISCARDING:
+            method = self._parser.get_method().decode() if self._url else "HEAD" if self._is_head else ""
+            read = request or self._request or Request(method, self._url, self._headers, "", False)
             self.discard()
-            self._refuse(response, head_only, headers)
+            self._refuse(response, read)
 
     def discard(self) -> None:
         """Forget the request that is being read, and drop all further bytes."""
