@@ -13,7 +13,7 @@ from typing import NoReturn, TypeVar
 import msgspec
 
 from storekeeper.api.conditions import Conditions, check_method_and_type, parse_key, read_conditions, read_tags
-from storekeeper.api.errors import NOT_FOUND, to_response
+from storekeeper.api.errors import to_response
 from storekeeper.api.plan import Plan, Run, constant
 from storekeeper.api.query import next_page, parse_list_query, parse_store_query
 from storekeeper.api.routes import STORES, Route, Scope, id_in, match_route, parse_id, scope_of
@@ -67,10 +67,8 @@ class Resource:
         planned as its GET, whose content the adapter leaves out.
         """
         route, _ = match_route(target.partition(b"?")[0])
-        if route is None:
+        if route is None or (route == "server" and method != "OPTIONS"):
             return None
-        if route == "server" and method != "OPTIONS":  # which other ASGI servers do not refuse
-            return constant(NOT_FOUND, None)
         scope = scope_of(route, method)
         if method in ("GET", "HEAD"):
             return self._plan_read(route, scope, headers, cached=method == "GET" and self._cacheable)
