@@ -16,6 +16,7 @@ import httptools
 import pytest
 from msgspec.structs import replace
 
+from storekeeper.api import conditions, origins
 from storekeeper.api.gate import Gate
 from storekeeper.api.origins import Pages
 from storekeeper.api.plan import Plan
@@ -28,6 +29,7 @@ from storekeeper.http.reader import Phase, RequestReader
 from storekeeper.http.request import Request
 from storekeeper.http.response import Response
 from storekeeper.settings import Settings
+from tests import ROOT
 from tests.campaigns.fuzz_http import requests_to_damage
 from tests.campaigns.mutations import Cases
 from tests.campaigns.strangers import ORDINARY, SEED, clients, mixed, unfinished
@@ -45,6 +47,9 @@ NOT_PLAIN = [
     request("GET", "/test", None, *["a:b"] * 100),
 ]
 resource = Resource(InMemory(), Settings())  # type: ignore[arg-type]  # plans ask no collection
+
+
+LOOKED_FOR = re.compile(r'(?:field\([\w.]+, |name == )b"([a-z-]+)"')
 
 
 @pytest.fixture(autouse=True)
@@ -266,6 +271,14 @@ def with_each_byte() -> list[bytes]:
 
 def test_no_byte_gets_by_llhttp_in_a_field_that_is_read_apart() -> None:
     assert compare(with_each_byte(), open_gate) > 500
+
+
+def test_the_short_way_has_every_field_that_anybody_looks_for() -> None:
+    """It hides all others: whoever looks for another one has to add it."""
+    found = {name for path in (ROOT / "src").rglob("*.py") for name in LOOKED_FOR.findall(path.read_text())}
+    assert {"authorization", "host", "if-none-match", "sec-fetch-site"} <= found
+    sets = conditions._DECIDING | origins._PAGE_FIELDS
+    assert {name.encode() for name in found} | sets <= set(DECIDING_FIELDS)
 
 
 def takes_any_byte(patch: pytest.MonkeyPatch) -> None:
