@@ -369,7 +369,7 @@ def test_large_bodies_are_counted_while_they_are_there_and_no_longer(
     async def scenario() -> None:
         async with inside(tmp_path) as service:
             connection, _ = service.connect(adapter)
-            budget = service.service.runtime.limits.received
+            budget = service.service.runtime.limits.receive_budget
             for size in (60_000, 60_000, 5_000, 100_000, 60_000):
                 data = request("POST", target, b"x" * size)
                 connection.data_received(data)
@@ -393,11 +393,11 @@ def test_a_client_that_sends_much_lets_the_others_go_on_in_between(adapter: str,
             await settled(connection)
             assert line.reading
             assert line.sent.count(b"HTTP/1.1 200") == 5000
-            assert service.service.runtime.limits.received.size == 0
+            assert service.service.runtime.limits.receive_budget.size == 0
 
             connection.data_received(request("GET", "/test") * 5000)
             connection.connection_lost(None)
-            assert service.service.runtime.limits.received.size == 0
+            assert service.service.runtime.limits.receive_budget.size == 0
 
     run(scenario())
 
@@ -437,7 +437,7 @@ def test_a_body_that_comes_in_many_bytes_may_take_all_that_a_body_may(adapter: s
             connection.data_received(whole[-20:])
             await settled(connection)
             assert statuses(line) == [200]
-            assert service.service.runtime.limits.received.size == 0
+            assert service.service.runtime.limits.receive_budget.size == 0
 
     run(scenario())
 
@@ -450,7 +450,7 @@ def test_requests_that_wait_are_bounded_over_all_connections(
     async def scenario() -> None:
         monkeypatch.setattr("storekeeper.http.limits.MAX_RECEIVED_BYTES", 2**18)
         async with inside(tmp_path) as service:
-            budget = service.service.runtime.limits.received
+            budget = service.service.runtime.limits.receive_budget
             many = request("GET", "/test") * 350
             lines = []
             for _ in range(5):
@@ -506,7 +506,7 @@ def test_large_heads_that_are_not_whole_are_bounded_over_all_connections(
     async def scenario() -> None:
         monkeypatch.setattr("storekeeper.http.limits.MAX_RECEIVED_BYTES", 2**20)
         async with inside(tmp_path) as service:
-            budget = service.service.runtime.limits.received
+            budget = service.service.runtime.limits.receive_budget
             lines = []
             for _ in range(60):
                 connection, line = service.connect(adapter)

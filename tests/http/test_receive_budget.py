@@ -36,7 +36,7 @@ def _little_may_be_held(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def held(service: Inside) -> int:
-    return service.service.runtime.limits.received.size
+    return service.service.runtime.limits.receive_budget.size
 
 
 def send(service: Inside, adapter: str, data: bytes, count: int) -> list[tuple[Connection, Line]]:

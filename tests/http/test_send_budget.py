@@ -65,7 +65,7 @@ def test_who_has_been_reading_for_longest_makes_room(
 def test_who_reads_or_leaves_takes_no_room_any_more(adapter: str, tmp_path: Path) -> None:
     async def scenario() -> None:
         async with inside(tmp_path) as service:
-            kept = service.service.runtime.limits.sent
+            kept = service.service.runtime.limits.send_budget
             for version in range(9):
                 await store(service, str(version) * LONG)
                 connection, line = await ask(service, adapter)
@@ -92,7 +92,7 @@ async def has_cached(service: Inside) -> None:
 def test_one_cached_response_for_many_takes_its_room_once(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with inside(tmp_path) as service:
-            kept = service.service.runtime.limits.sent
+            kept = service.service.runtime.limits.send_budget
             await store(service, "x" * LONG)
             await has_cached(service)
             many = [await ask(service, "--fast-lane") for _ in range(9)]
@@ -125,7 +125,7 @@ def test_many_small_responses_count_from_their_first_byte(adapter: str, tmp_path
 
     async def scenario() -> None:
         async with inside(tmp_path) as service:
-            unsent = service.service.runtime.limits.sent
+            unsent = service.service.runtime.limits.send_budget
             await store(service, "x" * size)
             lines = []
             for _ in range(100):
@@ -152,7 +152,7 @@ def test_a_connection_may_leave_one_small_response_uncounted_and_no_more(
 
     async def scenario() -> None:
         async with inside(tmp_path) as service:
-            unsent = service.service.runtime.limits.sent
+            unsent = service.service.runtime.limits.send_budget
             await store(service, "small")
             connection, line = service.connect(adapter)
             line.stuck = True

@@ -130,7 +130,7 @@ class FastLane(Connection):
             if not self.transport.is_closing():  # as `write` does it, without another call
                 self.transport.write(start + content)
                 if self.flow.write_paused:
-                    self.limits.sent.lease(self, size)
+                    self.limits.send_budget.lease(self, size)
         else:
             self.write(start, content, shared=content)
         self.sent(request, status, size, began)

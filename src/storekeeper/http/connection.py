@@ -103,7 +103,7 @@ class Connection(HttpToolsProtocol):
         """Feed bytes from the client to the reader; while some of them are unread, the transport brings no more."""
         self._turn_ends = thread_time() + MAX_TURN
         unread = self.reader.feed(data)
-        if unread and not self.limits.received.allows(self._lease + len(unread)):
+        if unread and not self.limits.receive_budget.allows(self._lease + len(unread)):
             self.reader.refuse(unavailable("Too many requests are waiting"))
         elif unread:
             self.flow.pause_reading()
@@ -115,7 +115,7 @@ class Connection(HttpToolsProtocol):
         unfinished = self.reader.unfinished_bytes
         if unfinished != self._unfinished:
             self._count_unfinished(unfinished)
-            if unfinished and not self.limits.received.allows(self._lease):
+            if unfinished and not self.limits.receive_budget.allows(self._lease):
                 self.reader.refuse(unavailable("Too many large requests"))
 
     def _read_on(self) -> None:
@@ -138,7 +138,7 @@ class Connection(HttpToolsProtocol):
         """
         self.connections.discard(self)
         self.limits.connections.open.discard(self)
-        self.limits.sent.release(self)
+        self.limits.send_budget.release(self)
         self.reader.close()
         self.waiting.clear()
         self._unread = b""
@@ -152,7 +152,7 @@ class Connection(HttpToolsProtocol):
 
     def _accept(self, request: Request) -> None:
         # A body that came in one piece was not counted yet.
-        if (size := len(request.body)) > self._unfinished and not self.limits.received.allows(size):
+        if (size := len(request.body)) > self._unfinished and not self.limits.receive_budget.allows(size):
             self.reader.refuse(unavailable("Too many large requests"), request)
         elif self.busy:
             self._queue(request)
@@ -173,7 +173,7 @@ class Connection(HttpToolsProtocol):
         # Not on the request: one whose head is remembered belongs to many connections.
         exchange.charged = size = request.size + len(request.body)
         self._lease += size  # as `_charge` does it, without another call
-        self.limits.received.size += size
+        self.limits.receive_budget.size += size
         return exchange
 
     def end_exchange(self, exchange: Exchange) -> None:
@@ -238,7 +238,7 @@ class Connection(HttpToolsProtocol):
     def _queue(self, request: Request) -> None:
         # One read may bring thousands of requests, each of which takes more memory than its bytes did.
         cost = request.size + len(request.body)
-        if not self.limits.received.allows(self._lease + cost):
+        if not self.limits.receive_budget.allows(self._lease + cost):
             self.reader.refuse(unavailable("Too many requests are waiting"), request)
             return
         self._charge(cost)
@@ -257,7 +257,7 @@ class Connection(HttpToolsProtocol):
     def _charge(self, size: int) -> None:
         """Take so many bytes of the receive budget; a negative `size` gives them back."""
         self._lease += size
-        self.limits.received.size += size
+        self.limits.receive_budget.size += size
 
     def _count_unfinished(self, size: int) -> None:
         self._charge(size - self._unfinished)
@@ -300,7 +300,7 @@ class Connection(HttpToolsProtocol):
         if not self.transport.is_closing():
             self.transport.writelines(parts)
             if self.flow.write_paused:
-                self.limits.sent.lease(self, sum(map(len, parts)), shared)
+                self.limits.send_budget.lease(self, sum(map(len, parts)), shared)
 
     def pause_writing(self) -> None:
         """Stop reading requests from a client that does not read its responses."""
@@ -310,7 +310,7 @@ class Connection(HttpToolsProtocol):
     def resume_writing(self) -> None:
         """Continue: the kernel has taken what was unsent, but for 256 bytes at most."""
         super().resume_writing()
-        self.limits.sent.release(self)
+        self.limits.send_budget.release(self)
         if self.reader.phase is not Phase.DISCARDING or self.waiting:
             self.advance()
         else:

@@ -214,8 +214,8 @@ class Limits:
 
     def __init__(self) -> None:
         self.connections = ConnectionLimit()
-        self.sent = SendBudget()
-        self.received = ReceiveBudget()
+        self.send_budget = SendBudget()
+        self.receive_budget = ReceiveBudget()
 
 
 def bound_unsent(listener: socket.socket) -> None:
