@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 
 from storekeeper import __version__
-from storekeeper.api import docs, operations
+from storekeeper.api import docs, operations, query
 from storekeeper.api.query import MAX_LIMIT
 from storekeeper.api.routes import ROUTES
 from storekeeper.http import deadlines
@@ -290,6 +290,12 @@ def test_the_limits_are_those_of_the_service() -> None:
     assert DOCUMENT["components"]["parameters"]["limit"]["schema"]["maximum"] == MAX_LIMIT
 
 
+@pytest.mark.parametrize(("path", "read"), [("/api/stores", query._OF_LISTS), ("/api/stores/{id}", query._OF_STORES)])
+def test_every_parameter_that_a_query_may_have_is_documented(path: str, read: query.Parameters) -> None:
+    described = [resolved(parameter) for parameter in DOCUMENT["paths"][path]["get"]["parameters"]]
+    assert {each["name"] for each in described if each["in"] == "query"} == read.keys()
+
+
 @pytest.mark.parametrize("path", ["/api/stores", "/api/stores/{id}"])
 def test_a_parameter_of_the_query_may_be_empty_and_the_document_says_so(service: Running, path: str) -> None:
     created = service.request("POST", "/api/stores", {"name": "Asked for"}).json["id"]
@@ -308,11 +314,11 @@ def test_the_document_says_what_a_setting_changes() -> None:
     assert "`--missing-store 500`" in DOCUMENT["components"]["responses"]["NotFound"]["description"]
 
 
-def test_only_the_operations_on_stores_take_a_token_and_each_other_one_says_so() -> None:
+def test_only_the_operations_that_may_need_a_token_take_one_and_each_other_one_says_so() -> None:
+    guarded = {rule.path for rule in ROUTES.values() if not rule.is_open}
     for method, path in operations_of(DOCUMENT["paths"]):
-        stores = path.startswith("/api/stores")
         # Tools that take the first choice, as Postman does, then ask for the token.
-        assert DOCUMENT["paths"][path][method].get("security") == ([{"token": []}, {}] if stores else [])
+        assert DOCUMENT["paths"][path][method].get("security") == ([{"token": []}, {}] if path in guarded else [])
 
 
 def test_the_schemas_have_the_fields_of_the_types() -> None:
