@@ -148,7 +148,7 @@ class Collection(Protocol):
     async def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False) -> range:
         """Create all of `payloads` in their order, or none; return their ids. Reads them once, and keeps none.
 
-        With `only_if_empty`, a collection that has stores is left as it is, and the result is empty.
+        With `only_if_empty`, a collection that has stores is left as it is, and the result is range(0).
         """
 
     async def tokens(self) -> Sequence[Token]:

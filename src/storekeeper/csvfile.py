@@ -25,15 +25,7 @@ _MAX_SHOWN_LENGTH = 80
 
 
 class BadFile(StorekeeperError):
-    """The file as a whole cannot be imported."""
-
-
-class HasIds(StorekeeperError):
-    """A row has an id, as in an export: an import would add its store again, under another id."""
-
-
-class BadRows(StorekeeperError):
-    """Some rows break the rules. Each was reported when it was read."""
+    """The file cannot be imported."""
 
 
 class Import:
@@ -54,10 +46,10 @@ class Import:
             raise BadFile(f"{_HEADER_RULE}: {error}") from None
         self.has_ids = "id" in self._columns
 
-    def payloads(self, progress: Callable[[int], None], *, refuse_ids: bool) -> Iterator[Payload]:
-        """Return the payloads. Raises BadFile, and with `refuse_ids` HasIds at the first row that has an id.
+    def payloads(self, progress: Callable[[int], None]) -> Iterator[Payload]:
+        """Return the payloads. Raises BadFile: for rows that break the rules at the end, when each was reported.
 
-        Reads to the end even when rows are bad, then raises BadRows. `progress` gets the number of rows so far.
+        `progress` gets the number of rows so far.
         """
         bad = rows = 0
         line = self._reader.line_num + 1
@@ -67,8 +59,6 @@ class Import:
                     rows += 1
                     cells = dict(zip(self._columns, row, strict=False))
                     if id := cells.pop("id", ""):
-                        if refuse_ids:
-                            raise HasIds(f"line {line} has the id {id[:_MAX_SHOWN_LENGTH]}")
                         self._ids_met = True
                         self._ids_are_row_numbers &= id == str(rows)
                     try:
@@ -81,7 +71,7 @@ class Import:
         except csv.Error as error:
             raise BadFile(f"line {line}: {error}") from None
         if bad:
-            raise BadRows(f"{bad} of {rows} rows are bad")
+            raise BadFile(f"{bad} of {rows} rows are bad: mend them and import again")
 
     def _payload(self, row: list[str], cells: dict[str, str]) -> Payload:
         if len(row) != len(self._columns):

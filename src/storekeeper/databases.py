@@ -130,14 +130,8 @@ def _opened(database: str, *, write: bool = False) -> AbstractContextManager[Exe
     return engine.opened(location, write=write)
 
 
-def is_empty(database: str) -> bool:
-    """Tell whether the collection of a URL has no store. Raises CannotStart, Unavailable."""
-    with snapshot(database) as rows:
-        return rows.numbers()[0] == 0
-
-
 def load(database: str, payloads: Iterable[Payload], *, only_if_empty: bool) -> range:
-    """Create all of `payloads` in a prepared database, or none; return their ids. Raises CannotStart, Unavailable."""
+    """Load a prepared database as `Collection.load` does. Raises CannotStart, Unavailable."""
     engine, location = _located(database)
     return engine.load_all(location, payloads, only_if_empty=only_if_empty)
 

@@ -8,17 +8,17 @@ import sys
 import termios
 import threading
 import time
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
+from typing import Any
 
 import pytest
 
-from storekeeper import cli, csvfile, databases
-from storekeeper.cli import terminal
-from storekeeper.cli.terminal import print_line
+from storekeeper import cli, csvfile
 from storekeeper.stores import Payload
-from tests.harness.client import locked, until
+from tests.harness.client import until
 from tests.harness.databases import Sqlite
 from tests.harness.linux import memory
 from tests.harness.machine import fill_disk, mounted
@@ -72,7 +72,7 @@ def test_an_import_adds_every_row(
 ) -> None:
     fill_with(database, [Payload("There before")])
     (tmp_path / "stores.csv").write_bytes(data)
-    done = command("import", database, str(tmp_path / "stores.csv"))
+    done = command("import", database, "--add", str(tmp_path / "stores.csv"))
     assert (done.returncode, done.stdout) == (0, b"")
     assert done.stderr.decode() == f"{imported(expected)} into {database.path}\n"
     assert content(database) == [("There before", None), *expected]
@@ -114,7 +114,7 @@ REFUSED: list[tuple[bytes, list[str], str]] = [
             ':10: "name" must not contain null characters',
             ':11: "name" is required. "address" must not contain null characters',
         ],
-        "4 of 6 rows are bad; nothing was imported into {database}: mend them and import again",
+        "4 of 6 rows are bad: mend them and import again; nothing was imported into {database}",
     ),
     (b'name,address\nA,1\n"B\n\xff",2\n', [], "line 4: not UTF-8"),
     (b"name,address\r\nA,1\r\n,2\r\n", [':3: "name" is required'], "1 of 2 rows are bad"),
@@ -164,7 +164,7 @@ def test_what_is_not_utf8_is_found_in_a_pipe_where_it_stands(rows: int, line: in
         csvfile.open_to_read(ends[0]) as file,
         pytest.raises(csvfile.BadFile, match=f"^line {line}: not UTF-8: "),
     ):
-        list(csvfile.Import(file, lambda *_: None).payloads(lambda _: None, refuse_ids=False))
+        list(csvfile.Import(file, lambda *_: None).payloads(lambda _: None))
     feeding.join()
     os.close(ends[0])
 
@@ -280,7 +280,7 @@ def test_an_export_is_not_imported_where_there_are_stores_unless_it_is_asked_for
     export = command("export", database).stdout
     [line] = refused(command("import", database, "-", stdin=export))
     assert line == (
-        f"storekeeper: -: line 2 has the id 1, as in an export: its rows would be added to {database.path} again, as"
+        f"storekeeper: - has a column of ids, as an export has: its rows would be added to {database.path} again, as"
         " new stores that nobody can delete; nothing was imported; with --add they are added"
     )
     assert content(database) == [("A", None), ("B", None)]
@@ -293,29 +293,31 @@ def test_an_export_is_not_imported_where_there_are_stores_unless_it_is_asked_for
 def test_an_export_is_not_imported_beside_the_first_stores_of_somebody_else(
     database: Sqlite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not even if these come between the look whether there are any and the import."""
-    databases.prepare(database.url)
-    is_empty = databases.is_empty
+    """Not even if these come while the file is read."""
+    payloads = csvfile.Import.payloads
 
-    def was_empty(url: str) -> bool:
-        monkeypatch.undo()
-        assert is_empty(url)
+    def read(*arguments: Any) -> Iterator[Payload]:
+        yield from payloads(*arguments)
         fill_with(database, [Payload("Other")])
-        return True
 
-    monkeypatch.setattr(databases, "is_empty", was_empty)
+    monkeypatch.setattr(csvfile.Import, "payloads", read)
     [line] = refused(command("import", database, "-", stdin=b"id,name,address\n1,A,\n"))
-    assert line.endswith("another program has just added the first stores; nothing was imported")
+    assert "- has a column of ids, as an export has" in line
     assert content(database) == [("Other", None)]
 
 
-def test_one_row_with_an_id_makes_a_file_an_export(database: Sqlite) -> None:
-    """So does the last of many, and an id that is no number."""
+@pytest.mark.parametrize("rows", [b"", b",New,\n,New,\n", b",New,\n,,bad\nx,New,\n"])
+def test_a_column_of_ids_makes_a_file_an_export_whatever_is_in_it(database: Sqlite, rows: bytes) -> None:
     fill_with(database, [Payload("A")])
-    for last in (b"1,A,\n", b"x,A,\n"):
-        lines = refused(command("import", database, "-", stdin=b"id,name,address\n,New,\n,,bad\n" + last))
-        assert f"line 4 has the id {last[:1].decode()}, as in an export" in lines[-1]
+    [line] = refused(command("import", database, "-", stdin=b"id,name,address\n" + rows))
+    assert "- has a column of ids, as an export has" in line
     assert content(database) == [("A", None)]
+
+
+def test_an_export_without_stores_is_imported_into_an_empty_database(database: Sqlite) -> None:
+    fill_with(database, [])
+    done = command("import", database, "-", stdin=command("export", database).stdout)
+    assert (done.returncode, done.stderr.decode()) == (0, f"0 stores imported into {database.path}\n")
 
 
 @pytest.mark.parametrize(("ids", "told"), [("12", ""), ("79", "; the file had other ids")])
@@ -333,8 +335,8 @@ def test_a_header_that_is_wrong_makes_no_database_and_bad_rows_tell_of_the_one_t
     [line] = refused(command("import", database, "-", stdin=b"name\nA\n"))
     assert not database.path.exists()
     *_, line = refused(command("import", database, "-", stdin=b"name,address\n,1\n"))
-    told = f"nothing was imported into the new database {database.path}: mend them and import again"
-    assert line == f"storekeeper: -: 1 of 1 rows are bad; {told}"
+    told = f"nothing was imported into the new database {database.path}"
+    assert line == f"storekeeper: -: 1 of 1 rows are bad: mend them and import again; {told}"
 
 
 def test_a_file_without_a_second_line_does_not_fill_the_memory(tmp_path: Path) -> None:
@@ -371,29 +373,6 @@ def test_an_import_to_a_full_disk_is_refused_whole(tmp_path: Path) -> None:
         [line] = refused(command("import", database, str(tmp_path / "stores.csv")))
         assert line == f"storekeeper: {database.path}: The disk is full; nothing was imported"
         assert content(database) == [("There before", None)]
-
-
-@pytest.mark.parametrize("told", [True, False])
-def test_an_import_that_waits_for_another_program_says_so_if_it_takes_long(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, told: bool
-) -> None:
-    monkeypatch.setattr(terminal, "WAIT_TOLD", 0.05 if told else 60.0)
-    database = Sqlite(tmp_path)
-    fill_with(database, [Payload("There before")])
-    with ExitStack() as lock:
-
-        def told_and_unlocked(line: str) -> None:
-            print_line(line)
-            lock.close()
-
-        lock.enter_context(locked(tmp_path))
-        if told:
-            monkeypatch.setattr(terminal, "print_line", told_and_unlocked)
-        else:
-            threading.Timer(0.3, lock.close).start()
-        done = command("import", database, "-", stdin=b"name,address\nA,\n")
-    wait = f"all rows are read; writing them into {database.path}, or waiting for another program that writes there\n"
-    assert done.stderr.decode() == wait * told + f"1 store imported as 2 into {database.path}\n"
 
 
 def test_an_import_into_a_damaged_database_is_refused_in_one_line(tmp_path: Path) -> None:

@@ -2,12 +2,8 @@
 
 import os
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-
-WAIT_TOLD = 2.0
-"""Seconds after which a command says what it waits for."""
 
 
 def print_line(message: str) -> None:
@@ -36,22 +32,6 @@ def open_standard_streams() -> None:
             os.open(os.devnull, mode)  # takes the lowest number that is free
             os.set_inheritable(number, True)
             setattr(sys, name, open(number, "w" if number else "r", closefd=False))  # noqa: SIM115 - stays open
-
-
-@contextmanager
-def telling_wait(message: str) -> Iterator[Callable[[], None]]:
-    """Yield what begins a wait: print a message on stderr if that takes longer than WAIT_TOLD."""
-    timer = threading.Timer(WAIT_TOLD, print_line, [message])
-    timer.daemon = True
-
-    def begin() -> None:
-        with suppress(RuntimeError):  # no thread can be made
-            timer.start()
-
-    try:
-        yield begin
-    finally:
-        timer.cancel()
 
 
 @contextmanager

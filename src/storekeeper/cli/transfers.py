@@ -3,7 +3,7 @@
 import os
 import sys
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -12,13 +12,10 @@ import typer
 
 from storekeeper import atomicfile
 from storekeeper.cli.options import with_settings
-from storekeeper.cli.terminal import print_line, progress, telling_wait
+from storekeeper.cli.terminal import print_line, progress
 from storekeeper.errors import CannotStart, Outcome, Unavailable
 from storekeeper.settings import Settings
 from storekeeper.stores import Payload
-
-if typing.TYPE_CHECKING:
-    from storekeeper import csvfile
 
 STANDARD_STREAM = Path("-")
 """Standard input or output."""
@@ -37,7 +34,8 @@ def import_(
 ) -> None:
     """Add all stores of a CSV file, or none.
 
-    A service may run meanwhile. If the database has stores, a file with ids, such as an export, is refused.
+    A service may run meanwhile. If the database has stores, a file with a column of ids, such as an
+    export, is refused.
     """
     from storekeeper import csvfile, databases
 
@@ -48,46 +46,26 @@ def import_(
             if made := not databases.exists(settings.database):
                 into = f"the new database {into}"
             databases.prepare(settings.database, upgrade=False)
-            ids = _load(settings.database, into, source, add=add)
+            with progress("Importing") as show:
+                may_be_export = source.has_ids and not add
+                ids = databases.load(settings.database, source.payloads(show), only_if_empty=may_be_export)
     except csvfile.BadFile as error:
         raise CannotStart(f"{file}: {error}; nothing was imported into {into}") from None
-    except csvfile.BadRows as error:
-        raise CannotStart(f"{file}: {error}; nothing was imported into {into}: mend them and import again") from None
-    except csvfile.HasIds as error:
-        raise CannotStart(
-            f"{file}: {error}, as in an export: its rows would be added to {into} again, as new stores that"
-            " nobody can delete; nothing was imported; with --add they are added"
-        ) from None
     except OSError as error:
         raise CannotStart(f"{file} cannot be read: {error.strerror}") from None
     except Unavailable as error:
         done = "nothing was imported" if error.outcome is Outcome.NONE else "it is not known whether it was imported"
         raise CannotStart(f"{into}: {error}; {done}") from None
+    if not ids.start:  # the first store of all has the id 1
+        raise CannotStart(
+            f"{file} has a column of ids, as an export has: its rows would be added to {into} again, as new stores"
+            " that nobody can delete; nothing was imported; with --add they are added"
+        )
     print_line(
         f"{_counted(len(ids), 'store')} imported{_as_ids(ids)} into {into}"
         + "; the file had other ids" * source.renumbered(ids)
         + "; a service has to be given the same --database" * made
     )
-
-
-def _load(database: str, into: str, source: "csvfile.Import", *, add: bool) -> range:
-    from storekeeper import databases
-
-    may_be_export = source.has_ids and not add
-    refuse_ids = may_be_export and not databases.is_empty(database)
-    only_if_empty = may_be_export and not refuse_ids
-    waits = f"all rows are read; writing them into {into}, or waiting for another program that writes there"
-    with progress("Importing") as show, telling_wait(waits) as begin_wait:
-        payloads = _followed_by(begin_wait, source.payloads(show, refuse_ids=refuse_ids))
-        ids = databases.load(database, payloads, only_if_empty=only_if_empty)
-    if only_if_empty and not ids and not databases.is_empty(database):
-        raise CannotStart("another program has just added the first stores; nothing was imported")
-    return ids
-
-
-def _followed_by(end: Callable[[], None], payloads: Iterator[Payload]) -> Iterator[Payload]:
-    yield from payloads
-    end()
 
 
 @with_settings("database")
