@@ -96,17 +96,13 @@ def read_tokens(database: str) -> list[Token]:
         return [Token(*row) for row in execute(ALL_TOKENS)]
 
 
-def add_token(database: str, token: Token, show: Callable[[], None]) -> None:
-    """Add a token, whose number the database chooses. If `show`, called before the commit, raises, none is added.
-
-    Raises CannotStart, Unavailable.
-    """
+def add_token(database: str, token: Token) -> None:
+    """Add a token, whose number the database chooses. Raises CannotStart, Unavailable."""
     with _opened(database, write=True) as execute:
         if list(execute(_FIND, (token.name,))):
             known = f"there is a token {token.name} already, or was one"
             raise CannotStart(f"{known}: names are unique for ever, choose another")
         execute(_ADD, (token.name, token.scope, token.hash, token.created, token.expires))
-        show()
 
 
 def revoke_token(database: str, name: str, now: int) -> bool:

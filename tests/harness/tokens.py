@@ -17,7 +17,7 @@ def add_token(url: str, name: str, scope: str, expires: int | None = None) -> st
     """Add a token to a database, which is made if there is none; return its text."""
     text = generate()
     databases.prepare(url)
-    databases.add_token(url, Token(0, name, scope, hashed(text.encode()), now(), expires), lambda: None)
+    databases.add_token(url, Token(0, name, scope, hashed(text.encode()), now(), expires))
     return text
 
 

@@ -8,7 +8,7 @@ import typer
 
 from storekeeper.cli.options import with_settings
 from storekeeper.cli.terminal import print_line, print_now
-from storekeeper.errors import CannotStart, StorekeeperError
+from storekeeper.errors import CannotStart
 from storekeeper.settings import Settings
 
 SETTLE_DELAY = 2.0
@@ -37,36 +37,18 @@ def add(
     until = tokens.expiry(expires, now) if expires is not None else None
     text = tokens.generate()
     token = tokens.Token(0, tokens.check_name(name), scope, tokens.hashed(text.encode()), now, until)
-    shown: list[str] = []
-
-    def show() -> None:
-        _print(text)
-        shown.append(text)
-
+    databases.add_token(settings.database, token)
     try:
-        databases.add_token(settings.database, token, show)
-    except StorekeeperError as error:
-        if not shown:
-            raise
-        doubt = f"the token that was printed is good only if `storekeeper token list` has {token.name}"
-        raise CannotStart(f"{error}; {doubt}") from None
+        print_now(text)
+    except OSError as error:
+        reason = f"{name} was added, but its token cannot be printed ({error.strerror})"
+        raise CannotStart(f"{reason}: revoke it, and add another one under another name") from None
     expiring = f" until {_day(until)}" if until else ""
     print_line(
         f"{name} may {scope}{expiring} in {databases.describe(settings.database)}, once its service runs with --auth"
         " writes (who writes needs a token) or --auth all (everybody does). Keep the token: it is not shown again"
     )
     time.sleep(SETTLE_DELAY)
-
-
-def _print(text: str) -> None:
-    """Print a token before it is added, so that its name is not used up if it cannot be printed."""
-    try:
-        print_now(text)
-    except OSError as error:
-        reason = f"the token cannot be printed ({error.strerror}), so it was not added"
-        raise CannotStart(
-            f"{reason}: send standard output to where it can be kept, and add the token again"
-        ) from None
 
 
 @app.command("list")
