@@ -152,10 +152,7 @@ class Collection(Protocol):
         """
 
     async def tokens(self) -> Sequence[Token]:
-        """Return the tokens that are not revoked; and the first one in any case.
-
-        Without it, a collection whose tokens are all revoked would look like one that has never had any.
-        """
+        """Return the tokens that are not revoked."""
 
     async def mark_used(self, numbers: Iterable[int], now: int) -> None:
         """Note that tokens are used, unless that was noted within `tokens.USED_INTERVAL` before `now`."""

@@ -33,7 +33,9 @@ class _Engine(Protocol):
 
     RENEW_EPOCH: str
 
-    def open_collection(self, location: Any, fail: Callable[[str], None], /) -> Collection: ...
+    def open_collection(
+        self, location: Any, fail: Callable[[str], None], reached: Callable[[], None], /
+    ) -> Collection: ...
     def prepare(self, location: Any, /, *, upgrade: bool = True) -> object: ...
     def exists(self, location: Any, /) -> bool: ...
     def describe(self, location: Any, /) -> str: ...
@@ -42,18 +44,21 @@ class _Engine(Protocol):
     def snapshot(self, location: Any, /, *, fill: bool) -> AbstractContextManager[Snapshot]: ...
 
 
-def open_collection(database: str, fail: Callable[[str], None], *, create: bool = True) -> Collection:
+def open_collection(
+    database: str, fail: Callable[[str], None], reached: Callable[[], None] = lambda: None, *, create: bool = True
+) -> Collection:
     """Open the collection of a URL; needs a running event loop. Raises CannotStart.
 
     A missing file is created, unless `create` is false: then it existed when this service started. `fail` is called
-    once, with the reason, when the database cannot be trusted any more.
+    once, with the reason, when the database cannot be trusted any more; `reached`, perhaps on a thread, when it is
+    prepared and before anything is read: while it raises, the database counts as one that is away.
     """
     engine, location = _located(database)
     if isinstance(location, Path):  # PostgreSQL is prepared when it is reached, which may be later
         if not create:
             refuse_gone(database)
         engine.prepare(location)
-    return engine.open_collection(location, fail)
+    return engine.open_collection(location, fail, reached)
 
 
 def refuse_gone(database: str) -> None:
@@ -94,6 +99,14 @@ def read_tokens(database: str) -> list[Token]:
     """Return the tokens of a URL's collection. Raises CannotStart, Unavailable."""
     with _opened(database) as execute:
         return [Token(*row) for row in execute(ALL_TOKENS)]
+
+
+def refuse_tokens(database: str) -> None:
+    """Raise CannotStart if there are tokens, for a service to which nobody has said who needs one; Unavailable."""
+    if read_tokens(database):
+        raise CannotStart(
+            "the database has tokens: say who needs one, with --auth all, --auth writes or --auth open (nobody)"
+        )
 
 
 def add_token(database: str, token: Token) -> None:

@@ -24,9 +24,9 @@ from storekeeper.api.gate import Gate
 from storekeeper.api.origins import Pages
 from storekeeper.api.resource import Resource
 from storekeeper.api.routes import SHAPES
-from storekeeper.api.token_table import TokenTable, load_tokens, require_mode
+from storekeeper.api.token_table import TokenTable
 from storekeeper.collection import Collection
-from storekeeper.databases import absolute, describe, open_collection, prepare, read_tokens, refuse_gone
+from storekeeper.databases import absolute, describe, open_collection, prepare, refuse_gone, refuse_tokens
 from storekeeper.errors import CannotStart, CannotStartYet, Unavailable
 from storekeeper.events import Event, bridge_log, emit, flush, write_line
 from storekeeper.http.connection import Connection
@@ -106,7 +106,8 @@ class Service:
 
     async def _open(self) -> Collection:
         settings = self.settings
-        collection = open_collection(settings.database, partial(_fail, settings.database), create=self._create)
+        fail = partial(_fail, settings.database)
+        collection = open_collection(settings.database, fail, self._check_tokens, create=self._create)
         if settings.workers > 1:
             # No other worker may be given up for this one before it is known that this one can use the database.
             with suppress(Unavailable):
@@ -115,9 +116,11 @@ class Service:
             self._tasks.append(asyncio.create_task(_add_examples(collection)))
             await asyncio.wait(self._tasks, timeout=EXAMPLES_TIMEOUT)
         resource = Resource(collection, settings)
-        if tokens := await load_tokens(collection, settings.auth):
-            self._tasks.append(asyncio.create_task(self._keep_fresh(tokens)))
         mode = settings.auth or "open"
+        tokens = None if mode == "open" else TokenTable(collection)
+        if tokens:
+            await tokens.refresh()
+            self._tasks.append(asyncio.create_task(tokens.keep_fresh()))
         # What nobody can read without a token, no rebound page can.
         hosts = settings.allowed_host if is_loopback(settings.host) and mode != "all" else None
         gate = Gate(resource, Pages(settings.cors_origin, hosts), mode, tokens)
@@ -126,12 +129,14 @@ class Service:
         self.runtime = Runtime(resource, gate, ResponseCache(collection), plain, Limits(), application)
         return collection
 
-    async def _keep_fresh(self, tokens: TokenTable) -> None:
+    def _check_tokens(self) -> None:
         try:
-            await tokens.keep_fresh()
-        except CannotStart:  # it should not run; `serve` says why
+            if self.settings.auth is None:  # because the database was away when the service started
+                refuse_tokens(self.settings.database)
+        except CannotStart as error:  # it should not run; `serve` says why
             self.cannot_start = True
-            signal.raise_signal(signal.SIGTERM)
+            os.kill(os.getpid(), signal.SIGTERM)
+            raise Unavailable(str(error)) from None
 
     async def _sweep(self) -> None:
         loop = asyncio.get_running_loop()
@@ -216,7 +221,7 @@ def _prepared(settings: Settings) -> Settings:
     with suppress(Unavailable):  # the database may become reachable later
         prepare(settings.database)
         if settings.auth is None:
-            require_mode(read_tokens(settings.database))
+            refuse_tokens(settings.database)
             return msgspec.structs.replace(settings, auth="open")
     return settings
 

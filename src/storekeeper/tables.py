@@ -39,8 +39,7 @@ _TOKENS = f"SELECT {', '.join(TOKENS)} FROM tokens"  # noqa: S608 - of constants
 ALL_TOKENS = f"{_TOKENS} ORDER BY number"
 """The statement that selects all tokens."""
 
-_FIRST = "number = (SELECT min(number) FROM tokens)"
-TOKENS_TO_CHECK = f"{_TOKENS} WHERE revoked IS NULL OR {_FIRST} ORDER BY number"
+GOOD_TOKENS = f"{_TOKENS} WHERE revoked IS NULL ORDER BY number"
 """The statement that selects what `Collection.tokens` returns."""
 
 TABLES: dict[str, Mapping[str, type]] = {"stores": STORES, "changes": CHANGES, "keys": KEYS, "tokens": TOKENS}

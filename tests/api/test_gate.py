@@ -318,52 +318,6 @@ def test_without_its_database_no_token_is_good_and_none_is_bad(
     run(scenario())
 
 
-@ADAPTERS
-def test_without_a_mode_nothing_is_served_before_it_is_known_that_there_are_no_tokens(
-    adapter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    some_stores(tmp_path, 1)
-    read, away, looks = Reader.tokens, True, 0
-
-    def unless_away(reader: Reader) -> object:
-        nonlocal looks
-        looks += 1
-        if away:
-            raise Unavailable("The connection was lost")
-        return read(reader)
-
-    monkeypatch.setattr(Reader, "tokens", unless_away)
-    monkeypatch.setattr(token_table, "REFRESH_INTERVAL", 0.02)
-
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            for path, scopes in SCOPES.items():
-                for method, scope in scopes.items():
-                    if path != "*":
-                        status = (await exchange(service, adapter, sent(method, path, None))).status
-                        unknown = scope != "none" or (method, path) in (
-                            ("GET", "/health/ready"),
-                            ("HEAD", "/health/ready"),
-                        )
-                        assert (status == 503) == unknown, (method, path)
-            nonlocal away
-            away = False
-
-            async def seen() -> int:
-                return (await exchange(service, adapter, sent("GET", "/api/stores", None))).status
-
-            await until_async(seen, 200)
-            assert (await exchange(service, adapter, sent("POST", "/api/stores", None))).json["id"] == 2
-            plan = service.service.runtime.gate.plan("GET", b"/api/stores?later", [(b"host", b"localhost")])
-            assert plan is not None
-            assert plan.claim is None, "what is known need not be asked for each request"
-            before = looks
-            await asyncio.sleep(0.1)
-            assert looks == before, "a token that is added now must not end the service"
-
-    run(scenario())
-
-
 def test_a_bug_in_one_read_of_the_tokens_does_not_end_their_reading(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -252,7 +252,7 @@ def test_a_use_is_noted_once_an_hour_and_each_change_has_its_token(database: Dat
         assert [row[-1] for row in snapshot.rows("changes")] == [2, 1, 0, 0]
 
 
-def test_a_service_reads_no_token_that_was_revoked_but_the_first_so_that_it_knows_of_them(database: Database) -> None:
+def test_a_service_reads_no_token_that_was_revoked(database: Database) -> None:
     """It reads them three times a second, and what was revoked stays for ever."""
     for name in ("one", "two", "three"):
         add(database, name, "--scope=write")
@@ -263,9 +263,7 @@ def test_a_service_reads_no_token_that_was_revoked_but_the_first_so_that_it_know
         async with handle(database) as collection:
             return [token.name for token in await collection.tokens()]
 
-    assert run(known()) == ["one", "three"]
-    run_command("token", "revoke", "three", "--database", database.url)
-    assert run(known()) == ["one"]
+    assert run(known()) == ["three"]
     assert [token.name for token in read_tokens(database.url)] == ["one", "two", "three"]
 
 
@@ -276,8 +274,10 @@ def test_a_copy_has_the_tokens(new_database: Callable[[], Database]) -> None:
     assert run_command("copy", source.url, target.url).returncode == 0
     assert read_tokens(target.url) == read_tokens(source.url) != []
     add(full, "own", "--scope=read")
-    done = run_command("copy", source.url, full.url)
-    assert "has tokens already, and gets those of the source" in refused(done)[-1]
+    told = (
+        "exists: name a new file" if isinstance(full, Sqlite) else "has tokens already, and gets those of the source"
+    )
+    assert told in refused(run_command("copy", source.url, full.url))[-1]
     assert [token.name for token in read_tokens(full.url)] == ["own"]
 
 

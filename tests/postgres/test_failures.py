@@ -343,10 +343,13 @@ def test_writes_that_are_refused_are_not_left_to_the_garbage_collector(tmp_path:
     async def refused() -> None:
         with server.database() as database:
             async with inside(tmp_path, database=database) as service:
+                connection, line = service.connect()
+                while 200 not in statuses(line):  # until it has a connection
+                    connection.data_received(b"GET /api/stores HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                    await settled(connection)
                 name = database.rpartition("/")[2]
                 server.sql(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
                 server.sql(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
-                connection, line = service.connect()
                 while statuses(line)[-3:] != [503] * 3:
                     connection.data_received(store("Refused"))
                     await settled(connection)

@@ -15,7 +15,7 @@ from unittest.mock import ANY
 import pytest
 
 from storekeeper import errors
-from storekeeper.api.token_table import UNDECIDED, UNREAD
+from storekeeper.api.token_table import UNREAD
 from storekeeper.http.response import phrase
 from storekeeper.postgres import pool, writes
 from storekeeper.sqlite import errors as sqlite_errors
@@ -166,7 +166,7 @@ def test_the_page_on_operating_installs_every_file_of_deploy() -> None:
 
 def test_the_page_on_operating_has_every_reason_that_health_can_give() -> None:
     page = OPERATING.read_text()
-    reasons = {errors.DISK_FULL, errors.DISK_STALLED, errors.LOCKED, errors.CLOSED, UNDECIDED, UNREAD}
+    reasons = {errors.DISK_FULL, errors.DISK_STALLED, errors.LOCKED, errors.CLOSED, UNREAD}
     reasons |= {
         f"{DAMAGED}: …",
         f"{FAILED}: …",

@@ -13,7 +13,7 @@ from storekeeper.api.origins import Pages
 from storekeeper.api.plan import Claim, Plan, refused
 from storekeeper.api.resource import Resource
 from storekeeper.api.routes import Scope
-from storekeeper.api.token_table import TokenTable, Undecided, challenge
+from storekeeper.api.token_table import TokenTable, challenge
 from storekeeper.http.request import Request
 from storekeeper.http.response import Fields, Headers, Response, encode_fields, error_response
 from storekeeper.tokens import hashed, is_well_formed
@@ -54,9 +54,7 @@ class Gate:
 
     def unknown(self, scope: Scope) -> str:
         """Return what is not known now, so that no request of this scope can be admitted; "" if some can be."""
-        tokens = self._tokens
-        asked = tokens and (scope in self._need_tokens or isinstance(tokens, Undecided))
-        return tokens.unknown if tokens and asked else ""
+        return self._tokens.unknown if self._tokens and scope in self._need_tokens else ""
 
     def refuse(self, request: Request) -> Response | None:
         """Plan a request whose body is not read yet; return its refusal if the head decides that, or None."""
@@ -69,9 +67,6 @@ class Gate:
         tokens = self._tokens
         if tokens is None or scope is None:
             return None
-        if isinstance(tokens, Undecided):
-            # A head that was planned before goes on to claim, and is admitted.
-            return None if tokens.is_open else partial(tokens.admit, "", scope)
         credentials = [value for name, value in headers if name == b"authorization"]
         if len(credentials) > 1:
             return error_response(400, "The request has more than one Authorization header")

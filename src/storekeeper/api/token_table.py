@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from storekeeper.api.routes import Scope
 from storekeeper.collection import Collection
-from storekeeper.errors import CannotStart, Unavailable
+from storekeeper.errors import Unavailable
 from storekeeper.events import Event, emit
 from storekeeper.http.response import Response, error_response, unavailable
 from storekeeper.tokens import USED_INTERVAL, Token
@@ -28,7 +28,6 @@ RETRY_INTERVAL = 60.0
 """Seconds until a use that could not be written is written again."""
 
 UNREAD = "The tokens cannot be read now"
-UNDECIDED = "Whether there are tokens cannot be read now"
 
 # Goes on while the machine sleeps, and while this process is stopped; macOS has no other clock than that.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -38,8 +37,6 @@ class TokenTable:
     """The tokens that are good, by their hashes; a look-up among hashes takes the same time whatever was sent."""
 
     def __init__(self, collection: Collection) -> None:
-        self.is_open = False
-        """Whether nobody needs a token, which is known for good."""
         self._collection = collection
         self._good: dict[str, Token] = {}
         self._read_at = -MAX_AGE
@@ -72,27 +69,23 @@ class TokenTable:
         return UNREAD if time.clock_gettime(_CLOCK) - self._read_at > MAX_AGE else ""
 
     async def keep_fresh(self) -> None:
-        """Read the tokens again and again while that can change anything. Raises CannotStart."""
-        while not self.is_open:
+        """Read the tokens again and again."""
+        while True:
             await asyncio.sleep(REFRESH_INTERVAL)
             try:
                 await self.refresh()
-            except CannotStart:
-                raise
             except Exception as error:  # noqa: BLE001 - the next one may succeed; until then nothing is admitted
                 emit(Event.BUG, error=error)
             self._log_wrong()
 
     async def refresh(self) -> None:
-        """Read the tokens, if the database is available. Raises CannotStart."""
+        """Read the tokens, if the database is available."""
         begun = time.clock_gettime(_CLOCK)
         with suppress(Unavailable):
-            self._take(await self._collection.tokens(), begun)
-
-    def _take(self, tokens: Sequence[Token], begun: float) -> None:
-        self._good = {token.hash: token for token in tokens if token.revoked is None}
-        self._read_at = begun
-        self._mark_used(begun)
+            tokens = await self._collection.tokens()
+            self._good = {token.hash: token for token in tokens}
+            self._read_at = begun
+            self._mark_used(begun)
 
     def _mark_used(self, now: float) -> None:
         """Begin to write which tokens were used, at most once in USED_INTERVAL for each; `now` is by _CLOCK."""
@@ -120,40 +113,6 @@ class TokenTable:
         if self._wrong and now - self._logged > LOG_INTERVAL:
             emit(Event.WRONG_TOKENS, requests=self._wrong, reason=self._reason)
             self._logged, self._wrong = now, 0
-
-
-class Undecided(TokenTable):
-    """Stands for the tokens while nobody has said who needs one: admits nothing until the database has none."""
-
-    def admit(self, _hash: str, _scope: Scope) -> int | Response:
-        """Return 0, or the refusal while it is not known whether there are tokens."""
-        return unavailable(unknown) if (unknown := self.unknown) else 0
-
-    @property
-    def unknown(self) -> str:
-        """What is not known now, so that every request gets a 503; "" if nobody needs a token."""
-        return "" if self.is_open else UNDECIDED
-
-    def _take(self, tokens: Sequence[Token], _begun: float) -> None:
-        require_mode(tokens)
-        self.is_open = True
-
-
-async def load_tokens(collection: Collection, mode: str | None) -> TokenTable | None:
-    """Return the tokens that count in a mode, None if nobody needs one. Raises CannotStart."""
-    if mode == "open":
-        return None
-    tokens = Undecided(collection) if mode is None else TokenTable(collection)
-    await tokens.refresh()
-    return None if tokens.is_open else tokens
-
-
-def require_mode(tokens: Sequence[Token]) -> None:
-    """Raise CannotStart if there are tokens, for a service to which nobody has said who needs one."""
-    if tokens:
-        raise CannotStart(
-            "the database has tokens: say who needs one, with --auth all, --auth writes or --auth open (nobody)"
-        )
 
 
 def challenge(status: int, message: str, error: str = "") -> Response:

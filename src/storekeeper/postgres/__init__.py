@@ -37,13 +37,15 @@ class PostgresCollection:
     """A Collection in the database of a URL. Needs a running event loop.
 
     The database need not be reachable yet: until it is, every read and write raises Unavailable. `fail` is called
-    once, on the loop, if this version cannot use the database. Raises CannotStart for an invalid URL.
+    once, on the loop, if this version cannot use the database; `reached` on a thread, when it was reached, until it
+    raises no Unavailable. Raises CannotStart for an invalid URL.
     """
 
     has_change_token = False  # asking for it would cost a round trip, which is what a read costs
 
-    def __init__(self, url: str, fail: Callable[[str], None]) -> None:
+    def __init__(self, url: str, fail: Callable[[str], None], reached: Callable[[], None]) -> None:
         self._url = url
+        self._reached = reached
         self._conninfo = session.parameters(url)
         self._schema = ""
         self._pool = Pool(self._connect, fail)
@@ -133,7 +135,7 @@ class PostgresCollection:
     async def _connect(self) -> PipelineConnection:
         """Open a connection and prepare its session; raises Unavailable, CannotStart."""
         if not self._schema:  # looked for once: a later one that hides it is not ours
-            self._schema = await run_in_thread(lambda: prepare(self._url))
+            self._schema = await run_in_thread(self._prepare)
         try:
             libpq = await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True)
             connection = PipelineConnection(libpq, _STATEMENTS)
@@ -143,6 +145,11 @@ class PostgresCollection:
         except (psycopg.Error, ConnectionLost, StatementError) as error:
             raise session.translated(error, self._url) from None
         return connection
+
+    def _prepare(self) -> str:
+        schema = prepare(self._url)
+        self._reached()
+        return schema
 
 
 open_collection = PostgresCollection

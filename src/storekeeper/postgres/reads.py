@@ -18,7 +18,7 @@ from storekeeper.postgres.pipeline import array as parameter
 from storekeeper.postgres.pool import Pool, single_row
 from storekeeper.postgres.schema import COLLECTION
 from storekeeper.stores import Store
-from storekeeper.tables import FIELDS, MAX_INTEGER, STORES, TOKENS_TO_CHECK
+from storekeeper.tables import FIELDS, GOOD_TOKENS, MAX_INTEGER, STORES
 
 PAGE_SIZE = 1000
 PAGE_BYTES = 2**20
@@ -56,7 +56,7 @@ STATEMENTS = {
           SELECT {FIELDS}, seq AS version FROM changes
           WHERE store_id = pick.id AND seq <= $2::int8 ORDER BY seq DESC LIMIT 1) AS was) AS past)
       SELECT {_JSON}""",
-    b"tokens": TOKENS_TO_CHECK,
+    b"tokens": GOOD_TOKENS,
 }
 """The statements that a connection has to prepare for these reads."""
 

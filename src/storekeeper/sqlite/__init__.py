@@ -177,4 +177,7 @@ def _mark_used(path: Path, numbers: str, now: int) -> None:
         connection.execute(_MARK_USED, (numbers, now))
 
 
-open_collection = SqliteCollection
+def open_collection(path: Path, fail: Callable[[str], None], reached: Callable[[], None]) -> SqliteCollection:
+    """Open the collection of a prepared file."""
+    reached()
+    return SqliteCollection(path, fail)

@@ -23,7 +23,7 @@ from storekeeper.sqlite.migrations import CHANGES
 from storekeeper.sqlite.read_transaction import ChangeToken, ReadTransaction, no_token
 from storekeeper.sqlite.schema import transaction
 from storekeeper.stores import Store
-from storekeeper.tables import CONTENT, FIELDS, MAX_INTEGER, TOKENS_TO_CHECK
+from storekeeper.tables import CONTENT, FIELDS, GOOD_TOKENS, MAX_INTEGER
 from storekeeper.tokens import Token
 
 PAGE_SIZE = 1000
@@ -156,7 +156,7 @@ class Reader:
     def tokens(self) -> Sequence[Token]:
         """Return what `Collection.tokens` does."""
         self.transaction.end()  # it may have begun before a commit
-        return [Token(*row) for row in self._execute(TOKENS_TO_CHECK)]
+        return [Token(*row) for row in self._execute(GOOD_TOKENS)]
 
     def _row(self, statement: str, values: tuple[Any, ...] = ()) -> Any:
         """Return the only row of a statement, in the shared transaction, or in another if somebody has committed."""
