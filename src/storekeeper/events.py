@@ -16,6 +16,9 @@ from storekeeper.log import Log
 BURST = 10
 """Lines of one event that are logged at once; after that one a second, with the number of suppressed ones."""
 
+REMINDER_INTERVAL = 60.0
+"""Seconds between two lines of an event that says of many requests or connections that they meet a limit."""
+
 FLUSH_TIMEOUT = 0.5
 """Seconds that the end of a process waits for its log."""
 
@@ -42,6 +45,8 @@ class Event(Enum):
     SERVER = "warning", "server"
     DROPPED = "warning", "log lines dropped, nobody read them"
 
+
+_OF_MANY = frozenset((Event.TOO_MANY_CONNECTIONS, Event.SLOW_READERS, Event.WRONG_TOKENS))
 
 suppressed: Counter[Event] = Counter()
 _due: dict[Event, float] = {}
@@ -80,10 +85,11 @@ def flush() -> None:
 
 def _allowed(event: Event) -> bool:
     now = monotonic()
-    due = max(_due.get(event, 0.0), now - BURST + 1)
+    burst, pause = (1, REMINDER_INTERVAL) if event in _OF_MANY else (BURST, 1.0)
+    due = max(_due.get(event, 0.0), now - (burst - 1) * pause)
     if due > now:
         return False
-    _due[event] = due + 1
+    _due[event] = due + pause
     return True
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from storekeeper.events import Event
+from storekeeper import events
 from storekeeper.http import connection as connection_module
 from storekeeper.http import limits
 from storekeeper.http.connection import Connection
@@ -47,8 +47,9 @@ def _little_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_who_has_been_reading_for_longest_makes_room(
     adapter: str, tmp_path: Path, fields: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = []
-    monkeypatch.setattr(limits, "emit", lambda event, **_fields: said.append(event))
+    said: list[str] = []
+    monkeypatch.setattr(events, "write_line", said.append)
+    monkeypatch.setattr(events, "_due", {})
 
     async def scenario() -> None:
         async with inside(tmp_path) as service:
@@ -59,7 +60,7 @@ def test_who_has_been_reading_for_longest_makes_room(
             assert [line.aborted for line in lines] == [True, True, True, False, False]
 
     run(scenario())
-    assert said == [Event.SLOW_READERS]
+    assert ["send budget used up" in line for line in said] == [True]
 
 
 def test_who_reads_or_leaves_takes_no_room_any_more(adapter: str, tmp_path: Path) -> None:

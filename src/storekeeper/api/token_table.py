@@ -21,9 +21,6 @@ MAX_AGE = 1.0
 REFRESH_INTERVAL = 0.3
 """Seconds between two reads of the tokens."""
 
-LOG_INTERVAL = 60.0
-"""Seconds within which wrong tokens are logged once."""
-
 RETRY_INTERVAL = 60.0
 """Seconds until a use that could not be written is written again."""
 
@@ -43,9 +40,6 @@ class TokenTable:
         self._used: set[int] = set()
         self._mark_after = 0.0
         self._marking: asyncio.Task[None] | None = None
-        self._logged = -LOG_INTERVAL
-        self._wrong = 0
-        self._reason = ""
 
     def admit(self, hash: str, scope: Scope) -> int | Response:
         """Return the number of the token with this hash, "" for no token's form, or the refusal in this scope."""
@@ -76,7 +70,6 @@ class TokenTable:
                 await self.refresh()
             except Exception as error:  # noqa: BLE001 - the next one may succeed; until then nothing is admitted
                 emit(Event.BUG, error=error)
-            self._log_wrong()
 
     async def refresh(self) -> None:
         """Read the tokens, if the database is available."""
@@ -103,16 +96,8 @@ class TokenTable:
             self._mark_after = 0.0
 
     def _refuse(self, reason: str) -> Response:
-        self._wrong += 1
-        self._reason = reason
+        emit(Event.WRONG_TOKENS, reason=reason)
         return challenge(401, f"The token is invalid: {reason}", ', error="invalid_token"')
-
-    def _log_wrong(self) -> None:
-        # Not as they come: then those of a minute would be counted only with the next one, perhaps days later.
-        now = time.monotonic()
-        if self._wrong and now - self._logged > LOG_INTERVAL:
-            emit(Event.WRONG_TOKENS, requests=self._wrong, reason=self._reason)
-            self._logged, self._wrong = now, 0
 
 
 def challenge(status: int, message: str, error: str = "") -> Response:

@@ -50,9 +50,6 @@ OVERHEAD = 512
 MAX_UNSENT_IN_KERNEL = 128 * 1024
 """Unsent bytes that the kernel takes for one connection: more would only cost memory."""
 
-LOG_INTERVAL = 60.0
-"""Seconds after which the log repeats that there are too many connections, or that the send budget was used up."""
-
 
 class _Member(Protocol):
     """What the limits need of a connection."""
@@ -90,7 +87,6 @@ class ConnectionLimit:
         self._search_spent = False
         self._swept = 0.0
         self._skipped_sweep = False
-        self._logged = -LOG_INTERVAL
 
     def enter(self, connection: _Member) -> bool:
         """Add a connection; at the limit, close the one idle for longest. Return False if none is idle."""
@@ -140,9 +136,7 @@ class ConnectionLimit:
         self._idle.extend((connection, connection.responses_sent) for connection in idle)
         # This looked at every connection. If it found few, it is not repeated before the next sweep.
         self._search_spent = len(idle) * 16 <= len(self.open)
-        if now - self._logged > LOG_INTERVAL:
-            self._logged = now
-            emit(Event.TOO_MANY_CONNECTIONS, connections=len(self.open), idle=len(idle))
+        emit(Event.TOO_MANY_CONNECTIONS, connections=len(self.open), idle=len(idle))
 
 
 def _is_evictable(connection: _Member) -> bool:
@@ -158,7 +152,6 @@ class SendBudget:
         self._leases: dict[_Member, int] = {}
         self._shared: dict[_Member, bytes] = {}
         self._share_counts: Counter[int] = Counter()
-        self._logged = -LOG_INTERVAL
 
     def lease(self, connection: _Member, size: int, shared: bytes | None = None) -> None:
         """Count a response that waits: its whole size, because its bytes are kept until the last is sent.
@@ -178,7 +171,10 @@ class SendBudget:
         self.size += size
         self._leases[connection] = self._leases.get(connection, 0) + size
         while self.size > MAX_UNSENT_BYTES and len(self._leases) > 1:
-            self._drop(next(iter(self._leases)), connection.loop.time())
+            slowest = next(iter(self._leases))
+            self.release(slowest)
+            slowest.transport.abort()
+            emit(Event.SLOW_READERS, readers=len(self._leases), bytes=self.size)
 
     def release(self, connection: _Member) -> None:
         """Release the charge of a connection: its bytes were sent, or the client is gone."""
@@ -189,13 +185,6 @@ class SendBudget:
             if not self._share_counts[id(shared)]:
                 del self._share_counts[id(shared)]
                 self.size -= len(shared)
-
-    def _drop(self, connection: _Member, now: float) -> None:
-        self.release(connection)
-        connection.transport.abort()
-        if now - self._logged > LOG_INTERVAL:
-            self._logged = now
-            emit(Event.SLOW_READERS, readers=len(self._leases), bytes=self.size)
 
 
 class ReceiveBudget:
