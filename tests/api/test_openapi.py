@@ -75,7 +75,7 @@ def test_the_document_is_valid_openapi() -> None:
 def test_the_command_and_the_route_give_the_same_document(service: Running) -> None:
     served = service.request("GET", "/openapi.json")
     assert served.status == 200
-    assert run("openapi").stdout == served.body + b"\n"
+    assert run("openapi").stdout == served.body
     assert served.json == DOCUMENT
     assert DOCUMENT["info"]["version"] == __version__
 

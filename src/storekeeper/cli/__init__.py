@@ -209,4 +209,4 @@ def openapi() -> None:
     """Print the contract as an OpenAPI document."""
     from storekeeper.api.docs import encoded_document
 
-    print(encoded_document().decode())
+    print(encoded_document().decode(), end="")
