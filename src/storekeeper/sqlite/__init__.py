@@ -47,7 +47,6 @@ class SqliteCollection:
     def __init__(self, path: Path, fail: Callable[[str], None]) -> None:
         self._path = path
         self._fail = fail
-        self._failure = ""
         self._closed = False
         with schema.raising_cannot_start(path):
             self._connection = schema.connect(path, reader=True, timeout=schema.START_TIMEOUT)
@@ -108,8 +107,8 @@ class SqliteCollection:
 
     def _check_writable(self) -> None:
         """Raise Unavailable if nothing is to be written any more."""
-        if reason := CLOSED if self._closed else self._failure:
-            raise Unavailable(reason)
+        if self._queue.refusal:
+            raise Unavailable(self._queue.refusal)
 
     def change_token(self) -> bytes | None:
         """Return the header of the wal-index, which differs after every commit."""
@@ -129,8 +128,7 @@ class SqliteCollection:
         self._timer = self._loop.call_later(TICK, self._tick)
 
     async def check(self) -> None:
-        if self._failure:
-            raise Unavailable(self._failure)
+        self._check_writable()
         with self._translating():
             self._reader.transaction.end()  # so that the file is read, and not what is known of it
             self._reader.state()
@@ -162,9 +160,8 @@ class SqliteCollection:
         return error
 
     def _on_failure(self, failure: errors.Failure) -> None:
-        if self._failure:
+        if self._queue.failure:
             return
-        self._failure = failure.reason
         self._queue.fail(failure.reason)
         if failure.damaged:
             emit(Event.DATABASE_DAMAGED, reason=failure.reason)

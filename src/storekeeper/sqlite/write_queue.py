@@ -49,19 +49,19 @@ TICK = 0.25
 class WriteQueue:
     """The event loop hands writes to a thread, which hands their results back; from `_run` on, all is the thread's.
 
-    They share the inbox, the next probe, the queue limit and the committer's file identity. `fail` is called on the
-    loop when nothing more can be written.
+    They share the inbox, the next probe, the queue limit and the committer's file identity. `failed` is called on
+    the loop when nothing more can be written, and calls `fail`.
     """
 
-    def __init__(self, committer: Committer, fail: Callable[[errors.Failure], None]) -> None:
+    def __init__(self, committer: Committer, failed: Callable[[errors.Failure], None]) -> None:
         self._committer = committer
         self._loop = asyncio.get_running_loop()
-        self._fail = fail
+        self._failed = failed
         self._gathered: list[Write] = []
         self._unsettled: deque[list[Write]] = deque()  # what was handed over together
         self._limit = QueueLimit(MAX_BATCH)
-        self._refusal: str | None = None
-        self._failure: str | None = None
+        self.refusal = self.failure = ""
+        """Why nothing more is written, if only because the service stops; why nothing is acknowledged any more."""
         self._ticked = self._loop.time()
         self.state = WriteState(self._begin_probe)
         self._inbox: queue.SimpleQueue[list[Write] | None] = queue.SimpleQueue()
@@ -75,8 +75,8 @@ class WriteQueue:
     def submit(self, command: Command) -> asyncio.Future[Store | None]:
         """Queue a command; its result is the store, None if there is no such store, or the error."""
         write: Write = Queued(command, self._loop.time(), size(command), self._loop.create_future())
-        if self._refusal is not None or not self._limit.admits(write.size):
-            write.settle(Unavailable(self._refusal or QUEUE_FULL))
+        if self.refusal or not self._limit.admits(write.size):
+            write.settle(Unavailable(self.refusal or QUEUE_FULL))
             return write.future
         # All writes of one loop iteration go to the thread together: one wake-up, one transaction.
         if not self._gathered:
@@ -86,7 +86,7 @@ class WriteQueue:
 
     def fail(self, reason: str) -> None:
         """Acknowledge nothing more, not even writes under way, and end the thread: nothing is written any more."""
-        self._refusal = self._failure = reason
+        self.refusal = self.failure = reason
         self.state.probed(reason)
         self._hand_over()
         self._inbox.put(None)
@@ -96,7 +96,7 @@ class WriteQueue:
 
         If the disk does not respond, this takes no longer than a write may take.
         """
-        self._refusal = self._refusal or CLOSED
+        self.refusal = self.refusal or CLOSED
         self.state.close()
         self._hand_over()
         self._inbox.put(None)
@@ -123,11 +123,11 @@ class WriteQueue:
 
     def _probed(self, reason: str) -> None:
         # After a failure nothing is written any more, whatever a probe finds.
-        self.state.probed(self._failure or reason)
+        self.state.probed(self.failure or reason)
 
     def _settle(self, batch: list[Write], results: list[Result]) -> None:
-        if self._failure is not None:
-            lost = self._failure, Outcome.UNKNOWN
+        if self.failure:
+            lost = self.failure, Outcome.UNKNOWN
             results = [result if isinstance(result, Unavailable) else Unavailable(*lost) for result in results]
         # Expired writes come first in a batch: if the last result is theirs, nothing was tried.
         elif type(last := results[-1]) is Unavailable and str(last) != TOO_LATE:
@@ -142,19 +142,18 @@ class WriteQueue:
             settled += len(self._unsettled.popleft())
 
     def _on_failure(self, batch: list[Write], failure: errors.Failure) -> None:
-        self.fail(failure.reason)
+        self._failed(failure)
         self._settle(batch, [None] * len(batch))
         while self._unsettled:  # the thread has ended
             for write in self._unsettled.popleft():
                 write.settle(Unavailable(failure.reason))
-        self._fail(failure)
 
     def tick(self) -> None:
         """Give up what is overdue; find out if the file was replaced."""
         try:
             self._committer.identity.check()
         except errors.Failure as failure:
-            self._fail(failure)
+            self._failed(failure)
         # If this process stood still, results that came meanwhile are settled before the next tick.
         now = self._loop.time()
         overdue, self._ticked = min(now, self._ticked + 2 * TICK) - WRITE_TIMEOUT, now
