@@ -72,14 +72,7 @@ def _stage(connection: apsw.Connection, payloads: Iterable[Payload]) -> None:
         with schema.transaction(connection, "DEFERRED"):
             connection.executemany(f"INSERT INTO temp.staged VALUES ({', '.join('?' * len(CONTENT))})", rows)
     except apsw.FullError:
-        raise Unavailable(f"The disk with the folder of temporary files, {_temporary_folder()}, is full") from None
-
-
-def _temporary_folder() -> str:
-    # The folder that SQLite chooses.
-    chosen = [os.environ.get(name, "") for name in ("SQLITE_TMPDIR", "TMPDIR")]
-    folders = [*chosen, "/var/tmp", "/usr/tmp", "/tmp"]  # noqa: S108 - looked at, not written to
-    return next((folder for folder in folders if folder and os.access(folder, os.W_OK | os.X_OK)), ".")
+        raise Unavailable("The disk with the folder of temporary files is full (TMPDIR names another)") from None
 
 
 def _move(connection: apsw.Connection, *, only_if_empty: bool) -> range:
