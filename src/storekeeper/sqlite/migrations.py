@@ -56,7 +56,7 @@ MIGRATIONS = (
       key     INTEGER NOT NULL,     -- the hash of an Idempotency-Key
       request INTEGER NOT NULL,     -- the hash of the request that it was sent with
       seq     INTEGER NOT NULL,     -- the change that is its response
-      at      INTEGER NOT NULL      -- milliseconds since 1970, UTC; never falls
+      at      INTEGER NOT NULL      -- milliseconds since 1970, UTC
     ) STRICT;
     DROP VIEW changes;
     ALTER TABLE changes_2 RENAME TO changes_3;
