@@ -82,6 +82,7 @@ def revoke(settings: Settings, name: Name) -> None:
     # Before the wait: who interrupts that has to know what was done.
     print_line(f"{name} is revoked: within {SETTLE_DELAY:g} s, nothing is served to it any more")
     time.sleep(SETTLE_DELAY)
+    print_line(f"From now on, nothing is served to {name}")
 
 
 def _day(at: int) -> str:
