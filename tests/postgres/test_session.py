@@ -1,9 +1,12 @@
 """What a PostgreSQL session inherits (from its role, its database, the server, the URL) changes no promise."""
 
 import asyncio
+import os
 import shutil
+import signal
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager
@@ -17,7 +20,7 @@ from storekeeper import databases
 from storekeeper.collection import Collection
 from storekeeper.commands import Create, Key, Replace
 from storekeeper.errors import CannotStart, KeyReused, Outcome, Unavailable
-from storekeeper.postgres import PostgresCollection
+from storekeeper.postgres import PostgresCollection, session
 from storekeeper.postgres.schema import COLLECTION
 from storekeeper.stores import Payload, Replay
 from storekeeper.transfer import VerificationFailed
@@ -32,6 +35,9 @@ from tests.oracles.promises import until
 pytestmark = pytest.mark.count_processes
 
 USER = "inheriting"
+STALL = 8.0
+"""Seconds for which a server takes nothing: more than its clients wait to learn whether it has vanished."""
+
 SESSIONS = 20
 """What the pooler has for each user of a database."""
 
@@ -249,6 +255,47 @@ def test_an_import_beside_writers_goes_through_whatever_isolation_is_the_default
 
     inherit(default_transaction_isolation=isolation)
     run(main())
+
+
+# While hosts vanish, or a disk is slow.
+
+
+def until_a_vanished_client(connection: psycopg.Connection[Any]) -> list[str]:
+    """Return what the server's kernel says of this session's socket."""
+    names = ("tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count", "tcp_user_timeout")
+    return [str(*connection.execute(f"SHOW {name}".encode()).fetchone() or ()) for name in names]
+
+
+def test_the_server_soon_ends_the_sessions_of_a_host_that_vanished_with_their_locks(database: Postgres) -> None:
+    """Else an import whose machine loses its power keeps all writers waiting, for two hours at worst."""
+    inherit(tcp_keepalives_idle="7200", tcp_user_timeout="0")
+    with session.connected(database.url) as connection:
+        assert until_a_vanished_client(connection) == ["5", "2", "3", "30000"]
+    with psycopg.connect(database.url, autocommit=True) as connection:
+        for statement in session.setup_statements(session.SERVING):
+            connection.execute(statement.encode())
+        assert until_a_vanished_client(connection) == ["5", "2", "3", "30000"]
+
+
+def test_an_export_may_be_read_as_slowly_as_one_likes(database: Postgres) -> None:
+    """What its reader does not take yet counts as unacknowledged."""
+    with session.connected(database.url, commits=False) as connection:
+        assert until_a_vanished_client(connection) == ["5", "2", "3", "0"]
+
+
+@pytest.mark.thorough
+def test_an_import_goes_on_after_the_server_has_taken_nothing_for_seconds(database: Postgres) -> None:
+    copying = f"SELECT pid FROM pg_stat_activity WHERE usename = '{USER}' AND query LIKE 'COPY%'"
+
+    def source() -> Iterator[Payload]:
+        yield Payload("First")
+        backend = int(postgres().sql(copying))
+        os.kill(backend, signal.SIGSTOP)
+        threading.Timer(STALL, os.kill, (backend, signal.SIGCONT)).start()
+        yield from [Payload("Long", "x" * 1_000_000)] * 20
+
+    databases.prepare(database.url)
+    assert databases.load(database.url, source(), only_if_empty=False) == range(1, 22)
 
 
 # Whatever else it inherits.

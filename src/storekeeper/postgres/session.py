@@ -39,6 +39,11 @@ PINNED = {
     # These would end a session at any moment: the outcome of a write that was sent just then would be unknown.
     "idle_session_timeout": "0",
     "transaction_timeout": "0",
+    # The server ends the session of a host that vanished, and its locks, by default after up to two hours.
+    "tcp_keepalives_idle": "5",
+    "tcp_keepalives_interval": "2",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "30s",
 }
 """What a session sets for itself: that alone comes before the role, the database, the URL, and later reloads. A
 setting that the server does not know is left out. Not default_transaction_read_only: operators stop writes by it."""
@@ -48,6 +53,9 @@ SERVING = PINNED | {"statement_timeout": "5s", "lock_timeout": "4s", "idle_in_tr
 
 BULK = PINNED | {"statement_timeout": "0", "lock_timeout": "0", "idle_in_transaction_session_timeout": "0"}
 """For bulk creates and copies, which may take long, as their source may be slow."""
+
+_READING = BULK | {"tcp_user_timeout": "0"}
+"""For an export, which keeps nobody waiting and may be read slowly: what waits to be sent is unacknowledged too."""
 
 SHARED_SESSION = "22007"
 """The SQLSTATE with which `_CLAIM_SESSION` fails where another client has left its mark, `CHECK_CLAIM` where ours is
@@ -93,8 +101,8 @@ _NUMBER = re.compile(r"(-?\d+)?(,\d*)*", re.ASCII)
 """Of several ports one for each host."""
 
 
-def parameters(url: str) -> str:
-    """Return libpq's connection string for a URL; raise CannotStart. Messages never show a password."""
+def parameters(url: str, **defaults: str) -> str:
+    """Return libpq's connection string, by these defaults before ours; raise CannotStart, without a password."""
     try:
         given = {name: str(value) for name, value in conninfo_to_dict(url).items() if value is not None}
     except (psycopg.Error, UnicodeError):
@@ -116,7 +124,7 @@ def parameters(url: str) -> str:
             "--database: target_session_attrs can only be read-write or primary: a standby may be behind"
         )
     timeout = {"connect_timeout": os.environ.get("PGCONNECT_TIMEOUT") or "3"}
-    conninfo = make_conninfo(**(_DEFAULTS | timeout | given | {"client_encoding": "utf8"}))
+    conninfo = make_conninfo(**(_DEFAULTS | timeout | defaults | given | {"client_encoding": "utf8"}))
     # What libpq refuses before it turns to any server, it always will.
     trial = PGconn.connect_start(make_conninfo(conninfo, **_NOWHERE).encode())
     reason = trial.error_message.decode(errors="replace")  # none: the system would open no socket now
@@ -164,10 +172,11 @@ def connected(url: str, *, needs: str = "", commits: bool = True) -> Iterator[Co
 
     Raises what `translated` returns, and Unavailable, with outcome unknown, if the COMMIT may not last.
     """
-    conninfo = parameters(url)
+    # A server whose disk is slow takes nothing of a COPY for seconds.
+    conninfo = parameters(url, tcp_user_timeout="30000")
     try:
         with psycopg.connect(conninfo, autocommit=True) as connection:
-            _set_up(connection)
+            _set_up(connection, BULK if commits else _READING)
             connection.execute(CHECK_CLAIM)
             connection.execute(set_search_path(collection_schema(connection)).encode())
             connection.autocommit = False
@@ -180,9 +189,9 @@ def connected(url: str, *, needs: str = "", commits: bool = True) -> Iterator[Co
         raise translated(error, url, needs) from None
 
 
-def _set_up(connection: Connection) -> None:
+def _set_up(connection: Connection, settings: dict[str, str]) -> None:
     pg = connection.pgconn
-    pg.send_query("; ".join(setup_statements(BULK)).encode())
+    pg.send_query("; ".join(setup_statements(settings)).encode())
     pg.flush()
     response = select.poll()
     response.register(pg.socket, select.POLLIN)
