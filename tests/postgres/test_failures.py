@@ -1,7 +1,9 @@
 """PostgreSQL goes away in every way; what was acknowledged stays, everybody is answered, and it heals by itself."""
 
+import gc
 import os
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -13,9 +15,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from storekeeper.errors import Unavailable
+from storekeeper.postgres.pool import UNREACHABLE
 from storekeeper.postgres.schema import COLLECTION
 from tests.harness.command import run as run_command
-from tests.harness.databases import postgres
+from tests.harness.databases import Postgres, handle, postgres
 from tests.harness.garbage import no_garbage
 from tests.harness.in_process import inside, run, settled, statuses
 from tests.harness.machine import fill_disk, mounted
@@ -361,6 +365,31 @@ def test_writes_that_are_refused_are_not_left_to_the_garbage_collector(tmp_path:
                 assert "read-only" in line.sent.decode()
 
     run(refused())
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_attempts_to_reach_a_host_that_vanished_are_not_left_to_the_garbage_collector(
+    begun: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In an outage of hours its sockets would use up all file descriptors."""
+    if begun:
+        monkeypatch.setattr("storekeeper.postgres.prepare", lambda _: "public")
+
+    async def attempt(url: str) -> None:
+        async with handle(Postgres(url)) as collection:
+            with pytest.raises(Unavailable, match=UNREACHABLE):
+                await collection.check()
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        gc.disable()
+        try:
+            run(attempt(f"postgresql://127.0.0.1:{silent.getsockname()[1]}/a?connect_timeout=2"))
+            with silent.accept()[0] as client:
+                client.settimeout(1)
+                assert client.recv(1024), "it greets the server"
+                assert client.recv(1024) == b"", "then it closes the connection"
+        finally:
+            gc.enable()
 
 
 def writes(instance: Running) -> str:

@@ -204,7 +204,8 @@ def _set_up(connection: Connection, settings: dict[str, str]) -> None:
 
 def translated(error: Exception, url: str, needs: str = "") -> StorekeeperError:
     """Return Unavailable or CannotStart for an error of libpq; `needs` is the right that the user may lack."""
-    text = _one_line(error, url)
+    # psycopg's frames refer to the error, and to a socket that timed out: only the garbage collector would close it.
+    text = _one_line(error.with_traceback(None), url)
     if getattr(error, "sqlstate", "") == SHARED_SESSION:
         return CannotStart(
             "--database: a pooler gives each session to many clients, or sends reads to other servers: use session"
