@@ -1,5 +1,6 @@
 """PostgreSQL goes away in every way; what was acknowledged stays, everybody is answered, and it heals by itself."""
 
+import asyncio
 import gc
 import os
 import signal
@@ -390,6 +391,27 @@ def test_attempts_to_reach_a_host_that_vanished_are_not_left_to_the_garbage_coll
                 assert client.recv(1024) == b"", "then it closes the connection"
         finally:
             gc.enable()
+
+
+def test_a_stop_does_not_wait_until_no_name_server_has_responded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That takes minutes if there are several of them and a search list."""
+    asked, stopped = threading.Event(), threading.Event()
+
+    def look_up(*_: object, **__: object) -> None:
+        asked.set()
+        stopped.wait(RECOVERY)
+        raise socket.gaierror(socket.EAI_AGAIN, "no name server responds")
+
+    async def start_and_stop() -> None:
+        async with handle(Postgres("postgresql://database/a")):
+            assert await asyncio.to_thread(asked.wait, RECOVERY)
+
+    monkeypatch.setattr("storekeeper.postgres.prepare", lambda _: "public")
+    monkeypatch.setattr("socket.getaddrinfo", look_up)
+    began = time.monotonic()
+    run(start_and_stop())
+    stopped.set()
+    assert time.monotonic() - began < 2
 
 
 def writes(instance: Running) -> str:

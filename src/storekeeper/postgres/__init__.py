@@ -137,7 +137,8 @@ class PostgresCollection:
         if not self._schema:  # looked for once: a later one that hides it is not ours
             self._schema = await run_in_thread(self._prepare)
         try:
-            libpq = await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True)
+            # On a thread: no loop ends while it looks a host's name up, for minutes if no name server responds.
+            libpq = await run_in_thread(lambda: session.connect(self._conninfo))
             connection = PipelineConnection(libpq, _STATEMENTS)
             deadline = asyncio.get_running_loop().time() + RESPONSE_TIMEOUT
             await connection.set_up(session.setup_statements(session.SERVING), deadline)

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 from psycopg import pq
 from psycopg.adapt import Transformer
-from psycopg.pq.abc import PGresult
+from psycopg.pq.abc import PGconn, PGresult
 
 Statement = tuple[bytes, Sequence[str | int]]
 """The name of a prepared statement, and its parameters."""
@@ -51,7 +51,7 @@ class PipelineConnection:
     of its tables, which must keep nobody from the other tables.
     """
 
-    def __init__(self, connection: psycopg.AsyncConnection[Any], statements: Mapping[bytes, str]) -> None:
+    def __init__(self, connection: PGconn, statements: Mapping[bytes, str]) -> None:
         self.lost = ""
         self.warned = False
         self._warned_at = -1
@@ -59,8 +59,7 @@ class PipelineConnection:
         self.on_lost: Callable[[PipelineConnection], None] = lambda _: None
         self._loop = asyncio.get_running_loop()
         self.since = self._loop.time()
-        self._connection = connection
-        self._pg = connection.pgconn
+        self._pg = connection
         self._socket = self._pg.socket
         self._pg.nonblocking = 1
         self._pg.notice_handler = self._notice

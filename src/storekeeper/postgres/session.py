@@ -13,7 +13,7 @@ from urllib.parse import quote
 import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.pq import Conninfo, ConnStatus, ExecStatus, PGconn
+from psycopg.pq import Conninfo, ConnStatus, ExecStatus, PGconn, abc
 
 from storekeeper.errors import CannotStart, Outcome, StorekeeperError, Unavailable
 
@@ -164,6 +164,14 @@ def set_search_path(schema: str) -> str:
     """Return the statement after which a session looks names up in that schema alone."""
     # `pg_temp` comes last, so that no temporary table hides one of ours.
     return f"SET search_path = {sql.Identifier(schema).as_string()}, pg_temp"
+
+
+def connect(conninfo: str) -> abc.PGconn:
+    """Open a connection; return what libpq has of it, which closes once nobody refers to it. Blocks."""
+    connection = psycopg.connect(conninfo, autocommit=True)
+    libpq = connection.pgconn
+    del connection.pgconn  # else psycopg would warn of a connection that nobody waits for any more
+    return libpq
 
 
 @contextmanager
