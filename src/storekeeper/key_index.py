@@ -6,7 +6,7 @@ of its own. Each transaction with keys first puts the rows in there that are new
 """
 
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import starmap
 from struct import Struct, pack
 
@@ -19,14 +19,11 @@ LOAD_TIME = 0.5
 _SPLIT = Struct(">H4s2x")  # a key, multiplied by the salt: its bucket, and by what it is known there
 # Clients know how their keys are hashed: without it, they could find a million keys for one bucket.
 _SALT = secrets.randbits(64) | 1
-_ENTRY = Struct("=4sq")  # and the number of its row
+_64_BITS = 2**64 - 1
+_ENTRY = Struct(">4sq")  # and the number of its row
 
 SWEEP = 16 * _ENTRY.size
 """Bytes that a bucket gets until the entries of deleted rows are removed from it."""
-
-
-def _split(keys: list[int]) -> Iterator[tuple[int, bytes]]:
-    return _SPLIT.iter_unpack(pack(f">{len(keys)}Q", *[key * _SALT % 2**64 for key in keys]))
 
 
 class KeyIndex:
@@ -37,13 +34,15 @@ class KeyIndex:
 
     def __init__(self) -> None:
         self._buckets = [b""] * 2**16
+        self._keys: list[int] = []
+        self._places: list[tuple[int, bytes]] = []
 
     def find(self, keys: list[int]) -> set[int]:
         """Return the numbers of what may be the rows of these keys."""
         buckets = self._buckets
         return {
             n
-            for bucket, known in _split(keys)
+            for bucket, known in self._split(keys)
             if buckets[bucket].find(known) >= 0  # `in` takes twice as long
             for found, n in _ENTRY.iter_unpack(buckets[bucket])
             if found == known
@@ -51,9 +50,16 @@ class KeyIndex:
 
     def add(self, keys: list[int], rows: Iterable[int], oldest: int) -> None:
         """Add the numbers of the `rows` of these keys; all rows before `oldest` were deleted."""
-        buckets, entry_of = self._buckets, _ENTRY.pack
-        for n, (bucket, known) in zip(rows, _split(keys), strict=True):
-            buckets[bucket] = entries = buckets[bucket] + entry_of(known, n)
+        buckets = self._buckets
+        for n, (bucket, known) in zip(rows, self._split(keys), strict=True):
+            buckets[bucket] = entries = buckets[bucket] + known + n.to_bytes(8)
             if not len(entries) % SWEEP:
                 left = [entry for entry in _ENTRY.iter_unpack(entries) if entry[1] >= oldest]
-                buckets[bucket] = b"".join(starmap(entry_of, left))
+                buckets[bucket] = b"".join(starmap(_ENTRY.pack, left))
+
+    def _split(self, keys: list[int]) -> list[tuple[int, bytes]]:
+        # The keys of a batch are looked for, and added when they are committed.
+        if keys != self._keys:
+            salted = [key * _SALT & _64_BITS for key in keys]
+            self._keys, self._places = keys, [*_SPLIT.iter_unpack(pack(f">{len(keys)}Q", *salted))]
+        return self._places
