@@ -97,8 +97,8 @@ def test_nothing_of_the_tags_of_a_write_with_a_key_is_kept() -> None:
     """There are hundreds of KB of them in one head."""
     many = frozenset(f'"{number}.aaaaaaaa"' for number in range(1000))
     kept = weakref.ref(many)
-    conditions = Conditions(many, None, b"key")
-    assert conditions.hashed_key("store", 1, Payload("Name"), 0).request
+    conditions = Conditions(many)
+    assert conditions.hashed_key(b"key", "store", 1, Payload("Name"), 0).request
     del many, conditions
     assert kept() is None
 
@@ -106,7 +106,7 @@ def test_nothing_of_the_tags_of_a_write_with_a_key_is_kept() -> None:
 def test_a_request_with_a_key_has_the_same_hashes_in_every_process_and_version() -> None:
     """Else it is another request after a restart or an upgrade. Sets have another order in each process."""
     many = frozenset(f'"{number}.aaaaaaaa"' for number in range(20))
-    replace = Conditions(many, None, b"key").hashed_key("store", 7, Payload("Name", "1 Road"), 3)
-    create = Conditions(None, None, b"key").hashed_key("stores", None, Payload("Name"), 0)
+    replace = Conditions(many).hashed_key(b"key", "store", 7, Payload("Name", "1 Road"), 3)
+    create = Conditions().hashed_key(b"key", "stores", None, Payload("Name"), 0)
     assert replace == Key(7822394214941056370, 5826931856798044006)
     assert create == Key(2160046269035049665, 7189268211499009669)

@@ -256,8 +256,8 @@ def drops_nothing_that_changed(monkeypatch: pytest.MonkeyPatch) -> None:
 def shares_keys_among_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     hashed_key = Conditions.hashed_key
 
-    def of_nobody(asked: Conditions, route: Any, number: Any, payload: Any, _by: int) -> Any:
-        return hashed_key(asked, route, number, payload, 0)
+    def of_nobody(asked: Conditions, key: bytes, route: Any, number: Any, payload: Any, _by: int) -> Any:
+        return hashed_key(asked, key, route, number, payload, 0)
 
     monkeypatch.setattr(Conditions, "hashed_key", of_nobody)
 

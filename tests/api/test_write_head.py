@@ -172,9 +172,7 @@ def test_a_key_that_is_read_apart_leaves_the_other_conditions(
     resource = Resource(collection, Settings())
     plan = resource.plan(method, target, fields)
     assert plan is not None
-    keyed = plan.with_condition(b"k")
-    assert keyed is not None
-    response = resource.respond(keyed, target, BODY)
+    response = resource.respond(plan, target, BODY, 0, b"k")
     assert isinstance(response, Deferred)
     assert response.response().status == 412
 

@@ -92,14 +92,16 @@ class Told:
         self.fields.append((name.lower(), value.rstrip()))
 
 
-def meaning(plan: Plan | None) -> object:
-    """Return what can be compared of a plan."""
+def meaning(plan: Plan | None, apart: object = None) -> object:
+    """Return what can be compared of a plan, and of the condition that was read apart, if one was."""
     if plan is None:
         return None
+    assert apart is None or plan.condition is None
     run = plan.run if isinstance(plan.run, partial) else partial(plan.run)
     arguments = [(a.status, a.headers, a.body) if isinstance(a, Response) else a for a in run.args]
     claim = isinstance(plan.claim, partial) and (plan.claim.func, plan.claim.args)
-    return run.func, arguments, plan.scope, plan.cached, plan.fields, claim
+    condition = plan.condition if apart is None else apart
+    return run.func, arguments, plan.scope, plan.cached and apart is None, plan.fields, claim, condition
 
 
 def deciding(read: Request) -> list[tuple[bytes, bytes]]:
@@ -124,7 +126,9 @@ def compare(data: Iterable[bytes], gate: Gate = gate) -> int:
             assert getattr(short, name) == getattr(careful, name), each
         assert deciding(short) == deciding(careful), each
         assert careful.headers == Told(each).fields, each
-        assert meaning(short.plan) == meaning(gate.plan(careful.method, careful.target, careful.headers)), each
+        assert meaning(short.plan, short.condition) == meaning(
+            gate.plan(careful.method, careful.target, careful.headers)
+        ), each
     return accepted
 
 
@@ -148,7 +152,15 @@ class Client:
 
     def _meaning(self, read: Request) -> object:
         plan = read.plan or open_gate.plan(read.method, read.target, read.headers)
-        return read.method, read.target, read.version, read.keep_alive, read.body, deciding(read), meaning(plan)
+        return (
+            read.method,
+            read.target,
+            read.version,
+            read.keep_alive,
+            read.body,
+            deciding(read),
+            meaning(plan, read.condition),
+        )
 
     def _refuse(self, refusal: Response, request: Request) -> None:
         self.read.append((refusal.status, refusal.body, request.method, request.target))

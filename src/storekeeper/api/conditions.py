@@ -40,29 +40,27 @@ _EMPTY = blake2b(digest_size=8)
 
 
 class Conditions(msgspec.Struct, frozen=True):
-    """What a write depends on; `key` is the client's Idempotency-Key, without quotes."""
+    """The entity tags that a write depends on."""
 
     if_match: Tags | None = None
     if_none_match: Tags | None = None
-    key: bytes | None = None
 
-    def hashed_key(self, route: Route, id: int | None, payload: Payload, by: int) -> Key:
-        """Return the hashes of the key, which is there, and of the request with it.
+    def hashed_key(self, key: bytes, route: Route, id: int | None, payload: Payload, by: int) -> Key:
+        """Return the hashes of a client's Idempotency-Key, without its quotes, and of the request with it.
 
         `by` is the number of the token that the key belongs to, 0 for the clients without one.
         """
-        assert self.key is not None
         length = len(payload.address) if payload.address else 0
         # The hash of a request with tags is not kept, because its tags would be too: up to 400 KB of them.
         hash_request = _hash_untagged if self.if_match is None else _hash_request
-        return Key(_hash(b'[%d,"%b"]' % (by, self.key)), hash_request(route, id, self.if_match, length))
+        return Key(_hash(b'[%d,"%b"]' % (by, key)), hash_request(route, id, self.if_match, length))
 
 
 def _hash(text: bytes) -> int:
     hashed = _EMPTY.copy()  # half the time of a new one, which reads a dozen parameters
     hashed.update(text)
     # Without the lowest bit: both databases have signed integers of 64 bits.
-    return int.from_bytes(hashed.digest(), "big") >> 1
+    return int.from_bytes(hashed.digest()) >> 1
 
 
 def _hash_request(route: Route, id: int | None, tags: Tags | None, length: int) -> int:
@@ -102,8 +100,11 @@ def check_method_and_type(route: Route, method: str, headers: Fields) -> Respons
     return conditional
 
 
-def read_conditions(route: Route, fields: Fields) -> Conditions:
-    """Return the conditions of a write; raises InvalidInput with every violation. A create knows no If-None-Match."""
+def read_conditions(route: Route, fields: Fields) -> tuple[Conditions, bytes | None]:
+    """Return the conditions of a write, and its Idempotency-Key; raises InvalidInput with every violation.
+
+    A create knows no If-None-Match.
+    """
     names = ("if-match",) if route == "stores" else ("if-match", "if-none-match")
     sent = {name: value for name in names if (value := field(fields, name.encode())) is not None}
     tags = {name: parse_tags(value) for name, value in sent.items()}
@@ -115,7 +116,7 @@ def read_conditions(route: Route, fields: Fields) -> Conditions:
         rules["idempotency-key"] = rule
     if rules:
         raise InvalidInput("headers", {name: f'"{name}" {rule}' for name, rule in rules.items()})
-    return Conditions(tags.get("if-match"), tags.get("if-none-match"), key)
+    return Conditions(tags.get("if-match"), tags.get("if-none-match")), key
 
 
 def parse_tags(value: bytes) -> Tags | None:

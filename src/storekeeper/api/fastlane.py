@@ -81,7 +81,8 @@ class FastLane(Connection):
                 self._send(request, admitted, None)
                 return
             by = admitted
-        if not (plan.cached and request.keep_alive) or self.draining or self.half_closed:
+        cached = plan.cached and request.condition is None and request.keep_alive
+        if not cached or self.draining or self.half_closed:
             self._respond(request, plan, None, by)  # no response that may be the last is cached
         elif (content := self.cache.get(key := request.target)) is not None:
             self._write_content(request, 200, content, None)
@@ -89,7 +90,7 @@ class FastLane(Connection):
             self._respond(request, plan, key if self.cache.admits(key) else None, by)
 
     def _respond(self, request: Request, plan: Plan, cache_key: bytes | None, by: int) -> None:
-        response = self.resource.respond(plan, request.target, request.body, by)
+        response = self.resource.respond(plan, request.target, request.body, by, request.condition)
         if type(response) is Response:
             self._send(request, response, cache_key)
         else:

@@ -2,17 +2,16 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import msgspec
 
 from storekeeper.api.routes import Scope
 from storekeeper.http.response import Deferred, Response
 
-Run = Callable[[bytes, bytes, int], Response | Deferred]
-"""Carries out a request, given its target, complete body, and number of its token; raises StorekeeperError."""
-
-Conditional = Callable[[bytes], Run | None]
-"""Returns `run` of the same head with If-None-Match, of a write Idempotency-Key; None: the value is not valid."""
+Run = Callable[[Any, bytes, bytes, int], Response | Deferred]
+"""Carries out a request, given its condition (see `Plan`), target, complete body, and number of its token; raises
+StorekeeperError."""
 
 
 Claim = Callable[[], int | Response]
@@ -32,7 +31,7 @@ class Plan(msgspec.Struct, frozen=True):
     """The permission that the gate has to grant; None: no permission is needed."""
 
     cached: bool
-    """Whether a 200 may be cached, under the target."""
+    """Whether a 200 to a request without a condition may be cached, under the target."""
 
     fields: bytes = b""
     """Encoded fields that the response has because of who asks. They are no part of what is cached."""
@@ -43,21 +42,18 @@ class Plan(msgspec.Struct, frozen=True):
     claim: Claim | None = None
     """Asked each time; None: no token is needed, and none claimed."""
 
-    conditional: Conditional | None = None
-    """None: no such field has a meaning."""
+    condition: Any = None
+    """What If-None-Match says, in a write's head Idempotency-Key; None: there is none."""
+
+    parse: Callable[[bytes], Any] | None = None
+    """Returns the condition that this field's value is, for the same head with the field; None if it is not valid.
+
+    What is valid consists of what llhttp takes in any value. Without `parse`, no such field has a meaning.
+    """
 
     def admit(self) -> int | Response:
         """Return the number of the client's token, 0 for none, or the refusal."""
         return self.refusal or (self.claim() if self.claim else 0)
-
-    def with_condition(self, value: bytes) -> "Plan | None":
-        """Return the plan of the same head with the field that `conditional` takes; the head has none.
-
-        None if there is none or its value is not valid. What is valid consists of what llhttp takes in any value.
-        """
-        if self.conditional is None or (run := self.conditional(value)) is None:
-            return None
-        return Plan(run, self.scope, False, self.fields, None, self.claim)
 
 
 def constant(response: Response, scope: Scope | None, cached: bool = False) -> Plan:
@@ -70,5 +66,5 @@ def refused(response: Response, fields: bytes) -> Plan:
     return Plan(partial(_constant, response), None, False, fields, response)
 
 
-def _constant(response: Response, _target: bytes, _body: bytes, _by: int) -> Response:
+def _constant(response: Response, _condition: Any, _target: bytes, _body: bytes, _by: int) -> Response:
     return response

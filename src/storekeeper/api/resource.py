@@ -8,13 +8,13 @@ import json
 from asyncio import Future, ensure_future
 from collections.abc import AsyncIterator, Callable, Container
 from functools import partial
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
 from storekeeper.api.conditions import Conditions, check_method_and_type, parse_key, read_conditions, read_tags
 from storekeeper.api.errors import to_response
-from storekeeper.api.plan import Plan, Run, constant
+from storekeeper.api.plan import Plan, constant
 from storekeeper.api.query import next_page, parse_list_query, parse_store_query
 from storekeeper.api.routes import STORES, Route, Scope, id_in, match_route, parse_id, scope_of
 from storekeeper.collection import Collection, Listing, Query, State
@@ -77,47 +77,35 @@ class Resource:
             return constant(checked, scope)
         return self._plan_write(route, scope, checked)
 
-    def respond(self, plan: Plan, target: bytes, body: bytes, by: int = 0) -> Response | Deferred:
+    def respond(
+        self, plan: Plan, target: bytes, body: bytes, by: int = 0, condition: Any = None
+    ) -> Response | Deferred:
         """Return the response to a planned request with this target and complete body, from a client with that token.
 
-        No error leaves it: a bug in one response must not end the connection's others.
+        A `condition`, as `plan.parse` returns it, takes the place of the plan's. No error leaves it: a bug in one
+        response must not end the connection's others.
         """
         try:
-            return plan.run(target, body, by)
+            return plan.run(plan.condition if condition is None else condition, target, body, by)
         except Exception as error:  # noqa: BLE001 - every bug is logged and is a 500
             return self._fail(error)
 
     def _plan_read(self, route: Route, scope: Scope | None, headers: Fields, *, cached: bool) -> Plan:
         if route == "test":
             return constant(Response(b"OK", TEXT), scope, cached)
-        read = self._reads[route]
-
-        def tagged(value: bytes) -> Run | None:
-            """Return what carries out the same read with If-None-Match; None if that is malformed."""
-            tags = read_tags(value)
-            return None if tags is None else partial(read, tags)
-
         sent = field(headers, b"if-none-match")
-        conditional = None if sent is None else tagged(sent)
         # If it is malformed, a poller goes on (decision 33). What is cached are the 200s of any tag.
-        return Plan(conditional or partial(read, None), scope, cached and not conditional, conditional=tagged)
+        tags = None if sent is None else read_tags(sent)
+        return Plan(self._reads[route], scope, cached and tags is None, condition=tags, parse=read_tags)
 
     def _plan_write(self, route: Route, scope: Scope | None, fields: Fields) -> Plan:
         """Return the plan of a write with these conditional fields."""
         write = self._writes[route]
         try:
-            conditions = read_conditions(route, fields)
+            conditions, key = read_conditions(route, fields)
         except InvalidInput as error:
             return constant(self._fail(error), scope)
-
-        def keyed(value: bytes) -> Run | None:
-            """Return what carries out the same write with an Idempotency-Key; there is none among its fields."""
-            key = parse_key(value)
-            if key is None:
-                return None
-            return partial(write, Conditions(conditions.if_match, conditions.if_none_match, key))
-
-        return Plan(partial(write, conditions), scope, False, conditional=keyed)
+        return Plan(partial(write, conditions), scope, False, condition=key, parse=parse_key)
 
     def _get(self, tags: Container[str] | None, target: bytes, _body: bytes, _by: int) -> Response | Deferred:
         id_text, at = id_in(target), parse_store_query(target.partition(b"?")[2]) if b"?" in target else None
@@ -159,19 +147,21 @@ class Resource:
         listing = self._collection.list(wanted)
         return _list_response(query, tags, await listing if isinstance(listing, Future) else listing)
 
-    def _create(self, conditions: Conditions, _target: bytes, body: bytes, by: int) -> Deferred:
+    def _create(self, conditions: Conditions, sent: bytes | None, _target: bytes, body: bytes, by: int) -> Deferred:
         payload = self._payload(body)
-        key = None if conditions.key is None else conditions.hashed_key("stores", None, payload, by)
+        key = None if sent is None else conditions.hashed_key(sent, "stores", None, payload, by)
         command = Create(payload, conditions.if_match, key, by)
         return self._deferred(self._collection.write(command), self._created)
 
-    def _replace(self, conditions: Conditions, target: bytes, body: bytes, by: int) -> Response | Deferred:
+    def _replace(
+        self, conditions: Conditions, sent: bytes | None, target: bytes, body: bytes, by: int
+    ) -> Response | Deferred:
         payload = self._payload(body)  # checked before the id (decision 3)
         id_text = id_in(target)
         id = parse_id(id_text)
-        if id is None and conditions.key is None:
+        if id is None and sent is None:
             return self._missing(id_text)
-        key = None if conditions.key is None else conditions.hashed_key("store", id, payload, by)
+        key = None if sent is None else conditions.hashed_key(sent, "store", id, payload, by)
         # No store has the id 0; but whether the key is good for this request comes before that (decision 31).
         command = Replace(id or 0, payload, conditions.if_match, conditions.if_none_match, key, by)
         return self._deferred(self._collection.write(command), partial(self._written, id_text))

@@ -20,7 +20,8 @@ means:
 6. What is planned depends on the method, the route and the deciding fields. Of the application's shapes, neither the
    digits at the end of the path nor the query decide the route; and a plan is remembered with the fields.
 7. A GET with one If-None-Match, or a write with one Idempotency-Key, is the head without that line, and a condition
-   on its plan: llhttp gives those names no meaning, and takes in any value the characters of one that the plan takes.
+   for its plan: llhttp gives those names no meaning, and takes in any value the characters of one that the plan
+   takes.
 8. Fields that differ from such as llhttp took in the values alone, of names that decide nothing or of the one in 7,
    and have there what llhttp takes in any value (RFC 9110, section 5.5), are valid and have the same deciding fields:
    they are known by their text without those values.
@@ -96,7 +97,8 @@ LEARN_EVERY = 8
 Planner = Callable[[str, bytes, Fields], Any]
 """Returns what the application plans for a head (its method, target and deciding fields), None if it needs all.
 
-`with_condition` of a plan returns that of the same head with the field of `_APART`, None if that is not valid."""
+`parse` of a plan returns the condition that the value of the field of `_APART` is, None if it is not valid; without
+`parse`, the field has no meaning there."""
 
 _Apart = tuple[bytes, bytes, bytes]
 """Name and value of a field that is read apart, and the other fields."""
@@ -232,14 +234,14 @@ class PlainReader:
         if planned is None:
             return None
         method, plan = planned
-        fields, size = deciding.fields, deciding.size
+        fields, size, condition = deciding.fields, deciding.size, None
         if apart is not None:
             name, value, _ = apart
-            if name in deciding.names or (plan := plan.with_condition(value)) is None:
+            if name in deciding.names or not plan.parse or (condition := plan.parse(value)) is None:
                 return None
             fields = [*fields, (name, value)]
             size += FIELD_BYTES + len(name) + len(value)
-        return Request(method, start[len(method) + 1 :], fields, "1.1", True, body, plan, size)
+        return Request(method, start[len(method) + 1 :], fields, "1.1", True, body, plan, size, condition)
 
     def _plan_line(self, line: bytes, deciding: _Deciding) -> tuple[str, Any] | None:
         found = _LINE.fullmatch(line)

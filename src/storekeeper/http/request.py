@@ -52,7 +52,7 @@ class Request(msgspec.Struct, eq=False, gc=False):
     """A complete request. `target` is in origin form (or `*`) once it was checked; header names are in lower case.
 
     `size` is what Python takes for it without its body, in bytes, roughly. `plan` is what the application planned
-    for its head, once it has.
+    for its head, once it has, and `condition` what the plan takes for a field that was read apart.
     """
 
     method: str
@@ -64,6 +64,8 @@ class Request(msgspec.Struct, eq=False, gc=False):
     plan: Any = None
     headers_size: int = 0
     """Bytes of the header fields, once somebody has counted them."""
+
+    condition: Any = None
 
     @property
     def size(self) -> int:
