@@ -189,7 +189,7 @@ class PlainReader:
 
     def _read_unknown(self, line: bytes, text: bytes, body: bytes) -> Request | None:
         """Return the request with fields that are not remembered as they are; None if they are not plain."""
-        layout = self._layouts.get(text.count(b"\n"))
+        layout = self._layouts.get(text.count(b"\n")) if self._layouts else None
         if layout is not None and layout.open and (closed := layout.close(text)) is not None:
             rest, sent = closed
             deciding = self._young_fields.get(rest) or self._fields.get(rest)
@@ -203,7 +203,7 @@ class PlainReader:
                 return self._read_line(line, deciding, body, (layout.name, value, b""))
         apart = _take_apart(line, text)
         name, _, rest = apart or (b"", b"", text)
-        deciding = self._fields.get(rest)
+        deciding = self._young_fields.get(rest) or self._fields.get(rest)
         if deciding is None:
             deciding = self._read_fields(line, rest)
             if deciding is None or name in deciding.names:  # two fields of that name count together
