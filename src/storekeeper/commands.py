@@ -29,6 +29,8 @@ MAX_BATCH = 1000
 MAX_BATCH_BYTES = 4 * 2**20
 """Commands of one batch, and bytes by `size` with which it is full: writing them takes several times as much."""
 
+_EMPTY_TEXT = getsizeof("")
+
 Tags: TypeAlias = frozenset[str]
 """Entity tags with their quotes, as `tag` returns them; `ANY` instead of tags."""
 
@@ -142,7 +144,11 @@ def size(command: Command) -> int:
 
     One character beyond U+FFFF makes all of a text take four bytes each.
     """
-    size = getsizeof(command.payload.name) + getsizeof(command.payload.address)
+    name, address = command.payload.name, command.payload.address or ""
+    if name.isascii() and address.isascii():  # `getsizeof` takes 0.1 us for each
+        size = len(name) + len(address) + 2 * _EMPTY_TEXT
+    else:
+        size = getsizeof(name) + getsizeof(address)
     if command.if_match is not None:
         size += _size_of(command.if_match)
     if type(command) is Replace and command.if_none_match is not None:

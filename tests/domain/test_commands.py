@@ -83,6 +83,12 @@ def test_a_command_counts_with_the_tags_of_all_its_conditions() -> None:
     assert size(Replace(1, payload, tags, tags)) == 2 * size(Replace(1, payload, tags)) - plain
 
 
+@pytest.mark.parametrize(("character", "width"), [("x", 1), ("é", 1), ("店", 2), ("😀", 4)])
+def test_a_command_counts_with_the_bytes_of_its_texts_whatever_they_contain(character: str, width: int) -> None:
+    short, long = (Create(Payload("A", character * length)) for length in (1000, 3000))
+    assert size(long) - size(short) == 2000 * width
+
+
 def test_each_change_has_the_token_that_wrote_it() -> None:
     batch = apply([Create(A, by=5), Replace(3, B), Replace(8, B, by=6)], _present(), NOW)
     assert [(seq, by) for seq, *_, by in batch.changes] == [(21, 5), (22, 0), (23, 6)]
