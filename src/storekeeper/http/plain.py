@@ -19,9 +19,8 @@ means:
 5. The fields alone decide the length of the body, which is compared with the bytes that are there each time.
 6. What is planned depends on the method, the route and the deciding fields. Of the application's shapes, neither the
    digits at the end of the path nor the query decide the route; and a plan is remembered with the fields.
-7. A GET with one If-None-Match, or a write with one Idempotency-Key, is the head without that line, and a condition
-   for its plan: llhttp gives those names no meaning, and takes in any value the characters of one that the plan
-   takes.
+7. A GET with one If-None-Match, or a write with one Idempotency-Key, is the head without that line and a condition
+   of the plan: llhttp gives those names no meaning, and takes in any value the characters of one that the plan takes.
 8. Fields that differ from such as llhttp took in the values alone, of names that decide nothing or of the one in 7,
    and have there what llhttp takes in any value (RFC 9110, section 5.5), are valid and have the same deciding fields:
    they are known by their text without those values.
