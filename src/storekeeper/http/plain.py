@@ -96,8 +96,7 @@ LEARN_EVERY = 8
 Planner = Callable[[str, bytes, Fields], Any]
 """Returns what the application plans for a head (its method, target and deciding fields), None if it needs all.
 
-`parse` of a plan returns the condition that the value of the field of `_APART` is, None if it is not valid; without
-`parse`, the field has no meaning there."""
+`parse` of a plan, if any, returns the condition in a value of the field of `_APART`, None if it is not valid."""
 
 _Apart = tuple[bytes, bytes, bytes]
 """Name and value of a field that is read apart, and the other fields."""
@@ -109,7 +108,7 @@ class _Deciding(msgspec.Struct, eq=False):
     fields: Fields
     length: int
     size: int
-    """Bytes that Python takes for the fields."""
+    """Bytes that Python takes for a request with these fields and no target."""
 
     names: frozenset[bytes]
     plans: dict[bytes, tuple[str, Any]]
@@ -240,7 +239,8 @@ class PlainReader:
                 return None
             fields = [*fields, (name, value)]
             size += FIELD_BYTES + len(name) + len(value)
-        return Request(method, start[len(method) + 1 :], fields, "1.1", True, body, plan, size, condition)
+        target = start[len(method) + 1 :]
+        return Request(method, target, fields, "1.1", True, body, plan, size + len(target), condition)
 
     def _plan_line(self, line: bytes, deciding: _Deciding) -> tuple[str, Any] | None:
         found = _LINE.fullmatch(line)
@@ -310,7 +310,7 @@ def _deciding(lines: list[bytes]) -> _Deciding | None:
         fields.append((name, value))
     if not (has_host and length.isdigit() and len(length) < 8):
         return None
-    return _Deciding(fields, int(length), size_of(fields), frozenset([name for name, _ in fields]), {})
+    return _Deciding(fields, int(length), size_of(b"", fields), frozenset([name for name, _ in fields]), {})
 
 
 def _learned(known: _Layout | None, lines: list[bytes], apart: bytes) -> _Layout:

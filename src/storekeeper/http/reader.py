@@ -215,6 +215,7 @@ class RequestReader:
             self._headers,
             version,
             keep_alive=version == "1.1" and self._parser.should_keep_alive(),
+            size=request_head.size_of(self._url, self._headers),
         )
         if refusal := request_head.check(request):
             self.refuse(refusal)

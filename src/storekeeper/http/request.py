@@ -51,8 +51,8 @@ _UNSUPPORTED_VERSION = error_response(505, "This service speaks HTTP/1.1")
 class Request(msgspec.Struct, eq=False, gc=False):
     """A complete request. `target` is in origin form (or `*`) once it was checked; header names are in lower case.
 
-    `size` is what Python takes for it without its body, in bytes, roughly. `plan` is what the application planned
-    for its head, once it has, and `condition` what the plan takes for a field that was read apart.
+    `size` is in bytes, as `size_of` has it. `plan` is what the application planned for its head, once it has, and
+    `condition` what the plan takes for a field that was read apart.
     """
 
     method: str
@@ -62,22 +62,13 @@ class Request(msgspec.Struct, eq=False, gc=False):
     keep_alive: bool
     body: bytes = b""
     plan: Any = None
-    headers_size: int = 0
-    """Bytes of the header fields, once somebody has counted them."""
-
+    size: int = 0
     condition: Any = None
 
-    @property
-    def size(self) -> int:
-        """Return roughly how many bytes Python takes for the request without its body."""
-        if not self.headers_size:
-            self.headers_size = size_of(self.headers)
-        return 400 + len(self.target) + self.headers_size
 
-
-def size_of(fields: Fields) -> int:
-    """Return roughly how many bytes Python takes for header fields."""
-    return sum([FIELD_BYTES + len(name) + len(value) for name, value in fields])
+def size_of(target: bytes, fields: Fields) -> int:
+    """Return roughly how many bytes Python takes for a request with this target and these fields and no body."""
+    return 400 + len(target) + sum([FIELD_BYTES + len(name) + len(value) for name, value in fields])
 
 
 def field(headers: Fields, name: bytes) -> bytes | None:
