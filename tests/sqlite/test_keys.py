@@ -119,6 +119,21 @@ def test_an_idle_service_deletes_old_keys_and_changes_nothing_else(
     run(main())
 
 
+def test_an_idle_service_deletes_all_old_keys_at_one_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(write_queue, "KEYS_INTERVAL", 0.5)
+    monkeypatch.setattr(keys, "MAX_KEYS_DELETED", 1)
+
+    async def main() -> None:
+        async with handle(Sqlite(tmp_path)) as collection:
+            await asyncio.gather(*(collection.write(command) for command in keyed(*range(200))))
+            with closing(apsw.Connection(str(tmp_path / "stores.db"))) as other:
+                other.set_busy_timeout(5000)
+                other.execute("UPDATE keys SET at = 1")
+                await until(lambda: other.execute("SELECT count(*) FROM keys").get == 1)
+
+    run(main())
+
+
 def test_a_lock_that_keeps_old_keys_from_being_deleted_is_no_failure(path: Path, committer: Committer) -> None:
     commit(committer, keyed(1, 2))
     age(committer, 1)

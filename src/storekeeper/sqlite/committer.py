@@ -83,15 +83,16 @@ class Committer:
         except apsw.Error:  # the next write with a key will meet it too, and say so
             return False
 
-    def delete_old_keys(self, deadline: float) -> None:
-        """Delete some of the Idempotency-Keys that are too old, if there are any; raises as `commit` does."""
+    def delete_old_keys(self, deadline: float) -> bool:
+        """Delete some of the Idempotency-Keys that are too old; tell whether any were. Raises as `commit` does."""
         self._lock_deadline = deadline
         try:
             with schema.transaction(self.connection, "IMMEDIATE"):
-                self._keys.delete_old(time.time_ns() // 1_000_000)
+                return self._keys.delete_old(time.time_ns() // 1_000_000)
         except apsw.Error as error:
             if errors.temporary(errors.classified(error, self.connection), Outcome.NONE) is None:
                 raise
+            return False
 
     def close(self) -> None:
         """Close the connection."""

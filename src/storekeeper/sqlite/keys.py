@@ -90,13 +90,17 @@ class Keys:
             first, self._known = self._known + 1, self._known + len(rows)
             self._index.add([row[0] for row in rows], range(first, self._known + 1), self._oldest[0])
 
-    def delete_old(self, now: int) -> None:
-        """Delete some of the oldest keys, if they are too old; never the newest, or its number would come again."""
+    def delete_old(self, now: int) -> bool:
+        """Delete some of the oldest keys, and tell whether any were too old.
+
+        Never the newest is deleted, or its number would come again.
+        """
         if (first := self._execute(_OLDEST).get) is None:
-            return
+            return False
         self._oldest = first, None
         most = first + MAX_KEYS_DELETED
         latest, young = self._execute(_LATEST_AND_FIRST_YOUNG, (first, most, now - MAX_KEY_AGE)).get
         end = min(max(latest - MAX_KEYS + 1, latest if young is None else young), most, latest)
         if end > first:
             self._execute(_DELETE, (end,))
+        return bool(end > first)

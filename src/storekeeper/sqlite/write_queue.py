@@ -198,8 +198,8 @@ class WriteQueue:
             self._limit.record(time.monotonic() - began)
             self._call_on_loop(self._settle, batch, results)
         elif began > self._next_look:
-            self._next_look = began + KEYS_INTERVAL
-            self._committer.delete_old_keys(began + PROBE_LOCK_TIMEOUT)
+            more = self._committer.delete_old_keys(began + PROBE_LOCK_TIMEOUT)
+            self._next_look = began if more else began + KEYS_INTERVAL
 
     def _commit(self, batch: list[Write]) -> list[Result]:
         # The queue is in the order of submission: expired writes come first.
