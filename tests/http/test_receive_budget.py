@@ -104,6 +104,24 @@ def test_large_writes_that_wait_for_the_database_are_bounded(adapter: str, tmp_p
     run(scenario())
 
 
+def test_a_refusal_that_waits_counts_with_what_was_read_of_its_request(adapter: str, tmp_path: Path) -> None:
+    """Its target is kept until the responses before it are sent."""
+    refused = request("GET", "/" + "x" * 8000, None, "Host: another")
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            with locked(tmp_path):
+                [(connection, line)] = send(service, adapter, create("Waits"), 1)
+                before = held(service)
+                connection.data_received(refused)
+                assert held(service) - before > 8000
+            await settled(connection)
+            assert statuses(line) == [200, 400]
+            assert held(service) == 0
+
+    run(scenario())
+
+
 def test_while_a_client_has_large_requests_waiting_no_more_of_it_is_read(
     adapter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

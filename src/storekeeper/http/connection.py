@@ -16,7 +16,7 @@ from storekeeper.http.deadlines import Deadlines
 from storekeeper.http.exchange import Exchange
 from storekeeper.http.limits import Limits
 from storekeeper.http.reader import Phase, RequestReader
-from storekeeper.http.request import Request
+from storekeeper.http.request import Request, size_of
 from storekeeper.http.response import (
     MAX_BODY_BYTES,
     Fields,
@@ -268,9 +268,10 @@ class Connection(HttpToolsProtocol):
     def _refuse(self, response: Response, request: Request) -> None:
         self._count_unfinished(0)
         fields = encode_fields(self.guard.fields(request.headers))
-        refusal = Refusal(response, Request(request.method, request.target, (), request.version, False), fields)
+        method, target, size = request.method, request.target, size_of(request.target, ())
+        refusal = Refusal(response, Request(method, target, (), request.version, False, size=size), fields)
         if self.busy:
-            self._charge(refusal.request.size)
+            self._charge(size)
             self.waiting.append(refusal)
         else:
             self._send_refusal(refusal)
