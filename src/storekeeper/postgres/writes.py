@@ -116,7 +116,7 @@ class Writer:
     ) -> list[commands.Result]:
         """Carry out a batch as one transaction; unless it is to keep what it writes, undo that, and log nothing."""
         if sent := commands.keys(batch):
-            await self._keys.prepare(self._pool.execute)
+            await self._keys.prepare(partial(self._pool.execute, deadline=deadline))
         async with self._transaction(deadline, log=keep) as execute:
             present, replicated, last_key = await self._begin(execute, batch, sent)
             now = time.time_ns() // 1_000_000
