@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from storekeeper.commands import MAX_KEY_AGE, MAX_KEYS, MAX_KEYS_DELETED, Key, KeyRow, Remembered
 from storekeeper.key_index import LOAD_TIME, MAX_LOADED, KeyIndex
 from storekeeper.postgres.pipeline import Result, Statement, array, rows
-from storekeeper.postgres.schema import as_arrays
+from storekeeper.postgres.schema import COLLECTION, as_arrays
 from storekeeper.stores import Store
 from storekeeper.tables import CONTENT
 
@@ -28,7 +28,7 @@ _CONTENT = ", ".join(f"CASE WHEN keys.request = sent.request THEN {name} END" fo
 STATEMENTS = {
     # From the last one that is known: if it is another by now, the index is not of this table.
     b"new keys": f"SELECT n, key FROM keys WHERE n >= $1::int8 ORDER BY n LIMIT {MAX_LOADED}",
-    b"oldest key": "SELECT coalesce(min(n), 1) FROM keys",
+    b"oldest key": f"SELECT coalesce(min(n), 1), (SELECT epoch FROM {COLLECTION} WHERE one = 1) FROM keys",
     b"not indexed": "SELECT n FROM keys WHERE n > $1::int8 AND key = ANY($2::int8[])",
     # A request that reuses a key is refused without the content that it does not get, which may be long.
     b"remembered": f"""
@@ -72,11 +72,18 @@ class Keys:
 
     async def load(self, execute: Execute) -> None:
         """Bring the index up to date, a little at a time, while nobody waits for it."""
-        (oldest,) = await execute((b"oldest key", ()))
-        ((self._oldest,),) = rows(oldest)
+        (found,) = await execute((b"oldest key", ()))
+        ((oldest, epoch),) = rows(found)
+        self._follow(epoch)
+        self._oldest = oldest
         await self._load_some(execute)
         while self._behind:
             await self._load_some(execute)
+
+    def _follow(self, epoch: str) -> None:
+        if epoch != (self._epoch or epoch):
+            self._begin()
+        self._epoch = epoch
 
     async def _load_some(self, execute: Execute) -> None:
         asked = self.known
@@ -104,9 +111,7 @@ class Keys:
 
     async def find(self, keys: Sequence[Key], execute: Execute, epoch: str) -> dict[int, Remembered]:
         """Return what is remembered of keys, of each its latest row; behind the lock, right after `learn`."""
-        if epoch != (self._epoch or epoch):
-            self._begin()
-        self._epoch = epoch
+        self._follow(epoch)
         wanted = [key.key for key in keys]
         found = self._index.find(wanted)
         if self._behind:
