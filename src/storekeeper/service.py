@@ -85,9 +85,9 @@ class Service:
         await receive()
         try:
             collection = await self._open()
-        except (CannotStart, OSError, RuntimeError, MemoryError) as error:
-            # All others are a lack of files, threads, memory or space, which may pass: a supervisor tries again.
-            self.cannot_start = isinstance(error, CannotStart) and not isinstance(error, CannotStartYet)
+        except (CannotStart, Unavailable, OSError, RuntimeError, MemoryError) as error:
+            # All others are a lock, or a lack of files, threads, memory or space: a supervisor tries again.
+            self.cannot_start |= isinstance(error, CannotStart) and not isinstance(error, CannotStartYet)
             emit(Event.WORKER_CANNOT_START, reason=str(error))
             await send({"type": "lifespan.startup.failed", "message": ""})
             return

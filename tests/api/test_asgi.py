@@ -392,6 +392,25 @@ def test_an_unusable_database_ends_the_start(tmp_path: Path) -> None:
     run(scenario())
 
 
+def test_tokens_that_cannot_be_read_at_the_start_end_it_so_that_it_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a file that is locked just then."""
+
+    def locked(_database: str) -> None:
+        raise Unavailable("locked")
+
+    monkeypatch.setattr("storekeeper.service.refuse_tokens", locked)
+
+    async def scenario() -> None:
+        service = Service(Settings(database=f"sqlite:///{tmp_path}/stores.db"))
+        sent = await called(service, {"type": "lifespan"}, {"type": "lifespan.startup"})
+        assert [message["type"] for message in sent] == ["lifespan.startup.failed"]
+        assert not service.cannot_start
+
+    run(scenario())
+
+
 def test_a_client_library_can_drive_it_without_a_server(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with inside(tmp_path) as service:

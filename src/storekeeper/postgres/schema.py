@@ -99,7 +99,7 @@ MIGRATIONS = (
     # Each process has an index of its own in its memory (`key_index`).
     """
     LOCK TABLE collection_4;
-    DROP INDEX keys_by_key;
+    DROP INDEX IF EXISTS keys_by_key;
     ALTER TABLE collection_4 RENAME TO collection_5;
     CREATE VIEW collection_4 AS
       SELECT one, count, version, at, epoch FROM collection_5 GROUP BY ctid, one, count, version, at, epoch;
