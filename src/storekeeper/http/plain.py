@@ -98,9 +98,6 @@ Planner = Callable[[str, bytes, Fields], Any]
 
 `parse` of a plan, if any, returns the condition in a value of the field of `_APART`, None if it is not valid."""
 
-_Apart = tuple[bytes, bytes, bytes]
-"""Name and value of a field that is read apart, and the other fields."""
-
 
 class _Deciding(msgspec.Struct, eq=False):
     """The deciding fields of a head, names in lower case; `length` is that of the body, in bytes."""
@@ -197,17 +194,23 @@ class PlainReader:
                     self._remember(text, deciding)  # it may come again as it is
                 return self._read_line(line, deciding, body)
             if deciding is not None and line[:1] in layout.methods:
-                value = sent[len(layout.names[layout.apart]) :].strip(b" \t")
-                return self._read_line(line, deciding, body, (layout.name, value, b""))
-        apart = _take_apart(line, text)
-        name, _, rest = apart or (b"", b"", text)
+                return self._read_line(line, deciding, body, layout.name, sent[len(layout.names[layout.apart]) :])
+        rest, name, value = text, b"", b""
+        if (known := _APART.get(line[:1])) is not None:
+            apart, written, lower = known
+            before, found, behind = text.partition(written)
+            if not found:
+                before, found, behind = text.partition(lower)
+            if found:
+                name, (value, end, after) = apart, behind.partition(b"\r")
+                rest = before + end + after
         deciding = self._young_fields.get(rest) or self._fields.get(rest)
         if deciding is None:
             deciding = self._read_fields(line, rest)
             if deciding is None or name in deciding.names:  # two fields of that name count together
                 return None
             self._learn(layout, text, name, deciding)
-        return self._read_line(line, deciding, body, apart)
+        return self._read_line(line, deciding, body, name, value)
 
     def _learn(self, known: _Layout | None, text: bytes, apart: bytes, deciding: _Deciding) -> None:
         """Learn from fields, which are valid but for the one that is read `apart`, by its name."""
@@ -219,9 +222,9 @@ class PlainReader:
             self._remember(closed[0], deciding)
 
     def _read_line(
-        self, line: bytes, deciding: _Deciding, body: bytes, apart: _Apart | None = None
+        self, line: bytes, deciding: _Deciding, body: bytes, apart: bytes = b"", value: bytes = b""
     ) -> Request | None:
-        """Return the request with this line, these fields and this body; None if it is not plain."""
+        """Return the request with this line, these fields, the one read `apart`, and this body; None if not plain."""
         if deciding.length != len(body):
             return None
         start, _, version = line.rpartition(b" ")
@@ -232,15 +235,14 @@ class PlainReader:
         if planned is None:
             return None
         method, plan = planned
-        fields, size, condition = deciding.fields, deciding.size, None
-        if apart is not None:
-            name, value, _ = apart
-            if name in deciding.names or not plan.parse or (condition := plan.parse(value)) is None:
-                return None
-            fields = [*fields, (name, value)]
-            size += FIELD_BYTES + len(name) + len(value)
         target = start[len(method) + 1 :]
-        return Request(method, target, fields, "1.1", True, body, plan, size + len(target), condition)
+        size, condition = deciding.size + len(target), None
+        if apart:
+            value = value.strip(b" \t")
+            if apart in deciding.names or not plan.parse or (condition := plan.parse(value)) is None:
+                return None
+            size += FIELD_BYTES + len(apart) + len(value)
+        return Request(method, target, deciding.fields, "1.1", True, body, plan, size, condition)
 
     def _plan_line(self, line: bytes, deciding: _Deciding) -> tuple[str, Any] | None:
         found = _LINE.fullmatch(line)
@@ -326,19 +328,6 @@ def _learned(known: _Layout | None, lines: list[bytes], apart: bytes) -> _Layout
             places.add(place)
     known.open = [(place, names[place]) for place in sorted(places)]
     return known
-
-
-def _take_apart(line: bytes, text: bytes) -> _Apart | None:
-    """Return the one field of `_APART` among those of a head, if it is there."""
-    known = _APART.get(line[:1])
-    if known is None:
-        return None
-    name, written, lower = known
-    before, found, rest = text.partition(written)
-    if not found:
-        before, found, rest = text.partition(lower)
-    value, end, after = rest.partition(b"\r")
-    return (name, value.strip(b" \t"), before + end + after) if found else None
 
 
 def _size_of_fields(text: bytes, deciding: _Deciding) -> int:

@@ -52,7 +52,7 @@ class Request(msgspec.Struct, eq=False, gc=False):
     """A complete request. `target` is in origin form (or `*`) once it was checked; header names are in lower case.
 
     `size` is in bytes, as `size_of` has it. `plan` is what the application planned for its head, once it has, and
-    `condition` what the plan takes for a field that was read apart.
+    `condition` what the plan takes for a field that was read apart, which is not among the `headers`.
     """
 
     method: str
