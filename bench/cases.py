@@ -219,7 +219,7 @@ REMEDIES = {
     "thousand": "fewer system calls: most of the time of a request here is the kernel's",
     "postgres-random-id": "ours: as for the id; the floor: a core more, as wrk and PostgreSQL share one",
     "not-modified": "the tags read and compared in C",
-    "post-keys": "the keys read, hashed and looked for in C: most of what they cost is Python",
+    "post-keys": "the keys read and looked for in C: most of what they cost is Python",
     "get-one": "fewer system calls: nginx, which has nothing to do, takes more than the goal allows",
 }
 """What it would take to reach the goals of a case, where they are of processor time."""

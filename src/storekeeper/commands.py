@@ -49,12 +49,12 @@ def matches(tags: Container[str], current: str) -> bool:
 
 
 class Key(msgspec.Struct, frozen=True):
-    """A client's Idempotency-Key, and the request that it was sent with; both as hashes of 63 bits.
+    """A client's Idempotency-Key, and a number of 64 bits for the request that it was sent with.
 
-    That of the request leaves its content out, but for the length. What is remembered has the content itself.
+    The number leaves the content out, but for its length. What is remembered has the content itself.
     """
 
-    key: int
+    key: str
     request: int
 
 
@@ -93,14 +93,14 @@ Result: TypeAlias = Store | PreconditionFailed | KeyReused | None
 Change: TypeAlias = tuple[int, int, str, str | None, int, int, int, int]
 """A row of `tables.CHANGES`, in the order of its columns. It contains the row of its store."""
 
-KeyRow: TypeAlias = tuple[int, int, int, int]
-"""A row of `tables.KEYS` without its `n`, which the database counts."""
+KeyEntry: TypeAlias = tuple[str, int, int]
+"""A key to remember, the number of its request, and the change that is its response (see `tables.KEYS`)."""
 
 
 class Remembered(msgspec.Struct, frozen=True):
-    """What the database has of an Idempotency-Key: the hash of its request, the store of its response, its time.
+    """What the database has of an Idempotency-Key: the number of its request, the store of its response, its time.
 
-    The store may lack its content if it is asked for with another hash: it may be long.
+    The store may lack its content if it is asked for with another number: it may be long.
     """
 
     request: int
@@ -122,7 +122,7 @@ class Present(msgspec.Struct, frozen=True):
     epoch: str = ""
     versions: Mapping[int, int] = {}
     equal: Container[int] = ()
-    remembered: Mapping[int, Remembered] = {}
+    remembered: Mapping[str, Remembered] = {}
 
 
 def touched(commands: Iterable[Command]) -> list[tuple[int, int, str, str | None]]:
@@ -180,17 +180,19 @@ class Batch:
         """For each command what it led to."""
         self.changes: list[Change] = []
         """One for each command that changed something, in the order of their versions."""
-        self.keys: list[KeyRow] = []
+        self.keys: list[KeyEntry] = []
         """The keys to remember: each with a store among the results."""
-        self.remembered = dict(present.remembered)
-        """What is remembered of keys, by key; also those of the commands before."""
         self.created: dict[int, Change] = {}
         self.replaced: dict[int, Change] = {}
         """The latest change of each new store, and of each that existed before, by its id."""
         self._present = present
         self._epoch = present.epoch
         # The age of a key goes by the clock alone: once a wrong one is set right, no key is older because of it.
-        self._now = now
+        self._known = {
+            key: (known.request, known.store)
+            for key, known in present.remembered.items()
+            if now - known.at <= MAX_KEY_AGE
+        }
 
     @property
     def writes(self) -> bool:
@@ -200,17 +202,16 @@ class Batch:
     def carry_out(self, place: int, command: Command) -> Result:
         """Apply a command, the one at that place of the batch; in the order of decision 31."""
         key = command.key
-        if key is not None:
-            known = self.remembered.get(key.key)
-            if known is not None and self._now - known.at <= MAX_KEY_AGE:
-                store, payload = known.store, command.payload
-                if known.request == key.request and (store.name, store.address) == (payload.name, payload.address):
-                    return Replay(*astuple(store))
-                return KeyReused("The Idempotency-Key was used for another request: send a new one")
+        if key is not None and (known := self._known.get(key.key)) is not None:
+            request, store = known
+            payload = command.payload
+            if request == key.request and (store.name, store.address) == (payload.name, payload.address):
+                return Replay(*astuple(store))
+            return KeyReused("The Idempotency-Key was used for another request: send a new one")
         result = self._create(command) if type(command) is Create else self._replace(place, command)
         if key is not None and type(result) is Store:
-            self.remembered[key.key] = Remembered(key.request, result, self._now)
-            self.keys.append((key.key, key.request, result.version, self._now))
+            self._known[key.key] = key.request, result
+            self.keys.append((key.key, key.request, result.version))
         return result
 
     def _create(self, command: Create) -> Result:

@@ -28,9 +28,11 @@ is the number of the token that wrote it, 0 for none."""
 OF_CHANGE = {"id": "store_id", "version": "seq"} | {name: name for name in CONTENT}
 """For each column of a store, the column of its latest change."""
 
-KEYS = {"n": int, "key": int, "request": int, "seq": int, "at": int}
-"""A remembered Idempotency-Key (decision 36): hashes of key and request, the seq of the change that is its response,
-and when it was used. `n` grows by one with each: the oldest, which are deleted first, stand together."""
+KEYS = {"n": int, "at": int, "entries": str}
+"""The Idempotency-Keys that one transaction remembered (decision 36), and when: a JSON array with, for each, the key
+(behind the number of its token and a blank, if it has one), a number for its request, and the seq of the change that
+is its response. `n` is how many there ever were, with these: the oldest, which are deleted first, stand together.
+"""
 
 TOKENS = {name: str if kind is str else int for name, kind in get_type_hints(Token).items()}
 """A token. Nothing deletes one, so that its number and its name are unique for ever."""

@@ -98,15 +98,15 @@ def test_nothing_of_the_tags_of_a_write_with_a_key_is_kept() -> None:
     many = frozenset(f'"{number}.aaaaaaaa"' for number in range(1000))
     kept = weakref.ref(many)
     conditions = Conditions(many)
-    assert conditions.hashed_key(b"key", "store", 1, Payload("Name"), 0).request
+    assert conditions.key("key", "store", 1, Payload("Name"), 0).request
     del many, conditions
     assert kept() is None
 
 
-def test_a_request_with_a_key_has_the_same_hashes_in_every_process_and_version() -> None:
+def test_a_request_with_a_key_has_the_same_number_in_every_process_and_version() -> None:
     """Else it is another request after a restart or an upgrade. Sets have another order in each process."""
     many = frozenset(f'"{number}.aaaaaaaa"' for number in range(20))
-    replace = Conditions(many).hashed_key(b"key", "store", 7, Payload("Name", "1 Road"), 3)
-    create = Conditions().hashed_key(b"key", "stores", None, Payload("Name"), 0)
-    assert replace == Key(7822394214941056370, 5826931856798044006)
-    assert create == Key(2160046269035049665, 7189268211499009669)
+    replace = Conditions(many).key("key", "store", 7, Payload("Name", "1 Road"), 3)
+    create = Conditions().key("key", "stores", None, Payload("Name", "1 Road"), 0)
+    assert replace == Key("3 key", -6792880360113463604)
+    assert create == Key("key", 6)

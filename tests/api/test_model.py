@@ -254,12 +254,12 @@ def drops_nothing_that_changed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def shares_keys_among_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    hashed_key = Conditions.hashed_key
+    owned = Conditions.key
 
-    def of_nobody(asked: Conditions, key: bytes, route: Any, number: Any, payload: Any, _by: int) -> Any:
-        return hashed_key(asked, key, route, number, payload, 0)
+    def of_nobody(asked: Conditions, key: str, route: Any, number: Any, payload: Any, _by: int) -> Any:
+        return owned(asked, key, route, number, payload, 0)
 
-    monkeypatch.setattr(Conditions, "hashed_key", of_nobody)
+    monkeypatch.setattr(Conditions, "key", of_nobody)
 
 
 BREAKS = (

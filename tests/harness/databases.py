@@ -14,6 +14,7 @@ import pytest
 
 from storekeeper.collection import Collection
 from storekeeper.databases import open_collection
+from storekeeper.key_index import entries_in
 from storekeeper.sqlite.migrations import CHANGES
 from storekeeper.tables import CONTENT
 from tests.harness.machine import need
@@ -21,7 +22,7 @@ from tests.harness.postgres_server import Missing, Server, shared
 from tests.harness.stores import ChangeRow
 
 _CHANGES = f"SELECT seq, store_id, {', '.join(CONTENT)} FROM changes ORDER BY seq"
-_KEYS = "SELECT key, request, seq FROM keys ORDER BY n"
+_KEYS = "SELECT entries FROM keys ORDER BY n"
 
 
 class Database(Protocol):
@@ -33,7 +34,7 @@ class Database(Protocol):
         """Return what stands in its table of changes, by seq, read without the code under test."""
         ...
 
-    def key_rows(self) -> list[tuple[int, int, int]]:
+    def key_rows(self) -> list[tuple[str, int, int]]:
         """Return key, request and seq of what stands in its table of keys, the oldest first."""
         ...
 
@@ -61,9 +62,9 @@ class Sqlite:
         """See Database."""
         return self._rows(_CHANGES)
 
-    def key_rows(self) -> list[tuple[int, int, int]]:
+    def key_rows(self) -> list[tuple[str, int, int]]:
         """See Database."""
-        return self._rows(_KEYS)
+        return [entry for (entries,) in self._rows(_KEYS) for entry in entries_in(entries)]
 
     def _rows(self, query: str) -> list[Any]:
         connection = apsw.Connection(str(self.path))
@@ -89,9 +90,9 @@ class Postgres:
         """See Database."""
         return self._rows(_CHANGES)
 
-    def key_rows(self) -> list[tuple[int, int, int]]:
+    def key_rows(self) -> list[tuple[str, int, int]]:
         """See Database."""
-        return self._rows(_KEYS)
+        return [entry for (entries,) in self._rows(_KEYS) for entry in entries_in(entries)]
 
     def _rows(self, query: LiteralString) -> list[Any]:
         with psycopg.connect(self.url) as connection:

@@ -43,7 +43,7 @@ class InMemory:
         self.changes: list[Change] = []
         self.fails: Unavailable | None = None
         self.calls: list[str] = []
-        self._remembered: dict[int, Remembered] = {}
+        self._remembered: dict[str, Remembered] = {}
         for payload in payloads:
             self.write(Create(payload))
 
@@ -85,10 +85,10 @@ class InMemory:
         ]
         versions = {store.id: store.version for store in stores}
         present = Present(len(stores), len(self.changes), 0, EPOCH, versions, equal, self._remembered)
-        batch = apply([command], present, 1000 * (len(self.changes) + 1))
+        batch = apply([command], present, at := 1000 * (len(self.changes) + 1))
         self.changes += batch.changes
         [result] = batch.results
-        for key, request, _seq, at in batch.keys:
+        for key, request, _seq in batch.keys:
             assert isinstance(result, Store)
             self._remembered[key] = Remembered(request, result, at)
         assert command.key is None or commands.keys([command]) == [command.key]

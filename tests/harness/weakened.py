@@ -20,7 +20,7 @@ from storekeeper import cli, commands, listener, service, supervisor
 from storekeeper.api import token_table
 from storekeeper.api.cache import ResponseCache
 from storekeeper.api.resource import Resource
-from storekeeper.commands import Batch, Command, Present, Remembered, Replace
+from storekeeper.commands import Batch, Command, Present, Replace
 from storekeeper.concurrency.queue_limit import QueueLimit
 from storekeeper.http import deadlines, limits
 from storekeeper.http.limits import ConnectionLimit
@@ -127,8 +127,8 @@ def ignores_if_match() -> None:
 
 
 def forgets_keys() -> None:
-    class Forgetful(dict[int, Remembered]):
-        def get(self, _key: int, _default: object = None) -> None:  # type: ignore[override]
+    class Forgetful(dict[str, Any]):
+        def get(self, _key: str, _default: object = None) -> None:
             return None
 
     _remember_in(Forgetful())
@@ -139,13 +139,13 @@ def remembers_only_its_own_keys() -> None:
     _remember_in({})
 
 
-def _remember_in(remembered: dict[int, Remembered]) -> None:
+def _remember_in(known: dict[str, Any]) -> None:
     applied = vars_of(commands).Batch
     begin = applied.__init__
 
     def begin_with(all: Any, present: Present, now: int) -> None:
         begin(all, present, now)
-        all.remembered = remembered
+        vars(all)["_known"] = known
 
     applied.__init__ = begin_with
 

@@ -45,7 +45,7 @@ MAY_IMPORT = {
     "write_state": {"errors"},
     "transfer": DOMAIN,
     "csvfile": DOMAIN,
-    "key_index": set[str](),
+    "key_index": {"commands"},
     "sqlite": DOMAIN | {"transfer", "concurrency", "atomicfile", "key_index", "write_state"},
     "postgres": DOMAIN | {"transfer", "concurrency", "key_index", "write_state"},
     "http": {"events"},

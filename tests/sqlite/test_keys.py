@@ -43,21 +43,30 @@ def other(path: Path) -> Iterator[Committer]:
 
 
 def keyed(*numbers: int) -> list[Command]:
-    return [Create(Payload(f"Store {number}"), key=Key(number, 1)) for number in numbers]
+    return [Create(Payload(f"Store {number}"), key=Key(str(number), 1)) for number in numbers]
+
+
+def commit_each(committer: Committer, *numbers: int) -> None:
+    """Commit each of these keys in a transaction, and so in a row, of its own."""
+    for command in keyed(*numbers):
+        commit(committer, [command])
 
 
 def commit(committer: Committer, commands: list[Command]) -> list[Result]:
     return committer.commit(commands, time.monotonic() + 5)
 
 
-def rows(committer: Committer, table: str) -> list[tuple[int, ...]]:
-    return [(n, key) for n, key in committer.connection.execute(f"SELECT n, key FROM {table} ORDER BY n")]
+def rows(committer: Committer) -> list[tuple[int, list[int]]]:
+    """Return the numbers of the rows of keys, and the keys in each."""
+    found = committer.connection.execute("SELECT n, entries FROM keys ORDER BY n")
+    return [(n, [int(key) for key, _, _ in key_index.entries_in(entries)]) for n, entries in found]
 
 
 def indexed(committer: Committer) -> list[int]:
-    """Return the numbers of the rows that the index in memory has."""
+    """Return the numbers of the rows that the index in memory has, once for each key."""
     index = vars(vars(committer)["_keys"])["_index"]
-    return sorted(n for entries in vars(index)["_buckets"] for _, n in key_index._ENTRY.iter_unpack(entries))
+    found = (row for entries in vars(index)["_buckets"] for _, row in key_index._ENTRY.iter_unpack(entries))
+    return sorted(map(int.from_bytes, found))
 
 
 def age(committer: Committer, up_to: int) -> None:
@@ -70,33 +79,35 @@ def test_keys_beyond_the_greatest_number_are_deleted_with_the_next_batch(
 ) -> None:
     monkeypatch.setattr(keys, "MAX_KEYS", 5)
     monkeypatch.setattr(keys, "MAX_KEYS_DELETED", 3)
-    commit(committer, keyed(*range(1, 8)))
-    assert [n for n, _ in rows(committer, "keys")] == [3, 4, 5, 6, 7]
+    commit_each(committer, *range(1, 8))
+    assert [n for n, _ in rows(committer)] == [3, 4, 5, 6, 7]
     commit(committer, keyed(*range(11, 15)))
-    assert [n for n, _ in rows(committer, "keys")] == [6, 7, 8, 9, 10, 11], "at most three at once"
+    assert [n for n, _ in rows(committer)] == [6, 7, 11], "at most three at once"
     assert [type(result) for result in commit(committer, keyed(5, 6))] == [Store, Replay]
+    commit(committer, keyed(21, 22))
+    assert rows(committer) == [(11, [11, 12, 13, 14]), (12, [5]), (14, [21, 22])], "a row goes with its last key"
 
 
 def test_keys_that_are_too_old_are_deleted_with_the_next_batch(
-    committer: Committer, monkeypatch: pytest.MonkeyPatch
+    committer: Committer, other: Committer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(keys, "MAX_KEYS_DELETED", 3)
-    commit(committer, keyed(1, 2, 3, 4, 5))
+    commit_each(committer, 1, 2, 3, 4, 5)
     age(committer, 4)
-    commit(committer, keyed(6))
-    assert [n for n, _ in rows(committer, "keys")] == [4, 5, 6]
-    commit(committer, keyed(7))
-    assert [n for n, _ in rows(committer, "keys")] == [5, 6, 7]
+    commit(other, keyed(6))  # the first one knows a later time of its oldest key
+    assert [n for n, _ in rows(committer)] == [4, 5, 6]
+    commit(other, keyed(7))
+    assert [n for n, _ in rows(committer)] == [5, 6, 7]
 
 
 def test_the_newest_key_is_never_deleted_so_that_no_number_comes_again(committer: Committer) -> None:
-    commit(committer, keyed(1, 2, 3))
+    commit_each(committer, 1, 2, 3)
     age(committer, 3)
     committer.delete_old_keys(time.monotonic())
-    assert rows(committer, "keys") == [(3, 3)]
+    assert rows(committer) == [(3, [3])]
     committer.delete_old_keys(time.monotonic())
     commit(committer, keyed(3))
-    assert rows(committer, "keys") == [(4, 3)]
+    assert rows(committer) == [(4, [3])]
 
 
 def test_an_idle_service_deletes_old_keys_and_changes_nothing_else(
@@ -106,7 +117,8 @@ def test_an_idle_service_deletes_old_keys_and_changes_nothing_else(
 
     async def main() -> None:
         async with handle(Sqlite(tmp_path)) as collection:
-            await asyncio.gather(*(collection.write(command) for command in keyed(1, 2, 3)))
+            for command in keyed(1, 2, 3):
+                await collection.write(command)
             with closing(apsw.Connection(str(tmp_path / "stores.db"))) as other:
                 other.set_busy_timeout(5000)
                 before = collection.change_token()
@@ -125,7 +137,8 @@ def test_an_idle_service_deletes_all_old_keys_at_one_look(tmp_path: Path, monkey
 
     async def main() -> None:
         async with handle(Sqlite(tmp_path)) as collection:
-            await asyncio.gather(*(collection.write(command) for command in keyed(*range(200))))
+            for start in range(0, 200, 5):
+                await asyncio.gather(*(collection.write(command) for command in keyed(*range(start, start + 5))))
             with closing(apsw.Connection(str(tmp_path / "stores.db"))) as other:
                 other.set_busy_timeout(5000)
                 other.execute("UPDATE keys SET at = 1")
@@ -135,15 +148,15 @@ def test_an_idle_service_deletes_all_old_keys_at_one_look(tmp_path: Path, monkey
 
 
 def test_a_lock_that_keeps_old_keys_from_being_deleted_is_no_failure(path: Path, committer: Committer) -> None:
-    commit(committer, keyed(1, 2))
+    commit_each(committer, 1, 2)
     age(committer, 1)
     with closing(apsw.Connection(str(path))) as other:
         other.execute("BEGIN IMMEDIATE")
         committer.delete_old_keys(time.monotonic())
         other.execute("ROLLBACK")
-    assert len(rows(committer, "keys")) == 2
+    assert len(rows(committer)) == 2
     committer.delete_old_keys(time.monotonic())
-    assert len(rows(committer, "keys")) == 1
+    assert len(rows(committer)) == 1
 
 
 def test_the_index_follows_other_processes_and_transactions_that_came_to_nothing(
@@ -152,34 +165,32 @@ def test_the_index_follows_other_processes_and_transactions_that_came_to_nothing
     commit(committer, keyed(1))
     commit(other, keyed(2))
     commit(committer, keyed(1, 2))  # only replays: rolled back
-    bad = Create(Payload("x" * 31), key=Key(9, 9))
+    bad = Create(Payload("x" * 31), key=Key("9", 9))
     commit(committer, [bad])
     commit(other, keyed(3))
     assert {type(result) for result in commit(committer, keyed(1, 2, 3))} == {Replay}
     commit(committer, keyed(4, 5))
-    assert indexed(committer) == [1, 2, 3, 4, 5]
+    assert indexed(committer) == [1, 2, 3, 5, 5]
     commit(other, keyed(6))
-    assert indexed(committer) == [1, 2, 3, 4, 5]
+    assert indexed(committer) == [1, 2, 3, 5, 5]
     assert {type(result) for result in commit(committer, keyed(4, 5, 6))} == {Replay}
-    assert indexed(committer) == [1, 2, 3, 4, 5, 6]
+    assert indexed(committer) == [1, 2, 3, 5, 5, 6]
 
 
 def test_keys_that_look_the_same_to_the_index_are_told_apart(
     committer: Committer, other: Committer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(key_index, "_SALT", 1)
-    alike = [(5 << 16) + number for number in range(3)]
-    for number in alike:
+    monkeypatch.setattr(key_index, "hash", lambda _key: 5, raising=False)
+    for number in range(3):
         assert [type(result) for result in commit(committer, keyed(number))] == [Store]
-    assert len({key_index._SPLIT.unpack(number.to_bytes(8, "big")) for number in alike}) == 1
     for one in (committer, other):
-        results = commit(one, keyed(*alike))
+        results = commit(one, keyed(0, 1, 2))
         assert [(type(result), getattr(result, "id", 0)) for result in results] == [(Replay, n) for n in (1, 2, 3)]
 
 
 def test_rows_between_which_others_were_deleted_are_found(committer: Committer, other: Committer) -> None:
     """As PostgreSQL leaves them if its clock was wrong once, and as a copy brings them here."""
-    commit(committer, keyed(1, 2, 3, 4))
+    commit_each(committer, 1, 2, 3, 4)
     committer.connection.execute("DELETE FROM keys WHERE n IN (2, 3)")
     assert [type(result) for result in commit(other, keyed(1, 4, 2))] == [Replay, Replay, Store]
 
@@ -211,28 +222,34 @@ def test_the_first_key_of_all_may_come_from_another_process_at_any_moment(
     committer.connection.exec_trace = interrupt
     (result,) = commit(committer, keyed(1))
     assert isinstance(result, Replay)
-    assert len(rows(committer, "keys")) == 1
+    assert len(rows(committer)) == 1
 
 
-def test_the_index_forgets_what_was_deleted_while_it_grows(
+def test_the_index_is_told_what_was_deleted_while_it_grows(
     committer: Committer, other: Committer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(keys, "MAX_KEYS", 40)
-    monkeypatch.setattr(key_index, "_SALT", 1)
+    told: list[int] = []
+    add = key_index.KeyIndex.add
+
+    def told_of(index: key_index.KeyIndex, keys: list[str], row: int, oldest: int) -> None:
+        told.append(oldest)
+        add(index, keys, row, oldest)
+
+    monkeypatch.setattr(key_index.KeyIndex, "add", told_of)
     for start in range(0, 2000, 20):
-        # Some are deleted by one, some by the other. All are in one bucket of the index.
-        commit((committer, other)[start % 40 == 0], keyed(*(n << 16 for n in range(start, start + 20))))
+        # Some are deleted by one, some by the other.
+        commit((committer, other)[start % 40 == 0], keyed(*range(start, start + 20)))
     for one in (committer, other):
         commit(one, keyed(20_000 + (one is other)))
-        assert len(rows(one, "keys")) == 40
-        assert 40 <= len(indexed(one)) < 80
+        assert [len(found) for _, found in rows(one)] == [20, 20, *[1] * (1 + (one is other))]
+        assert told[-1] >= 1940
 
 
 def test_an_index_of_many_keys_is_made_while_nothing_is_written(
     committer: Committer, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for start in range(0, 100, 50):
-        commit(committer, keyed(*range(start, start + 50)))
+    commit_each(committer, *range(100))
     age(committer, 10)
     committer.delete_old_keys(time.monotonic())
     monkeypatch.setattr(keys, "MAX_LOADED", 20)
@@ -251,10 +268,11 @@ def test_an_index_of_many_keys_is_made_while_nothing_is_written(
 def test_a_write_does_not_wait_for_an_index_that_takes_long(
     committer: Committer, other: Committer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commit(committer, keyed(*range(100)))
+    commit_each(committer, *range(50))
+    commit(committer, keyed(*range(50, 100)))
     monkeypatch.setattr(keys, "MAX_LOADED", 20)
     monkeypatch.setattr(keys, "LOAD_TIME", 0)
-    for loaded in (20, 40, 60):
+    for loaded in (20, 40, 50, 100):
         assert [type(result) for result in commit(other, keyed(99, 0, 50))] == [Replay] * 3
         assert len(indexed(other)) == loaded
     assert [type(result) for result in commit(other, keyed(99, 100, 1, 100))] == [Replay, Store, Replay, Replay]
@@ -297,9 +315,9 @@ def test_reused_keys_load_no_addresses_even_beside_a_replay_of_the_same_request(
     long = "x" * 2**20
     numbers = range(1, 51)
     for number in numbers:
-        commit(committer, [Create(Payload("Long", long), key=Key(number, 7))])
-    sent: list[Command] = [Create(Payload("Other"), key=Key(number, 8)) for number in numbers]
-    sent[0] = Create(Payload("Long", long), key=Key(1, 7))
+        commit(committer, [Create(Payload("Long", long), key=Key(str(number), 7))])
+    sent: list[Command] = [Create(Payload("Other"), key=Key(str(number), 8)) for number in numbers]
+    sent[0] = Create(Payload("Long", long), key=Key("1", 7))
     tracemalloc.start()
     try:
         replay, *others = commit(committer, sent)

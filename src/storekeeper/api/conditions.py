@@ -6,7 +6,6 @@ against a second reading of it, `tests/oracles/entity_tags.py`.
 
 import re
 from collections.abc import Container
-from functools import lru_cache
 from hashlib import blake2b
 
 import msgspec
@@ -39,7 +38,6 @@ _KEY_BYTES = {*range(ord("!"), ord("~") + 1)} - {*b'"\\'}
 # `translate` leaves a key as it is; a pattern would take three times as long to tell.
 _AS_KEY = bytes([byte if byte in _KEY_BYTES else ord("x") for byte in range(256)])
 _encode = msgspec.json.Encoder().encode
-_EMPTY = blake2b(digest_size=8)
 
 
 class Conditions(msgspec.Struct, frozen=True):
@@ -48,33 +46,18 @@ class Conditions(msgspec.Struct, frozen=True):
     if_match: Tags | None = None
     if_none_match: Tags | None = None
 
-    def hashed_key(self, key: bytes, route: Route, id: int | None, payload: Payload, by: int) -> Key:
-        """Return the hashes of a client's Idempotency-Key, without its quotes, and of the request with it.
+    def key(self, sent: str, route: Route, id: int | None, payload: Payload, by: int) -> Key:
+        """Return a client's Idempotency-Key, sent without quotes, with what it has to come with again.
 
         `by` is the number of the token that the key belongs to, 0 for the clients without one.
         """
-        length = len(payload.address) if payload.address else 0
-        # The hash of a request with tags is not kept, because its tags would be too: up to 400 KB of them.
-        hash_request = _hash_untagged if self.if_match is None else _hash_request
-        return Key(_hash(b'[%d,"%b"]' % (by, key)), hash_request(route, id, self.if_match, length))
-
-
-def _hash(text: bytes) -> int:
-    hashed = _EMPTY.copy()  # half the time of a new one, which reads a dozen parameters
-    hashed.update(text)
-    # Without the lowest bit: both databases have signed integers of 64 bits.
-    return int.from_bytes(hashed.digest()) >> 1
-
-
-def _hash_request(route: Route, id: int | None, tags: Tags | None, length: int) -> int:
-    """Return the hash of a request by all but its content, of which it has the length.
-
-    The database loads no content for a request of another length. A route has one method that writes (`ROUTES`).
-    """
-    return _hash(_encode((route, id, tags and sorted(tags), length)))
-
-
-_hash_untagged = lru_cache(maxsize=256)(_hash_request)
+        # Of the content it has the length: the database loads none for a request of another length.
+        request = len(payload.address) if payload.address else 0
+        if route != "stores" or self.if_match is not None:  # a route has one method that writes (`ROUTES`)
+            text = _encode((route, id, self.if_match and sorted(self.if_match), request))
+            request = int.from_bytes(blake2b(text, digest_size=8).digest(), signed=True) | -(2**63)
+        # No key has a blank.
+        return Key(f"{by} {sent}" if by else sent, request)
 
 
 def check_method_and_type(route: Route, method: str, headers: Fields) -> Response | Fields:
@@ -103,7 +86,7 @@ def check_method_and_type(route: Route, method: str, headers: Fields) -> Respons
     return conditional
 
 
-def read_conditions(route: Route, fields: Fields) -> tuple[Conditions, bytes | None]:
+def read_conditions(route: Route, fields: Fields) -> tuple[Conditions, str | None]:
     """Return the conditions of a write, and its Idempotency-Key; raises InvalidInput with every violation.
 
     A create knows no If-None-Match.
@@ -142,7 +125,7 @@ def read_tags(value: bytes) -> Container[str] | None:
     return value.decode() if _PLAIN_LIST.fullmatch(value) else parse_tags(value)
 
 
-def parse_key(value: bytes) -> bytes | None:
+def parse_key(value: bytes) -> str | None:
     """Return the key in the value of the field, the same with quotes and without; None if it is not valid."""
     key = value
     if key.translate(_AS_KEY) != key:  # most are sent bare
@@ -151,7 +134,7 @@ def parse_key(value: bytes) -> bytes | None:
             key = key[1:-1]
         if key.translate(_AS_KEY) != key:
             return None
-    return key if 0 < len(key) <= _MAX_KEY_BYTES else None
+    return key.decode() if 0 < len(key) <= _MAX_KEY_BYTES else None
 
 
 def _is_json(content_type: bytes) -> bool:

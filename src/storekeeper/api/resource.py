@@ -147,21 +147,21 @@ class Resource:
         listing = self._collection.list(wanted)
         return _list_response(query, tags, await listing if isinstance(listing, Future) else listing)
 
-    def _create(self, conditions: Conditions, sent: bytes | None, _target: bytes, body: bytes, by: int) -> Deferred:
+    def _create(self, conditions: Conditions, sent: str | None, _target: bytes, body: bytes, by: int) -> Deferred:
         payload = self._payload(body)
-        key = None if sent is None else conditions.hashed_key(sent, "stores", None, payload, by)
+        key = None if sent is None else conditions.key(sent, "stores", None, payload, by)
         command = Create(payload, conditions.if_match, key, by)
         return self._deferred(self._collection.write(command), self._created)
 
     def _replace(
-        self, conditions: Conditions, sent: bytes | None, target: bytes, body: bytes, by: int
+        self, conditions: Conditions, sent: str | None, target: bytes, body: bytes, by: int
     ) -> Response | Deferred:
         payload = self._payload(body)  # checked before the id (decision 3)
         id_text = id_in(target)
         id = parse_id(id_text)
         if id is None and sent is None:
             return self._missing(id_text)
-        key = None if sent is None else conditions.hashed_key(sent, "store", id, payload, by)
+        key = None if sent is None else conditions.key(sent, "store", id, payload, by)
         # No store has the id 0; but whether the key is good for this request comes before that (decision 31).
         command = Replace(id or 0, payload, conditions.if_match, conditions.if_none_match, key, by)
         return self._deferred(self._collection.write(command), partial(self._written, id_text))

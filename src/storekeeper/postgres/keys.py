@@ -4,10 +4,10 @@ What a new process has not yet put into its index (`key_index`) is found without
 """
 
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
-from storekeeper.commands import MAX_KEY_AGE, MAX_KEYS, MAX_KEYS_DELETED, Key, KeyRow, Remembered
-from storekeeper.key_index import LOAD_TIME, MAX_LOADED, KeyIndex
+from storekeeper.commands import MAX_KEY_AGE, MAX_KEYS, MAX_KEYS_DELETED, Key, KeyEntry, Remembered
+from storekeeper.key_index import LOAD_TIME, MAX_LOADED, KeyIndex, as_entries, entries_in
 from storekeeper.postgres.pipeline import Result, Statement, array, rows
 from storekeeper.postgres.schema import COLLECTION, as_arrays
 from storekeeper.stores import Store
@@ -23,22 +23,24 @@ _EXPIRED = f"""n >= (SELECT min(n) FROM keys) AND n < (
     FROM (SELECT n, at FROM keys ORDER BY n LIMIT 1) AS oldest, (SELECT max(n) AS newest FROM keys) AS latest)
   AND (at < $1::int8 OR n <= (SELECT max(n) FROM keys) - {MAX_KEYS})"""
 
-_CONTENT = ", ".join(f"CASE WHEN keys.request = sent.request THEN {name} END" for name in CONTENT)
+_CONTENT = ", ".join(f"CASE WHEN found.request = sent.request THEN {name} END" for name in CONTENT)
 
 STATEMENTS = {
     # From the last one that is known: if it is another by now, the index is not of this table.
-    b"new keys": f"SELECT n, key FROM keys WHERE n >= $1::int8 ORDER BY n LIMIT {MAX_LOADED}",
+    b"new keys": f"""SELECT n, at, CASE WHEN n > $1::int8 THEN entries END, (SELECT max(n) FROM keys) FROM keys
+      WHERE n BETWEEN $1 AND greatest($1 + {MAX_LOADED}, (SELECT min(n) FROM keys WHERE n > $1)) ORDER BY n""",
     b"oldest key": f"SELECT coalesce(min(n), 1), (SELECT epoch FROM {COLLECTION} WHERE one = 1) FROM keys",
-    b"not indexed": "SELECT n FROM keys WHERE n > $1::int8 AND key = ANY($2::int8[])",
+    b"not indexed": """SELECT n FROM keys WHERE n > $1::int8
+      AND EXISTS (SELECT FROM json_array_elements(entries::json) AS entry WHERE entry ->> 0 = ANY($2::text[]))""",
     # A request that reuses a key is refused without the content that it does not get, which may be long.
     b"remembered": f"""
-      SELECT sent.key, keys.request, keys.at, store_id, {_CONTENT}, seq
-      FROM keys JOIN unnest($2::int8[], $3::int8[]) AS sent (key, request) USING (key) JOIN changes USING (seq)
-      WHERE n = ANY($1::int8[]) ORDER BY n, keys.request = sent.request""",
-    b"remember": """INSERT INTO keys (n, key, request, seq, at)
-      SELECT (SELECT coalesce(max(n), 0) FROM keys) + place, key, request, seq, at
-      FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[])
-        WITH ORDINALITY AS new (key, request, seq, at, place)""",
+      WITH found AS (
+        SELECT n, at, entry ->> 0 AS key, (entry ->> 1)::int8 AS request, (entry ->> 2)::int8 AS seq
+        FROM keys CROSS JOIN json_array_elements(entries::json) AS entry WHERE n = ANY($1::int8[]))
+      SELECT key, found.request, found.at, store_id, {_CONTENT}, seq
+      FROM found JOIN unnest($2::text[], $3::int8[]) AS sent (key, request) USING (key) JOIN changes USING (seq)
+      ORDER BY n, found.request = sent.request""",
+    b"remember": "INSERT INTO keys SELECT coalesce(max(n), 0) + $1::int8, $2::int8, $3::text FROM keys",
     b"forget": f"DELETE FROM keys WHERE {_EXPIRED}",
     b"expired": f"SELECT EXISTS (SELECT FROM keys WHERE {_EXPIRED})",
 }
@@ -51,7 +53,7 @@ Execute = Callable[..., Awaitable[list[Result]]]
 class Keys:
     """The index of the keys, as far as this process has read their table.
 
-    `known` is number and key of the last row that it has.
+    `known` is number and time of the last row that it has.
     """
 
     def __init__(self) -> None:
@@ -100,16 +102,16 @@ class Keys:
         Return the number of the last one in the table, None if the index lacks some of them.
         """
         found = rows(result)
-        if asked[0] and (not found or (found[0][0] == asked[0] and found[0] != asked)):
+        if asked[0] and (not found or found[0][:2] != asked):
             self._begin()  # it is another table: somebody restored it
         elif asked[0] <= self.known[0]:  # else another result made it begin anew
             if new := [row for row in found if row[0] > self.known[0]]:
-                self._index.add([key for _, key in new], [n for n, _ in new], self._oldest)
-                self.known = new[-1]
-            self._behind = len(found) == MAX_LOADED
+                self._index.load([(n, entries_in(entries)) for n, _, entries, _ in new], self._oldest)
+                self.known = new[-1][:2]
+            self._behind = bool(found) and found[-1][0] < found[-1][3]
         return None if self._behind else self.known[0]
 
-    async def find(self, keys: Sequence[Key], execute: Execute, epoch: str) -> dict[int, Remembered]:
+    async def find(self, keys: Sequence[Key], execute: Execute, epoch: str) -> dict[str, Remembered]:
         """Return what is remembered of keys, of each its latest row; behind the lock, right after `learn`."""
         self._follow(epoch)
         wanted = [key.key for key in keys]
@@ -123,18 +125,17 @@ class Keys:
         (result,) = await execute((b"remembered", (array(found), *as_arrays(sent))))
         return {key: Remembered(request, Store(*[*store, epoch]), at) for key, request, at, *store in rows(result)}
 
-    def committed(self, new: Sequence[KeyRow], last: int | None) -> None:
+    def committed(self, new: Sequence[KeyEntry], last: int | None, now: int) -> None:
         """Know what a transaction added behind the row `last`, which `learn` returned, as `learn` would find it."""
         if last == self.known[0]:  # else others know more by now, or lack some
-            keys = [row[0] for row in new]
-            self._index.add(keys, range(last + 1, last + len(new) + 1), self._oldest)
-            self.known = last + len(new), keys[-1]
+            self.known = last + len(new), now
+            self._index.add([key for key, _, _ in new], self.known[0], self._oldest)
 
 
-def remember(rows: Iterable[KeyRow], now: int, *, look: bool) -> list[Statement]:
+def remember(new: Sequence[KeyEntry], now: int, *, look: bool) -> list[Statement]:
     """Return the statements that remember keys and, with `look`, forget old ones; `now` is in ms since 1970."""
     forget = [(b"forget", expired(now))] if look else []
-    return [(b"remember", as_arrays(rows)), *forget]
+    return [(b"remember", (len(new), now, as_entries(new).decode())), *forget]
 
 
 def expired(now: int) -> tuple[int]:

@@ -104,9 +104,23 @@ MIGRATIONS = (
     CREATE VIEW collection_4 AS
       SELECT one, count, version, at, epoch FROM collection_5 GROUP BY ctid, one, count, version, at, epoch;
     """,
+    # One row for all keys of a transaction, and the keys themselves: what a write costs is a fraction.
+    """
+    LOCK TABLE collection_5;
+    DROP TABLE keys;
+    CREATE TABLE keys (
+      n       bigint PRIMARY KEY,    -- how many keys there ever were, with these; the greatest is never deleted
+      at      bigint NOT NULL,       -- milliseconds since 1970, UTC
+      entries text NOT NULL          -- JSON: each Idempotency-Key, a number for its request, and its change's seq
+    ) WITH (toast_tuple_target = 8160);
+    ALTER TABLE keys ALTER COLUMN entries SET STORAGE EXTERNAL;  -- to compress them would take longer than all else
+    ALTER TABLE collection_5 RENAME TO collection_6;
+    CREATE VIEW collection_5 AS
+      SELECT one, count, version, at, epoch FROM collection_6 GROUP BY ctid, one, count, version, at, epoch;
+    """,
 )
 
-COLLECTION = "collection_5"
+COLLECTION = "collection_6"
 """The table whose one row all writers lock. Its old names are views: instances of older versions, and people, can
 read them."""
 

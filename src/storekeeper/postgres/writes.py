@@ -126,7 +126,7 @@ class Writer:
             if applied.writes or (replicated and any(isinstance(result, Store) for result in applied.results)):
                 await self._finish(execute, applied, now, keep)
             if applied.keys:
-                self._keys.committed(applied.keys, last_key)
+                self._keys.committed(applied.keys, last_key, now)
             return applied.results
 
     @asynccontextmanager
@@ -172,7 +172,8 @@ class Writer:
         affected = {name: result.command_tuples or 0 for (name, _), result in zip(statements, results, strict=False)}
         if (forgotten := affected.pop(b"forget", None)) is not None:
             self._next_look = 0.0 if forgotten else time.monotonic() + keys.LOOK_INTERVAL
-        expected = sum(map(len, (batch.created, batch.replaced, batch.changes, batch.keys))) + bool(batch.changes)
+        expected = sum(map(len, (batch.created, batch.replaced, batch.changes)))
+        expected += bool(batch.changes) + bool(batch.keys)
         if (written := sum(affected.values())) != expected:
             if keep:
                 reason = f"{written} of {expected} rows were written: a trigger or a rule kept out the others"

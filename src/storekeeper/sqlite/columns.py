@@ -27,7 +27,7 @@ MAX_ROWS = 64
 Row = tuple[str | int | None, ...]
 
 
-def as_json(values: Iterable[int] | Iterable[tuple[int, int]]) -> str:
+def as_json(values: Iterable[str | int] | Iterable[tuple[str, int]]) -> str:
     """Return values as one JSON array."""
     return _encode(list(values)).decode()
 

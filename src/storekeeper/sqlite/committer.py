@@ -103,10 +103,14 @@ class Committer:
             self._keys.prepare()
         with schema.transaction(self.connection, "IMMEDIATE", "COMMIT" if keep else "ROLLBACK"):
             now = time.time_ns() // 1_000_000
-            batch = apply(commands, self._present(commands, keys), now)
+            present, latest_key = self._present(commands, keys)
+            batch = apply(commands, present, now)
             if batch.writes:
                 _check_overwritten(batch)
-                self._carry_out(batch, now)
+                if batch.keys:
+                    self._keys.add(batch.keys, latest_key, now)
+                if batch.changes:
+                    self._carry_out(batch)
             if not keep:
                 self._execute(columns.STATE).get  # noqa: B018 - pages of other tables take the place of the written
         if batch.keys and keep:
@@ -114,7 +118,8 @@ class Committer:
         self.identity.check()
         return list(batch.results)
 
-    def _present(self, commands: Sequence[Command], keys: list[Key]) -> Present:
+    def _present(self, commands: Sequence[Command], keys: list[Key]) -> tuple[Present, int]:
+        """Return what the batch touches, and the number of the last row of keys."""
         count, version, epoch, at, latest_key = self._execute(_STATE).get
         versions: dict[int, int] = {}
         equal: list[int] = []
@@ -124,14 +129,10 @@ class Committer:
             ids, their_versions, places = map(columns.numbers, found)
             versions.update(zip(ids, their_versions, strict=True))
             equal += places
-        remembered: dict[int, Remembered] = self._keys.find(keys, latest_key, epoch) if keys else {}
-        return Present(count, version, at, epoch, versions, frozenset(equal), remembered)
+        remembered: dict[str, Remembered] = self._keys.find(keys, latest_key, epoch) if keys else {}
+        return Present(count, version, at, epoch, versions, frozenset(equal), remembered), latest_key
 
-    def _carry_out(self, batch: Batch, now: int) -> None:
-        if batch.keys:
-            self._keys.add(batch.keys, now)
-        if not batch.changes:
-            return
+    def _carry_out(self, batch: Batch) -> None:
         columns.execute(self._execute, columns.ADD_CHANGES, batch.changes)
         for statement, changes in ((columns.INSERT, batch.created), (columns.UPDATE, batch.replaced)):
             if changes:

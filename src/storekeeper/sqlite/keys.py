@@ -8,10 +8,11 @@ import time
 from collections.abc import Callable
 
 import apsw
+import msgspec
 
-from storekeeper.commands import MAX_KEY_AGE, MAX_KEYS, MAX_KEYS_DELETED, Key, KeyRow, Remembered
-from storekeeper.key_index import LOAD_TIME, MAX_LOADED, KeyIndex
-from storekeeper.sqlite.columns import as_json, execute, numbers
+from storekeeper.commands import MAX_KEY_AGE, MAX_KEYS, MAX_KEYS_DELETED, Key, KeyEntry, Remembered
+from storekeeper.key_index import LOAD_TIME, MAX_LOADED, KeyIndex, Row, as_entries
+from storekeeper.sqlite.columns import as_json
 from storekeeper.sqlite.migrations import CHANGES
 from storekeeper.stores import Store
 from storekeeper.tables import CONTENT
@@ -19,17 +20,24 @@ from storekeeper.tables import CONTENT
 _OLDEST = "SELECT min(n) FROM keys"
 # One statement, or another process's first key could come between the numbers.
 _BOUNDS = f"SELECT ifnull(({_OLDEST}), 1), (SELECT max(n) FROM keys), (SELECT at FROM keys WHERE n = ({_OLDEST}))"
-_KEYS = "SELECT json_group_array(key), json_group_array(n) FROM keys WHERE n > ? AND n <= ?"
-_NOT_INDEXED = "SELECT n FROM keys WHERE n > ? AND key IN (SELECT value FROM json_each(?))"
+# All in one value, or the thread would wait for the interpreter's lock with every row.
+_ROWS = """SELECT '[' || group_concat('[' || n || ',' || entries || ']') || ']', max(n) FROM keys WHERE n > ?1
+  AND n <= max(?1 + ?2, (SELECT min(n) FROM keys WHERE n > ?1))"""
+_NOT_INDEXED = """SELECT DISTINCT n FROM keys CROSS JOIN json_each(entries) AS entry
+  WHERE n > ? AND entry.value ->> 0 IN (SELECT value FROM json_each(?))"""
 # A request that reuses a key is refused without the content that it does not get, which may be long.
-_SENT = "(keys.key, request) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?2))"
+_SENT = "(key, request) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?2))"
 _CONTENT = ", ".join(f"iif({_SENT}, {name}, NULL)" for name in CONTENT)
-# An entry of the index may be of a key that was deleted.
-_FOUND = f"""SELECT keys.key, request, keys.at, store_id, {_CONTENT}, seq
-  FROM json_each(?1) CROSS JOIN keys ON n = value CROSS JOIN {CHANGES} USING (seq) ORDER BY n"""
-_ADD = "INSERT INTO keys (key, request, seq, at) VALUES {rows}"
+# An entry of the index may be of a row that was deleted.
+_FOUND = f"""WITH found (n, at, key, request, seq) AS (
+    SELECT n, at, entry.value ->> 0, entry.value ->> 1, entry.value ->> 2
+    FROM json_each(?1) AS row CROSS JOIN keys ON n = row.value CROSS JOIN json_each(entries) AS entry)
+  SELECT key, request, found.at, store_id, {_CONTENT}, seq FROM found CROSS JOIN {CHANGES} USING (seq)
+  WHERE key IN (SELECT value ->> 0 FROM json_each(?2)) ORDER BY n"""
+_ADD = "INSERT INTO keys VALUES (?, ?, ?)"
 _LATEST_AND_FIRST_YOUNG = """SELECT (SELECT max(n) FROM keys),
   (SELECT n FROM keys WHERE n BETWEEN ? AND ? AND at >= ? ORDER BY n LIMIT 1)"""
+_rows_in = msgspec.json.Decoder(list[Row]).decode
 _DELETE = "DELETE FROM keys WHERE n < ?"
 
 
@@ -55,15 +63,14 @@ class Keys:
         oldest, latest, at = self._execute(_BOUNDS).get
         self._oldest = oldest, at
         if latest is not None and latest > self._known:
-            before = max(self._known, oldest - 1)
-            last = min(latest, before + MAX_LOADED)
-            keys, rows = map(numbers, self._execute(_KEYS, (before, last)).get)
-            self._index.add(keys, rows, oldest)
-            self._known = last
+            # Nothing is there if others have deleted all rows up to that number meanwhile.
+            rows, last = self._execute(_ROWS, (max(self._known, oldest - 1), MAX_LOADED)).get
+            self._index.load(_rows_in(rows or "[]"), oldest)
+            self._known = last or self._known
         self._behind = latest is not None and latest > self._known
         return self._behind
 
-    def find(self, keys: list[Key], latest: int, epoch: str) -> dict[int, Remembered]:
+    def find(self, keys: list[Key], latest: int, epoch: str) -> dict[str, Remembered]:
         """Return what is remembered of keys: of each its latest row. `latest` is the number of the last of all."""
         if latest != self._known or self._oldest[1] is None:
             self.load_some()
@@ -77,18 +84,19 @@ class Keys:
         rows = self._execute(_FOUND, (as_json(found), sent))
         return {key: Remembered(request, Store(*[*store, epoch]), at) for key, request, at, *store in rows}
 
-    def add(self, rows: list[KeyRow], now: int) -> None:
-        """Remember keys, and delete some of those that are too old; `now` is in milliseconds since 1970."""
-        execute(self._execute, _ADD, rows)
+    def add(self, new: list[KeyEntry], latest: int, now: int) -> None:
+        """Remember keys behind row `latest`, and delete some that are too old; `now` is in ms since 1970."""
+        row = latest + len(new)
+        self._execute(_ADD, (row, now, as_entries(new).decode()))
         oldest, at = self._oldest
-        if self._known + len(rows) - oldest >= MAX_KEYS or (at is not None and at < now - MAX_KEY_AGE):
+        if row - oldest >= MAX_KEYS or (at is not None and at < now - MAX_KEY_AGE):
             self.delete_old(now)
 
-    def committed(self, rows: list[KeyRow]) -> None:
+    def committed(self, new: list[KeyEntry]) -> None:
         """Know what was added once it is committed, as `load_some` would find it."""
         if not self._behind:
-            first, self._known = self._known + 1, self._known + len(rows)
-            self._index.add([row[0] for row in rows], range(first, self._known + 1), self._oldest[0])
+            self._known += len(new)
+            self._index.add([key for key, _, _ in new], self._known, self._oldest[0])
 
     def delete_old(self, now: int) -> bool:
         """Delete some of the oldest keys, and tell whether any were too old.

@@ -82,7 +82,18 @@ MIGRATIONS = (
     CREATE VIEW changes_2 AS SELECT * FROM changes_4;
     CREATE VIEW changes_3 AS SELECT * FROM changes_4;
     """,
+    # One row for all keys of a transaction, and the keys themselves: what a write costs is a fraction.
+    """
+    DROP TABLE keys;
+    CREATE TABLE keys (
+      n       INTEGER PRIMARY KEY,  -- how many keys there ever were, with these; the greatest is never deleted
+      at      INTEGER NOT NULL,     -- milliseconds since 1970, UTC
+      entries TEXT NOT NULL         -- JSON: each Idempotency-Key, a number for its request, and its change's seq
+    ) STRICT;
+    ALTER TABLE changes_4 RENAME TO changes_5;  -- which the views follow
+    CREATE VIEW changes_4 AS SELECT * FROM changes_5;
+    """,
 )
 
-CHANGES = "changes_4"
+CHANGES = "changes_5"
 """The table of changes. Its old names are views: processes of older versions, and people, can read them."""
