@@ -125,6 +125,10 @@ CASES = (
         load=("by=list", "tags=1"), peers_load=("by=one", "unique=request"),
     ),
     Case(
+        "token", "GET a random store, one unique field, a token each time (beside it: without, open)",
+        at(10, ("storekeeper-tokens", "storekeeper-plain")), load=("by=id", "unique=request"),
+    ),
+    Case(
         "past", "GET at 1,000 a second beside reads of the beginning (`at`), one store changed 1,000,000 times",
         at(MILLION, ("storekeeper-changed",)),
         f"/api/stores/7?at={STORES}", least_seconds=4, kind="past", metric="p99",
@@ -133,6 +137,10 @@ CASES = (
     Case("start", "Start-up, process start to first response", at(10, STARTERS), kind="start", metric="ms"),
     Case("memory", "Resident memory", MEMORY_ENTRIES, kind="memory", metric="mib"),
 )  # fmt: skip
+
+
+MORE = "us more"
+"""The metric of a goal that is a difference of processor times, and no ratio."""
 
 
 @dataclass(frozen=True)
@@ -161,6 +169,7 @@ OURS, NGINX, FASTIFY, HAPI = "storekeeper@10", "nginx@10", "fastify@10", "hapi@1
 OURS_LARGE, NGINX_LARGE, HAPI_LARGE = "storekeeper@100000", "nginx@100000", "hapi@100000"
 OURS_HUGE, HAPI_HUGE, POSTGRES_HUGE = "storekeeper@1000000", "hapi@1000000", "storekeeper-postgres@1000000"
 PLAIN, PLAIN_HUGE, CHANGED_OFTEN = "storekeeper-plain@10", "storekeeper-plain@1000000", "storekeeper-changed@1000000"
+TOKENS = "storekeeper-tokens@10"
 POSTGRES, POSTGRES_PLAIN = "storekeeper-postgres@10", "storekeeper-postgres-plain@10"
 HEADLINES = (
     Goal("Random id among 1,000,000: rate, times Fastify", "≥", 1.5, "random-id", OURS_HUGE, FASTIFY),
@@ -198,6 +207,7 @@ HEADLINES = (
     Goal(
         "POST with unique keys to PostgreSQL: rate, of POST without", "≥", 0.85, "post-keys", POSTGRES, POSTGRES_PLAIN
     ),
+    Goal("A token in each request: processor time, µs more than without", "≤", 1.5, "token", TOKENS, PLAIN, MORE),
     Goal("Beside reads of the past: p99 of GET, times the quiet one", "≤", 2, "past", CHANGED_OFTEN, metric="times"),
     Goal("The same id and head: rate, of nginx", "≥", 0.85, "get-one", OURS, NGINX),
     Goal("The same id and head: processor time, of Fastify's", "≤", 0.25, "get-one", OURS, FASTIFY, "us"),

@@ -48,7 +48,7 @@ def wrk(server: Server, case: Case, seconds: int) -> Figures:
     if any(word.startswith(WRITES) for word in words):
         drain, words = DRAIN_SECONDS, (*words, f"seconds={seconds}")
     options = ["-t", "1", "-c", str(case.connections), "-d", f"{seconds + drain}s", "--timeout", "60s", "--latency"]
-    options += [word for field in FIELDS for word in ("-H", field)]
+    options += [word for field in (*FIELDS, *server.fields) for word in ("-H", field)]
     script = SCRIPTS / ("requests.lua" if words else "report.lua")
     url = f"http://127.0.0.1:{server.port}{case.path}"
     changes, sent = server.changes(), server.sent

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import chart
-from bench.cases import CASES, FLOORS, GOALS, HEADLINES, REMEDIES, Case, Entry, Goal
+from bench.cases import CASES, FLOORS, GOALS, HEADLINES, MORE, REMEDIES, Case, Entry, Goal
 from bench.systems import SYSTEMS
 
 Figures = dict[str, float]
@@ -106,6 +106,9 @@ def goal_line(goal: Goal, results: dict[str, Any]) -> str:
 
 
 def goal_values(goal: Goal, rounds: Rounds) -> list[float]:
+    if goal.metric == MORE:
+        both = [(figures[goal.system], figures[goal.reference]) for figures in rounds if goal.system in figures]
+        return [ours["us"] - plain["us"] for ours, plain in both]
     if goal.reference:
         return ratios(rounds, goal.system, goal.reference, metric(goal))
     return plain_values(rounds, goal.system, metric(goal))

@@ -26,6 +26,7 @@ QUICK = (
     *(
         "storekeeper",
         "storekeeper-plain",
+        "storekeeper-tokens",
         "storekeeper-changed",
         "storekeeper-postgres",
         "storekeeper-postgres-plain",

@@ -31,6 +31,8 @@ class Server:
     stores: int = 10
     sent: int = 0
     """Requests that earlier runs have sent: the next one goes on from there."""
+    fields: tuple[str, ...] = ()
+    """What each request has beside what all systems are sent."""
     database: Path | None = None
     """Storekeeper's file."""
 

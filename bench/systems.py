@@ -70,6 +70,8 @@ class System:
     folder = ROOT
     smoke_test = "contract"
     """Which of `smoke.TESTS` it must pass before it is measured."""
+    fields: tuple[str, ...] = ()
+    """What clients send to it beside what they send to all."""
 
     def install(self) -> dict[str, str]:
         """Make it ready to start; return its versions."""
@@ -92,6 +94,7 @@ class System:
             command = [str(word).format(port=port, folder=folder) for word in self.command]
             with running(command, env, self.folder, port, folder / "log") as server:
                 server.system, server.stores, server.database = self.name, count, self.database(folder)
+                server.fields = self.fields
                 yield server
 
 
@@ -155,6 +158,19 @@ class StorekeeperChanged(Storekeeper):
     def make(self, count: int, database: Path) -> None:
         super().make(seeds.STORES_OF_CHANGED, database)
         call(sys.executable, "-m", "bench.changed", database, str(count))
+
+
+class StorekeeperTokens(Storekeeper):
+    """Each request to it has a token."""
+
+    smoke_test = "none"  # which sends none
+
+    def prepare(self, count: int, folder: Path, port: int) -> dict[str, str]:
+        environment = super().prepare(count, folder, port)
+        database = f"sqlite:///{self.database(folder)}"
+        said = call(STOREKEEPER, "token", "add", "bench", "--scope", "write", "--database", database)
+        self.fields = (f"Authorization: Bearer {said.split()[0]}",)
+        return environment
 
 
 class StorekeeperPostgres(System):
@@ -287,6 +303,7 @@ SYSTEMS: dict[str, System] = {
         Storekeeper("storekeeper", "Storekeeper, durable", "--fast-lane"),
         Storekeeper("storekeeper-asgi", "Storekeeper without the fast lane", "--no-fast-lane"),
         Storekeeper("storekeeper-plain", "Storekeeper, beside it", "--fast-lane"),
+        StorekeeperTokens("storekeeper-tokens", "Storekeeper, a token in each request", "--auth=all"),
         StorekeeperChanged("storekeeper-changed", "Storekeeper, one store changed so often", "--fast-lane"),
         StorekeeperPostgres("storekeeper-postgres", "Storekeeper on PostgreSQL, durable"),
         StorekeeperPostgres("storekeeper-postgres-plain", "Storekeeper on PostgreSQL, beside it"),
