@@ -10,9 +10,6 @@ MAX_QUEUED_LINES = 1000
 MAX_QUEUED_BYTES = 256 * 1024
 """Lines and bytes that may wait; a line that does not fit is dropped and counted."""
 
-_PIPE_BUF = 4096
-"""Bytes that a writable pipe takes without blocking."""
-
 
 class Log:
     """Writes lines to a file descriptor, in order; `dropped` returns the line that says how many were dropped."""
@@ -67,7 +64,7 @@ class Log:
         line = self.waiting[0]  # it stays until it is written, so that `flush` waits for it
         try:
             # In one piece if possible: other processes write lines to the same file.
-            written = os.write(self._file, line if wait else line[:_PIPE_BUF])
+            written = os.write(self._file, line if wait else line[: select.PIPE_BUF])
         except BlockingIOError:  # another program has made the pipe non-blocking, and filled it just now
             written = 0
         except OSError:  # the reader is gone, or the disk is full
