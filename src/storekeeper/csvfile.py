@@ -38,8 +38,8 @@ class Import:
         csv.field_size_limit(_MAX_CELL_LENGTH)
         self._reader = csv.reader(_lines(file), strict=True)
         self._report = report
-        self._ids_met = False
-        self._ids_are_row_numbers = True
+        self.renumbered = False
+        """Whether a row has another id than its number."""
         try:
             self._columns = _columns(next(self._reader, []))
         except csv.Error as error:
@@ -58,9 +58,7 @@ class Import:
                 if row:
                     rows += 1
                     cells = dict(zip(self._columns, row, strict=False))
-                    if id := cells.pop("id", ""):
-                        self._ids_met = True
-                        self._ids_are_row_numbers &= id == str(rows)
+                    self.renumbered |= cells.pop("id", "") not in ("", str(rows))
                     try:
                         yield self._payload(row, cells)
                     except InvalidInput as error:
@@ -77,10 +75,6 @@ class Import:
         if len(row) != len(self._columns):
             raise InvalidInput("payload", f"{len(row)} cells instead of {len(self._columns)}")
         return check_payload({name: cell for name, cell in cells.items() if cell})
-
-    def renumbered(self, ids: range) -> bool:
-        """Tell whether `ids`, which the rows got, are others than those in the file."""
-        return self._ids_met and not (self._ids_are_row_numbers and ids.start == 1)
 
 
 def _lines(file: IO[str]) -> Iterator[str]:
@@ -122,11 +116,8 @@ def may_be_replaced(file: Path) -> bool:
     if not file.is_file():
         return True
     header = ",".join(COLUMNS).encode()
-    try:
-        with file.open("rb") as opened:
-            begin = opened.read(len(codecs.BOM_UTF8) + len(header) + 2)
-    except PermissionError:
-        return False
+    with file.open("rb") as opened:
+        begin = opened.read(len(codecs.BOM_UTF8) + len(header) + 2)
     return not begin or begin.removeprefix(codecs.BOM_UTF8).startswith((header + b"\r\n", header + b"\n"))
 
 
