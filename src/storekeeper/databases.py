@@ -158,20 +158,20 @@ def copy(
 
     Every message names the database that it is about, and which of the two it is.
     """
-    reading = functools.partial(naming, "source", source)
+    reading = functools.partial(_naming, "source", source)
     with reading():
         if not exists(source):
             raise CannotStart("there is no such database, or it is empty")
-    with naming("target", target):
+    with _naming("target", target):
         _, location = _located(target)
         if isinstance(location, Path) and is_database_file(source, location):
             raise CannotStart("it is the source itself, or its log: name another file")
-    with reading(), snapshot(source) as rows, naming("target", target), snapshot(target, fill=True) as filled:
+    with reading(), snapshot(source) as rows, _naming("target", target), snapshot(target, fill=True) as filled:
         return transfer.copy(rows, filled, progress, move=move, reading=reading)
 
 
 @contextmanager
-def naming(role: str, database: str) -> Iterator[None]:
+def _naming(role: str, database: str) -> Iterator[None]:
     """Have every StorekeeperError say which database it is about, and whether that is the source or the target."""
     try:
         yield

@@ -66,7 +66,7 @@ def test_it_is_a_module_too() -> None:
         (["check", "--nonsense"], "No such option: --nonsense; see storekeeper check --help"),
         (["check", "http://127.0.0.1:1", "--timeout", "nan"], "--timeout: from 0.1 to 60.0 seconds, not nan"),
         (["copy", "stores.db", "sqlite:///x.db"], "source: unknown kind of database 'stores.db'; use"),
-        (["copy", "sqlite:///x.db", "sqlite:"], "target: unknown kind of database 'sqlite:'; use"),
+        (["copy", "sqlite:////dev/null", "sqlite:"], "target: unknown kind of database 'sqlite:'; use"),
         (
             ["copy", "postgresql://me:secret@127.0.0.1:1/x", "sqlite:///x.db"],
             "source postgresql://me@127.0.0.1:1/x: ",

@@ -115,11 +115,9 @@ def test_a_copy_has_every_store_and_every_change(make: Make, one: str, other: st
     done = run_command("copy", source.url, target.url)
     assert (done.returncode, done.stdout) == (0, b"")
     [line] = done.stderr.decode().splitlines()
-    into = f"into the new database {databases.describe(target.url)}, and verified"
+    between = f"from {databases.describe(source.url)} into {databases.describe(target.url)}"
     epoch = state_of(target).epoch
-    assert line == (
-        f"2510 stores and 2521 changes copied from {databases.describe(source.url)} {into}; its new epoch is {epoch}"
-    )
+    assert line == f"2510 stores and 2521 changes copied {between}, and verified; its new epoch is {epoch}"
     assert target.changes() == source.changes()
     assert target.key_rows() == source.key_rows()
     assert [(key, request) for key, request, _ in target.key_rows()] == [(key.key, key.request) for key in KEYS]

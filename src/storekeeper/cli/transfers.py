@@ -119,17 +119,12 @@ def copy(
     """
     from storekeeper import databases
 
-    with databases.naming("source", source):
-        origin = databases.describe(source)
-    with databases.naming("target", target):
-        into = databases.describe(target)
-        if not databases.exists(target):
-            into = f"the new database {into}"
     with progress("Copying", "rows") as show:
         stores, changes, epoch = databases.copy(source, target, show, move=move)
     told = f"it keeps the epoch {epoch}: write no more to the source" if move else f"its new epoch is {epoch}"
     counted = f"{_counted(stores, 'store')} and {_counted(changes, 'change')}"
-    print_line(f"{counted} copied from {origin} into {into}, and verified; {told}")
+    between = f"from {databases.describe(source)} into {databases.describe(target)}"
+    print_line(f"{counted} copied {between}, and verified; {told}")
 
 
 def _counted(count: int, noun: str) -> str:
