@@ -21,8 +21,8 @@ def check_open_files_limit(workers: int) -> None:
         raise CannotStart(f"only {limit} files may be open at once, at least {needed} are needed: raise ulimit -n")
 
 
-def listen(host: str, port: int, *, try_only: bool = False) -> socket.socket:
-    """Return a socket that listens on a host and a port, or with `try_only` is bound alone. Raises CannotStart."""
+def bind(host: str, port: int) -> socket.socket:
+    """Return a socket for a host and a port, which does not listen yet. Raises CannotStart if another has them."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -31,9 +31,6 @@ def listen(host: str, port: int, *, try_only: bool = False) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
         bound_unsent(listener)
-        # Listen now, so that a port in use is found here and not in a worker.
-        if not try_only:
-            listener.listen(2048)
         listener.setblocking(False)
     except (OSError, UnicodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a host name"

@@ -32,7 +32,7 @@ from storekeeper.events import Event, bridge_log, emit, flush, write_line
 from storekeeper.http.connection import Connection
 from storekeeper.http.limits import Limits
 from storekeeper.http.plain import PlainReader
-from storekeeper.listener import check_open_files_limit, has_client, listen
+from storekeeper.listener import bind, check_open_files_limit, has_client
 from storekeeper.settings import Settings, from_environment, is_loopback
 from storekeeper.stores import EXAMPLES
 from storekeeper.supervisor import CANNOT_START, CLOSING, READY, Heartbeat, Supervisor, ignore_signals, tell_stop
@@ -176,36 +176,37 @@ def serve(settings: Settings) -> int:
     check_open_files_limit(settings.workers)
     _check_who_reaches_it(settings)
     # Where another service has the port, this start may not make or upgrade a database.
-    listen(settings.host, settings.port, try_only=True).close()
-    settings = _prepared(msgspec.structs.replace(settings, database=absolute(settings.database)))
-    listener = listen(settings.host, settings.port)
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    bound_host, port = listener.getsockname()[:2]
-    address = f"http://{host}:{port}"
-    # Who reaches it depends on where the name led to: a host's own name may be loopback, as 127.1 is.
-    settings = msgspec.structs.replace(
-        settings, host=bound_host, allowed_host=(*settings.allowed_host, settings.host)
-    )
-    service = Service(settings, create=False)
-    announce = partial(_announce, settings, address)
-    if settings.workers == 1:
-        # All are the same socket: libuv accepts one connection from each in a loop iteration, and with only one of
-        # them new clients of a service at its connection limit would wait for seconds. Several workers share clients
-        # more evenly if each has only one.
-        listeners = [listener, *(listener.dup() for _ in range(_ACCEPTS_PER_ITERATION - 1))]
-        server = _Server(service, announce)
-        try:
-            status = min(_run(server, listeners), 1)
-        finally:
-            tell_stop(server.stop_signal, server.stopping)
-    else:
-        work = partial(_run_worker, service, listener)
-        status = Supervisor(settings.workers, work, listener, announce).run()
+    with bind(settings.host, settings.port) as listener:
+        settings = _prepared(msgspec.structs.replace(settings, database=absolute(settings.database)))
+        listener.listen(2048)
+        status = _serve(settings, listener)
     if status:
         refuse_gone(settings.database)
         if settings.auth is None:
             _prepared(settings)  # raises if the reason is that there are tokens now
     return status
+
+
+def _serve(settings: Settings, listener: socket.socket) -> int:
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    bound_host, port = listener.getsockname()[:2]
+    # Who reaches it depends on where the name led to: a host's own name may be loopback, as 127.1 is.
+    settings = msgspec.structs.replace(
+        settings, host=bound_host, allowed_host=(*settings.allowed_host, settings.host)
+    )
+    service = Service(settings, create=False)
+    announce = partial(_announce, settings, f"http://{host}:{port}")
+    if settings.workers > 1:
+        work = partial(_run_worker, service, listener)
+        return Supervisor(settings.workers, work, listener, announce).run()
+    # All are the same socket: libuv accepts one connection from each in a loop iteration, and with only one of
+    # them new clients of a service at its connection limit would wait for seconds. Several workers share clients
+    # more evenly if each has only one.
+    listeners = [listener, *(listener.dup() for _ in range(_ACCEPTS_PER_ITERATION - 1))]
+    server = _Server(service, announce)
+    status = _run(server, listeners)
+    tell_stop(server.stop_signal, server.stopping)
+    return min(status, 1)
 
 
 def _check_who_reaches_it(settings: Settings) -> None:
@@ -280,16 +281,11 @@ class _Server(uvicorn.Server):
 
 
 def _run_worker(service: Service, listener: socket.socket, heartbeat: Heartbeat) -> None:
-    try:
-        heartbeat.start()
-    except RuntimeError as error:  # no thread can be made
-        emit(Event.WORKER_CANNOT_START, reason=str(error))
-        sys.exit(1)
     server = _Server(service, partial(heartbeat.report, READY), partial(heartbeat.report, CLOSING))
-    sys.exit(_run(server, [listener]))
+    sys.exit(_run(server, [listener], heartbeat.start))
 
 
-def _run(server: _Server, listeners: list[socket.socket]) -> int:
+def _run(server: _Server, listeners: list[socket.socket], begin: Callable[[], None] = lambda: None) -> int:
     """Run a server until it is told to stop; return 0, 1 if it did not start, or CANNOT_START."""
     # uvicorn raises the signal again after a graceful stop; the exit status of a requested stop is 0.
     # A signal that comes before uvicorn handles signals stops the server too, once it has started.
@@ -299,6 +295,7 @@ def _run(server: _Server, listeners: list[socket.socket]) -> int:
             signal.signal(number, server.handle_exit)
     bridge_log()
     try:
+        begin()
         server.run(listeners)
     except SystemExit:
         pass  # it did not start, and the service has said why
