@@ -6,6 +6,7 @@ An empty cell is the same as no value: both are read and written as none.
 import codecs
 import csv
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -78,16 +79,13 @@ class Import:
 
 
 def _lines(file: IO[str]) -> Iterator[str]:
-    number = 0
-    while line := file.readline(_MAX_LINE_LENGTH):
-        number += 1
+    for number, line in enumerate(iter(partial(file.readline, _MAX_LINE_LENGTH), ""), 1):
         if len(line) == _MAX_LINE_LENGTH:
             raise BadFile(f"line {number}: longer than {_MAX_LINE_LENGTH:,} characters")
-        if not line.isascii():
-            try:
-                line.encode()
-            except UnicodeEncodeError:
-                raise BadFile(f"line {number}: not UTF-8: save the file in that encoding") from None
+        try:
+            line.encode()
+        except UnicodeEncodeError:
+            raise BadFile(f"line {number}: not UTF-8: save the file in that encoding") from None
         yield line
 
 

@@ -19,9 +19,6 @@ from storekeeper.errors import CannotStart, CannotStartYet, Outcome, Storekeeper
 from storekeeper.settings import Settings, without_service_links
 
 EXIT_USAGE = 2
-EXIT_BUG = 70
-EXIT_NOT_YET = 74
-"""As EX_SOFTWARE and EX_IOERR of sysexits.h."""
 
 TOKEN_VARIABLE = "STOREKEEPER_TOKEN"  # noqa: S105 - the name of one
 
@@ -64,7 +61,7 @@ def main() -> None:
     except (MemoryError, ImportError):  # too little memory, to load a library too
         raise  # `__main__` reports it, as if there were too little for this module
     except Exception as error:  # noqa: BLE001 - every bug is reported in one line
-        status = _report_failure(f"a bug, please report it: {type(error).__name__}: {error}", EXIT_BUG)
+        status = _report_failure(f"a bug, please report it: {type(error).__name__}: {error}", os.EX_SOFTWARE)
     sys.exit(status)
 
 
@@ -109,7 +106,7 @@ def serve(settings: Settings) -> int:
     try:
         return service.serve(settings)
     except CannotStartYet as error:
-        return _report_failure(str(error), EXIT_NOT_YET)
+        return _report_failure(str(error), os.EX_IOERR)
 
 
 app.add_typer(tokens.app, name="token")
