@@ -45,19 +45,14 @@ class _Engine(Protocol):
 
 
 def open_collection(
-    database: str, fail: Callable[[str], None], reached: Callable[[], None] = lambda: None, *, create: bool = True
+    database: str, fail: Callable[[str], None], reached: Callable[[], None] = lambda: None
 ) -> Collection:
-    """Open the collection of a URL; needs a running event loop. Raises CannotStart.
+    """Prepare and open the collection of a URL; needs a running event loop. Raises CannotStart.
 
-    A missing file is created, unless `create` is false: then it existed when this service started. `fail` is called
-    once, with the reason, when the database cannot be trusted any more; `reached`, perhaps on a thread, when it is
-    prepared and before anything is read: while it raises, the database counts as one that is away.
+    `fail` is called once, with the reason, when the database cannot be trusted any more; `reached`, perhaps on a
+    thread and later, when it is prepared and before anything is read: while it raises, it counts as one that is away.
     """
     engine, location = _located(database)
-    if isinstance(location, Path):  # PostgreSQL is prepared when it is reached, which may be later
-        if not create:
-            refuse_gone(database)
-        engine.prepare(location)
     return engine.open_collection(location, fail, reached)
 
 

@@ -107,7 +107,9 @@ class Service:
     async def _open(self) -> Collection:
         settings = self.settings
         fail = partial(_fail, settings.database)
-        collection = open_collection(settings.database, fail, self._check_tokens, create=self._create)
+        if not self._create:  # the file existed when this service started
+            refuse_gone(settings.database)
+        collection = open_collection(settings.database, fail, self._check_tokens)
         if settings.workers > 1:
             # No other worker may be given up for this one before it is known that this one can use the database.
             with suppress(Unavailable):

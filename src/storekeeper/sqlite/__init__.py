@@ -175,6 +175,7 @@ def _mark_used(path: Path, numbers: str, now: int) -> None:
 
 
 def open_collection(path: Path, fail: Callable[[str], None], reached: Callable[[], None]) -> SqliteCollection:
-    """Open the collection of a prepared file."""
+    """Open the collection of a file, which is created or upgraded first."""
+    prepare(path)
     reached()
     return SqliteCollection(path, fail)
