@@ -176,7 +176,11 @@ def application() -> Service:
 def serve(settings: Settings) -> int:
     """Run the service until it is told to stop; return the exit status. Raises CannotStart."""
     check_open_files_limit(settings.workers)
-    _check_who_reaches_it(settings)
+    if settings.auth is None and not is_loopback(settings.host):
+        raise CannotStart(
+            f"--host {settings.host} can be reached from elsewhere: say who needs a token, with --auth all, --auth"
+            " writes or --auth open (nobody)"
+        )
     # Where another service has the port, this start may not make or upgrade a database.
     with bind(settings.host, settings.port) as listener:
         settings = _prepared(msgspec.structs.replace(settings, database=absolute(settings.database)))
@@ -211,14 +215,6 @@ def _serve(settings: Settings, listener: socket.socket) -> int:
     return min(status, 1)
 
 
-def _check_who_reaches_it(settings: Settings) -> None:
-    if settings.auth is None and not is_loopback(settings.host):
-        raise CannotStart(
-            f"--host {settings.host} can be reached from elsewhere: say who needs a token, with --auth all, --auth"
-            " writes or --auth open (nobody)"
-        )
-
-
 def _prepared(settings: Settings) -> Settings:
     """Prepare the database; return the settings with a mode if that is decided now. Raises CannotStart."""
     with suppress(Unavailable):  # the database may become reachable later
@@ -239,7 +235,6 @@ class _Server(uvicorn.Server):
             service,
             http=service.connect,  # type: ignore[arg-type]  # only called
             loop="uvloop",
-            interface="asgi3",
             lifespan="on",
             ws="none",
             workers=1,
