@@ -108,8 +108,7 @@ def add_token(database: str, token: Token) -> None:
     """Add a token, whose number the database chooses. Raises CannotStart, Unavailable."""
     with _opened(database, write=True) as execute:
         if list(execute(_FIND, (token.name,))):
-            known = f"there is a token {token.name} already, or was one"
-            raise CannotStart(f"{known}: names are unique for ever, choose another")
+            raise CannotStart(f"there is a token {token.name} already, or was one: names are unique for ever")
         execute(_ADD, (token.name, token.scope, token.hash, token.created, token.expires))
 
 

@@ -19,9 +19,7 @@ MAX_EXPIRY_DAYS = 36_500
 USED_INTERVAL = 60 * 60 * 1000
 """Milliseconds within which the use of a token is written once."""
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-"""The names that a token can have."""
-
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _PREFIX = "skt_"
 _DIGITS = string.digits + string.ascii_letters
 _RANDOM, _CHECKSUM = 43, 6
@@ -63,7 +61,7 @@ def hashed(text: bytes) -> str:
 
 def check_name(name: str) -> str:
     """Return the name of a token; raise CannotStart if it is none."""
-    if not NAME.fullmatch(name):
+    if not _NAME.fullmatch(name):
         rule = "a name is 1 to 64 letters, digits, dots, hyphens and underscores, and begins with a letter or digit"
         raise CannotStart(f"NAME: {rule}")
     return name

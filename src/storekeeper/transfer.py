@@ -86,10 +86,8 @@ def copy(
                 f"the {table} that arrived are not those that were sent; nothing was kept of them"
             )
     stores, changes, arrived_epoch = target.numbers()
-    if [stores, changes] != count:
-        raise VerificationFailed("the numbers of stores and changes differ; nothing was kept of them")
-    if (arrived_epoch == epoch) is not move:
-        raise VerificationFailed("the target has not got its epoch; nothing was kept of it")
+    if [stores, changes, arrived_epoch == epoch] != [*count, move]:
+        raise VerificationFailed("the numbers of stores and changes differ, or the epoch; nothing was kept of them")
     return stores, changes, arrived_epoch
 
 

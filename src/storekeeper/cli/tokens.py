@@ -75,10 +75,8 @@ def revoke(settings: Settings, name: Name) -> None:
     """Revoke a token. Once the command has ended, no request with it is served."""
     from storekeeper import databases, tokens
 
-    is_name = tokens.NAME.fullmatch(name)
-    if not is_name or not databases.revoke_token(settings.database, name, time.time_ns() // 1_000_000):
-        shown = name if is_name else ascii(name)
-        raise CannotStart(f"there is no token {shown}: `storekeeper token list` names those there are")
+    if not databases.revoke_token(settings.database, tokens.check_name(name), time.time_ns() // 1_000_000):
+        raise CannotStart(f"there is no token {name}: `storekeeper token list` names those there are")
     # Before the wait: who interrupts that has to know what was done.
     print_line(f"{name} is revoked: within {SETTLE_DELAY:g} s, nothing is served to it any more")
     time.sleep(SETTLE_DELAY)
