@@ -102,8 +102,7 @@ def _require_empty(target: Snapshot, source_epoch: str) -> None:
 
 
 def _summed(rows: Rows, checksum: "hashlib._Hash", advance: Callable[[], None]) -> Rows:
-    encode = msgspec.json.Encoder().encode
     for row in rows:
-        checksum.update(encode(row))
+        checksum.update(msgspec.json.encode(row))
         yield row
         advance()
