@@ -40,13 +40,9 @@ def _wrong(what: str, have: object, wanted: object) -> str:
     return "" if have == wanted and type(have) is type(wanted) else f"{what} is {found}, not {wanted!r}"
 
 
-def _header(name: str, value: str) -> Look:
-    return lambda seen, _: _wrong(name, seen.header(name), value)
-
-
-def _body(wanted: dict[str, object]) -> Look:
-    """Return the look at members of the body; `a b` is the member b of a."""
-    return lambda seen, _: next(filter(None, (_wrong(at, seen.member(*at.split()), wanted[at]) for at in wanted)), "")
+def _is(wanted: dict[str, object], part: Callable[..., object] = Response.member) -> Look:
+    """Return the look at members of the body, `a b` for the member b of a; or at what else `part` gives by name."""
+    return lambda seen, _: next(filter(None, (_wrong(at, part(seen, *at.split()), wanted[at]) for at in wanted)), "")
 
 
 def _stores(holds: Callable[[Store], bool]) -> Look:
@@ -95,24 +91,26 @@ def _add(name: str, sentence: str, group: str, look: Look, scope: str = "", **ma
     RULES.add(name, sentence, scope, partial(_hold, group, look), **{"writes": False, "late": True} | marks)
 
 
+is_json = _is({"content-type": JSON}, Response.header)
+is_uncached = _is({"cache-control": "no-cache"}, Response.header)
 for_errors, detailed = partial(_add, writes=True), partial(_add, writes=True, detailed=True)
-_add("success-has-status-200", SUCCESS, "success", lambda seen, _: _wrong("status", seen.status, 200), "The status.")
-_add("success-has-content-type", SUCCESS, "stores", _header("content-type", JSON), "The content type.")
-_add("success-has-cache-control", SUCCESS, "success", _header("cache-control", "no-cache"), "The cache control.")
+_add("success-has-status-200", SUCCESS, "success", _is({"status": 200}, getattr), "The status.")
+_add("success-has-content-type", SUCCESS, "stores", is_json, "The content type.")
+_add("success-has-cache-control", SUCCESS, "success", is_uncached, "The cache control.")
 _add("bodies-are-json", "All bodies are JSON unless stated.", "json", lambda seen, _: seen.malformed or "")
 _add("store-has-three-properties", THREE, "stores", _stores(lambda store: set(store) == {"id", "name", "address"}))
 _add("store-id-is-an-integer", "id, integer, service", "stores", _has("id", int))
 _add("store-name-is-a-string", "name, string, client", "stores", _has("name", str))
 _add("store-address-is-a-string-or-null", "address, string or null, client", "stores", _has("address", str, NoneType))
-for_errors("error-has-content-type", ERRORS, "error", _header("content-type", JSON), "The content type.")
-for_errors("error-has-cache-control", ERRORS, "error", _header("cache-control", "no-cache"), "The cache control.")
-for_errors("error-has-status-code", "statusCode, integer, HTTP status code", "rejection", _body({"statusCode": 400}))
-for_errors("error-has-reason-phrase", PHRASE, "rejection", _body({"error": "Bad Request"}))
+for_errors("error-has-content-type", ERRORS, "error", is_json, "The content type.")
+for_errors("error-has-cache-control", ERRORS, "error", is_uncached, "The cache control.")
+for_errors("error-has-status-code", "statusCode, integer, HTTP status code", "rejection", _is({"statusCode": 400}))
+for_errors("error-has-reason-phrase", PHRASE, "rejection", _is({"error": "Bad Request"}))
 for_errors("error-has-message", "message, string, Human-readable reason", "rejection", _text)
-_add("server-error-has-its-body", FAILED, "failure", _body(INTERNAL_ERROR))
+_add("server-error-has-its-body", FAILED, "failure", _is(INTERNAL_ERROR))
 for_errors("errors-are-of-one-mode", GENERIC_MODE, "rejection", _is_of_one_mode)
-detailed("message-for-a-number", NUMBER, NO_STRING, _body({"message": NO_STRING}))
-detailed("message-for-a-missing-name", MISSING, REQUIRED, _body({"message": REQUIRED}))
+detailed("message-for-a-number", NUMBER, NO_STRING, _is({"message": NO_STRING}))
+detailed("message-for-a-missing-name", MISSING, REQUIRED, _is({"message": REQUIRED}))
 detailed("message-names-the-field", "`message` names the field and the violated rule", "rejection", _names_the_field)
-detailed("validation-has-source", SOURCE, "rejection", _body({"validation source": "payload"}))
+detailed("validation-has-source", SOURCE, "rejection", _is({"validation source": "payload"}))
 detailed("validation-has-keys", "`validation.keys` lists the field names", "rejection", _keys)

@@ -84,10 +84,9 @@ def _prove_writable(path: Path) -> None:
 def _holds_only(client: Client, stores: list[dict[str, Any]]) -> bool:
     try:
         client.send(exchange := Exchange("GET", STORES))
-        found, _ = parse(exchange.content)
-        return isinstance(found, list) and [{"address": None} | store for store in found] == stores
-    except (Unreachable, TypeError):
+    except Unreachable:
         return False
+    return bool(parse(exchange.content)[0] == stores)
 
 
 def examine(
