@@ -124,9 +124,7 @@ def test_a_name_is_given_once_for_ever(database: Database) -> None:
     add(database, "ci", "--scope=read")
     for _ in range(2):
         done = run_command("token", "add", "ci", "--scope=write", "--database", database.url)
-        assert refused(done) == [
-            "storekeeper: there is a token ci already, or was one: names are unique for ever"
-        ]
+        assert refused(done) == ["storekeeper: there is a token ci already, or was one: names are unique for ever"]
         revoked = run_command("token", "revoke", "ci", "--database", database.url)
         assert revoked.stderr.decode().splitlines() == [
             "ci is revoked: within 0 s, nothing is served to it any more",
