@@ -6,7 +6,6 @@ A sweep checks every connection twice a second, so that no request needs a timer
 import asyncio
 import socket
 import struct
-import sys
 
 REQUEST_TIMEOUT = 10.0
 """Seconds from a request's first byte to its last, and from a connection to its first byte (decision 27)."""
@@ -35,15 +34,12 @@ def delivery(transport: asyncio.BaseTransport) -> tuple[int, bool] | None:
     None if our kernel does not report it. What that takes comes in megabytes: a client that reads slowly would seem
     to read nothing for minutes.
     """
-    if sys.platform != "linux":
-        return None
     try:
         info = transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _FIELDS.size)
-    except (OSError, AttributeError, ValueError):  # no TCP, or closed: uvloop's closed socket has the number -1
+        unacked, acked, unsent = _FIELDS.unpack(info)
+    except (OSError, AttributeError, ValueError, struct.error):
+        # No TCP, no Linux, an older kernel; or closed: uvloop's closed socket has the number -1.
         return None
-    if len(info) < _FIELDS.size:  # an older kernel
-        return None
-    unacked, acked, unsent = _FIELDS.unpack(info)
     return acked, not (unacked or unsent)
 
 
