@@ -153,8 +153,7 @@ class SqliteCollection:
             raise self._translated(error, outcome) from None  # which may be the same: it would have itself
 
     def _translated(self, error: Exception, outcome: Outcome = Outcome.NONE) -> Exception:
-        if not isinstance(error, errors.Failure):
-            error = errors.translated(error, self._connection, outcome)
+        error = errors.translated(error, self._connection, outcome)
         if isinstance(error, errors.Failure):
             self._on_failure(error)
         return error

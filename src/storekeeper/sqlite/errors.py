@@ -37,7 +37,7 @@ def classified(error: apsw.Error, connection: apsw.Connection) -> apsw.Error:
 
 
 def translated(error: Exception, connection: apsw.Connection, outcome: Outcome = Outcome.NONE) -> Exception:
-    """Return the Unavailable for one of READ_ERRORS, perhaps a Failure; the error itself for a bug."""
+    """Return the Unavailable for one of READ_ERRORS, perhaps a Failure; any other error as it is."""
     if isinstance(error, apsw.Error):
         error = classified(error, connection)
         if unavailable := temporary(error, outcome):
