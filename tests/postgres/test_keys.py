@@ -5,6 +5,7 @@ import time
 
 import psycopg
 import pytest
+from msgspec.structs import astuple
 
 from storekeeper import databases, key_index
 from storekeeper import postgres as storekeeper_postgres
@@ -275,6 +276,47 @@ def test_a_process_that_lacks_many_keys_finds_them_without_its_index(
             assert index.known[0] == many + 2
 
     run(main())
+
+
+def test_keys_of_any_characters_are_found_without_the_index(
+    database: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keys, "LOAD_TIME", 0.0)
+    odd = ["],[", "[[", ",0,1],[", "%s", "'", "{a,b}", "NULL", "1 x", "0", "/u0041", "~" * 255]
+    commands = [Create(Payload("Odd"), key=Key(key, 0)) for key in odd]
+
+    async def main() -> None:
+        async with handle(database) as first:
+            await create(first, Payload("Store"))
+            insert_keys(database, 2 * key_index.MAX_LOADED, time.time_ns() // 1_000_000)
+            one = await first.write(commands[0])  # in a row of its own, all others in one
+            others = await asyncio.gather(*map(first.write, commands[1:]))
+        for command, made in zip(commands, [one, *others], strict=True):
+            async with handle(database) as collection:
+                assert isinstance(collection, PostgresCollection)
+                again = await collection.write(command)
+                assert isinstance(again, Replay)
+                assert made == Store(*astuple(again))
+                assert collection._writer._keys._behind
+
+    run(main())
+
+
+def test_to_find_a_key_without_the_index_no_row_is_read_as_json(database: Postgres) -> None:
+    """Of as many as are remembered, that would take longer than a write may take."""
+    storekeeper_postgres.prepare(database.url)
+    insert_keys(database, 100_000, 0)
+    find = keys.STATEMENTS[b"not indexed"]
+    as_json = "SELECT sum(json_array_length(entries::json)) FROM keys"
+    with psycopg.connect(database.url) as connection:
+        cursor = psycopg.RawCursor(connection)
+
+        def seconds(statement: str, *parameters: object) -> float:
+            began = time.perf_counter()
+            cursor.execute(statement.encode(), parameters).fetchall()
+            return time.perf_counter() - began
+
+        assert min(seconds(find, 0, ["x"]) for _ in range(3)) < 2 * min(seconds(as_json) for _ in range(3))
 
 
 def test_keys_that_look_the_same_to_the_index_are_told_apart(
