@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
+import apsw
 import pytest
 
 from storekeeper import write_state
@@ -117,6 +118,18 @@ def test_text_that_is_damaged_is_a_503_and_the_other_stores_are_read(
                 await collection.check()
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("entries", [b'[["x\xff",0,1]]', b'[["x",0,1}]', b'[["x",0,1,1]]', b'[["x",0'])
+def test_keys_that_are_damaged_end_writes_and_the_stores_are_read(whole: Path, entries: bytes) -> None:
+    with closing(apsw.Connection(str(whole))) as connection:
+        connection.execute("INSERT INTO keys VALUES (1, ?, CAST(? AS TEXT))", (time.time_ns() // 1_000_000, entries))
+    with serving(whole.parent) as service, closing(service.connection()) as connection:
+        for _ in range(2):
+            refusal = ask(connection, "POST", "/api/stores", {"name": "New"}, {"idempotency-key": "new"})
+            assert refusal.status == 503
+            assert b"is damaged" in refusal.body
+            assert ask(connection, "GET", "/api/stores/1").status == 200
 
 
 @pytest.mark.parametrize("name", ["token list", "export -", "copy", "serve"])

@@ -3,6 +3,7 @@
 import errno
 
 import apsw
+import msgspec
 
 from storekeeper.errors import CLOSED, DISK_FULL, LOCKED, Outcome, Unavailable
 
@@ -12,7 +13,7 @@ DAMAGED = "The database is damaged"
 READ_ERRORS = (apsw.Error, UnicodeDecodeError)
 """What a read may raise: SQLite does not look whether text is UTF-8, so damage may show only when it is decoded."""
 
-_CORRUPT = (apsw.CorruptError, apsw.NotADBError, UnicodeDecodeError)
+_CORRUPT = (apsw.CorruptError, apsw.NotADBError, UnicodeDecodeError, msgspec.DecodeError)
 
 _LIMITS = {errno.EDQUOT, errno.EFBIG}
 """What a write meets that a quota does not permit, or the limit of a file's size."""
