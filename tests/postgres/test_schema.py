@@ -69,6 +69,22 @@ def test_a_database_of_an_older_schema_is_upgraded_with_its_history(older: Postg
         assert connection.execute("SELECT count(*) FROM keys").fetchall() == [(0,)]
 
 
+def test_an_upgrade_keeps_who_may_use_a_table_and_what_is_published(database: Postgres) -> None:
+    published = (
+        "SELECT tablename FROM pg_publication_tables WHERE tablename IN ('changes', 'keys') ORDER BY tablename"
+    )
+    allowed = (
+        "SELECT count(*) FROM information_schema.table_privileges WHERE table_name = 'keys' AND grantee = 'PUBLIC'"
+    )
+    migrate(database, 3)
+    with psycopg.connect(database.url, autocommit=True) as connection:
+        connection.execute("GRANT SELECT, INSERT ON keys TO PUBLIC")
+        connection.execute("CREATE PUBLICATION published FOR TABLE changes, keys")
+        databases.prepare(database.url)
+        assert connection.execute(allowed).fetchall() == [(2,)]
+        assert connection.execute(published).fetchall() == [("changes",), ("keys",)]
+
+
 def test_each_collection_has_an_epoch_of_its_own() -> None:
     epochs = set()
     for _ in range(3):

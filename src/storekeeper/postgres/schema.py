@@ -107,12 +107,11 @@ MIGRATIONS = (
     # One row for all keys of a transaction, and the keys themselves: what a write costs is a fraction.
     """
     LOCK TABLE collection_5;
-    DROP TABLE keys;
-    CREATE TABLE keys (
-      n       bigint PRIMARY KEY,    -- how many keys there ever were, with these; the greatest is never deleted
-      at      bigint NOT NULL,       -- milliseconds since 1970, UTC
-      entries text NOT NULL          -- JSON: each Idempotency-Key, a number for its request, and its change's seq
-    ) WITH (toast_tuple_target = 8160);
+    TRUNCATE keys;                   -- a new table would have lost who may use it, and its place in a publication
+    ALTER TABLE keys                 -- n is how many keys there ever were, with those of its row
+      DROP COLUMN key, DROP COLUMN request, DROP COLUMN seq,
+      ADD COLUMN entries text NOT NULL,  -- JSON: each Idempotency-Key, a number for its request, and its change's seq
+      SET (toast_tuple_target = 8160);
     ALTER TABLE keys ALTER COLUMN entries SET STORAGE EXTERNAL;  -- to compress them would take longer than all else
     ALTER TABLE collection_5 RENAME TO collection_6;
     CREATE VIEW collection_5 AS
