@@ -195,6 +195,17 @@ def test_rows_between_which_others_were_deleted_are_found(committer: Committer, 
     assert [type(result) for result in commit(other, keyed(1, 4, 2))] == [Replay, Replay, Store]
 
 
+def test_an_index_of_a_table_that_was_replaced_is_made_anew(committer: Committer, other: Committer) -> None:
+    """As by a restore into the file beside a running service: the numbers go back."""
+    commit_each(committer, 1, 2, 3)
+    committer.connection.execute("DELETE FROM keys WHERE n > 1")
+    for one in (committer, other):
+        assert [type(result) for result in commit(one, keyed(1))] == [Replay]
+    assert [type(result) for result in commit(committer, keyed(3))] == [Store]
+    for one in (committer, other):
+        assert [type(result) for result in commit(one, keyed(3, 1))] == [Replay, Replay]
+
+
 def test_a_process_knows_no_key_of_its_own_that_was_not_committed(committer: Committer, other: Committer) -> None:
     """Else it would take the row of another process for that of its own key."""
     commit(committer, keyed(1))

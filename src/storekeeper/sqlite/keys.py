@@ -72,6 +72,8 @@ class Keys:
 
     def find(self, keys: list[Key], latest: int, epoch: str) -> dict[str, Remembered]:
         """Return what is remembered of keys: of each its latest row. `latest` is the number of the last of all."""
+        if latest < self._known:  # it is another table: somebody restored it
+            self._index, self._known = KeyIndex(), 0
         if latest != self._known or self._oldest[1] is None:
             self.load_some()
         wanted = [key.key for key in keys]
