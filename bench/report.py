@@ -107,8 +107,8 @@ def goal_line(goal: Goal, results: dict[str, Any]) -> str:
 
 def goal_values(goal: Goal, rounds: Rounds) -> list[float]:
     if goal.metric == MORE:
-        both = [(figures[goal.system], figures[goal.reference]) for figures in rounds if goal.system in figures]
-        return [ours["us"] - plain["us"] for ours, plain in both]
+        both = [figures for figures in rounds if goal.system in figures and goal.reference in figures]
+        return [figures[goal.system]["us"] - figures[goal.reference]["us"] for figures in both]
     if goal.reference:
         return ratios(rounds, goal.system, goal.reference, metric(goal))
     return plain_values(rounds, goal.system, metric(goal))

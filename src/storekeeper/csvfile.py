@@ -39,8 +39,7 @@ class Import:
         csv.field_size_limit(_MAX_CELL_LENGTH)
         self._reader = csv.reader(_lines(file), strict=True)
         self._report = report
-        self.renumbered = False
-        """Whether a row has another id than its number."""
+        self._shifts = set[int | None]()  # of ids from the numbers of their rows; two of them say enough
         try:
             self._columns = _columns(next(self._reader, []))
         except csv.Error as error:
@@ -59,7 +58,9 @@ class Import:
                 if row:
                     rows += 1
                     cells = dict(zip(self._columns, row, strict=False))
-                    self.renumbered |= cells.pop("id", "") not in ("", str(rows))
+                    if (id := cells.pop("id", "")) and len(self._shifts) < 2:
+                        is_number = id.isascii() and id.isdigit() and len(id) < 20
+                        self._shifts.add(int(id) - rows if is_number else None)
                     try:
                         yield self._payload(row, cells)
                     except InvalidInput as error:
@@ -76,6 +77,10 @@ class Import:
         if len(row) != len(self._columns):
             raise InvalidInput("payload", f"{len(row)} cells instead of {len(self._columns)}")
         return check_payload({name: cell for name, cell in cells.items() if cell})
+
+    def renumbered(self, ids: range) -> bool:
+        """Tell whether `ids`, which the rows got, are others than those in the file."""
+        return not self._shifts <= {ids.start - 1}
 
 
 def _lines(file: IO[str]) -> Iterator[str]:
@@ -114,8 +119,11 @@ def may_be_replaced(file: Path) -> bool:
     if not file.is_file():
         return True
     header = ",".join(COLUMNS).encode()
-    with file.open("rb") as opened:
-        begin = opened.read(len(codecs.BOM_UTF8) + len(header) + 2)
+    try:
+        with file.open("rb") as opened:
+            begin = opened.read(len(codecs.BOM_UTF8) + len(header) + 2)
+    except PermissionError:
+        return False
     return not begin or begin.removeprefix(codecs.BOM_UTF8).startswith((header + b"\r\n", header + b"\n"))
 
 

@@ -31,14 +31,14 @@ _SPLIT = Struct(">H3s3x")  # a hash: its bucket, and by what the key is known th
 _ENTRY = Struct(">3s5s")  # and the number of its row
 
 TRIM_EVERY = 16
-"""Keys that are added until one more bucket is rid of the entries of deleted rows."""
+"""Each call that adds keys rids one bucket of the entries of deleted rows, and one more for each of so many keys."""
 
 
 class KeyIndex:
     """The numbers of the rows by key: some 10 bytes for each, in buckets that the hash of a key chooses.
 
-    It is Python's hash, another one in each process: no client can find a million keys for one bucket. Two keys may
-    look the same here. A row that was deleted may still have its entries.
+    It is Python's hash, another one in each process unless PYTHONHASHSEED is set: no client can find a million keys
+    for one bucket. Two keys may look the same here. A row that was deleted may still have its entries.
     """
 
     def __init__(self) -> None:

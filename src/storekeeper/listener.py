@@ -22,7 +22,7 @@ def check_open_files_limit(workers: int) -> None:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a socket for a host and a port, which does not listen yet. Raises CannotStart if another has them."""
+    """Return a socket for a host and a port, which does not listen yet. Raises CannotStart if another one does."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -33,11 +33,21 @@ def bind(host: str, port: int) -> socket.socket:
         bound_unsent(listener)
         listener.setblocking(False)
     except (OSError, UnicodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not a host name"
-        raise CannotStart(
-            f"cannot listen on {host} port {port} ({reason}): choose another --host or --port"
-        ) from None
+        raise _refusal(host, port, error) from None
     return listener
+
+
+def listen(bound: socket.socket, host: str, port: int) -> None:
+    """Listen. Raises CannotStart if another socket, bound at the same moment, was first."""
+    try:
+        bound.listen(2048)
+    except OSError as error:
+        raise _refusal(host, port, error) from None
+
+
+def _refusal(host: str, port: int, error: Exception) -> CannotStart:
+    reason = error.strerror if isinstance(error, OSError) else "not a host name"
+    return CannotStart(f"cannot listen on {host} port {port} ({reason}): choose another --host or --port")
 
 
 def has_client(listener: socket.socket) -> bool:

@@ -32,7 +32,7 @@ from storekeeper.events import Event, bridge_log, emit, flush, write_line
 from storekeeper.http.connection import Connection
 from storekeeper.http.limits import Limits
 from storekeeper.http.plain import PlainReader
-from storekeeper.listener import bind, check_open_files_limit, has_client
+from storekeeper.listener import bind, check_open_files_limit, has_client, listen
 from storekeeper.settings import Settings, from_environment, is_loopback
 from storekeeper.stores import EXAMPLES
 from storekeeper.supervisor import CANNOT_START, CLOSING, READY, Heartbeat, Supervisor, ignore_signals, tell_stop
@@ -181,10 +181,10 @@ def serve(settings: Settings) -> int:
             f"--host {settings.host} can be reached from elsewhere: say who needs a token, with --auth all, --auth"
             " writes or --auth open (nobody)"
         )
-    # Where another service has the port, this start may not make or upgrade a database.
+    # Where another service listens on the port, this start may not make or upgrade a database.
     with bind(settings.host, settings.port) as listener:
         settings = _prepared(msgspec.structs.replace(settings, database=absolute(settings.database)))
-        listener.listen(2048)
+        listen(listener, settings.host, settings.port)
         status = _serve(settings, listener)
     if status:
         refuse_gone(settings.database)
@@ -210,9 +210,10 @@ def _serve(settings: Settings, listener: socket.socket) -> int:
     # more evenly if each has only one.
     listeners = [listener, *(listener.dup() for _ in range(_ACCEPTS_PER_ITERATION - 1))]
     server = _Server(service, announce)
-    status = _run(server, listeners)
-    tell_stop(server.stop_signal, server.stopping)
-    return min(status, 1)
+    try:
+        return min(_run(server, listeners), 1)
+    finally:
+        tell_stop(server.stop_signal, server.stopping)
 
 
 def _prepared(settings: Settings) -> Settings:

@@ -285,9 +285,11 @@ def test_an_export_is_not_imported_where_there_are_stores_unless_it_is_asked_for
     )
     assert content(database) == [("A", None), ("B", None)]
     done = command("import", database, "--add", "-", stdin=export)
-    added = f"2 stores imported as 3 and 4 into {database.path}\n"
+    added = f"2 stores imported as 3 and 4 into {database.path}; the file had other ids\n"
     assert (done.returncode, done.stderr.decode()) == (0, added)
     assert len(content(database)) == 4
+    done = command("import", database, "--add", "-", stdin=b"id,name,address\n5,E,\n6,F,\n")
+    assert done.stderr.decode() == f"2 stores imported as 5 and 6 into {database.path}\n"
 
 
 def test_an_export_is_not_imported_beside_the_first_stores_of_somebody_else(

@@ -132,6 +132,21 @@ def test_keys_that_are_damaged_end_writes_and_the_stores_are_read(whole: Path, e
             assert ask(connection, "GET", "/api/stores/1").status == 200
 
 
+@pytest.mark.parametrize("entries", [b'[["x\xff",0,1]]', b'[["x",0'])
+def test_keys_that_are_damaged_later_are_damage_too(whole: Path, entries: bytes) -> None:
+    """Of another worker, or in a row that the index has or lacks: the writer meets them within a transaction."""
+    with serving(whole.parent) as service, closing(service.connection()) as connection:
+        first = ask(connection, "POST", "/api/stores", {"name": "New"}, {"idempotency-key": "first"})
+        assert first.status == 200
+        with closing(apsw.Connection(str(whole))) as other:
+            other.set_busy_timeout(5000)
+            damaged = (time.time_ns() // 1_000_000, entries)
+            other.execute("INSERT INTO keys SELECT max(n) + 1, ?, CAST(? AS TEXT) FROM keys", damaged)
+        refusal = ask(connection, "POST", "/api/stores", {"name": "New"}, {"idempotency-key": "new"})
+        assert (refusal.status, b"is damaged" in refusal.body) == (503, True)
+        assert ask(connection, "GET", "/api/stores/1").status == 200
+
+
 @pytest.mark.parametrize("name", ["token list", "export -", "copy", "serve"])
 def test_text_that_is_damaged_is_no_bug_of_a_command(damaged_text: Path, name: str) -> None:
     url = f"sqlite:///{damaged_text}"

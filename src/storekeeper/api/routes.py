@@ -26,8 +26,8 @@ ROUTES: dict[Route, Rule] = {
     "stores": Rule("/api/stores", ("GET", "HEAD", "POST", "OPTIONS")),
     "store": Rule("/api/stores/{id}", ("GET", "HEAD", "PUT", "OPTIONS")),
 }
-"""All routes; `server` is the target `*`, which only OPTIONS has. One method of a route writes, at most: the hash of
-a request with an Idempotency-Key has the route and not the method."""
+"""All routes; `server` is the target `*`, which only OPTIONS has. One method of a route writes, at most: the number
+of a request with an Idempotency-Key tells the route and not the method."""
 
 STORES = b"/api/stores"
 STORE = b"/api/stores/"

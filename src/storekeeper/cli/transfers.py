@@ -63,7 +63,7 @@ def import_(
         )
     print_line(
         f"{_counted(len(ids), 'store')} imported{_as_ids(ids)} into {into}"
-        + "; the file had other ids" * source.renumbered
+        + "; the file had other ids" * source.renumbered(ids)
         + "; a service has to be given the same --database" * made
     )
 

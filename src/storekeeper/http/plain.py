@@ -165,7 +165,10 @@ class PlainReader:
         """The remembered requests, by all their bytes; they have no body."""
 
     def read(self, data: bytes) -> Request | None:
-        """Return the planned request that `data` is, with its deciding fields; None if it is not whole and plain."""
+        """Return the planned request that `data` is, with its deciding fields but one that is its condition.
+
+        None if it is not whole and plain.
+        """
         head, end, body = data.partition(b"\n\r\n")
         line, _, text = head.partition(b"\r")  # each field is from an LF to a CR
         if not end or len(data) > MAX_PLAIN_BYTES:

@@ -51,8 +51,8 @@ _UNSUPPORTED_VERSION = error_response(505, "This service speaks HTTP/1.1")
 class Request(msgspec.Struct, eq=False, gc=False):
     """A complete request. `target` is in origin form (or `*`) once it was checked; header names are in lower case.
 
-    `size` is in bytes, as `size_of` has it. `plan` is what the application planned for its head, once it has, and
-    `condition` what the plan takes for a field that was read apart, which is not among the `headers`.
+    `size` is in bytes, as `size_of` has it of all fields. `plan` is what the application planned for its head, once
+    it has, and `condition` what the plan takes for a field that was read apart, which is not among the `headers`.
     """
 
     method: str

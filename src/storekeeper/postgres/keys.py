@@ -42,7 +42,8 @@ STATEMENTS = {
       SELECT key, found.request, found.at, store_id, {_CONTENT}, seq
       FROM found JOIN unnest($2::text[], $3::int8[]) AS sent (key, request) USING (key) JOIN changes USING (seq)
       ORDER BY n, found.request = sent.request""",
-    b"remember": "INSERT INTO keys SELECT coalesce(max(n), 0) + $1::int8, $2::int8, $3::text FROM keys",
+    b"remember": """INSERT INTO keys (n, at, entries)
+      SELECT coalesce(max(n), 0) + $1::int8, $2::int8, $3::text FROM keys""",
     b"forget": f"DELETE FROM keys WHERE {_EXPIRED}",
     b"expired": f"SELECT EXISTS (SELECT FROM keys WHERE {_EXPIRED})",
 }

@@ -16,7 +16,8 @@ from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.sqlite.keys import Keys
 from storekeeper.stores import MAX_NAME_LENGTH, Payload, Store
 
-_STATE = f"SELECT *, ifnull((SELECT max(n) FROM keys), 0) FROM ({columns.STATE})"
+_STATE = f"""SELECT numbers.*, ifnull(keys.n, 0), ifnull(keys.at, 0) FROM ({columns.STATE}) AS numbers
+  LEFT JOIN keys ON n = (SELECT max(n) FROM keys)"""
 
 Result = Store | None | Exception
 """The result of a command, as `commands.apply` has it, or the error of the database."""
@@ -43,7 +44,7 @@ class Committer:
         self._lock_deadline = deadline
         try:
             return self._transact(commands, keep)
-        except (apsw.ConstraintError, UnicodeError, OverflowError) as error:
+        except (apsw.ConstraintError, UnicodeEncodeError, OverflowError) as error:
             if len(commands) == 1:
                 return [error]
             # One command is invalid. Each gets a transaction of its own, so that only that one fails.
@@ -108,19 +109,20 @@ class Committer:
             if batch.writes:
                 _check_overwritten(batch)
                 if batch.keys:
-                    self._keys.add(batch.keys, latest_key, now)
+                    self._keys.add(batch.keys, latest_key[0], now)
                 if batch.changes:
                     self._carry_out(batch)
             if not keep:
                 self._execute(columns.STATE).get  # noqa: B018 - pages of other tables take the place of the written
         if batch.keys and keep:
-            self._keys.committed(batch.keys)
+            self._keys.committed(batch.keys, now)
         self.identity.check()
         return list(batch.results)
 
-    def _present(self, commands: Sequence[Command], keys: list[Key]) -> tuple[Present, int]:
-        """Return what the batch touches, and the number of the last row of keys."""
-        count, version, epoch, at, latest_key = self._execute(_STATE).get
+    def _present(self, commands: Sequence[Command], keys: list[Key]) -> tuple[Present, tuple[int, int]]:
+        """Return what the batch touches, and number and time of the last row of keys."""
+        count, version, epoch, at, *last = self._execute(_STATE).get
+        latest_key = last[0], last[1]
         versions: dict[int, int] = {}
         equal: list[int] = []
         # Ids are dense, and one that is greater may be no integer of SQLite's.

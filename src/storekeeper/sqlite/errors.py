@@ -75,7 +75,8 @@ def failure(error: BaseException, connection: apsw.Connection, outcome: Outcome 
     """Return the failure that a fatal error means."""
     if isinstance(error, Failure):
         return error
-    damaged = isinstance(error, _CORRUPT)
+    # SQLite's own words, for a row of keys: what we send it is whole.
+    damaged = isinstance(error, _CORRUPT) or str(error) == "malformed JSON"
     if damaged:
         try:  # SQLite also calls a page corrupt that the disk cannot read; if it can read nothing, the disk failed
             connection.read("main", 0, 0, 100)

@@ -19,9 +19,10 @@ from storekeeper.tables import CONTENT
 
 _OLDEST = "SELECT min(n) FROM keys"
 # One statement, or another process's first key could come between the numbers.
-_BOUNDS = f"SELECT ifnull(({_OLDEST}), 1), (SELECT max(n) FROM keys), (SELECT at FROM keys WHERE n = ({_OLDEST}))"
+_BOUNDS = f"""SELECT ifnull(({_OLDEST}), 1), ifnull((SELECT max(n) FROM keys), 0),
+  (SELECT at FROM keys WHERE n = ({_OLDEST})), (SELECT at FROM keys WHERE n = ?)"""
 # All in one value, or the thread would wait for the interpreter's lock with every row.
-_ROWS = """SELECT '[' || group_concat('[' || n || ',' || entries || ']') || ']', max(n) FROM keys WHERE n > ?1
+_ROWS = """SELECT '[' || group_concat('[' || n || ',' || entries || ']') || ']', max(n), at FROM keys WHERE n > ?1
   AND n <= max(?1 + ?2, (SELECT min(n) FROM keys WHERE n > ?1))"""
 _NOT_INDEXED = """SELECT DISTINCT n FROM keys CROSS JOIN json_each(entries) AS entry
   WHERE n > ? AND entry.value ->> 0 IN (SELECT value FROM json_each(?))"""
@@ -34,7 +35,7 @@ _FOUND = f"""WITH found (n, at, key, request, seq) AS (
     FROM json_each(?1) AS row CROSS JOIN keys ON n = row.value CROSS JOIN json_each(entries) AS entry)
   SELECT key, request, found.at, store_id, {_CONTENT}, seq FROM found CROSS JOIN {CHANGES} USING (seq)
   WHERE key IN (SELECT value ->> 0 FROM json_each(?2)) ORDER BY n"""
-_ADD = "INSERT INTO keys VALUES (?, ?, ?)"
+_ADD = "INSERT INTO keys (n, at, entries) VALUES (?, ?, ?)"
 _LATEST_AND_FIRST_YOUNG = """SELECT (SELECT max(n) FROM keys),
   (SELECT n FROM keys WHERE n BETWEEN ? AND ? AND at >= ? ORDER BY n LIMIT 1)"""
 _rows_in = msgspec.json.Decoder(list[Row]).decode
@@ -46,8 +47,12 @@ class Keys:
 
     def __init__(self, execute: Callable[..., apsw.Cursor]) -> None:
         self._execute = execute
+        self._epoch = ""
+        self._begin()
+
+    def _begin(self) -> None:
         self._index = KeyIndex()
-        self._known = 0  # up to which row of `keys` the index has all
+        self._known = 0, 0  # number and time of the last row that the index has
         self._behind = True  # whether there may be many more
         # Number and time of the oldest row, or of one that others deleted since; no time: it has to be looked up.
         self._oldest: tuple[int, int | None] = 1, None
@@ -60,26 +65,30 @@ class Keys:
 
     def load_some(self) -> bool:
         """Put the next rows into the index; return whether there may be more."""
-        oldest, latest, at = self._execute(_BOUNDS).get
-        self._oldest = oldest, at
-        if latest is not None and latest > self._known:
-            # Nothing is there if others have deleted all rows up to that number meanwhile.
-            rows, last = self._execute(_ROWS, (max(self._known, oldest - 1), MAX_LOADED)).get
-            self._index.load(_rows_in(rows or "[]"), oldest)
-            self._known = last or self._known
-        self._behind = latest is not None and latest > self._known
+        oldest, latest, oldest_at, known_at = self._execute(_BOUNDS, self._known[:1]).get
+        if known_at != (self._known[1] if self._known[0] else None):
+            self._begin()  # it is another table: somebody restored it
+        self._oldest = oldest, oldest_at
+        if latest > self._known[0]:
+            # Nothing is there if somebody has emptied the table meanwhile.
+            rows, *last = self._execute(_ROWS, (max(self._known[0], oldest - 1), MAX_LOADED)).get
+            if rows is not None:
+                self._index.load(_rows_in(rows), oldest)
+                self._known = last[0], last[1]
+        self._behind = latest > self._known[0]
         return self._behind
 
-    def find(self, keys: list[Key], latest: int, epoch: str) -> dict[str, Remembered]:
-        """Return what is remembered of keys: of each its latest row. `latest` is the number of the last of all."""
-        if latest < self._known:  # it is another table: somebody restored it
-            self._index, self._known = KeyIndex(), 0
+    def find(self, keys: list[Key], latest: tuple[int, int], epoch: str) -> dict[str, Remembered]:
+        """Return what is remembered of keys: of each its latest row. `latest` is number and time of the last row."""
+        if epoch != (self._epoch or epoch):
+            self._begin()
+        self._epoch = epoch
         if latest != self._known or self._oldest[1] is None:
             self.load_some()
         wanted = [key.key for key in keys]
         found = self._index.find(wanted)
         if self._behind:
-            found.update(n for (n,) in self._execute(_NOT_INDEXED, (self._known, as_json(wanted))))
+            found.update(n for (n,) in self._execute(_NOT_INDEXED, (self._known[0], as_json(wanted))))
         if not found:
             return {}
         sent = as_json([(key.key, key.request) for key in keys])
@@ -94,11 +103,11 @@ class Keys:
         if row - oldest >= MAX_KEYS or (at is not None and at < now - MAX_KEY_AGE):
             self.delete_old(now)
 
-    def committed(self, new: list[KeyEntry]) -> None:
+    def committed(self, new: list[KeyEntry], now: int) -> None:
         """Know what was added once it is committed, as `load_some` would find it."""
         if not self._behind:
-            self._known += len(new)
-            self._index.add([key for key, _, _ in new], self._known, self._oldest[0])
+            self._known = self._known[0] + len(new), now
+            self._index.add([key for key, _, _ in new], self._known[0], self._oldest[0])
 
     def delete_old(self, now: int) -> bool:
         """Delete some of the oldest keys, and tell whether any were too old.
