@@ -104,12 +104,12 @@ class Committer:
             self._keys.prepare()
         with schema.transaction(self.connection, "IMMEDIATE", "COMMIT" if keep else "ROLLBACK"):
             now = time.time_ns() // 1_000_000
-            present, latest_key = self._present(commands, keys)
+            present, last_key = self._present(commands, keys)
             batch = apply(commands, present, now)
             if batch.writes:
                 _check_overwritten(batch)
                 if batch.keys:
-                    self._keys.add(batch.keys, latest_key[0], now)
+                    self._keys.add(batch.keys, last_key, now)
                 if batch.changes:
                     self._carry_out(batch)
             if not keep:
@@ -119,10 +119,9 @@ class Committer:
         self.identity.check()
         return list(batch.results)
 
-    def _present(self, commands: Sequence[Command], keys: list[Key]) -> tuple[Present, tuple[int, int]]:
-        """Return what the batch touches, and number and time of the last row of keys."""
-        count, version, epoch, at, *last = self._execute(_STATE).get
-        latest_key = last[0], last[1]
+    def _present(self, commands: Sequence[Command], keys: list[Key]) -> tuple[Present, int]:
+        """Return what the batch touches, and the number of the last row of keys."""
+        count, version, epoch, at, last_key, key_at = self._execute(_STATE).get
         versions: dict[int, int] = {}
         equal: list[int] = []
         # Ids are dense, and one that is greater may be no integer of SQLite's.
@@ -131,8 +130,8 @@ class Committer:
             ids, their_versions, places = map(columns.numbers, found)
             versions.update(zip(ids, their_versions, strict=True))
             equal += places
-        remembered: dict[str, Remembered] = self._keys.find(keys, latest_key, epoch) if keys else {}
-        return Present(count, version, at, epoch, versions, frozenset(equal), remembered), latest_key
+        remembered: dict[str, Remembered] = self._keys.find(keys, (last_key, key_at), epoch) if keys else {}
+        return Present(count, version, at, epoch, versions, frozenset(equal), remembered), last_key
 
     def _carry_out(self, batch: Batch) -> None:
         columns.execute(self._execute, columns.ADD_CHANGES, batch.changes)

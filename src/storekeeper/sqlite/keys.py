@@ -71,10 +71,10 @@ class Keys:
         self._oldest = oldest, oldest_at
         if latest > self._known[0]:
             # Nothing is there if somebody has emptied the table meanwhile.
-            rows, *last = self._execute(_ROWS, (max(self._known[0], oldest - 1), MAX_LOADED)).get
+            rows, last, last_at = self._execute(_ROWS, (max(self._known[0], oldest - 1), MAX_LOADED)).get
             if rows is not None:
                 self._index.load(_rows_in(rows), oldest)
-                self._known = last[0], last[1]
+                self._known = last, last_at
         self._behind = latest > self._known[0]
         return self._behind
 
