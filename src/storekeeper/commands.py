@@ -48,14 +48,11 @@ def matches(tags: Container[str], current: str) -> bool:
     return current in tags or tags == ANY
 
 
-class Key(msgspec.Struct, frozen=True):
-    """A client's Idempotency-Key, and a number of 64 bits for the request that it was sent with.
+Key: TypeAlias = tuple[str, int]
+"""A client's Idempotency-Key, and a number of 64 bits for the request that it was sent with.
 
-    The number leaves the content out, but for its length. What is remembered has the content itself.
-    """
-
-    key: str
-    request: int
+The number leaves the content out, but for its length. What is remembered has the content itself.
+"""
 
 
 @final
@@ -201,17 +198,17 @@ class Batch:
 
     def carry_out(self, place: int, command: Command) -> Result:
         """Apply a command, the one at that place of the batch; in the order of decision 31."""
-        key = command.key
-        if key is not None and (known := self._known.get(key.key)) is not None:
-            request, store = known
+        sent, request = command.key or (None, 0)
+        if sent is not None and (known := self._known.get(sent)) is not None:
+            was, store = known
             payload = command.payload
-            if request == key.request and (store.name, store.address) == (payload.name, payload.address):
+            if request == was and (store.name, store.address) == (payload.name, payload.address):
                 return Replay(*astuple(store))
             return KeyReused("The Idempotency-Key was used for another request: send a new one")
         result = self._create(command) if type(command) is Create else self._replace(place, command)
-        if key is not None and type(result) is Store:
-            self._known[key.key] = key.request, result
-            self.keys.append((key.key, key.request, result.version))
+        if sent is not None and type(result) is Store:
+            self._known[sent] = request, result
+            self.keys.append((sent, request, result.version))
         return result
 
     def _create(self, command: Create) -> Result:

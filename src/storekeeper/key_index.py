@@ -5,9 +5,10 @@ write changes few pages. An index in the database would cost it one more page, f
 writes has one of its own. Each transaction with keys first puts the rows in there that are new since the last one.
 """
 
+from array import array
 from collections.abc import Iterable, Sequence
-from itertools import repeat
-from struct import Struct, pack
+from itertools import chain, compress, count, repeat
+from operator import and_, itemgetter
 
 import msgspec
 
@@ -27,66 +28,68 @@ Row = tuple[int, list[KeyEntry]]
 
 entries_in = msgspec.json.Decoder(list[KeyEntry]).decode
 
-_SPLIT = Struct(">H3s3x")  # a hash: its bucket, and by what the key is known there
-_ENTRY = Struct(">3s5s")  # and the number of its row
-
-TRIM_EVERY = 16
-"""Each call that adds keys rids one bucket of the entries of deleted rows, and one more for each of so many keys."""
+LISTS = 2**20
+"""Into so many lists the hashes of keys divide them: 8 MB. Five are in each if there are as many as there may be."""
 
 
 class KeyIndex:
-    """The numbers of the rows by key: some 10 bytes for each, in buckets that the hash of a key chooses.
+    """The numbers of the rows by key, in flat arrays: 8 MB, and 24 bytes for each key.
 
-    It is Python's hash, another one in each process unless PYTHONHASHSEED is set: no client can find a million keys
-    for one bucket. Two keys may look the same here. A row that was deleted may still have its entries.
+    Objects for each key, or for a few of them, are all over the memory: to reach one that is in no cache of the
+    processor takes longer than all else here. New keys come at the end of the arrays, and change the head of a list.
+    The hash is Python's, another one in each process unless PYTHONHASHSEED is set: no client can find a million keys
+    for one list. A key of a row that was deleted may still be here.
     """
 
     def __init__(self) -> None:
-        self._buckets = [b""] * 2**16  # entries in the order of their rows
-        self._trimmed = 0
+        self._heads = array("q")  # of each list the place of its last key; all keys that ever came count, from 1 on
+        self._entries = array("q")  # of each key its hash, its row, and the place of the key before it in its list
+        self._gone = 0  # places whose keys have left the entries
         self._keys: Sequence[str] = ()
-        self._places: tuple[Sequence[int], Sequence[bytes]] = (), ()
+        self._split_keys: tuple[list[int], list[int]] = [], []
 
     def find(self, keys: Sequence[str]) -> set[int]:
         """Return the numbers of what may be the rows of these keys."""
-        places, known = self._split(keys)
-        buckets = [*map(self._buckets.__getitem__, places)]
-        if max(map(bytes.find, buckets, known)) < 0:  # most keys are new
-            return set()
-        return {
-            int.from_bytes(row)
-            for bucket, wanted in zip(buckets, known, strict=True)
-            for found, row in _ENTRY.iter_unpack(bucket)
-            if found == wanted
-        }
+        hashes, lists = self._split(keys)
+        heads = itemgetter(*lists, 0)(self._heads)  # one more, because of one alone it would return no tuple
+        found, entries, start = set[int](), self._entries, self._gone + 1
+        for hashed, place in compress(zip(hashes, heads, strict=False), heads):
+            while place >= start:
+                at = 3 * (place - start)
+                if entries[at] == hashed:
+                    found.add(entries[at + 1])
+                place = entries[at + 2]  # noqa: PLW2901 - most keys are new, and alone in their list
+        return found
 
     def load(self, rows: Iterable[Row], oldest: int) -> None:
         """Add the keys of rows, in the order of their numbers; all before the number `oldest` were deleted."""
-        numbered = [(key, n.to_bytes(5)) for n, entries in rows for key, _, _ in entries]
+        numbered = [(key, n) for n, entries in rows for key, _, _ in entries]
         if numbered:
             keys, numbers = zip(*numbered, strict=True)
             self._add(keys, numbers, oldest)
 
     def add(self, keys: Sequence[str], row: int, oldest: int) -> None:
         """Add the keys of one row, which were just looked for."""
-        self._add(keys, repeat(row.to_bytes(5)), oldest)
+        self._add(keys, repeat(row, len(keys)), oldest)
 
-    def _add(self, keys: Sequence[str], rows: Iterable[bytes], oldest: int) -> None:
-        buckets = self._buckets
-        for place, known, row in zip(*self._split(keys), rows, strict=False):
-            buckets[place] += known + row
-        first = oldest.to_bytes(5)
-        for _ in range(len(keys) // TRIM_EVERY + 1):
-            self._trimmed = place = (self._trimmed + 1) % len(buckets)
-            entries, start = buckets[place], 0
-            while (row := entries[start + 3 : start + 8]) and row < first:
-                start += _ENTRY.size
-            buckets[place] = entries[start:]
+    def _add(self, keys: Sequence[str], rows: Iterable[int], oldest: int) -> None:
+        hashes, lists = self._split(keys)
+        heads, before = self._heads, []
+        for number, place in zip(lists, count(self._gone + len(self._entries) // 3 + 1), strict=False):
+            before.append(heads[number])
+            heads[number] = place
+        self._entries.extend(chain.from_iterable(zip(hashes, rows, before, strict=True)))
+        quarter = len(self._entries) // 12
+        if self._entries[3 * quarter + 1] < oldest:
+            del self._entries[: 3 * quarter]
+            self._gone += quarter
 
-    def _split(self, keys: Sequence[str]) -> tuple[Sequence[int], Sequence[bytes]]:
+    def _split(self, keys: Sequence[str]) -> tuple[list[int], list[int]]:
+        """Return the hashes of keys, and the numbers of their lists."""
         # The keys of a batch are looked for, and added when they are committed.
         if keys != self._keys:
-            hashes = pack(f">{len(keys)}q", *map(hash, keys))
-            places, known = zip(*_SPLIT.iter_unpack(hashes), strict=True)
-            self._keys, self._places = keys, (places, known)
-        return self._places
+            if not self._heads:
+                self._heads = array("q", [0]) * LISTS
+            hashes = [*map(hash, keys)]
+            self._keys, self._split_keys = keys, (hashes, [*map(and_, hashes, repeat(LISTS - 1))])
+        return self._split_keys

@@ -15,7 +15,7 @@ from msgspec.structs import astuple
 
 from storekeeper import databases, transfer
 from storekeeper.collection import State
-from storekeeper.commands import Create, Key, Replace, tag
+from storekeeper.commands import Create, Replace, tag
 from storekeeper.errors import PreconditionFailed, Unavailable
 from storekeeper.postgres.schema import LOCK
 from storekeeper.sqlite import schema
@@ -29,7 +29,7 @@ from tests.harness.stores import a_store_with
 PAIRS = [("sqlite", "postgres"), ("postgres", "sqlite"), ("sqlite", "sqlite"), ("postgres", "postgres")]
 NAMES = ["Zürich", "店舗", 'The "Corner"\\', "tab\t\n", "\x01\x7f", "\U0010ffff", "NULL", "\\N", "''", "👩‍👩‍👧‍👦"]
 
-KEYS = [Key(str(number), 2**63 - number) for number in range(1, 6)]
+KEYS = [(str(number), 2**63 - number) for number in range(1, 6)]
 """Of the writes of a database that was filled: the first two changed something, not the others."""
 
 Make = Callable[[str], Database]
@@ -69,7 +69,7 @@ def write(database: Database) -> None:
     async def main() -> None:
         async with handle(database) as collection:
             await create(collection, Payload("Later"))
-            await collection.write(Replace(1, Payload("Later"), key=Key("6", 6)))
+            await collection.write(Replace(1, Payload("Later"), key=("6", 6)))
 
     run(main())
 
@@ -120,7 +120,7 @@ def test_a_copy_has_every_store_and_every_change(make: Make, one: str, other: st
     assert line == f"2510 stores and 2521 changes copied {between}, and verified; its new epoch is {epoch}"
     assert target.changes() == source.changes()
     assert target.key_rows() == source.key_rows()
-    assert [(key, request) for key, request, _ in target.key_rows()] == [(key.key, key.request) for key in KEYS]
+    assert [(key, request) for key, request, _ in target.key_rows()] == KEYS
     assert listed(target) == listed(source)
     assert state_of(target) == (2510, 2521, epoch)
     assert epoch != state_of(source).epoch
@@ -142,7 +142,7 @@ def test_what_is_moved_keeps_its_epoch_and_its_keys(make: Make, one: str, other:
         async with handle(target) as collection:
             again = await collection.write(Replace(20, Payload("Keyed"), key=KEYS[-1]))
             assert again == Replay(*astuple(a_store_with(20, Payload("Keyed"), before.version, before.epoch)))
-            new = await collection.write(Create(Payload("New"), key=Key("9", 9)))
+            new = await collection.write(Create(Payload("New"), key=("9", 9)))
             assert new is not None
             assert new.version == before.version + 1
 

@@ -8,7 +8,7 @@ import pytest
 
 from storekeeper import commands
 from storekeeper.collection import Collection
-from storekeeper.commands import ANY, Command, Create, Key, Replace, tag
+from storekeeper.commands import ANY, Command, Create, Replace, tag
 from storekeeper.errors import KeyReused, PreconditionFailed
 from storekeeper.stores import Payload, Replay, Store
 from tests.harness.collection import create, get, listing, numbered, run, stores
@@ -159,7 +159,7 @@ class TestKeys:
     """Idempotency-Key."""
 
     def test_a_repeated_request_gets_the_first_result_wherever_it_is_sent(self, database: Database) -> None:
-        command = Create(Payload("Once", "1 Road"), key=Key("~" * 255, -(2**63)))
+        command = Create(Payload("Once", "1 Road"), key=("~" * 255, -(2**63)))
 
         async def main() -> None:
             async with handle(database) as one, handle(database) as two:
@@ -178,7 +178,7 @@ class TestKeys:
         async def main() -> None:
             async with handle(database) as one, handle(database) as two:
                 for number in range(20):
-                    command = Create(Payload(f"{number}"), key=Key(str(number), 1))
+                    command = Create(Payload(f"{number}"), key=(str(number), 1))
                     found = await outcomes((one, command), (two, command))
                     assert {type(result) for result in found} == {Store, Replay}
                     assert len({cast("Store", result).version for result in found}) == 1
@@ -189,12 +189,12 @@ class TestKeys:
     def test_a_key_of_another_request_is_refused_and_writes_nothing(self, database: Database) -> None:
         async def main() -> None:
             async with handle(database) as one, handle(database) as two:
-                await written(one, Create(Payload("First"), key=Key("1", 1)))
+                await written(one, Create(Payload("First"), key=("1", 1)))
                 for collection in (one, two):
                     found = await outcomes(
-                        (collection, Create(Payload("Other"), key=Key("1", 2))),
-                        (collection, Create(Payload("First"), key=Key("1", 1))),
-                        (collection, Create(Payload("Third"), key=Key("1", 3))),
+                        (collection, Create(Payload("Other"), key=("1", 2))),
+                        (collection, Create(Payload("First"), key=("1", 1))),
+                        (collection, Create(Payload("Third"), key=("1", 3))),
                     )
                     assert [type(result) for result in found] == [KeyReused, Replay, KeyReused]
                     assert found[1] == a_store(1, "First", None, 1)
@@ -207,7 +207,7 @@ class TestKeys:
         async def main() -> None:
             async with handle(database) as collection:
                 await collection.load(numbered(1))
-                command = Replace(1, Payload("Edited"), await tags(collection, 1), key=Key("1", 1))
+                command = Replace(1, Payload("Edited"), await tags(collection, 1), key=("1", 1))
                 await written(collection, command)
                 await written(collection, Replace(1, Payload("Later")))
                 assert await written(collection, command) == a_store(1, "Edited", None, 2)
@@ -218,7 +218,7 @@ class TestKeys:
     def test_only_stores_are_remembered(self, database: Database) -> None:
         async def main() -> None:
             async with handle(database) as collection:
-                key = Key("1", 1)
+                key = ("1", 1)
                 assert await collection.write(Replace(1, Payload("Missing"), key=key)) is None
                 for _ in range(2):
                     with pytest.raises(PreconditionFailed):
@@ -231,7 +231,7 @@ class TestKeys:
         async def main() -> None:
             async with handle(database) as one, handle(database) as two:
                 await create(one, Payload("Same"))
-                command = Replace(1, Payload("Same"), key=Key("1", 1))
+                command = Replace(1, Payload("Same"), key=("1", 1))
                 assert await written(one, command) == a_store(1, "Same", None, 1)
                 await written(two, Replace(1, Payload("Other")))
                 assert type(await written(two, command)) is Replay
@@ -243,7 +243,7 @@ class TestKeys:
     def test_a_key_that_is_too_old_is_as_new(self, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
         async def main() -> None:
             async with handle(database) as collection:
-                command = Create(Payload("Again"), key=Key("1", 1))
+                command = Create(Payload("Again"), key=("1", 1))
                 await written(collection, command)
                 with monkeypatch.context() as patch:
                     patch.setattr(commands, "MAX_KEY_AGE", -1)
@@ -256,12 +256,12 @@ class TestKeys:
     def test_a_write_that_fails_does_not_remember_its_key(self, database: Database) -> None:
         async def main() -> None:
             async with handle(database) as collection:
-                bad = Create(Payload("x" * 31), key=Key("1", 1))
-                good = Create(Payload("Good"), key=Key("2", 2))
+                bad = Create(Payload("x" * 31), key=("1", 1))
+                good = Create(Payload("Good"), key=("2", 2))
                 found = await outcomes((collection, bad), (collection, good))
                 assert [isinstance(result, Store) for result in found] == [False, True]
                 assert type(await written(collection, good)) is Replay
-                assert type(await written(collection, Create(Payload("Short"), key=Key("1", 1)))) is Store
+                assert type(await written(collection, Create(Payload("Short"), key=("1", 1)))) is Store
 
         run(main())
         assert len(database.changes()) == 2
@@ -275,12 +275,12 @@ def test_a_clock_that_was_wrong_once_makes_no_key_too_old(
 
     async def main() -> None:
         async with handle(database) as collection:
-            first = Create(Payload("First"), key=Key("1", 1))
+            first = Create(Payload("First"), key=("1", 1))
             await written(collection, first)
             with monkeypatch.context() as patch:
                 patch.setattr(time, "time_ns", lambda: right() + 10 * commands.MAX_KEY_AGE * 1_000_000)
                 await written(collection, Create(Payload("Ahead")))
-            second = Create(Payload("Second"), key=Key("2", 2))
+            second = Create(Payload("Second"), key=("2", 2))
             await written(collection, second)
             assert [type(await written(collection, each)) for each in (first, second)] == [Replay, Replay]
 

@@ -17,7 +17,6 @@ from storekeeper.commands import (
     Change,
     Command,
     Create,
-    Key,
     Present,
     Remembered,
     Replace,
@@ -38,7 +37,7 @@ EPOCH = "abcdefgh"
 OTHER = "zzzzzzzz"
 
 A, B = Payload("A", "1 Road"), Payload("B")
-KEY, SAME_KEY = Key("77", 1), Key("77", 2)
+KEY, SAME_KEY = ("77", 1), ("77", 2)
 """One Idempotency-Key with two requests."""
 
 
@@ -135,9 +134,9 @@ def test_the_keys_of_a_batch_are_asked_for() -> None:
         Create(A, key=KEY),
         Replace(3, A, key=SAME_KEY),
         Create(B, key=KEY),
-        Create(A, key=Key("0", 0)),
+        Create(A, key=("0", 0)),
     ]
-    assert keys(batch) == [KEY, SAME_KEY, KEY, Key("0", 0)]
+    assert keys(batch) == [KEY, SAME_KEY, KEY, ("0", 0)]
 
 
 STORED, UNCHANGED = _store(3, A, 21), _store(3, A, 11)
@@ -244,9 +243,9 @@ ORDER = [
     (Replace(99, A, _tags(1)), type(None)),
     (Replace(99, A, ANY), type(None)),
     (Replace(99, A, None, ANY), type(None)),
-    (Replace(99, A, _tags(1), key=Key("78", 1)), type(None)),
-    (Replace(3, A, _tags(1), key=Key("78", 1)), PreconditionFailed),
-    (Create(A, _tags(1), Key("78", 1)), PreconditionFailed),
+    (Replace(99, A, _tags(1), key=("78", 1)), type(None)),
+    (Replace(3, A, _tags(1), key=("78", 1)), PreconditionFailed),
+    (Create(A, _tags(1), ("78", 1)), PreconditionFailed),
 ]
 
 
@@ -343,14 +342,14 @@ class Model:
         """Carry out one command."""
         if command.key is not None:
             for key, request, seq, at in reversed(self.responses):
-                if key == command.key.key:
+                if key == command.key[0]:
                     if now > at + MAX_KEY_AGE:
                         break
-                    same = (request, self.content(seq)[1]) == (command.key.request, command.payload)
+                    same = (request, self.content(seq)[1]) == (command.key[1], command.payload)
                     return (*self.content(seq), "again") if same else REUSED
         done = self._decide(command, max([now, *(change[2] for change in self.history[-1:])]))
         if command.key is not None and isinstance(done, tuple) and not isinstance(done, Refused):
-            self.responses.append((command.key.key, command.key.request, done[2], now))
+            self.responses.append((*command.key, done[2], now))
         return done
 
     def _decide(self, command: Command, now: int) -> object:
@@ -383,7 +382,7 @@ class Rows:
     def present(self, commands: list[Command]) -> Present:
         """Return what the database says before a batch."""
         places = touched(commands)
-        asked = {key.key for key in keys(commands)}
+        asked = {key for key, _ in keys(commands)}
         return Present(
             len(self.stores),
             len(self.changes),
@@ -424,7 +423,7 @@ def _as_modelled(result: Result) -> object:
 IDS = st.integers(0, 5)
 PAYLOADS = st.builds(Payload, st.sampled_from("AB"), st.none() | st.just("x"))
 TAGS = st.just(ANY) | st.frozensets(st.builds(tag, st.integers(0, 9), st.sampled_from([EPOCH] * 4 + [OTHER])))
-KEYS = st.none() | st.builds(Key, st.integers(0, 2), st.integers(0, 1))
+KEYS = st.none() | st.tuples(st.integers(0, 2), st.integers(0, 1))
 COMMANDS = st.builds(Create, PAYLOADS, st.none() | TAGS, KEYS) | st.builds(
     Replace, IDS, PAYLOADS, st.none() | TAGS, st.none() | TAGS, KEYS
 )
@@ -477,7 +476,7 @@ def _random_batches(chosen: random.Random) -> Iterator[tuple[int, list[Command]]
         return chosen.choice([None, None, ANY, frozenset(near), frozenset()])
 
     def command() -> Command:
-        key = chosen.choice([None, Key(chosen.choice("abcdefghi"), chosen.randrange(2))])
+        key = chosen.choice([None, (chosen.choice("abcdefghi"), chosen.randrange(2))])
         payload = Payload(chosen.choice("AB"), chosen.choice([None, "x"]))
         if chosen.random() < 0.2:
             return Create(payload, tags(), key)

@@ -10,7 +10,7 @@ from msgspec.structs import astuple
 from storekeeper import databases, key_index
 from storekeeper import postgres as storekeeper_postgres
 from storekeeper.collection import Collection, State
-from storekeeper.commands import ANY, MAX_KEY_AGE, MAX_KEYS, MAX_KEYS_DELETED, Create, Key, Replace
+from storekeeper.commands import ANY, MAX_KEY_AGE, MAX_KEYS, MAX_KEYS_DELETED, Create, Replace
 from storekeeper.errors import KeyReused, Outcome, PreconditionFailed, Unavailable
 from storekeeper.postgres import PostgresCollection, keys
 from storekeeper.stores import Payload, Replay, Store
@@ -50,7 +50,7 @@ def insert_keys(database: Postgres, count: int, at: int, first: int = 1) -> None
 
 async def written(collection: Collection, *numbers: int) -> list[type]:
     """Write creates with these keys, all in one batch; return what each led to."""
-    commands = [Create(Payload(f"Store {number}"), key=Key(str(number), 1)) for number in numbers]
+    commands = [Create(Payload(f"Store {number}"), key=(str(number), 1)) for number in numbers]
     done = await asyncio.gather(*map(collection.write, commands), return_exceptions=True)
     return [type(result) for result in done]
 
@@ -62,7 +62,7 @@ def test_conditions_and_keys_take_no_more_round_trips_and_a_refusal_splits_no_ba
     async def main() -> None:
         async with handle(database) as collection:
             await collection.load(numbered(3))
-            await collection.write(Create(Payload("Known"), key=Key("1", 1)))
+            await collection.write(Create(Payload("Known"), key=("1", 1)))
             postgres().sql(f"ALTER DATABASE {database.url.rpartition('/')[2]} SET log_statement = 'all'")
         async with handle(database) as collection:
             assert isinstance(collection, PostgresCollection)
@@ -70,10 +70,10 @@ def test_conditions_and_keys_take_no_more_round_trips_and_a_refusal_splits_no_ba
             before = len(statements(database))
             done = await asyncio.gather(
                 collection.write(Replace(1, Payload("New"), if_match=OLD)),
-                collection.write(Create(Payload("Other"), key=Key("1", 2))),
-                collection.write(Create(Payload("Known"), key=Key("1", 1))),
-                collection.write(Replace(2, Payload("New"), if_match=ANY, key=Key("2", 2))),
-                collection.write(Replace(9, Payload("New"), key=Key("3", 3))),
+                collection.write(Create(Payload("Other"), key=("1", 2))),
+                collection.write(Create(Payload("Known"), key=("1", 1))),
+                collection.write(Replace(2, Payload("New"), if_match=ANY, key=("2", 2))),
+                collection.write(Replace(9, Payload("New"), key=("3", 3))),
                 replace(collection, 3, Payload("Store 3", "3 Road")),
                 create(collection, Payload("Last")),
                 return_exceptions=True,
@@ -123,7 +123,7 @@ def test_addresses_are_compared_where_they_are(database: Postgres) -> None:
             await now(collection.state())
             received = proxy.passed[1]
             writes = [replace(collection, id, Payload("Long", address)) for id in range(1, 13)]
-            writes += [collection.write(Replace(1, Payload("Short"), if_match=OLD, key=Key("1", 1)))]
+            writes += [collection.write(Replace(1, Payload("Short"), if_match=OLD, key=("1", 1)))]
             done = await asyncio.gather(*writes, return_exceptions=True)
             assert [type(one) for one in done] == [Store] * 12 + [PreconditionFailed]
             assert await now(collection.state()) == State(12, 12, done[0].epoch)  # type: ignore[union-attr]  # a Store
@@ -137,14 +137,14 @@ def test_addresses_are_compared_where_they_are(database: Postgres) -> None:
 def test_a_key_of_another_request_brings_no_address(database: Postgres) -> None:
     async def main() -> int:
         async with handle(Postgres(url)) as collection:
-            await collection.write(Create(Payload("Long", "x" * 2**20), key=Key("7", 1)))
+            await collection.write(Create(Payload("Long", "x" * 2**20), key=("7", 1)))
             received = proxy.passed[1]
             with pytest.raises(KeyReused):
-                await collection.write(Create(Payload("Short"), key=Key("7", 2)))
+                await collection.write(Create(Payload("Short"), key=("7", 2)))
             few = proxy.passed[1] - received
             done = await asyncio.gather(
-                collection.write(Create(Payload("Long", "x" * 2**20), key=Key("7", 1))),
-                collection.write(Create(Payload("Short"), key=Key("7", 3))),
+                collection.write(Create(Payload("Long", "x" * 2**20), key=("7", 1))),
+                collection.write(Create(Payload("Short"), key=("7", 3))),
                 return_exceptions=True,
             )
             assert [type(one) for one in done] == [Replay, KeyReused]
@@ -165,7 +165,7 @@ def test_two_instances_that_get_one_key_at_once_make_one_store(database: Postgre
     async def main() -> None:
         async with handle(database) as one, handle(database) as two:
             for number in range(1, 201):
-                command = Create(Payload(f"Store {number}"), key=Key(str(number), number))
+                command = Create(Payload(f"Store {number}"), key=(str(number), number))
                 done = await asyncio.gather(one.write(command), two.write(command))
                 assert [*done] == [a_store(number, f"Store {number}", None, number)] * 2
                 assert {type(store) for store in done} == {Store, Replay}
@@ -179,7 +179,7 @@ def test_two_instances_that_get_one_key_at_once_make_one_store(database: Postgre
 @pytest.mark.thorough
 def test_a_key_is_not_replayed_while_the_standby_is_gone() -> None:
     """The wait of the first try is cancelled, so that its store is committed here alone; a failover would lose it."""
-    keyed = Create(Payload("Keyed"), key=Key("5", 5))
+    keyed = Create(Payload("Keyed"), key=("5", 5))
     unchanged = Replace(1, Payload("First"))
 
     async def main() -> None:
@@ -233,7 +233,7 @@ def test_a_key_that_the_database_swallows_is_not_acknowledged(database: Postgres
             name = database.url.rpartition("/")[2]
             postgres().sql("CREATE RULE swallow AS ON INSERT TO keys DO INSTEAD NOTHING", name)
             with pytest.raises(Unavailable) as caught:
-                await collection.write(Create(Payload("Second"), key=Key("1", 1)))
+                await collection.write(Create(Payload("Second"), key=("1", 1)))
             assert caught.value.outcome is Outcome.UNKNOWN
 
     run(main())
@@ -249,7 +249,7 @@ def test_the_index_follows_other_processes_and_transactions_that_came_to_nothing
             assert await written(two, 2) == [Store]
             assert await written(one, 1, 2) == [Replay] * 2
             with pytest.raises(Unavailable):
-                await one.write(Create(Payload("x" * 31), key=Key("9", 9)))
+                await one.write(Create(Payload("x" * 31), key=("9", 9)))
             assert await written(two, 3, 9) == [Store] * 2
             assert await written(one, 4, 1, 2, 3, 9) == [Store, *[Replay] * 4]
             assert await written(two, 4, 5) == [Replay, Store]
@@ -283,7 +283,7 @@ def test_keys_of_any_characters_are_found_without_the_index(
 ) -> None:
     monkeypatch.setattr(keys, "LOAD_TIME", 0.0)
     odd = ["],[", "[[", ",0,1],[", "%s", "'", "{a,b}", "NULL", "1 x", "0", "/u0041", "~" * 255]
-    commands = [Create(Payload("Odd"), key=Key(key, 0)) for key in odd]
+    commands = [Create(Payload("Odd"), key=(key, 0)) for key in odd]
 
     async def main() -> None:
         async with handle(database) as first:
@@ -399,7 +399,7 @@ def test_a_table_that_does_not_respond_keeps_no_write_beyond_its_deadline(databa
             with psycopg.connect(database.url) as other:
                 other.execute("LOCK TABLE keys")
                 deadline = asyncio.get_running_loop().time() + 0.2
-                (result,) = await collection._writer.commit([Create(Payload("Late"), key=Key("1", 1))], deadline)
+                (result,) = await collection._writer.commit([Create(Payload("Late"), key=("1", 1))], deadline)
             assert isinstance(result, Unavailable)
             assert (result.outcome, asyncio.get_running_loop().time() - deadline < 1) == (Outcome.NONE, True)
 
@@ -419,7 +419,7 @@ def test_a_write_with_a_key_deletes_the_oldest_that_are_too_old(database: Postgr
             await create(collection, Payload("Without a key"))
             assert len(remembered(database)) == 1600
             for first, key in ((MAX_KEYS_DELETED + 1, 10_001), (1501, 10_002), (1501, 10_003)):
-                await collection.write(Create(Payload("Keyed"), key=Key(str(key), key)))
+                await collection.write(Create(Payload("Keyed"), key=(str(key), key)))
                 assert remembered(database)[0] == (first, str(first))
             assert remembered(database)[-1] == (1603, "10003")
             assert await now(collection.state()) == State(5, 5, (await now(collection.state())).epoch)
@@ -439,7 +439,7 @@ def test_batches_look_for_old_keys_once_in_a_while_and_with_each_while_there_are
         async with handle(database) as collection:
             for key in range(first_key, first_key + 5):
                 said = len(statements(database))
-                await collection.write(Create(Payload("Keyed"), key=Key(str(key), key)))
+                await collection.write(Create(Payload("Keyed"), key=(str(key), key)))
                 looked.append("forget" in statements(database)[said:])
         return looked
 
@@ -457,7 +457,7 @@ def test_keys_beyond_the_number_that_is_remembered_are_deleted(database: Postgre
             present = time.time_ns() // 1_000_000
             insert_keys(database, 20, present)
             insert_keys(database, 1, present, MAX_KEYS + 9)
-            await collection.write(Create(Payload("Keyed"), key=Key("-1", 1)))
+            await collection.write(Create(Payload("Keyed"), key=("-1", 1)))
 
     run(main())
     assert remembered(database) == [
@@ -495,7 +495,7 @@ def test_an_idle_instance_writes_nothing_where_nothing_is_old(
 
     async def main() -> None:
         async with handle(database) as collection:
-            await collection.write(Create(Payload("First"), key=Key("1", 1)))
+            await collection.write(Create(Payload("First"), key=("1", 1)))
             said = len(statements(database))
             await asyncio.to_thread(until, lambda: len(statements(database)) > said + 3)
             assert set(statements(database)[said:]) == {"expired", "oldest key", "new keys"}

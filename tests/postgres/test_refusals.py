@@ -10,7 +10,7 @@ import pytest
 
 from storekeeper import events
 from storekeeper.collection import Moment, Query
-from storekeeper.commands import Create, Key
+from storekeeper.commands import Create
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.postgres import PostgresCollection, past, pool, session
 from storekeeper.postgres import schema as postgres_schema
@@ -235,7 +235,7 @@ def test_what_was_prepared_is_forgotten_when_a_column_gets_another_type(database
 
     async def main() -> None:
         async with handle(database) as collection:
-            keyed = partial(collection.write, Create(Payload("First"), key=Key("1", 1)))
+            keyed = partial(collection.write, Create(Payload("First"), key=("1", 1)))
             first, again = await keyed(), await keyed()
             assert await get(collection, 1) == first
             execute(database, "ALTER TABLE stores ALTER name TYPE varchar(30)")

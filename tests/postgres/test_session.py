@@ -18,7 +18,7 @@ import pytest
 
 from storekeeper import databases
 from storekeeper.collection import Collection
-from storekeeper.commands import Create, Key, Replace
+from storekeeper.commands import Create, Replace
 from storekeeper.errors import CannotStart, KeyReused, Outcome, Unavailable
 from storekeeper.postgres import PostgresCollection, session
 from storekeeper.postgres.schema import COLLECTION
@@ -173,7 +173,7 @@ def test_a_cancelled_wait_for_the_standby_is_no_success_though_warnings_are_swit
 
 def test_what_is_here_already_is_acknowledged_only_when_a_standby_has_it(database: Postgres) -> None:
     """A replay and a write that changes nothing: what they say may have been committed here alone."""
-    keyed, unchanged = Create(Payload("Keyed"), key=Key("5", 5)), Replace(1, Payload("First"))
+    keyed, unchanged = Create(Payload("Keyed"), key=("5", 5)), Replace(1, Payload("First"))
 
     async def main() -> None:
         async with handle(database) as collection:
@@ -188,7 +188,7 @@ def test_what_is_here_already_is_acknowledged_only_when_a_standby_has_it(databas
                 # Nothing is acknowledged by these.
                 assert await replace(collection, 9, Payload("Nobody")) is None
                 with pytest.raises(KeyReused):
-                    await collection.write(Create(Payload("Other"), key=Key("5", 6)))
+                    await collection.write(Create(Payload("Other"), key=("5", 6)))
             replay = await collection.write(keyed)
             assert (type(replay), replay) == (Replay, a_store(2, "Keyed", None, 2))
             assert await collection.write(unchanged) == a_store(1, "First", None, 1)

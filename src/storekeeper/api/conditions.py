@@ -57,7 +57,7 @@ class Conditions(msgspec.Struct, frozen=True):
             text = _encode((route, id, self.if_match and sorted(self.if_match), request))
             request = int.from_bytes(blake2b(text, digest_size=8).digest(), signed=True) | -(2**63)
         # No key has a blank.
-        return Key(f"{by} {sent}" if by else sent, request)
+        return f"{by} {sent}" if by else sent, request
 
 
 def check_method_and_type(route: Route, method: str, headers: Fields) -> Response | Fields:

@@ -117,15 +117,14 @@ class Keys:
     async def find(self, keys: Sequence[Key], execute: Execute, epoch: str) -> dict[str, Remembered]:
         """Return what is remembered of keys, of each its latest row; behind the lock, right after `learn`."""
         self._follow(epoch)
-        wanted = [key.key for key in keys]
+        wanted = [key for key, _ in keys]
         found = self._index.find(wanted)
         if self._behind:
             (rest,) = await execute((b"not indexed", (self.known[0], array(wanted))))
             found.update(n for (n,) in rows(rest))
         if not found:
             return {}
-        sent = {(key.key, key.request) for key in keys}
-        (result,) = await execute((b"remembered", (array(found), *as_arrays(sent))))
+        (result,) = await execute((b"remembered", (array(found), *as_arrays(set(keys)))))
         return {key: Remembered(request, Store(*[*store, epoch]), at) for key, request, at, *store in rows(result)}
 
     def committed(self, new: Sequence[KeyEntry], last: int | None, now: int) -> None:

@@ -85,14 +85,13 @@ class Keys:
         self._epoch = epoch
         if latest != self._known or self._oldest[1] is None:
             self.load_some()
-        wanted = [key.key for key in keys]
+        wanted = [key for key, _ in keys]
         found = self._index.find(wanted)
         if self._behind:
             found.update(n for (n,) in self._execute(_NOT_INDEXED, (self._known[0], as_json(wanted))))
         if not found:
             return {}
-        sent = as_json([(key.key, key.request) for key in keys])
-        rows = self._execute(_FOUND, (as_json(found), sent))
+        rows = self._execute(_FOUND, (as_json(found), as_json(keys)))
         return {key: Remembered(request, Store(*[*store, epoch]), at) for key, request, at, *store in rows}
 
     def add(self, new: list[KeyEntry], latest: int, now: int) -> None:
