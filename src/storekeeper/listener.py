@@ -5,7 +5,7 @@ import select
 import socket
 
 from storekeeper.errors import CannotStart
-from storekeeper.http.limits import bound_unsent, capacity
+from storekeeper.http.limits import limit_unsent, raise_files_limit
 
 FILES_NEEDED = 60
 FILES_PER_WORKER = 4
@@ -14,7 +14,7 @@ FILES_PER_WORKER = 4
 
 def check_open_files_limit(workers: int) -> None:
     """Raise CannotStart if the system lets a service with so many workers open too few files."""
-    capacity()  # raises the limit as far as permitted
+    raise_files_limit()
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     needed = FILES_NEEDED + FILES_PER_WORKER * workers
     if limit != resource.RLIM_INFINITY and limit < needed:
@@ -30,7 +30,7 @@ def bind(host: str, port: int) -> socket.socket:
         listener = socket.socket(family, kind, protocol)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
-        bound_unsent(listener)
+        limit_unsent(listener)
         listener.setblocking(False)
     except (OSError, UnicodeError) as error:
         raise _refusal(host, port, error) from None

@@ -13,7 +13,7 @@ import uvloop
 from storekeeper import databases
 from storekeeper.api.fastlane import FastLane
 from storekeeper.commands import Replace
-from storekeeper.http.limits import capacity
+from storekeeper.http.limits import raise_files_limit
 from storekeeper.sqlite import SqliteCollection
 from storekeeper.sqlite.migrations import CHANGES
 from storekeeper.stores import Payload
@@ -295,5 +295,5 @@ def test_a_second_poll_of_one_iteration_sees_what_was_written_after_the_first(
             assert b'"first"' in responses[0]
             assert b'"second"' in responses[-1]
 
-    capacity()  # raises the limit of open files
+    raise_files_limit()
     uvloop.run(scene())

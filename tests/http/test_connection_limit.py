@@ -157,7 +157,7 @@ def test_a_process_takes_as_many_connections_as_it_may_open_files_less_a_reserve
 ) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))
     monkeypatch.setattr(resource, "setrlimit", lambda *_: None)
-    assert limits.capacity() == connections
+    assert limits.raise_files_limit() == connections
 
 
 # The real thing.

@@ -1,10 +1,10 @@
 """The limits of one process: its connections, and the memory that they may take. Imports events.
 
-A request costs nothing of the connection limit, only a new connection does. When there are too many, it finds those
-that are idle, and closes them one by one, for each new connection the one that has been idle for longest.
+The connection limit costs time for a new connection, not for a request. At the limit, each new connection closes the
+one that has been idle for longest.
 
-Nothing is done for a response that the kernel takes at once, nor for a request that comes whole and gets its response
-at once. All else counts against the send budget and the receive budget, from the first byte or in advance.
+A response that the kernel takes at once is not counted, nor is a request that comes whole and gets its response at
+once. All others count against the send budget and the receive budget, from the first byte or in advance.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ MAX_REFUSED = 64
 """Connections beyond the limit that are refused with a response; further ones are closed without one."""
 
 CLOCK_GAP = 2.0
-"""Seconds between two sweeps that show that the process was paused: four times the usual interval."""
+"""Seconds between two sweeps after which the process must have been paused: four times the usual interval."""
 
 SWEEP_SLICE = 100
 """Connections that are swept in one loop iteration: about 0.1 ms."""
@@ -39,10 +39,10 @@ MAX_RECEIVED_BYTES = 64 * 2**20
 """Bytes of requests that are incomplete, waiting or without a response, of all connections together."""
 
 SMALL_BYTES = 4096
-"""Bytes up to which a connection may use the reserve: more than a request with a usual store takes."""
+"""A connection with no more bytes than this may use the reserve. A request with a usual store takes fewer."""
 
 RESERVED_BYTES = 64 * 2**20
-"""Bytes of the reserve, beyond MAX_RECEIVED_BYTES: large requests cannot keep small ones out."""
+"""Bytes beyond MAX_RECEIVED_BYTES that only small requests may use, so that large ones cannot keep them out."""
 
 OVERHEAD = 512
 """Bytes that Python, uvloop and libuv take for an unsent response, in addition to its own."""
@@ -63,8 +63,8 @@ class _Member(Protocol):
     def sweep(self, now: float) -> None: ...
 
 
-def capacity() -> int:
-    """Raise the limit of open files as far as it is useful and permitted; return how many connections that allows."""
+def raise_files_limit() -> int:
+    """Raise the limit of open files as far as useful and permitted; return how many connections it then allows."""
     wanted = MAX_CONNECTIONS + RESERVED_FILES + MAX_REFUSED
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -81,7 +81,7 @@ class ConnectionLimit:
     """The open connections of one process, at most about `maximum` of them."""
 
     def __init__(self) -> None:
-        self.maximum = capacity()
+        self.maximum = raise_files_limit()
         self.open: set[_Member] = set()
         self._idle: deque[tuple[_Member, int]] = deque()
         self._search_spent = False
@@ -207,8 +207,8 @@ class Limits:
         self.receive_budget = ReceiveBudget()
 
 
-def bound_unsent(listener: socket.socket) -> None:
-    """Bound the unsent bytes in the kernel of each connection that a listener accepts."""
+def limit_unsent(listener: socket.socket) -> None:
+    """Limit the unsent bytes that the kernel keeps for each connection that `listener` accepts."""
     option = getattr(socket, "TCP_NOTSENT_LOWAT", None)
     if option is not None:
         listener.setsockopt(socket.IPPROTO_TCP, option, MAX_UNSENT_IN_KERNEL)
