@@ -407,7 +407,7 @@ def test_pipelined_requests_that_take_long_let_the_others_go_on_in_between(
     tmp_path: Path, first: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr("storekeeper.http.connection.MAX_TURN", 0.0)
+        monkeypatch.setattr("storekeeper.http.connection.MAX_PIPELINE_TIME", 0.0)
         async with inside(tmp_path) as service:
             connection, line = service.connect("fast lane")
             connection.data_received(first + request("HEAD", "/test") * 5 + request("GET", "/test"))

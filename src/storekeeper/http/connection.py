@@ -29,26 +29,26 @@ from storekeeper.http.response import (
 )
 
 MAX_PIPELINED = 64
-"""Requests that may wait behind another one; with so many the connection stops reading."""
+"""Requests that may wait behind another one; at that number the connection stops reading."""
 
 MAX_UNCOUNTED_BYTES = 1024
-"""Bytes that a connection may leave unsent before its transport says so, and they count. A transport that says so of
-the first byte writes each response by itself, and not those of a loop iteration together: 0.5 us for a small one."""
+"""Unsent bytes of a connection that its transport does not report, so that they do not count. With 0, the transport
+would not write the responses of one loop iteration together, which costs 0.5 us for each small one."""
 
-MAX_TURN = 0.01
-"""Seconds of processor time for pipelined requests of one connection, after which those of others come first."""
+MAX_PIPELINE_TIME = 0.01
+"""Seconds of processor time for the pipelined requests of one connection, before those of others come first."""
 
 
 class Refusal(NamedTuple):
-    """The response to bytes that are no acceptable request, of which `request` is the line: the connection's last."""
+    """A refusal, the connection's last response. `request` is what was read of the refused request's line."""
 
     response: Response
     request: Request
     fields: bytes
 
 
-class _Guard(Protocol):
-    """What a connection asks about a request that it has not read to its end."""
+class _Gate(Protocol):
+    """What a connection asks of `api.gate.Gate`, which this package may not import."""
 
     def fields(self, headers: Fields) -> Headers: ...
     def refuse(self, request: Request) -> Response | None: ...
@@ -57,12 +57,12 @@ class _Guard(Protocol):
 class Connection(HttpToolsProtocol):
     """Responds to one client's requests in their order, through the ASGI application."""
 
-    def __init__(self, limits: Limits, guard: _Guard, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, limits: Limits, gate: _Gate, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         del self.parser  # the reader has its own
         self.limits = limits
-        self.guard = guard
-        self.reader = RequestReader(self._accept, self._refuse, self.loop.time, guard.refuse)
+        self.gate = gate
+        self.reader = RequestReader(self._accept, self._refuse, self.loop.time, gate.refuse)
         self.deadlines = Deadlines(self.loop.time())
         self.draining = False
         self.half_closed = False
@@ -75,7 +75,7 @@ class Connection(HttpToolsProtocol):
         """Bytes of the lease that are for the request that is being read."""
         self._unread = b""
         """Bytes that the transport brought, and that the next loop iterations feed to the reader."""
-        self._turn_ends = 0.0
+        self._pause_at = 0.0  # processor time of this thread
 
     @property
     def busy(self) -> bool:
@@ -101,7 +101,7 @@ class Connection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Feed bytes from the client to the reader; while some of them are unread, the transport brings no more."""
-        self._turn_ends = thread_time() + MAX_TURN
+        self._pause_at = thread_time() + MAX_PIPELINE_TIME
         unread = self.reader.feed(data)
         if unread and not self.limits.receive_budget.allows(self._lease + len(unread)):
             self.reader.refuse(unavailable("Too many requests are waiting"))
@@ -134,7 +134,7 @@ class Connection(HttpToolsProtocol):
     def connection_lost(self, _exc: Exception | None) -> None:
         """Release all that the connection took; requests under way are finished without their client.
 
-        Nothing that refers to the connection may stay: the garbage collector would come for it after hours.
+        Nothing may still refer to the connection: the garbage collector would free it only after hours.
         """
         self.connections.discard(self)
         self.limits.connections.open.discard(self)
@@ -156,7 +156,7 @@ class Connection(HttpToolsProtocol):
             self.reader.refuse(unavailable("Too many large requests"), request)
         elif self.busy:
             self._queue(request)
-        elif thread_time() > self._turn_ends:
+        elif thread_time() > self._pause_at:
             self._queue(request)
             self.loop.call_soon(self.advance)
         else:
@@ -194,11 +194,11 @@ class Connection(HttpToolsProtocol):
         self.advance()
 
     def sent(self, request: Request, status: int, size: int, began: float | None, close: bool = False) -> None:  # noqa: ARG002 - see below
-        """Count a response; close the connection if it was the last.
+        """Count a response; close the connection if `close`.
 
-        Every response passes here after its last byte was written, if it is not broken off. A refused `request` is
-        what was read of its line, perhaps nothing; `size` is in bytes; `began` is on the loop's clock, or None if the
-        response began in this loop iteration. Counters and an access log belong here.
+        Every response passes here after its last byte was written, unless it is broken off. A refused `request` is
+        what was read of its line, perhaps nothing. `size` is in bytes. `began` is on the loop's clock; None:
+        the response began in this loop iteration. Counters and an access log belong here.
         """
         self.responses_sent += 1
         if close:
@@ -214,7 +214,7 @@ class Connection(HttpToolsProtocol):
 
     def advance(self) -> None:
         """Begin waiting requests until one of them has to wait for its response; if none is left, read on."""
-        turn_ends = thread_time() + MAX_TURN if self.waiting else 0.0
+        pause_at = thread_time() + MAX_PIPELINE_TIME if self.waiting else 0.0
         while self.waiting and self.exchange is None and not self.flow.write_paused:
             request = self.waiting.popleft()
             if isinstance(request, Refusal):
@@ -223,7 +223,7 @@ class Connection(HttpToolsProtocol):
                 return
             self._charge(-request.size - len(request.body))  # its exchange is charged anew
             self.begin(request)
-            if self.waiting and thread_time() > turn_ends:
+            if self.waiting and thread_time() > pause_at:
                 self.loop.call_soon(self.advance)
                 return
         if self.exchange is not None or self.waiting:
@@ -267,7 +267,7 @@ class Connection(HttpToolsProtocol):
 
     def _refuse(self, response: Response, request: Request) -> None:
         self._count_unfinished(0)
-        fields = encode_fields(self.guard.fields(request.headers))
+        fields = encode_fields(self.gate.fields(request.headers))
         method, target, size = request.method, request.target, size_of(request.target, ())
         refusal = Refusal(response, Request(method, target, (), request.version, False, size=size), fields)
         if self.busy:
@@ -294,9 +294,9 @@ class Connection(HttpToolsProtocol):
     # Writing.
 
     def write(self, *parts: bytes, shared: bytes | None = None) -> None:
-        """Send parts of a response, unless the transport is closing: it knows so before `connection_lost`.
+        """Send parts of a response, unless the transport is closing, which it may be before `connection_lost`.
 
-        If one of the parts is a cached response, it is `shared` too.
+        If one of the parts is a cached response, `shared` is that part.
         """
         if not self.transport.is_closing():
             self.transport.writelines(parts)
@@ -309,7 +309,7 @@ class Connection(HttpToolsProtocol):
         self.flow.pause_reading()
 
     def resume_writing(self) -> None:
-        """Continue: the kernel has taken what was unsent, but for 256 bytes at most."""
+        """Continue: the kernel has taken all unsent bytes but 256 at most."""
         super().resume_writing()
         self.limits.send_budget.release(self)
         if self.reader.phase is not Phase.DISCARDING or self.waiting:
@@ -328,8 +328,8 @@ class Connection(HttpToolsProtocol):
             if self.flow.read_paused or self.reader.expects_continue:
                 self.reader.began = now  # the service makes the client wait
             if now - self.reader.began > deadlines.REQUEST_TIMEOUT:
-                whole = f"The request was not whole within {deadlines.REQUEST_TIMEOUT:g} seconds"
-                self.reader.refuse(error_response(408, whole))
+                message = f"The request was not whole within {deadlines.REQUEST_TIMEOUT:g} seconds"
+                self.reader.refuse(error_response(408, message))
         elif self.is_idle() and self.deadlines.idle_for_too_long(now, self.responses_sent):
             self.transport.close()
 
