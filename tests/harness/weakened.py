@@ -204,8 +204,8 @@ def takes_all_bodies() -> None:
 
 def goes_by_what_the_kernel_took() -> None:
     """Of what is sent, and not by what the client acknowledged; the kernel takes as much as it likes."""
-    vars_of(deadlines).delivery = lambda _transport: None
-    vars_of(listener).bound_unsent = lambda _listener: None
+    vars_of(deadlines).acknowledged = lambda _transport: None
+    vars_of(listener).limit_unsent = lambda _listener: None
 
 
 def does_not_look_for_its_file() -> None:

@@ -24,19 +24,19 @@ DRAIN_TIMEOUT = 0.1
 """Seconds that a stopping service keeps an idle connection open for a request that is already on its way."""
 
 
-_FIELDS = struct.Struct("@24xI92xQ16xI")
+_TCP_INFO = struct.Struct("@24xI92xQ16xI")
 """Of Linux's `struct tcp_info`: tcpi_unacked, tcpi_bytes_acked (since 4.1), tcpi_notsent_bytes (since 4.6)."""
 
 
-def delivery(transport: asyncio.BaseTransport) -> tuple[int, bool] | None:
-    """Return how many bytes the client's kernel has acknowledged, which only grows, and whether that is all of them.
+def acknowledged(transport: asyncio.BaseTransport) -> tuple[int, bool] | None:
+    """Return how many bytes the client's kernel has acknowledged so far, and whether that is all of them.
 
-    None if our kernel does not report it. What that takes comes in megabytes: a client that reads slowly would seem
-    to read nothing for minutes.
+    None if our kernel does not report it. What our kernel takes is no measure: it takes megabytes at once, so a slow
+    reader would seem to read nothing for minutes.
     """
     try:
-        info = transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _FIELDS.size)
-        unacked, acked, unsent = _FIELDS.unpack(info)
+        info = transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
+        unacked, acked, unsent = _TCP_INFO.unpack(info)
     except (OSError, AttributeError, ValueError, struct.error):
         # No TCP, no Linux, an older kernel; or closed: uvloop's closed socket has the number -1.
         return None
@@ -44,39 +44,40 @@ def delivery(transport: asyncio.BaseTransport) -> tuple[int, bool] | None:
 
 
 class Deadlines:
-    """When a connection became idle, its client last read something, and it was refused, on the loop's clock."""
+    """When a connection became idle, its client last read something, and it was refused, by the loop's clock."""
 
-    __slots__ = ("_acked", "_idle_since", "_progress_since", "_served", "refused_at")
+    __slots__ = ("_acked", "_idle_since", "_progress_since", "_responses_sent", "refused_at")
 
     def __init__(self, now: float) -> None:
         self._idle_since = now
-        self._served = 0
+        self._responses_sent = 0
         self._acked = -1  # nothing waits; 0 would be a client that has not acknowledged its first bytes yet
         self._progress_since = now
         self.refused_at: float | None = None
 
-    def idle_since(self, now: float, served: int) -> float:
-        """Return since when the connection has been idle; `now` if a response was sent since the latest look."""
-        if served != self._served:
-            self._served = served
+    def idle_since(self, now: float, responses_sent: int) -> float:
+        """Return since when the connection has been idle: `now` if it has sent a response since the last call."""
+        if responses_sent != self._responses_sent:
+            self._responses_sent = responses_sent
             self._idle_since = now
         return self._idle_since
 
-    def idle_for_too_long(self, now: float, served: int) -> bool:
+    def idle_for_too_long(self, now: float, responses_sent: int) -> bool:
         """Tell whether an idle connection has to be closed."""
-        return now - self.idle_since(now, served) > (IDLE_TIMEOUT if served else REQUEST_TIMEOUT)
+        timeout = IDLE_TIMEOUT if responses_sent else REQUEST_TIMEOUT
+        return now - self.idle_since(now, responses_sent) > timeout
 
     def is_over(self, transport: asyncio.Transport, now: float) -> bool:
-        """Tell whether to abort: bytes wait and the client reads none for STALL_TIMEOUT, or it has read its refusal.
+        """Tell whether to abort: the client reads no unsent byte for STALL_TIMEOUT, or has read its refusal.
 
-        A reset any earlier would also drop what our kernel has not sent of the refusal.
+        An earlier reset would also drop what our kernel has not yet sent of the refusal.
         """
         unsent = transport.get_write_buffer_size()
         discarded = self.refused_at is not None and now - self.refused_at > DISCARD_TIMEOUT
         if not unsent and not discarded:
             self._acked = -1
             return False
-        acked, complete = delivery(transport) or (unsent, True)
+        acked, complete = acknowledged(transport) or (unsent, True)
         if discarded and complete:
             return True
         if acked != self._acked:
