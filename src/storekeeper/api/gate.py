@@ -1,7 +1,7 @@
 """The gate decides which requests are admitted; both adapters ask it for every route. Imports `http` and the domain.
 
-What it decides by the head and the settings alone is part of the plan, which is cached with its head. What depends on
-the time and on the tokens that there are is decided for each request anew: `Plan.admit`.
+What the head and the settings alone decide is part of the plan, which is cached with its head. What also depends on
+the time and on the present tokens is decided anew for each request, by `Plan.admit`.
 """
 
 from functools import lru_cache, partial
@@ -27,7 +27,7 @@ MAX_CREDENTIALS_BYTES = 256
 
 
 class Gate:
-    """Admits requests by the settings. `tokens` None: none count."""
+    """Admits requests by the settings. Without `tokens`, nobody needs a token."""
 
     def __init__(
         self, resource: Resource, pages: Pages, mode: Mode = "open", tokens: TokenTable | None = None
@@ -49,21 +49,21 @@ class Gate:
         return replace(plan, fields=fields, claim=claim) if plan and (fields or claim) else plan
 
     def fields(self, headers: Fields) -> Headers:
-        """Return the fields that every response to a request with these fields has."""
+        """Return the fields that belong in every response to a request with these headers."""
         return self._pages.fields(headers)
 
     def unknown(self, scope: Scope) -> str:
-        """Return what is not known now, so that no request of this scope can be admitted; "" if some can be."""
+        """Return why no request of this scope can be admitted now, "" if some can: the tokens are not known."""
         return self._tokens.unknown if self._tokens and scope in self._need_tokens else ""
 
-    def refuse(self, request: Request) -> Response | None:
-        """Plan a request whose body is not read yet; return its refusal if the head decides that, or None."""
+    def early_refusal(self, request: Request) -> Response | None:
+        """Plan a request whose body is not read yet; return its refusal if the head alone decides, or None."""
         request.plan = plan = self.plan(request.method, request.target, request.headers)
         admitted = plan.admit() if plan else None
         return admitted if isinstance(admitted, Response) else None
 
     def _claim(self, scope: Scope | None, headers: Fields) -> Claim | Response | None:
-        """Return what a head claims, None if it needs to claim nothing and does not, or the refusal."""
+        """Return the claim of a head that has a Bearer token; else None, or the refusal if it needs a token."""
         tokens = self._tokens
         if tokens is None or scope is None:
             return None

@@ -51,7 +51,7 @@ class _Gate(Protocol):
     """What a connection asks of `api.gate.Gate`, which this package may not import."""
 
     def fields(self, headers: Fields) -> Headers: ...
-    def refuse(self, request: Request) -> Response | None: ...
+    def early_refusal(self, request: Request) -> Response | None: ...
 
 
 class Connection(HttpToolsProtocol):
@@ -62,7 +62,7 @@ class Connection(HttpToolsProtocol):
         del self.parser  # the reader has its own
         self.limits = limits
         self.gate = gate
-        self.reader = RequestReader(self._accept, self._refuse, self.loop.time, gate.refuse)
+        self.reader = RequestReader(self._accept, self._refuse, self.loop.time, gate.early_refusal)
         self.deadlines = Deadlines(self.loop.time())
         self.draining = False
         self.half_closed = False

@@ -15,7 +15,7 @@ from storekeeper.http.request import MAX_HEAD_BYTES, SMALL_BODY_BYTES, Request
 from storekeeper.http.response import INTERNAL_ERROR, MAX_BODY_BYTES, TOO_LARGE, Response
 
 _MAX_SIZE_LINE = 16
-"""Bytes of the size of a chunk, with the zeros that some proxies put in front, and of its line end, that are free."""
+"""Uncounted bytes of a line with a chunk's size: the size, zeros that some proxies put before it, the line end."""
 
 
 class Phase(IntEnum):
@@ -40,8 +40,8 @@ class RequestReader:
     """The reading half of a connection, over llhttp.
 
     `accept` is called with each complete request; `refuse`, at most once, with a response and what was read of its
-    request. `clock` is called when a request begins; `check`, with a request that may have a large body, before that
-    is read: it may refuse it.
+    request. `clock` is called when a request begins. `early_refusal` is called with a request that may have a large
+    body, before that is read; it returns the refusal if the head alone decides, else None.
     """
 
     def __init__(
@@ -49,14 +49,14 @@ class RequestReader:
         accept: Callable[[Request], None],
         refuse: Callable[[Response, Request], None],
         clock: Callable[[], float],
-        check: Callable[[Request], Response | None] = lambda _: None,
+        early_refusal: Callable[[Request], Response | None] = lambda _: None,
     ) -> None:
         self._accept = accept
         self._refuse = refuse
         self._clock = clock
-        self._check = check
+        self._early_refusal = early_refusal
         self._parser = httptools.HttpRequestParser(self)
-        self._parser.set_dangerous_leniencies(lenient_version=True)  # `check` refuses those that are not served
+        self._parser.set_dangerous_leniencies(lenient_version=True)  # `request.check` refuses what is not served
         self.phase = Phase.IDLE
         self.began = clock()
         """When the current or latest request began, by `clock`."""
@@ -91,7 +91,8 @@ class RequestReader:
     def feed(self, data: bytes) -> bytes:
         """Parse bytes from the client: a body or chunk as it comes, all else line by line.
 
-        So every limit is met at the same byte, however the network cuts them. Return what is left of many bytes.
+        So each limit applies at the same byte, however the network cuts the bytes. Return those that are not parsed,
+        because they are more than MAX_FED_BYTES.
         """
         start = 0
         try:
@@ -158,16 +159,16 @@ class RequestReader:
             piece = b"x-" + self._line if self._line[:8].lower() == b"upgrade:" else self._line
         self._parser.feed_data(piece)
         if whole and self.phase is Phase.HEAD:
-            # The parser would tell of it only when the next line begins: too late for a refusal.
+            # The parser would call back for this field only when the next line begins: too late for a refusal.
             name, _, value = self._line.partition(b":")
             self._headers.append((name.lower(), value.strip()))
             if len(self._headers) > request_head.MAX_FIELDS:
                 self.refuse(request_head.TOO_MANY_HEADERS)
 
     def _take_framing(self, piece: bytes) -> None:
-        """Parse what is no data of a chunked body; what is in it beyond the sizes is limited (decision 49).
+        """Parse what frames a chunked body; limit all of it but the sizes of the chunks (decision 49).
 
-        The sizes need no limit: each chunk has a byte of the body, which has one.
+        The sizes need no limit: each chunk has at least one byte of the body, and the body has a limit.
         """
         self._extra_bytes += len(piece)
         if self._is_last_chunk:
@@ -193,7 +194,7 @@ class RequestReader:
         self._forget()
 
     def close(self) -> None:
-        """Drop all further bytes, and let go of the parser and the connection: both refer to this reader."""
+        """Drop all further bytes, and the references to the parser and the connection, which refer to this reader."""
         self.discard()
         del self._parser, self._accept, self._refuse
 
@@ -224,7 +225,7 @@ class RequestReader:
         length, expect = int(fields.get(b"content-length", 0)), fields.get(b"expect", b"")
         # A large body may follow, or one that the client holds back.
         if length > SMALL_BODY_BYTES or b"expect" in fields or b"transfer-encoding" in fields:
-            refusal = self._check(request)
+            refusal = self._early_refusal(request)
         if refusal is not None:
             self.refuse(refusal)
             return
