@@ -10,19 +10,19 @@ from storekeeper.api.routes import Scope
 from storekeeper.http.response import Deferred, Response
 
 Run = Callable[[Any, bytes, bytes, int], Response | Deferred]
-"""Carries out a request, given its condition (see `Plan`), target, complete body, and number of its token; raises
-StorekeeperError."""
+"""Carries out a request. Arguments: the condition (see `Plan`), the target, the complete body, the number of the
+client's token or 0. Raises StorekeeperError."""
 
 
 Claim = Callable[[], int | Response]
-"""Returns the number of the token that a head claims to have, or the refusal if that is not good now."""
+"""Returns the number of the token that a head names, or the refusal if that token is not good now."""
 
 
 class Plan(msgspec.Struct, frozen=True):
     """What a request's head asks for.
 
-    A pure function of the method, the route, the fields and the settings, so that it may be cached with them: which
-    store or page it is, the client's identity, the time and the state of the database have no influence on it.
+    It depends on the method, the route, the fields and the settings alone, so that it may be cached with them: not on
+    the id or the query, the client's identity, the time or the state of the database.
     """
 
     run: Run
@@ -40,15 +40,16 @@ class Plan(msgspec.Struct, frozen=True):
     """What `run` returns if the head alone decides: then nobody need read the body."""
 
     claim: Claim | None = None
-    """Asked each time; None: no token is needed, and none claimed."""
+    """Called for each request. None: no token is needed, and the head names none."""
 
     condition: Any = None
-    """What If-None-Match says, in a write's head Idempotency-Key; None: there is none."""
+    """The tags of If-None-Match for a read, the Idempotency-Key for a write; None: the head has no such field."""
 
     parse: Callable[[bytes], Any] | None = None
-    """Returns the condition that this field's value is, for the same head with the field; None if it is not valid.
+    """Returns the condition for a value of that field, None if the value is not valid.
 
-    What is valid consists of what llhttp takes in any value. Without `parse`, no such field has a meaning.
+    So a head that differs in this value alone shares the plan. llhttp accepts each valid value in any field. Without
+    `parse`, the field has no meaning.
     """
 
     def admit(self) -> int | Response:

@@ -1,6 +1,6 @@
 """What a process knows of tokens, at most MAX_AGE old: no request costs a round trip. Imports `http` and the domain.
 
-`token revoke` returns later than that after its commit: what is sent then finds no process that admits the token.
+`token revoke` waits for longer than that after its commit: once it has returned, no process admits the token.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from storekeeper.http.response import Response, error_response, unavailable
 from storekeeper.tokens import USED_INTERVAL, Token
 
 MAX_AGE = 1.0
-"""Seconds after which nothing is known any more: the response is 503."""
+"""Seconds after which what was read counts no more: the response is 503 until the tokens are read again."""
 
 REFRESH_INTERVAL = 0.3
 """Seconds between two reads of the tokens."""
@@ -26,12 +26,12 @@ RETRY_INTERVAL = 60.0
 
 UNREAD = "The tokens cannot be read now"
 
-# Goes on while the machine sleeps, and while this process is stopped; macOS has no other clock than that.
+# It goes on while the machine sleeps or this process is stopped. On macOS, CLOCK_MONOTONIC does so too.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class TokenTable:
-    """The tokens that are good, by their hashes; a look-up among hashes takes the same time whatever was sent."""
+    """The good tokens by their hashes, so that the time of a look-up tells a client nothing about them."""
 
     def __init__(self, collection: Collection) -> None:
         self._collection = collection
@@ -42,7 +42,7 @@ class TokenTable:
         self._marking: asyncio.Task[None] | None = None
 
     def admit(self, hash: str, scope: Scope) -> int | Response:
-        """Return the number of the token with this hash, "" for no token's form, or the refusal in this scope."""
+        """Return the number of the token with this hash, or the refusal; "" stands for a malformed token."""
         if not hash:
             return self._refuse("it is no token of Storekeeper")
         if time.clock_gettime(_CLOCK) - self._read_at > MAX_AGE:  # as `unknown` has it, without a call
@@ -59,7 +59,7 @@ class TokenTable:
 
     @property
     def unknown(self) -> str:
-        """What is not known now, so that every token gets a 503; "" if all is known."""
+        """Why every token gets a 503 now: they were not read within MAX_AGE; "" if they were."""
         return UNREAD if time.clock_gettime(_CLOCK) - self._read_at > MAX_AGE else ""
 
     async def keep_fresh(self) -> None:
@@ -83,7 +83,7 @@ class TokenTable:
     def _mark_used(self, now: float) -> None:
         """Begin to write which tokens were used, at most once in USED_INTERVAL for each; `now` is by _CLOCK."""
         now_ms = time.time_ns() // 1_000_000
-        # A time to come was noted while the clock was wrong.
+        # If `used` is in the future, the clock was wrong when it was written.
         due = [token.number for token in self._good.values() if abs(now_ms - (token.used or 0)) >= USED_INTERVAL]
         self._used.intersection_update(due)
         if self._used and now >= self._mark_after:
