@@ -24,7 +24,7 @@ import msgspec
 import uvloop
 
 from storekeeper.sqlite import schema
-from storekeeper.sqlite.migrations import CHANGES
+from storekeeper.sqlite.migrations import CHANGES_TABLE
 
 HEAD = (
     b"HTTP/1.1 200 OK\r\ndate: %b\r\ncontent-type: application/json; charset=utf-8\r\ncache-control: no-cache\r\n"
@@ -37,9 +37,9 @@ GET = "SELECT id, name, address, version FROM stores WHERE id = ?"
 NAMED = "SELECT id, name, address FROM stores WHERE name = ?"
 LATEST = "SELECT seq, count, epoch FROM collection JOIN changes ON seq = (SELECT max(seq) FROM changes)"
 COLUMNS = "seq, store_id, name, address, at, previous, count"
-CREATED = f"INSERT INTO {CHANGES} ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, 0, ?2)"
+CREATED = f"INSERT INTO {CHANGES_TABLE} ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, 0, ?2)"
 CREATE = "INSERT INTO stores (id, name, address, version) VALUES (?, ?, ?, ?)"
-REPLACED = f"INSERT INTO {CHANGES} ({COLUMNS}) SELECT ?1, id, ?3, ?4, ?5, version, ?6 FROM stores WHERE id = ?2"
+REPLACED = f"INSERT INTO {CHANGES_TABLE} ({COLUMNS}) SELECT ?1, id, ?3, ?4, ?5, version, ?6 FROM stores WHERE id = ?2"
 REPLACE = "UPDATE stores SET name = ?2, address = ?3, version = ?4 WHERE id = ?1"
 
 

@@ -12,7 +12,7 @@ from psycopg.pq.abc import PGconn
 
 from bench.floor import TEST, Connection, Request, Responder, Store, listen
 from storekeeper.postgres.pipeline import rows
-from storekeeper.postgres.schema import COLLECTION
+from storekeeper.postgres.schema import COLLECTION_TABLE
 
 GET = b"SELECT id, name, address, version FROM stores WHERE id = ANY($1::int8[])"
 
@@ -64,7 +64,7 @@ class Client(Connection):
 
 async def main(url: str, port: int) -> None:
     connection = pq.PGconn.connect(url.encode())
-    epoch = connection.exec_(f"SELECT epoch FROM {COLLECTION}".encode()).get_value(0, 0) or b""
+    epoch = connection.exec_(f"SELECT epoch FROM {COLLECTION_TABLE}".encode()).get_value(0, 0) or b""
     connection.prepare(b"get", GET)
     connection.nonblocking = 1
     floor = Floor(connection, epoch.decode())

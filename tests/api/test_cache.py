@@ -15,9 +15,9 @@ from storekeeper.api.fastlane import FastLane
 from storekeeper.commands import Replace
 from storekeeper.http.limits import raise_files_limit
 from storekeeper.sqlite import SqliteCollection
-from storekeeper.sqlite.migrations import CHANGES
+from storekeeper.sqlite.migrations import CHANGES_TABLE
 from storekeeper.stores import Payload
-from storekeeper.tables import CHANGES as COLUMNS
+from storekeeper.tables import CHANGES
 from tests.harness.in_process import Inside, inside, settled, until
 from tests.harness.stores import a_change
 
@@ -40,7 +40,9 @@ def rename(folder: Path, name: str) -> None:
         before = connection.execute("SELECT version FROM stores WHERE id = 1").get
         connection.execute("UPDATE stores SET name = ?, version = ? WHERE id = 1", (name, version))
         row = a_change(version, 1, Payload(name), 0, before, count)
-        connection.execute(f"INSERT INTO {CHANGES} ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(row))})", row)
+        connection.execute(
+            f"INSERT INTO {CHANGES_TABLE} ({', '.join(CHANGES)}) VALUES ({', '.join('?' * len(row))})", row
+        )
     connection.close()
 
 

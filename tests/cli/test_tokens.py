@@ -12,7 +12,7 @@ from storekeeper import databases
 from storekeeper.cli import tokens as commands
 from storekeeper.commands import Create, Replace
 from storekeeper.databases import describe, read_tokens
-from storekeeper.postgres.schema import COLLECTION
+from storekeeper.postgres.schema import COLLECTION_TABLE
 from storekeeper.stores import Payload
 from storekeeper.tokens import USED_INTERVAL, Token, hashed, is_well_formed
 from tests.harness.collection import run
@@ -99,7 +99,7 @@ def test_what_perhaps_was_done_is_said_to_be_unknown(command: str) -> None:
         add_token(url, "ci", "read")
         with psycopg.connect(url) as connection:
             connection.execute(fails_at_commit("INSERT OR UPDATE", "tokens"))
-            connection.execute(fails_at_commit("UPDATE", COLLECTION))
+            connection.execute(fails_at_commit("UPDATE", COLLECTION_TABLE))
         (line,) = refused(run_command(*command.split(), "--database", url))
     assert line == "storekeeper: The connection was lost during COMMIT; it is not known whether it was done"
 

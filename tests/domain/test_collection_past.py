@@ -16,7 +16,7 @@ from storekeeper import databases
 from storekeeper.collection import Collection, Listing, Moment, Query, State
 from storekeeper.errors import EpochEnded, InvalidInput, Outcome, Unavailable
 from storekeeper.postgres import PostgresCollection
-from storekeeper.sqlite.migrations import CHANGES
+from storekeeper.sqlite.migrations import CHANGES_TABLE
 from storekeeper.stores import Payload, Store
 from tests.harness.collection import MANY, create, get, now, numbered, replace, run, stores
 from tests.harness.databases import Database, Postgres, Sqlite, handle, without_end
@@ -316,7 +316,7 @@ def a_past_that_takes_long(database: Database) -> Iterator[None]:
     without_end(database.path, 2)
     yield
     with closing(apsw.Connection(str(database.path))) as connection:
-        connection.execute(f"UPDATE {CHANGES} SET previous = 1 WHERE seq = 2")
+        connection.execute(f"UPDATE {CHANGES_TABLE} SET previous = 1 WHERE seq = 2")
 
 
 def test_a_past_that_takes_too_long_is_given_up_while_other_reads_go_on(database: Database) -> None:

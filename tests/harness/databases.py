@@ -15,7 +15,7 @@ import pytest
 from storekeeper.collection import Collection
 from storekeeper.databases import open_collection
 from storekeeper.key_index import entries_in
-from storekeeper.sqlite.migrations import CHANGES
+from storekeeper.sqlite.migrations import CHANGES_TABLE
 from storekeeper.tables import CONTENT
 from tests.harness.machine import need
 from tests.harness.postgres_server import Missing, Server, shared
@@ -77,7 +77,7 @@ class Sqlite:
 def without_end(path: Path, seq: int) -> None:
     """Have the way back over two changes of one store, that one and the next, never end."""
     with closing(apsw.Connection(str(path))) as connection:
-        connection.execute(f"UPDATE {CHANGES} SET previous = ? WHERE seq = ?", (seq + 1, seq))
+        connection.execute(f"UPDATE {CHANGES_TABLE} SET previous = ? WHERE seq = ?", (seq + 1, seq))
 
 
 class Postgres:

@@ -18,7 +18,7 @@ import pytest
 
 from storekeeper.errors import Unavailable
 from storekeeper.postgres.pool import UNREACHABLE
-from storekeeper.postgres.schema import COLLECTION
+from storekeeper.postgres.schema import COLLECTION_TABLE
 from tests.harness.command import run as run_command
 from tests.harness.databases import Postgres, handle, postgres
 from tests.harness.garbage import no_garbage
@@ -300,7 +300,7 @@ def test_a_held_lock_keeps_writes_waiting_and_then_refuses_them(server: Server, 
     with instances(database, tmp_path, 1) as (one,):
         assert create(one).status == 200
         with psycopg.connect(database) as other:
-            other.execute(f"SELECT * FROM {COLLECTION} FOR UPDATE".encode())
+            other.execute(f"SELECT * FROM {COLLECTION_TABLE} FOR UPDATE".encode())
             assert_refused(create(one, "B"))
             assert one.request("GET", "/api/stores/1").status == 200
         until(lambda: create(one, "C").status == 200)
@@ -450,7 +450,7 @@ def test_a_list_that_cannot_be_finished_breaks_off_and_is_no_bug(server: Server,
             many = "FROM generate_series(1, 40000) AS n"
             connection.execute(f"INSERT INTO stores SELECT n, 'Store', repeat('x', 500), n {many}".encode())
             connection.execute(f"INSERT INTO changes SELECT n, n, 'Store', '', 0, 0, n {many}".encode())
-            connection.execute(f"UPDATE {COLLECTION} SET count = 40000, version = 40000".encode())
+            connection.execute(f"UPDATE {COLLECTION_TABLE} SET count = 40000, version = 40000".encode())
         for instance in both:
             with instance.socket() as client:
                 client.sendall(b"GET /api/stores HTTP/1.1\r\nHost: a\r\n\r\n")

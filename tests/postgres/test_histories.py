@@ -6,7 +6,7 @@ from pathlib import Path
 
 import psycopg
 
-from storekeeper.postgres.schema import COLLECTION
+from storekeeper.postgres.schema import COLLECTION_TABLE
 from tests.harness.databases import postgres
 from tests.harness.postgres_server import either, replicated, running
 from tests.harness.process import serving
@@ -82,5 +82,5 @@ def test_a_write_that_the_database_forgets_is_found(tmp_path: Path) -> None:
         record(url, tmp_path, recorder)
         with psycopg.connect(url) as connection:
             connection.execute("DELETE FROM changes WHERE seq = (SELECT version FROM collection)")
-            connection.execute(f"UPDATE {COLLECTION} SET version = version - 1".encode())
+            connection.execute(f"UPDATE {COLLECTION_TABLE} SET version = version - 1".encode())
         assert {violation.fault for violation in judge(recorder.history, url)}

@@ -21,7 +21,7 @@ from storekeeper.collection import Collection
 from storekeeper.concurrency.queue_limit import MAX_QUEUED
 from storekeeper.errors import Unavailable
 from storekeeper.postgres import session
-from storekeeper.postgres.schema import COLLECTION
+from storekeeper.postgres.schema import COLLECTION_TABLE
 from storekeeper.stores import EXAMPLES, Payload, Store
 from tests.harness import weakened
 from tests.harness.collection import create, get, listing, now, numbered, replace, run
@@ -77,12 +77,12 @@ def test_reads_by_id_of_one_tick_are_one_query_and_each_list_is_one(logged: Post
 
 
 BLOAT = f"""
-ALTER TABLE {COLLECTION} SET (autovacuum_enabled = false);  -- it would be counted, and remove them
-ALTER TABLE {COLLECTION} DROP CONSTRAINT collection_pkey, DROP CONSTRAINT collection_one_check;
-INSERT INTO {COLLECTION} SELECT number, 0, 0, 0, repeat('x', 1000) FROM generate_series(2, 4000) AS number;
-UPDATE {COLLECTION} SET at = at WHERE one = 1;
-DELETE FROM {COLLECTION} WHERE one > 1;
-ALTER TABLE {COLLECTION} ADD PRIMARY KEY (one)"""
+ALTER TABLE {COLLECTION_TABLE} SET (autovacuum_enabled = false);  -- it would be counted, and remove them
+ALTER TABLE {COLLECTION_TABLE} DROP CONSTRAINT collection_pkey, DROP CONSTRAINT collection_one_check;
+INSERT INTO {COLLECTION_TABLE} SELECT number, 0, 0, 0, repeat('x', 1000) FROM generate_series(2, 4000) AS number;
+UPDATE {COLLECTION_TABLE} SET at = at WHERE one = 1;
+DELETE FROM {COLLECTION_TABLE} WHERE one > 1;
+ALTER TABLE {COLLECTION_TABLE} ADD PRIMARY KEY (one)"""
 """Leaves 500 pages before the row, as its dead versions do that a long transaction has kept."""
 
 
@@ -107,7 +107,9 @@ def test_a_read_looks_at_no_dead_version_of_the_numbers(database: Postgres) -> N
         assert await asyncio.to_thread(blocks) - before < 2 * 500  # a start reads it once
 
     name = database.url.rpartition("/")[2]
-    looked_at = f"SELECT heap_blks_hit + heap_blks_read FROM pg_statio_user_tables WHERE relname = '{COLLECTION}'"
+    looked_at = (
+        f"SELECT heap_blks_hit + heap_blks_read FROM pg_statio_user_tables WHERE relname = '{COLLECTION_TABLE}'"
+    )
     run(main())
 
 
@@ -250,7 +252,7 @@ def test_examples_ask_for_no_lock_where_there_are_stores(database: Postgres) -> 
         async with handle(database) as collection:
             await create(collection, Payload("First"))
             with psycopg.connect(database.url) as other:
-                other.execute(f"SELECT * FROM {COLLECTION} FOR UPDATE".encode())
+                other.execute(f"SELECT * FROM {COLLECTION_TABLE} FOR UPDATE".encode())
                 async with asyncio.timeout(10):
                     assert not await collection.load(EXAMPLES, only_if_empty=True)
 

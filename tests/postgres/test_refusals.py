@@ -15,7 +15,7 @@ from storekeeper.errors import Outcome, Unavailable
 from storekeeper.postgres import PostgresCollection, past, pool, session
 from storekeeper.postgres import schema as postgres_schema
 from storekeeper.postgres.pipeline import PipelineConnection
-from storekeeper.postgres.schema import COLLECTION
+from storekeeper.postgres.schema import COLLECTION_TABLE
 from storekeeper.stores import Payload, Store
 from tests.harness.collection import create, get, listing, replace, run, stores
 from tests.harness.databases import Postgres, handle
@@ -219,7 +219,7 @@ def test_a_statement_whose_first_use_fails_is_prepared_with_the_next_one(
             await collection.tokens()
             (connection,) = collection._pool._connections
             with psycopg.connect(database.url) as other:
-                other.execute(f"LOCK TABLE {COLLECTION if table == 'collection' else table}".encode())
+                other.execute(f"LOCK TABLE {COLLECTION_TABLE if table == 'collection' else table}".encode())
                 with pytest.raises(Unavailable, match="locked"):
                     await collection._pool.execute(*statements)
             for _ in range(2):

@@ -13,7 +13,7 @@ from storekeeper import databases
 from storekeeper.collection import Moment
 from storekeeper.errors import CannotStart, Unavailable
 from storekeeper.postgres import schema
-from storekeeper.postgres.schema import COLLECTION
+from storekeeper.postgres.schema import COLLECTION_TABLE
 from storekeeper.stores import EXAMPLES, Payload
 from tests.harness.collection import create, get, listing, now, replace, run, state
 from tests.harness.command import run as run_command
@@ -62,7 +62,9 @@ def test_a_database_of_an_older_schema_is_upgraded_with_its_history(older: Postg
     with psycopg.connect(older.url) as connection:
         rows = connection.execute("SELECT seq, at, previous, count FROM changes ORDER BY seq").fetchall()
         assert rows == [(1, 10, 0, 1), (2, 30, 0, 2), (3, 30, 0, 3), (4, 40, 2, 3), (5, 50, 4, 3)]
-        (numbers,) = connection.execute(f"SELECT count, version, at, epoch FROM {COLLECTION}".encode()).fetchall()
+        (numbers,) = connection.execute(
+            f"SELECT count, version, at, epoch FROM {COLLECTION_TABLE}".encode()
+        ).fetchall()
         assert numbers[:3] == (3, 5, 50)
         assert re.fullmatch("[a-z2-7]{8}", numbers[3])
         assert connection.execute("SELECT count, version, epoch FROM collection").fetchall() == [(3, 5, numbers[3])]
@@ -107,7 +109,7 @@ def test_an_instance_of_an_older_version_reads_but_writes_nothing_more(older: Po
             old.execute(lock.encode())
         old.rollback()
         assert old.execute(lock.removesuffix("FOR UPDATE").encode()).fetchall() == [(3, 5)]
-    assert f"collection_{len(schema.MIGRATIONS)}" == COLLECTION, "each migration renames it"
+    assert f"collection_{len(schema.MIGRATIONS)}" == COLLECTION_TABLE, "each migration renames it"
 
 
 def test_an_upgrade_waits_for_an_older_instance_that_is_writing_and_is_no_deadlock(
@@ -275,10 +277,10 @@ def test_what_was_not_restored_whole_is_refused_in_one_line(
 @pytest.mark.parametrize(
     "spoil",
     [
-        f"TRUNCATE {COLLECTION}",
+        f"TRUNCATE {COLLECTION_TABLE}",
         (
-            f"ALTER TABLE {COLLECTION} DROP CONSTRAINT collection_pkey;"
-            f" INSERT INTO {COLLECTION} SELECT * FROM {COLLECTION}"
+            f"ALTER TABLE {COLLECTION_TABLE} DROP CONSTRAINT collection_pkey;"
+            f" INSERT INTO {COLLECTION_TABLE} SELECT * FROM {COLLECTION_TABLE}"
         ),
     ],
 )

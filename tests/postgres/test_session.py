@@ -21,7 +21,7 @@ from storekeeper.collection import Collection
 from storekeeper.commands import Create, Replace
 from storekeeper.errors import CannotStart, KeyReused, Outcome, Unavailable
 from storekeeper.postgres import PostgresCollection, session
-from storekeeper.postgres.schema import COLLECTION
+from storekeeper.postgres.schema import COLLECTION_TABLE
 from storekeeper.stores import Payload, Replay
 from storekeeper.transfer import VerificationFailed
 from tests.harness.collection import create, get, listing, numbered, replace, run, stores
@@ -446,7 +446,7 @@ SWALLOWED = {
     "a rule for changes": "CREATE RULE swallow AS ON INSERT TO changes DO INSTEAD NOTHING",
     "a rule for stores": """CREATE RULE swallow AS ON INSERT TO stores DO INSTEAD NOTHING;
       CREATE RULE swallow_too AS ON UPDATE TO stores DO INSTEAD NOTHING""",
-    "a rule for the numbers": f"CREATE RULE swallow AS ON UPDATE TO {COLLECTION} DO INSTEAD NOTHING",
+    "a rule for the numbers": f"CREATE RULE swallow AS ON UPDATE TO {COLLECTION_TABLE} DO INSTEAD NOTHING",
     "a policy": f"""ALTER TABLE stores ENABLE ROW LEVEL SECURITY; ALTER TABLE stores FORCE ROW LEVEL SECURITY;
       CREATE POLICY hide ON stores TO {USER} USING (id > 1)""",
 }

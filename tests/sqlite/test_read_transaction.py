@@ -11,7 +11,7 @@ import pytest
 from storekeeper import sqlite
 from storekeeper.collection import Query, State
 from storekeeper.errors import Unavailable
-from storekeeper.sqlite.migrations import CHANGES
+from storekeeper.sqlite.migrations import CHANGES_TABLE
 from storekeeper.sqlite.read_transaction import MAX_LOG_PAGES, ReadTransaction
 from storekeeper.sqlite.reads import MAX_TOLD
 from storekeeper.stores import Payload
@@ -101,7 +101,7 @@ def test_the_first_page_of_a_list_is_of_its_version_although_no_transaction_is_s
                 row = begin(self, *rest)
                 monkeypatch.setattr(ReadTransaction, "begin", begin)
                 connection.execute(f"""BEGIN; UPDATE stores SET name = 'Later', version = 2;
-                  INSERT INTO {CHANGES} VALUES (2, 1, 'Later', NULL, 1, 1, 1, 0); COMMIT""")
+                  INSERT INTO {CHANGES_TABLE} VALUES (2, 1, 'Later', NULL, 1, 1, 1, 0); COMMIT""")
                 return row
 
             monkeypatch.setattr("storekeeper.sqlite.read_transaction.MAX_LOG_PAGES", 0)

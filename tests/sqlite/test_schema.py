@@ -17,7 +17,7 @@ from storekeeper import databases
 from storekeeper.collection import Query, State
 from storekeeper.errors import CannotStart, Unavailable
 from storekeeper.sqlite import SqliteCollection, bulk, load_all, schema, snapshot
-from storekeeper.sqlite.migrations import CHANGES
+from storekeeper.sqlite.migrations import CHANGES_TABLE
 from storekeeper.sqlite.reads import Reader
 from storekeeper.stores import EXAMPLES, Payload
 from tests.harness.cases import thorough
@@ -282,7 +282,7 @@ def test_a_process_of_an_older_version_reads_but_writes_nothing_more(older: Path
             old.execute(insert)
         for name in ("changes", *(f"changes_{number}" for number in range(2, NOW))):
             assert old.execute(f"SELECT max(seq) FROM {name}").get == 5
-    assert f"changes_{NOW}" == CHANGES, "each migration renames it"
+    assert f"changes_{NOW}" == CHANGES_TABLE, "each migration renames it"
 
 
 def test_a_file_of_a_checkout_that_made_no_view_of_the_second_name_is_upgraded(
@@ -521,7 +521,7 @@ REFUSED = [
     (shortened(-4096), "is damaged (database disk image is malformed): restore"),
     (shortened(-50), "is damaged (database disk image is malformed): restore"),
     (garbage_in_the_schema, "is damaged (database disk image is malformed): restore"),
-    (without(f"VIEW changes; DROP TABLE {CHANGES}"), "is damaged (a table is missing): restore"),
+    (without(f"VIEW changes; DROP TABLE {CHANGES_TABLE}"), "is damaged (a table is missing): restore"),
     (without("TABLE tokens"), "is damaged (a table is missing): restore"),
     (without("TABLE collection"), "is damaged (a table is missing): restore"),
     (folder, "is not a file: name another one"),

@@ -9,7 +9,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from storekeeper.sqlite.migrations import CHANGES
+from storekeeper.sqlite.migrations import CHANGES_TABLE
 from tests.campaigns import crash
 from tests.campaigns.powerloss import calls
 from tests.harness.process import COMMAND, TIMEOUT, serving
@@ -65,7 +65,7 @@ def test_that_check_would_see_what_is_missing(tmp_path: Path) -> None:
     assert judge(recorder.history, f"sqlite:///{place}/stores.db") == []
     connection = apsw.Connection(str(copy / "stores.db"))
     last = max(op.store for op in recorder.history if op.outcome is Outcome.OK)
-    connection.execute(f"DELETE FROM {CHANGES} WHERE store_id >= ?", (last,))
+    connection.execute(f"DELETE FROM {CHANGES_TABLE} WHERE store_id >= ?", (last,))
     connection.execute("DELETE FROM stores WHERE id >= ?", (last,))
     connection.close()
     assert "lost" in {violation.fault for violation in judge(recorder.history, f"sqlite:///{copy}/stores.db")}

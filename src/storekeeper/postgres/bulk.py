@@ -12,7 +12,7 @@ import psycopg
 from msgspec.structs import astuple
 
 from storekeeper.postgres.pool import single_row
-from storekeeper.postgres.schema import COLLECTION, LOCK, MIGRATION_LOCK, NEW_EPOCH, TYPES, prepare
+from storekeeper.postgres.schema import COLLECTION_TABLE, LOCK, MIGRATION_LOCK, NEW_EPOCH, TYPES, prepare
 from storekeeper.postgres.session import Connection, connected, translated, write
 from storekeeper.stores import Payload
 from storekeeper.tables import CHANGES, CONTENT, FIELDS, STORES, TABLES
@@ -23,25 +23,25 @@ _COLUMNS = ", ".join(f"{name} {TYPES[kind]}" for name, kind in CONTENT.items())
 _STAGE = f"CREATE TEMPORARY TABLE staged (place bigint, {_COLUMNS}) ON COMMIT DROP"
 LOCK_TIMEOUT = "SET LOCAL lock_timeout = '60s'"
 _COMMAND_LOCK = MIGRATION_LOCK + 1
-_EMPTY = f"SELECT count = 0 FROM {COLLECTION}"
-_STORES = f"""INSERT INTO stores ({", ".join(STORES)})
+_IS_EMPTY = f"SELECT count = 0 FROM {COLLECTION_TABLE}"
+_ADD_STORES = f"""INSERT INTO stores ({", ".join(STORES)})
   SELECT place + %s, {FIELDS}, place + %s FROM pg_temp.staged ORDER BY place"""
-_CHANGES = f"""INSERT INTO changes ({", ".join(CHANGES)})
+_ADD_CHANGES = f"""INSERT INTO changes ({", ".join(CHANGES)})
   SELECT place + %s, place + %s, {FIELDS}, %s, 0, place + %s, 0 FROM pg_temp.staged ORDER BY place"""
-_COUNT = f"UPDATE {COLLECTION} SET count = count + %s, version = version + %s, at = %s WHERE one = 1"
+_ADD_COUNT = f"UPDATE {COLLECTION_TABLE} SET count = count + %s, version = version + %s, at = %s WHERE one = 1"
 
 _SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
-_FINISH = f"""UPDATE {COLLECTION} SET count = (SELECT count(*) FROM stores),
+_FINISH = f"""UPDATE {COLLECTION_TABLE} SET count = (SELECT count(*) FROM stores),
   version = (SELECT count(*) FROM changes), at = (SELECT coalesce(max(at), 0) FROM changes),
   epoch = coalesce(%s, {NEW_EPOCH}) WHERE one = 1"""
-RENEW_EPOCH = f"UPDATE {COLLECTION} SET epoch = {NEW_EPOCH} WHERE one = 1 RETURNING epoch"
+RENEW_EPOCH = f"UPDATE {COLLECTION_TABLE} SET epoch = {NEW_EPOCH} WHERE one = 1 RETURNING epoch"
 
 
 def load_all(url: str, payloads: Iterable[Payload], *, only_if_empty: bool) -> range:
     """Create all of `payloads`, or none if reading them raises; return their ids. Raises Unavailable, CannotStart."""
     with connected(url, needs="to create many stores at once needs TEMPORARY on the database") as connection:
         # Checked without the lock, which another writer may hold for long.
-        if only_if_empty and connection.execute(_EMPTY).fetchone() != (True,):
+        if only_if_empty and connection.execute(_IS_EMPTY).fetchone() != (True,):
             return range(0)
         connection.execute(_STAGE)
         staged = 0
@@ -56,10 +56,10 @@ def _move(connection: Connection, staged: int, *, only_if_empty: bool) -> range:
     count, version, at, *_ = single_row(connection.execute(LOCK.encode()).fetchall())
     if count and only_if_empty:
         return range(0)
-    write(connection, staged, _STORES, (count, version))
+    write(connection, staged, _ADD_STORES, (count, version))
     at = max(at, time.time_ns() // 1_000_000)
-    write(connection, staged, _CHANGES, (version, count, at, count))
-    write(connection, 1, _COUNT, (staged, staged, at))
+    write(connection, staged, _ADD_CHANGES, (version, count, at, count))
+    write(connection, 1, _ADD_COUNT, (staged, staged, at))
     return range(count + 1, count + staged + 1)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from storekeeper.commands import MAX_KEY_AGE, MAX_KEYS, MAX_KEYS_DELETED, Key, KeyEntry, Remembered
 from storekeeper.key_index import LOAD_TIME, MAX_LOADED, KeyIndex, as_entries, entries_in
 from storekeeper.postgres.pipeline import Result, Statement, array, rows
-from storekeeper.postgres.schema import COLLECTION, as_arrays
+from storekeeper.postgres.schema import COLLECTION_TABLE, as_arrays
 from storekeeper.stores import Store
 from storekeeper.tables import CONTENT
 
@@ -29,7 +29,7 @@ STATEMENTS = {
     # From the last one that is known: if it is another by now, the index is not of this table.
     b"new keys": f"""SELECT n, at, CASE WHEN n > $1::int8 THEN entries END, (SELECT max(n) FROM keys) FROM keys
       WHERE n BETWEEN $1 AND greatest($1 + {MAX_LOADED}, (SELECT min(n) FROM keys WHERE n > $1)) ORDER BY n""",
-    b"oldest key": f"SELECT coalesce(min(n), 1), (SELECT epoch FROM {COLLECTION} WHERE one = 1) FROM keys",
+    b"oldest key": f"SELECT coalesce(min(n), 1), (SELECT epoch FROM {COLLECTION_TABLE} WHERE one = 1) FROM keys",
     # No key has a quotation mark, and each is between two. To read millions of rows as JSON would take too long.
     b"not indexed": """SELECT n FROM keys WHERE n > $1::int8 AND CASE WHEN strpos(entries, '],[') = 0
       THEN split_part(entries, '"', 2) = ANY($2::text[])

@@ -14,7 +14,7 @@ from storekeeper.collection import MAX_PAST_READS, PAST_TIMEOUT, Listing, Moment
 from storekeeper.postgres.pipeline import Statement, rows
 from storekeeper.postgres.pool import Pool, single_row
 from storekeeper.postgres.reads import PAGE_SIZE, as_of, with_rest
-from storekeeper.postgres.schema import COLLECTION
+from storekeeper.postgres.schema import COLLECTION_TABLE
 from storekeeper.stores import Store
 from storekeeper.tables import FIELDS, MAX_INTEGER
 
@@ -23,7 +23,7 @@ GRACE = 1.0
 
 # LIMIT and `one = 1` have the server use the index even before it has statistics: else it reads all changes.
 _PRESENT = f"""SELECT version, epoch, at, was.seq, was.count
-  FROM {COLLECTION} LEFT JOIN LATERAL (SELECT seq, changes.count FROM changes WHERE seq ="""
+  FROM {COLLECTION_TABLE} LEFT JOIN LATERAL (SELECT seq, changes.count FROM changes WHERE seq ="""
 
 STATEMENTS = {
     b"time left": "SELECT set_config('statement_timeout', $1::text, true)",

@@ -16,7 +16,7 @@ from storekeeper.collection import Listing, Query, State
 from storekeeper.postgres.pipeline import Statement, rows
 from storekeeper.postgres.pipeline import array as parameter
 from storekeeper.postgres.pool import Pool, single_row
-from storekeeper.postgres.schema import COLLECTION
+from storekeeper.postgres.schema import COLLECTION_TABLE
 from storekeeper.stores import Store
 from storekeeper.tables import FIELDS, GOOD_TOKENS, MAX_INTEGER, STORES
 
@@ -37,7 +37,7 @@ _JSON = f"""
 
 # Each write leaves a dead version of the row behind. A long transaction keeps them, and leaves a table of many pages:
 # by `one = 1` the server uses the index, and does not look at all of them with each read.
-_ROW = f"{COLLECTION} WHERE one = 1"
+_ROW = f"{COLLECTION_TABLE} WHERE one = 1"
 
 STATEMENTS = {
     b"get": f"SELECT {', '.join(STORES)}, (SELECT epoch FROM {_ROW}) FROM stores WHERE id = ANY($1::int8[])",

@@ -15,7 +15,7 @@ NEW_EPOCH = """(SELECT string_agg(substr('abcdefghijklmnopqrstuvwxyz234567', 1 +
 MIGRATIONS = (
     # Migration n takes a database from version n-1 to n, in one transaction with its version number.
     # A released one is never edited: a change of the schema is a new migration at the end. It renames the table that
-    # writers lock (`COLLECTION`), so that instances of older versions can write nothing more.
+    # writers lock (`COLLECTION_TABLE`), so that instances of older versions can write nothing more.
     """
     CREATE TABLE storekeeper (
       schema integer NOT NULL        -- one row: how many migrations this database has had
@@ -119,13 +119,13 @@ MIGRATIONS = (
     """,
 )
 
-COLLECTION = "collection_6"
+COLLECTION_TABLE = "collection_6"
 """The table whose one row all writers lock. Its old names are views: instances of older versions, and people, can
 read them."""
 
 # The last column: whether a COMMIT waits for a standby.
 LOCK = f"""SELECT count, version, at, epoch, coalesce(current_setting('synchronous_standby_names', true), '') <> ''
-  FROM {COLLECTION} WHERE one = 1 FOR UPDATE"""
+  FROM {COLLECTION_TABLE} WHERE one = 1 FOR UPDATE"""
 
 TYPES = {int: "int8", str: "text"}
 """Of the columns of all tables."""
@@ -135,7 +135,7 @@ TYPES = {int: "int8", str: "text"}
 _TABLES = """SELECT relname FROM pg_catalog.pg_class WHERE relkind IN ('r', 'p', 'v', 'm', 'f') AND relnamespace = (
   SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = current_schema())"""
 # A rule can keep rows from being written without an error, and every view has a rule.
-_FOREIGN = f"""{_TABLES} AND relname IN ('storekeeper', 'stores', 'changes', 'keys', 'tokens', '{COLLECTION}')
+_FOREIGN = f"""{_TABLES} AND relname IN ('storekeeper', 'stores', 'changes', 'keys', 'tokens', '{COLLECTION_TABLE}')
   AND (relkind NOT IN ('r', 'p') OR relpersistence <> 'p'
     OR EXISTS (SELECT FROM pg_catalog.pg_rewrite WHERE ev_class = pg_class.oid)) ORDER BY relname"""
 _COMPLETE = {"stores": 1, "changes": 1, "collection": 1, "keys": 3, "tokens": 4}

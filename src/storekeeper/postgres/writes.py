@@ -17,7 +17,7 @@ from storekeeper.events import Event, emit
 from storekeeper.postgres import keys
 from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, Result, Statement, StatementError, rows
 from storekeeper.postgres.pool import NO_RESPONSE, RESPONSE_TIMEOUT, Pool, roll_back, single_row, to_unavailable
-from storekeeper.postgres.schema import COLLECTION, LOCK, as_arrays, as_table
+from storekeeper.postgres.schema import COLLECTION_TABLE, LOCK, as_arrays, as_table
 from storekeeper.stores import Payload, Store
 from storekeeper.tables import CHANGES, CONTENT, MAX_INTEGER, OF_CHANGE, STORES
 from storekeeper.tokens import USED_INTERVAL
@@ -40,7 +40,7 @@ STATEMENTS = {
     b"create": f"INSERT INTO stores ({', '.join(STORES)}) SELECT * FROM {_NEW}",
     b"replace": f"UPDATE stores SET {_SET} FROM {_NEW} WHERE stores.id = new.id",
     b"change": f"INSERT INTO changes ({', '.join(CHANGES)}) SELECT * FROM {as_table(CHANGES)}",
-    b"count": f"UPDATE {COLLECTION} SET count = $1::int8, version = $2::int8, at = $3::int8 WHERE one = 1",
+    b"count": f"UPDATE {COLLECTION_TABLE} SET count = $1::int8, version = $2::int8, at = $3::int8 WHERE one = 1",
     b"commit": "COMMIT",
     b"rollback": "ROLLBACK",
     b"probe": "SAVEPOINT probe",

@@ -16,23 +16,22 @@ from storekeeper import atomicfile
 from storekeeper.errors import CannotStart, Outcome, Unavailable
 from storekeeper.sqlite import errors, schema
 from storekeeper.sqlite.columns import STATE
-from storekeeper.sqlite.migrations import CHANGES, NEW_EPOCH
+from storekeeper.sqlite.migrations import CHANGES_TABLE, NEW_EPOCH
 from storekeeper.stores import Payload
-from storekeeper.tables import CHANGES as COLUMNS
-from storekeeper.tables import CONTENT, FIELDS, STORES, TABLES
+from storekeeper.tables import CHANGES, CONTENT, FIELDS, STORES, TABLES
 from storekeeper.transfer import NUMBERS, Row, Rows, Snapshot, VerificationFailed
 
 LOCK_TIMEOUT = 60.0
 """Seconds that a bulk load waits for other writers."""
 
-_STORES = f"""INSERT INTO stores ({", ".join(STORES)})
+_ADD_STORES = f"""INSERT INTO stores ({", ".join(STORES)})
   SELECT rowid + ?, {FIELDS}, rowid + ? FROM temp.staged ORDER BY rowid"""
-_CHANGES = f"""INSERT INTO {CHANGES} ({", ".join(COLUMNS)})
+_ADD_CHANGES = f"""INSERT INTO {CHANGES_TABLE} ({", ".join(CHANGES)})
   SELECT rowid + ?2, rowid + ?1, {FIELDS}, ?3, 0, rowid + ?1, 0 FROM temp.staged ORDER BY rowid"""
-_EMPTY = "SELECT NOT EXISTS (SELECT 1 FROM stores)"
+_IS_EMPTY = "SELECT NOT EXISTS (SELECT 1 FROM stores)"
 _INDEXES = "SELECT name, sql FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL"
 
-_NAMES = {table: table for table in TABLES} | {"changes": CHANGES}
+_TABLE_NAMES = {table: table for table in TABLES} | {"changes": CHANGES_TABLE}
 
 _SET_EPOCH = f"UPDATE collection SET epoch = ifnull(?, {NEW_EPOCH})"
 RENEW_EPOCH = f"UPDATE collection SET epoch = {NEW_EPOCH} RETURNING epoch"
@@ -48,7 +47,7 @@ def load_all(path: Path, payloads: Iterable[Payload], *, only_if_empty: bool) ->
     except apsw.Error as error:
         raise errors.temporary(error, Outcome.NONE) or error from None
     try:
-        if only_if_empty and not connection.execute(_EMPTY).get:
+        if only_if_empty and not connection.execute(_IS_EMPTY).get:
             return range(0)
         connection.pragma("cache_size", -64 * 1024)
         # The staged rows may need more space than there is memory.
@@ -84,8 +83,8 @@ def _move(connection: apsw.Connection, *, only_if_empty: bool) -> range:
     indexes = list(connection.execute(_INDEXES)) if staged > count else []
     for name, _ in indexes:
         connection.execute(f'DROP INDEX "{name}"')
-    connection.execute(_STORES, (count, version))
-    connection.execute(_CHANGES, (count, version, max(at, time.time_ns() // 1_000_000)))
+    connection.execute(_ADD_STORES, (count, version))
+    connection.execute(_ADD_CHANGES, (count, version, max(at, time.time_ns() // 1_000_000)))
     for _, sql in indexes:
         connection.execute(str(sql))
     return range(count + 1, count + int(staged) + 1)
@@ -104,12 +103,12 @@ class SqliteSnapshot:
         return stores, changes, epoch
 
     def rows(self, table: str) -> Rows:
-        return self._select(f"SELECT {', '.join(TABLES[table])} FROM {_NAMES[table]} ORDER BY 1")
+        return self._select(f"SELECT {', '.join(TABLES[table])} FROM {_TABLE_NAMES[table]} ORDER BY 1")
 
     def fill(self, table: str, rows: Iterable[Row]) -> None:
         columns = TABLES[table]
         values = ", ".join("?" * len(columns))
-        statement = f"INSERT INTO {_NAMES[table]} ({', '.join(columns)}) VALUES ({values})"
+        statement = f"INSERT INTO {_TABLE_NAMES[table]} ({', '.join(columns)}) VALUES ({values})"
         self._connection.executemany(statement, rows)
 
     def finish(self, epoch: str | None) -> None:
@@ -155,7 +154,7 @@ class TargetSnapshot(SqliteSnapshot):
         if self._writer.in_transaction:
             self._writer.execute("ROLLBACK")
         elif self._committed:
-            deletes = "; ".join(f"DELETE FROM {_NAMES[table]}" for table in TABLES)
+            deletes = "; ".join(f"DELETE FROM {_TABLE_NAMES[table]}" for table in TABLES)
             # The epoch may be the source's, whose versions this file would give to other changes.
             self._writer.execute(f"BEGIN; {deletes}; UPDATE collection SET epoch = {NEW_EPOCH}; COMMIT")
 

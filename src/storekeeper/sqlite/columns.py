@@ -12,9 +12,8 @@ from typing import Any
 import apsw
 import msgspec
 
-from storekeeper.sqlite.migrations import CHANGES
-from storekeeper.tables import CHANGES as COLUMNS
-from storekeeper.tables import CONTENT, FIELDS, OF_CHANGE, STORES
+from storekeeper.sqlite.migrations import CHANGES_TABLE
+from storekeeper.tables import CHANGES, CONTENT, FIELDS, OF_CHANGE, STORES
 
 _encode = msgspec.json.Encoder().encode
 
@@ -53,18 +52,18 @@ def _with_rows(statement: str, size: int, width: int) -> str:
 
 
 # The changes were just written: their pages are in memory. `LIMIT` keeps SQLite from reading all stores to find them.
-_CHANGED = f"FROM json_each(?) CROSS JOIN {CHANGES} AS change ON seq = value"
+_CHANGED = f"FROM json_each(?) CROSS JOIN {CHANGES_TABLE} AS change ON seq = value"
 _VALUES = ", ".join(f"change.{OF_CHANGE[name]}" for name in STORES)
 INSERT = f"INSERT INTO stores ({', '.join(STORES)}) SELECT {_VALUES} {_CHANGED}"
 """Makes stores of the changes of these versions."""
 UPDATE = f"""UPDATE stores SET {", ".join(f"{name} = change.{OF_CHANGE[name]}" for name in STORES if name != "id")}
   FROM (SELECT change.* {_CHANGED} LIMIT -1) AS change WHERE stores.id = change.store_id"""
-ADD_CHANGES = f"INSERT INTO {CHANGES} ({', '.join(COLUMNS)}) VALUES {{rows}}"
+ADD_CHANGES = f"INSERT INTO {CHANGES_TABLE} ({', '.join(CHANGES)}) VALUES {{rows}}"
 VERSIONS = f"""WITH touched (place, id, {FIELDS}) AS (VALUES {{rows}})
   SELECT json_group_array(id), json_group_array(version),
     json_group_array(place) FILTER (WHERE {" AND ".join(f"stores.{name} IS touched.{name}" for name in CONTENT)})
   FROM touched CROSS JOIN stores USING (id)"""
 """Selects of `commands.touched`: the ids that exist, their versions, and the places whose content is equal."""
 STATE = f"""SELECT ifnull(count, 0), ifnull(seq, 0), epoch, ifnull(at, 0) FROM collection
-  LEFT JOIN {CHANGES} ON seq = (SELECT max(seq) FROM {CHANGES})"""
+  LEFT JOIN {CHANGES_TABLE} ON seq = (SELECT max(seq) FROM {CHANGES_TABLE})"""
 """Selects how many stores there are, the collection's version and epoch, and when its latest change was."""

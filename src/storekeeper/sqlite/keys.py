@@ -13,7 +13,7 @@ import msgspec
 from storekeeper.commands import MAX_KEY_AGE, MAX_KEYS, MAX_KEYS_DELETED, Key, KeyEntry, Remembered
 from storekeeper.key_index import LOAD_TIME, MAX_LOADED, KeyIndex, Row, as_entries
 from storekeeper.sqlite.columns import as_json
-from storekeeper.sqlite.migrations import CHANGES
+from storekeeper.sqlite.migrations import CHANGES_TABLE
 from storekeeper.stores import Store
 from storekeeper.tables import CONTENT
 
@@ -33,7 +33,7 @@ _CONTENT = ", ".join(f"iif({_SENT}, {name}, NULL)" for name in CONTENT)
 _FOUND = f"""WITH found (n, at, key, request, seq) AS (
     SELECT n, at, entry.value ->> 0, entry.value ->> 1, entry.value ->> 2
     FROM json_each(?1) AS row CROSS JOIN keys ON n = row.value CROSS JOIN json_each(entries) AS entry)
-  SELECT key, request, found.at, store_id, {_CONTENT}, seq FROM found CROSS JOIN {CHANGES} USING (seq)
+  SELECT key, request, found.at, store_id, {_CONTENT}, seq FROM found CROSS JOIN {CHANGES_TABLE} USING (seq)
   WHERE key IN (SELECT value ->> 0 FROM json_each(?2)) ORDER BY n"""
 _ADD = "INSERT INTO keys (n, at, entries) VALUES (?, ?, ?)"
 _LATEST_AND_FIRST_YOUNG = """SELECT (SELECT max(n) FROM keys),

@@ -7,7 +7,7 @@ NEW_EPOCH = """(SELECT group_concat(substr('abcdefghijklmnopqrstuvwxyz234567', (
 MIGRATIONS = (
     # Migration n takes a database from version n-1 to n, in one transaction with its version number.
     # A released one is never edited: a change of the schema is a new migration at the end. It renames the table that
-    # every writer reads and writes (`CHANGES`), so that processes of older versions can write nothing more.
+    # every writer reads and writes (`CHANGES_TABLE`), so that processes of older versions can write nothing more.
     """
     CREATE TABLE stores (
       id      INTEGER PRIMARY KEY,  -- 1..n without a hole
@@ -95,5 +95,5 @@ MIGRATIONS = (
     """,
 )
 
-CHANGES = "changes_5"
+CHANGES_TABLE = "changes_5"
 """The table of changes. Its old names are views: processes of older versions, and people, can read them."""

@@ -22,7 +22,7 @@ from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.errors import CLOSED, Unavailable
 from storekeeper.sqlite import reads, schema
 from storekeeper.sqlite.columns import STATE, numbers
-from storekeeper.sqlite.migrations import CHANGES
+from storekeeper.sqlite.migrations import CHANGES_TABLE
 from storekeeper.sqlite.reads import listing
 from storekeeper.stores import Store
 from storekeeper.tables import FIELDS, MAX_INTEGER
@@ -44,19 +44,20 @@ MAX_REMEMBERED = 256
 """Ways back that are remembered: what a store was at a version never changes, and a way of 1,000,000 steps takes
 0.3 s."""
 
-_COUNT = f"SELECT count FROM {CHANGES} WHERE seq = ?"
+_COUNT = f"SELECT count FROM {CHANGES_TABLE} WHERE seq = ?"
 # `at` never falls, so half of what is left is left out with each step.
 _LATEST = f"""WITH RECURSIVE search (low, high) AS (
     SELECT 0, ?1
     UNION ALL SELECT iif(at <= ?2, seq, low), iif(at <= ?2, high, seq - 1)
-      FROM search CROSS JOIN {CHANGES} ON seq = (low + high + 1) / 2 WHERE low < high)
+      FROM search CROSS JOIN {CHANGES_TABLE} ON seq = (low + high + 1) / 2 WHERE low < high)
   SELECT max(low) FROM search"""
 # From each store's latest change back to the first one that is not later; no row on the way is kept.
 _WALK = f"""WITH RECURSIVE walk (seq) AS (
     SELECT version FROM stores NOT INDEXED WHERE id BETWEEN ?1 AND ?2
-    UNION ALL SELECT previous FROM walk CROSS JOIN {CHANGES} AS change ON change.seq = walk.seq WHERE walk.seq > ?3)
+    UNION ALL SELECT previous FROM walk CROSS JOIN {CHANGES_TABLE} AS change ON change.seq = walk.seq
+      WHERE walk.seq > ?3)
   SELECT CAST(json_group_array(seq) AS BLOB) FROM walk WHERE seq <= ?3"""
-_CHANGE = f"SELECT {FIELDS}, seq FROM {CHANGES} WHERE seq = ?"
+_CHANGE = f"SELECT {FIELDS}, seq FROM {CHANGES_TABLE} WHERE seq = ?"
 
 
 class PastReader:

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from storekeeper.collection import Listing, Query, State
 from storekeeper.sqlite.columns import STATE, as_json, numbers
-from storekeeper.sqlite.migrations import CHANGES
+from storekeeper.sqlite.migrations import CHANGES_TABLE
 from storekeeper.sqlite.read_transaction import ChangeToken, ReadTransaction, no_token
 from storekeeper.sqlite.schema import transaction
 from storekeeper.stores import Store
@@ -46,9 +46,9 @@ MAX_STEPS = 20_000
 
 _GET = f"SELECT {FIELDS}, version FROM stores WHERE id = ?"
 _FIRST_GET = f"SELECT {FIELDS}, version, epoch FROM collection LEFT JOIN stores ON id = ?"
-_CHANGED_IDS = f"SELECT store_id FROM {CHANGES} WHERE seq > ? ORDER BY seq LIMIT {MAX_TOLD}"
+_CHANGED_IDS = f"SELECT store_id FROM {CHANGES_TABLE} WHERE seq > ? ORDER BY seq LIMIT {MAX_TOLD}"
 _CHANGED_SINCE = f"SELECT (SELECT json_group_array(store_id) FROM ({_CHANGED_IDS})), now.* FROM ({STATE}) AS now"
-_TOUCHED = f"SELECT DISTINCT (store_id - 1) / {PAGE_SIZE} FROM {CHANGES} WHERE seq > ? AND seq <= ?"
+_TOUCHED = f"SELECT DISTINCT (store_id - 1) / {PAGE_SIZE} FROM {CHANGES_TABLE} WHERE seq > ? AND seq <= ?"
 
 
 # The database encodes the stores, 4 times as fast as Python would encode rows. The cast returns bytes, not str.
@@ -75,7 +75,7 @@ PAGE = f"""SELECT {_json(_limited("?2 - ?1 + 1"))}, max(version)
   FROM stores NOT INDEXED WHERE id BETWEEN ?1 AND ?2"""
 # In the other statements, a sub-query orders the rows that the aggregate sees.
 _NAMED = f"""SELECT {_json(_limited("?3"))}, count(*) = ?3,
-    ifnull((SELECT max(seq) FROM {CHANGES}), 0), (SELECT epoch FROM collection)
+    ifnull((SELECT max(seq) FROM {CHANGES_TABLE}), 0), (SELECT epoch FROM collection)
   FROM (SELECT * FROM stores WHERE name = ?1 AND id > ?2 ORDER BY id LIMIT ?3)"""
 # The ids as one value: row by row they would take three times as long, all of it on the event loop.
 _NAMED_IDS = """SELECT CAST(json_group_array(id) AS BLOB) FROM
@@ -88,11 +88,11 @@ _VERSIONS = """SELECT CAST(json_group_array(version) AS BLOB) FROM (
   SELECT version FROM json_each(?) AS pick JOIN stores ON stores.id = pick.value)"""
 _WALK = f"""WITH RECURSIVE walk (place, seq, step) AS (
     SELECT key, value, 0 FROM json_each(?1)
-    UNION ALL SELECT place, previous, step + 1 FROM walk JOIN {CHANGES} AS change ON change.seq = walk.seq
+    UNION ALL SELECT place, previous, step + 1 FROM walk JOIN {CHANGES_TABLE} AS change ON change.seq = walk.seq
       WHERE walk.seq > ?2 AND step < ?3)
   SELECT CAST(json_group_array(seq) AS BLOB) FROM (SELECT min(seq) AS seq FROM walk GROUP BY place)"""
 AS_OF = f"""SELECT {_json()} FROM (
-  SELECT store_id AS id, {_PICK} FROM json_each(?1) AS pick JOIN {CHANGES} ON seq = pick.value ORDER BY id)"""
+  SELECT store_id AS id, {_PICK} FROM json_each(?1) AS pick JOIN {CHANGES_TABLE} ON seq = pick.value ORDER BY id)"""
 
 Later: TypeAlias = Callable[[Sequence[int]], Awaitable[bytes]]
 """Reads a page of a list, by its ids."""
