@@ -13,7 +13,7 @@ from storekeeper.collection import Query, State
 from storekeeper.errors import Unavailable
 from storekeeper.sqlite.migrations import CHANGES_TABLE
 from storekeeper.sqlite.read_transaction import MAX_LOG_PAGES, ReadTransaction
-from storekeeper.sqlite.reads import MAX_TOLD
+from storekeeper.sqlite.reads import MAX_CHANGED_IDS
 from storekeeper.stores import Payload
 from tests.harness.collection import get, now, numbered, replace, run, stores
 from tests.harness.databases import Sqlite, handle
@@ -78,8 +78,8 @@ def test_no_store_is_missing_among_those_that_changed(tmp_path: Path) -> None:
     async def main() -> None:
         async with handle(Sqlite(tmp_path)) as collection:
             start, _ = collection.changed_since(State(0, 0, ""))
-            await collection.load(numbered(MAX_TOLD))
-            assert collection.changed_since(start)[1] == [*range(1, MAX_TOLD + 1)]
+            await collection.load(numbered(MAX_CHANGED_IDS))
+            assert collection.changed_since(start)[1] == [*range(1, MAX_CHANGED_IDS + 1)]
             await collection.load(numbered(1))
             assert collection.changed_since(start)[1] is None
 

@@ -36,17 +36,17 @@ MAX_PIECE_BYTES = 2 * 2**20
 """Bytes of addresses that one statement encodes: about 5 ms of the event loop. One store may have more."""
 
 MAX_CHANGES = 10_000
-"""Changes after which finding the pages that they touched costs more than encoding all pages again."""
+"""Changes up to which it costs less to find the pages that they touched than to encode all pages again."""
 
-MAX_TOLD = 256
-"""Changes up to which `changed_since` tells the stores."""
+MAX_CHANGED_IDS = 256
+"""Changes up to which `changed_since` returns the ids of the stores; after more it returns None."""
 
 MAX_STEPS = 20_000
 """Changes that a walk back to a version passes before it lets other requests run: about 10 ms."""
 
 _GET = f"SELECT {FIELDS}, version FROM stores WHERE id = ?"
 _FIRST_GET = f"SELECT {FIELDS}, version, epoch FROM collection LEFT JOIN stores ON id = ?"
-_CHANGED_IDS = f"SELECT store_id FROM {CHANGES_TABLE} WHERE seq > ? ORDER BY seq LIMIT {MAX_TOLD}"
+_CHANGED_IDS = f"SELECT store_id FROM {CHANGES_TABLE} WHERE seq > ? ORDER BY seq LIMIT {MAX_CHANGED_IDS}"
 _CHANGED_SINCE = f"SELECT (SELECT json_group_array(store_id) FROM ({_CHANGED_IDS})), now.* FROM ({STATE}) AS now"
 _TOUCHED = f"SELECT DISTINCT (store_id - 1) / {PAGE_SIZE} FROM {CHANGES_TABLE} WHERE seq > ? AND seq <= ?"
 
@@ -58,10 +58,10 @@ def _json(address: str = "address") -> str:
 
 
 def _limited(stores: str) -> str:
-    """Return the SQL of an address that raises TooBigError if so many `stores` would be more than a piece with it.
+    """Return the SQL of an address. It raises TooBigError if `stores` such addresses exceed MAX_PIECE_BYTES.
 
-    One store alone never is. It does so at once; `group_concat`, whose result is limited too, only after it has read
-    all of them.
+    `stores` is the SQL of a number; one store alone never raises. `group_concat`, whose result is limited too, would
+    raise only after it has read all stores.
     """
     too_long = f"octet_length(address) > {MAX_PIECE_BYTES} / ({stores}) AND {stores} > 1"
     return f"iif({too_long}, zeroblob({2**31 - 1}), address)"
@@ -104,8 +104,8 @@ class Reader:
     def __init__(self, connection: apsw.Connection, token: ChangeToken | None = None) -> None:
         self._connection = connection
         self._execute = connection.execute
-        self._kept = connection.cursor()  # making one takes a quarter of the shortest read
-        self._kept_execute = self._kept.execute
+        self._cursor = connection.cursor()  # making one takes a quarter of the shortest read
+        self._cursor_execute = self._cursor.execute
         self._token = token or no_token
         self.transaction = ReadTransaction(connection)
         self._pages: dict[int, bytes] = {}  # by number
@@ -119,9 +119,9 @@ class Reader:
         token, transaction = self._token(), self.transaction
         if token == transaction.current:
             try:
-                found = self._kept_execute(_GET, (id,)).get
+                found = self._cursor_execute(_GET, (id,)).get
             except BaseException:
-                self._keep_cursor()
+                self._replace_cursor()
                 raise
             if found is None:
                 return None
@@ -131,14 +131,14 @@ class Reader:
         transaction.epoch = found[-1]
         return None if found[0] is None else Store(id, *found)
 
-    def _keep_cursor(self) -> None:
-        """Keep another cursor: after an error, the former one may hold a statement, and so its transaction, open."""
-        self._kept.close(True)
-        self._kept = self._connection.cursor()
-        self._kept_execute = self._kept.execute
+    def _replace_cursor(self) -> None:
+        """Use a new cursor: after an error, the old one may hold a statement, and so its transaction, open."""
+        self._cursor.close(True)
+        self._cursor = self._connection.cursor()
+        self._cursor_execute = self._cursor.execute
 
     def state(self) -> State:
-        """Return the numbers of the collection; they are read again when somebody has committed."""
+        """Return the numbers of the collection; read them again only if somebody has committed."""
         transaction = self.transaction
         if transaction.state is None or self._token() != transaction.current:
             count, version, transaction.epoch, _ = self._row(STATE)
@@ -150,7 +150,7 @@ class Reader:
         ids, count, version, epoch, _ = self._row(_CHANGED_SINCE, (state.version,))
         self.transaction.epoch = epoch
         now = self.transaction.state = State(count, version, epoch)
-        few = epoch == state.epoch and 0 <= version - state.version <= MAX_TOLD
+        few = epoch == state.epoch and 0 <= version - state.version <= MAX_CHANGED_IDS
         return now, numbers(ids) if few else None
 
     def tokens(self) -> Sequence[Token]:
@@ -164,9 +164,9 @@ class Reader:
         if token != transaction.current:
             return transaction.begin(token, statement, values)
         try:
-            return self._kept_execute(statement, values).get
+            return self._cursor_execute(statement, values).get
         except BaseException:
-            self._keep_cursor()
+            self._replace_cursor()
             raise
 
     def list(self, query: Query) -> Listing:
@@ -208,7 +208,7 @@ class Reader:
         """Return the ids of all stores of that name: one array for all clients that read this version."""
         what, start, ids = self._latest_named
         if what != (name, version) or after < start:
-            # The second time, all of them: else each other `after` would cost as much.
+            # The second time, read all of them: else each request with another `after` would cost as much.
             start = after if what != (name, version) else 0
             ids = array("q")
             while found := numbers(self._execute(_NAMED_IDS, (name, ids[-1] if ids else start, 10_000)).get):
@@ -217,7 +217,7 @@ class Reader:
         return memoryview(ids)[bisect_right(ids, after) :]
 
     def close(self) -> None:
-        """Look at SQLite's memory no more; the connection may be closed."""
+        """Read SQLite's memory no more, so that the connection may be closed."""
         self.transaction.end()
         self._token = no_token
 
@@ -242,7 +242,7 @@ class Reader:
             found: tuple[bytes, int] = self._execute(_PICKED, (as_json(ids),)).get
             return found
         number, offset = divmod(ids[0] - 1, PAGE_SIZE)
-        # Only whole pages: others come and go with what clients ask for.
+        # Cache only whole pages: which parts of pages are read depends on what clients ask for.
         whole = not offset and (len(ids) == PAGE_SIZE or ids[-1] == self._pages_last)
         current = whole and self._pages_version == version
         if current and (cached := self._pages.get(number)):
@@ -261,7 +261,7 @@ class Reader:
         return as_json(seqs)
 
     def _drop_touched(self, state: State) -> None:
-        """Bring the cached pages to a version: drop those in which a store was changed or added since."""
+        """Drop the cached pages in which a store was changed or added since; the others are of this state."""
         version, self._pages_last = state.version, state.total
         if version == self._pages_version:
             return
@@ -274,7 +274,7 @@ class Reader:
 
 
 def listing(empty: Listing, ids: Sequence[int], read: Callable[[Sequence[int]], bytes], read_later: Later) -> Listing:
-    """Return a list of which the first page is read at once, and each other one when it is asked for."""
+    """Return `empty` with the stores of `ids`: the first page is read now, each other one when it is asked for."""
     if not ids:
         return empty
     page = next(pages_of(ids))
@@ -307,7 +307,7 @@ async def _following(read: Later, pages: Iterator[Sequence[int]]) -> AsyncIterat
 def pages_of(ids: Sequence[int], start: int = 0) -> Iterator[Sequence[int]]:
     """Yield the ids of each page, from the index `start` on.
 
-    In a long range each ends at a multiple of the size of a page, so that all lists have the same pages.
+    In a long range each page ends at a multiple of PAGE_SIZE, so that all lists share their pages.
     """
     aligned = isinstance(ids, range) and len(ids) > PAGE_SIZE
     while start < len(ids):
