@@ -9,7 +9,7 @@ import pytest
 
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.sqlite import errors
-from storekeeper.sqlite.errors import Failure, failure, temporary, translated
+from storekeeper.sqlite.errors import Failure, to_failure, to_unavailable, translate
 from tests.harness.weakened import vars_of
 
 
@@ -41,7 +41,7 @@ def connection() -> Iterator[apsw.Connection]:
 def test_after_some_errors_nothing_has_changed_and_it_goes_on(
     connection: apsw.Connection, error: apsw.Error, reason: str
 ) -> None:
-    found = translated(error, connection, Outcome.UNKNOWN)
+    found = translate(error, connection, Outcome.UNKNOWN)
     assert type(found) is Unavailable
     assert (str(found), found.outcome) == (reason, Outcome.NONE)
 
@@ -53,22 +53,22 @@ def test_after_some_errors_nothing_has_changed_and_it_goes_on(
 def test_without_space_for_the_index_of_the_log_or_without_memory_a_commit_may_be_in_the_log(
     connection: apsw.Connection, error: apsw.Error, reason: str
 ) -> None:
-    found = translated(error, connection, Outcome.UNKNOWN)
+    found = translate(error, connection, Outcome.UNKNOWN)
     assert type(found) is Unavailable
     assert (str(found), found.outcome) == (reason, Outcome.UNKNOWN)
 
 
 @pytest.mark.parametrize("error", [apsw.IOError(), apsw.CorruptError(), apsw.NotADBError()])
 def test_after_others_the_file_cannot_be_trusted(connection: apsw.Connection, error: apsw.Error) -> None:
-    assert temporary(error, Outcome.NONE) is None
-    found = translated(error, connection, Outcome.UNKNOWN)
+    assert to_unavailable(error, Outcome.NONE) is None
+    found = translate(error, connection, Outcome.UNKNOWN)
     assert isinstance(found, Failure)
     assert found.outcome == Outcome.UNKNOWN
 
 
 def test_all_else_is_a_bug(connection: apsw.Connection) -> None:
     bug = apsw.ConstraintError()
-    assert translated(bug, connection) is bug
+    assert translate(bug, connection) is bug
 
 
 def test_a_page_is_damaged_only_if_the_disk_can_be_read(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_a_page_is_damaged_only_if_the_disk_can_be_read(tmp_path: Path) -> None:
     corrupt = apsw.CorruptError("page 2")
 
     def found(error: apsw.Error) -> tuple[str, bool]:
-        failed = failure(error, connection)
+        failed = to_failure(error, connection)
         return failed.reason, failed.damaged
 
     assert found(corrupt) == ("The database is damaged: page 2", True)

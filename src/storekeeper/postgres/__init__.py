@@ -144,7 +144,7 @@ class PostgresCollection:
             await connection.set_up(session.setup_statements(session.SERVING), deadline)
             await connection.set_up((session.CHECK_CLAIM, session.set_search_path(self._schema)), deadline)
         except (psycopg.Error, ConnectionLost, StatementError) as error:
-            raise session.translated(error, self._url) from None
+            raise session.translate(error, self._url) from None
         return connection
 
     def _prepare(self) -> str:

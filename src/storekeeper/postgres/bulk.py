@@ -13,7 +13,7 @@ from msgspec.structs import astuple
 
 from storekeeper.postgres.pool import single_row
 from storekeeper.postgres.schema import COLLECTION_TABLE, LOCK, MIGRATION_LOCK, NEW_EPOCH, TYPES, prepare
-from storekeeper.postgres.session import Connection, connected, translated, write
+from storekeeper.postgres.session import Connection, connected, translate, write
 from storekeeper.stores import Payload
 from storekeeper.tables import CHANGES, CONTENT, FIELDS, STORES, TABLES
 from storekeeper.transfer import NUMBERS, Row, Rows, Snapshot
@@ -82,7 +82,7 @@ class PostgresSnapshot:
                 copy.set_types([TYPES[kind] for kind in columns.values()])
                 yield from copy.rows()
         except psycopg.Error as error:  # translate here, or the handler of the target would blame the target
-            raise translated(error, self._url) from None
+            raise translate(error, self._url) from None
 
     def fill(self, table: str, rows: Iterable[Row]) -> None:
         query = f"COPY {table} ({', '.join(TABLES[table])}) FROM STDIN"

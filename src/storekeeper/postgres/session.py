@@ -178,7 +178,7 @@ def connect(conninfo: str) -> abc.PGconn:
 def connected(url: str, *, needs: str = "", commits: bool = True) -> Iterator[Connection]:
     """Open a connection for a thread, whose statements may take long; commit at the end if it `commits`. Blocks.
 
-    Raises what `translated` returns, and Unavailable, with outcome unknown, if the COMMIT may not last.
+    Raises what `translate` returns, and Unavailable, with outcome unknown, if the COMMIT may not last.
     """
     # A server whose disk is slow takes nothing of a COPY for seconds.
     conninfo = parameters(url, tcp_user_timeout="30000")
@@ -194,7 +194,7 @@ def connected(url: str, *, needs: str = "", commits: bool = True) -> Iterator[Co
             else:
                 connection.close()  # else psycopg would commit: that could fail after all has been read
     except psycopg.Error as error:
-        raise translated(error, url, needs) from None
+        raise translate(error, url, needs) from None
 
 
 def _set_up(connection: Connection, settings: dict[str, str]) -> None:
@@ -210,7 +210,7 @@ def _set_up(connection: Connection, settings: dict[str, str]) -> None:
         raise psycopg.errors.error_from_result(failed[0]) if failed else Unavailable("The database does not respond")
 
 
-def translated(error: Exception, url: str, needs: str = "") -> StorekeeperError:
+def translate(error: Exception, url: str, needs: str = "") -> StorekeeperError:
     """Return Unavailable or CannotStart for an error of libpq; `needs` is the right that the user may lack."""
     # psycopg's frames refer to the error, and to a socket that timed out: only the garbage collector would close it.
     text = _one_line(error.with_traceback(None), url)

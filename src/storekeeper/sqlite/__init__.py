@@ -63,7 +63,7 @@ class SqliteCollection:
         try:  # a context manager would cost as much as this read; and as much of the other short ones
             return self._reader.get(id)
         except errors.READ_ERRORS as error:
-            raise self._translated(error) from None
+            raise self._translate(error) from None
 
     def get_at(self, id: int, at: Moment) -> Eventual[Store | None]:
         return self._past.get(id, at)
@@ -74,14 +74,14 @@ class SqliteCollection:
         try:
             listing = self._reader.list(query)
         except errors.READ_ERRORS as error:
-            raise self._translated(error) from None
+            raise self._translate(error) from None
         return replace(listing, rest=self._rest(listing.rest)) if listing.rest else listing
 
     def state(self) -> State:
         try:
             return self._reader.state()
         except errors.READ_ERRORS as error:
-            raise self._translated(error) from None
+            raise self._translate(error) from None
 
     async def _rest(self, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         with self._translating():
@@ -120,17 +120,17 @@ class SqliteCollection:
         try:
             return self._reader.changed_since(state)
         except errors.READ_ERRORS as error:
-            raise self._translated(error) from None
+            raise self._translate(error) from None
 
     def _tick(self) -> None:
-        self._reader.transaction.end()  # whether it is used or not: it keeps the log from being reused
+        self._reader.transaction.end()  # even while it is used: it keeps SQLite from reusing the log
         self._queue.tick()
         self._timer = self._loop.call_later(TICK, self._tick)
 
     async def check(self) -> None:
         self._check_writable()
         with self._translating():
-            self._reader.transaction.end()  # so that the file is read, and not what is known of it
+            self._reader.transaction.end()  # so that `state` reads the file, and not its own memory
             self._reader.state()
 
     async def refusal_of_writes(self) -> str:
@@ -150,10 +150,10 @@ class SqliteCollection:
         try:
             yield
         except (*errors.READ_ERRORS, errors.Failure) as error:
-            raise self._translated(error, outcome) from None  # which may be the same: it would have itself
+            raise self._translate(error, outcome) from None  # it may return `error`, which must not be its own cause
 
-    def _translated(self, error: Exception, outcome: Outcome = Outcome.NONE) -> Exception:
-        error = errors.translated(error, self._connection, outcome)
+    def _translate(self, error: Exception, outcome: Outcome = Outcome.NONE) -> Exception:
+        error = errors.translate(error, self._connection, outcome)
         if isinstance(error, errors.Failure):
             self._on_failure(error)
         return error

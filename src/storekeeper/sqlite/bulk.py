@@ -45,7 +45,7 @@ def load_all(path: Path, payloads: Iterable[Payload], *, only_if_empty: bool) ->
     try:
         connection = schema.connect(path, timeout=LOCK_TIMEOUT)
     except apsw.Error as error:
-        raise errors.temporary(error, Outcome.NONE) or error from None
+        raise errors.to_unavailable(error, Outcome.NONE) or error from None
     try:
         if only_if_empty and not connection.execute(_IS_EMPTY).get:
             return range(0)
@@ -58,7 +58,7 @@ def load_all(path: Path, payloads: Iterable[Payload], *, only_if_empty: bool) ->
         with schema.transaction(connection, "IMMEDIATE"):
             return _move(connection, only_if_empty=only_if_empty)
     except apsw.Error as error:
-        raise errors.translated(error, connection, Outcome.UNKNOWN) from None
+        raise errors.translate(error, connection, Outcome.UNKNOWN) from None
     finally:
         connection.close()
 
@@ -210,5 +210,5 @@ def _open_target(file: Path, path: Path) -> Iterator[TargetSnapshot]:
                 target.undo()
             if not isinstance(error, apsw.Error):
                 raise
-            reason = errors.temporary(errors.classified(error, connection), Outcome.NONE) or error
+            reason = errors.to_unavailable(errors.classify(error, connection), Outcome.NONE) or error
             raise Unavailable(f"{path}: {reason}") from None

@@ -50,8 +50,8 @@ class Committer:
             # One command is invalid. Each gets a transaction of its own, so that only that one fails.
             return [result for command in commands for result in self.commit([command], deadline)]
         except apsw.Error as error:
-            classified = errors.classified(error, self.connection)
-            results = [errors.temporary(classified, Outcome.UNKNOWN) for _ in commands]
+            classified = errors.classify(error, self.connection)
+            results = [errors.to_unavailable(classified, Outcome.UNKNOWN) for _ in commands]
             if None in results:
                 raise
             return list(results)
@@ -91,7 +91,7 @@ class Committer:
             with schema.transaction(self.connection, "IMMEDIATE"):
                 return self._keys.delete_old(time.time_ns() // 1_000_000)
         except apsw.Error as error:
-            if errors.temporary(errors.classified(error, self.connection), Outcome.NONE) is None:
+            if errors.to_unavailable(errors.classify(error, self.connection), Outcome.NONE) is None:
                 raise
             return False
 

@@ -11,12 +11,12 @@ FAILED = "The database failed"
 DAMAGED = "The database is damaged"
 
 READ_ERRORS = (apsw.Error, UnicodeDecodeError)
-"""What a read may raise: SQLite does not look whether text is UTF-8, so damage may show only when it is decoded."""
+"""What a read may raise. SQLite does not check that text is UTF-8, so damage may show only when Python decodes it."""
 
 _CORRUPT = (apsw.CorruptError, apsw.NotADBError, UnicodeDecodeError, msgspec.DecodeError)
 
 _LIMITS = {errno.EDQUOT, errno.EFBIG}
-"""What a write meets that a quota does not permit, or the limit of a file's size."""
+"""The error numbers of a write that exceeds a quota, or the limit of a file's size."""
 
 
 class Failure(Unavailable):
@@ -28,28 +28,28 @@ class Failure(Unavailable):
         super().__init__(reason, outcome)
 
 
-def classified(error: apsw.Error, connection: apsw.Connection) -> apsw.Error:
-    """Return the error that a connection raised, in its right class: SQLite calls an exceeded limit an I/O error.
+def classify(error: apsw.Error, connection: apsw.Connection) -> apsw.Error:
+    """Return FullError for a write that exceeds a quota or a file's size limit; any other error as it is.
 
-    One that makes a sync fail stays an I/O error: data that the system had taken may be lost.
+    SQLite reports these as I/O errors. A failed sync stays an I/O error: data that the system had taken may be lost.
     """
     limit = getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_WRITE and connection.system_errno in _LIMITS
     return apsw.FullError("limit exceeded") if limit else error
 
 
-def translated(error: Exception, connection: apsw.Connection, outcome: Outcome = Outcome.NONE) -> Exception:
+def translate(error: Exception, connection: apsw.Connection, outcome: Outcome = Outcome.NONE) -> Exception:
     """Return the Unavailable for one of READ_ERRORS, perhaps a Failure; any other error as it is."""
     if isinstance(error, apsw.Error):
-        error = classified(error, connection)
-        if unavailable := temporary(error, outcome):
+        error = classify(error, connection)
+        if unavailable := to_unavailable(error, outcome):
             return unavailable
-    return failure(error, connection, outcome) if isinstance(error, (apsw.IOError, *_CORRUPT)) else error
+    return to_failure(error, connection, outcome) if isinstance(error, (apsw.IOError, *_CORRUPT)) else error
 
 
-def temporary(error: apsw.Error, outcome: Outcome) -> Unavailable | None:
+def to_unavailable(error: apsw.Error, outcome: Outcome) -> Unavailable | None:
     """Return the Unavailable for an error after which SQLite can continue; None if it cannot, or for a bug.
 
-    Each error has rolled its transaction back. `outcome` is what to say where the log may contain it all the same.
+    Each error has rolled its transaction back. `outcome` is for those after which the log may still contain it.
     """
     match error:
         case apsw.BusyError() | apsw.LockedError() | apsw.ProtocolError():
@@ -71,14 +71,14 @@ def temporary(error: apsw.Error, outcome: Outcome) -> Unavailable | None:
     return None
 
 
-def failure(error: BaseException, connection: apsw.Connection, outcome: Outcome = Outcome.NONE) -> Failure:
+def to_failure(error: BaseException, connection: apsw.Connection, outcome: Outcome = Outcome.NONE) -> Failure:
     """Return the failure that a fatal error means."""
     if isinstance(error, Failure):
         return error
-    # SQLite's own words, for a row of keys: what we send it is whole.
+    # These are SQLite's words for a damaged row of keys: the JSON that we send is never malformed.
     damaged = isinstance(error, _CORRUPT) or str(error) == "malformed JSON"
     if damaged:
-        try:  # SQLite also calls a page corrupt that the disk cannot read; if it can read nothing, the disk failed
+        try:  # SQLite also calls a page corrupt that the disk cannot read: if this read fails too, the disk failed
             connection.read("main", 0, 0, 100)
         except apsw.Error:
             damaged = False

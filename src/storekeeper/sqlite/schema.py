@@ -96,7 +96,7 @@ def raising_cannot_start(path: Path, purpose: str = "writing") -> Iterator[None]
     except apsw.NoMemError as error:
         raise MemoryError(str(error)) from None  # the next attempt may get enough
     except (apsw.Error, OSError) as error:
-        reason = error.strerror if isinstance(error, OSError) else errors.temporary(error, Outcome.NONE)
+        reason = error.strerror if isinstance(error, OSError) else errors.to_unavailable(error, Outcome.NONE)
         if reason is None and isinstance(error, apsw.IOError):
             raise CannotStart(
                 f"{path} cannot be read or written ({error}): check the disk, which has to be a local one, because a"
@@ -152,7 +152,7 @@ def exclude_others(connection: apsw.Connection) -> None:
         connection.pragma("journal_mode", "delete")
         connection.execute("BEGIN EXCLUSIVE; COMMIT")
     except apsw.Error as error:
-        raise errors.classified(error, connection) from None
+        raise errors.classify(error, connection) from None
     connection.pragma("synchronous", "full")
     connection.pragma("temp_store", "memory")
 
@@ -321,7 +321,7 @@ def transaction(connection: apsw.Connection, mode: str, end: str = "COMMIT") -> 
         yield
         connection.execute(end)
     except apsw.Error as error:
-        raise errors.classified(error, connection) from None
+        raise errors.classify(error, connection) from None
     finally:
         # After some errors SQLite has rolled it back by itself; apsw's context manager would hide these.
         if connection.in_transaction:

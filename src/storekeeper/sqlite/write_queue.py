@@ -169,7 +169,9 @@ class WriteQueue:
                 last = self._take(batch)
                 self._serve(batch)
             except BaseException as error:  # noqa: BLE001 - no write may be left without a result
-                return self._call_on_loop(self._on_failure, batch, errors.failure(error, self._committer.connection))
+                return self._call_on_loop(
+                    self._on_failure, batch, errors.to_failure(error, self._committer.connection)
+                )
         return None
 
     def _take(self, batch: list[Write]) -> bool:
