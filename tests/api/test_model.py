@@ -250,7 +250,7 @@ def knows_all_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def drops_nothing_that_changed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ResponseCache, "_is_current", lambda cache: cache._token is not None or cache._catch_up(b"x"))
+    monkeypatch.setattr(ResponseCache, "_revalidate", lambda cache: cache._token is not None or cache._catch_up(b"x"))
 
 
 def shares_keys_among_tokens(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,13 +57,13 @@ def sees_own_writes_only() -> None:
         settle(writes, batch, results)
 
     vars_of(WriteQueue)._settle = settle_and_count
-    is_current = ResponseCache._is_current
+    revalidate = ResponseCache._revalidate
 
     def look_at_own(cache: ResponseCache) -> bool:
         vars_of(cache)._change_token = lambda: now.to_bytes(8)
-        return is_current(cache)
+        return revalidate(cache)
 
-    vars_of(ResponseCache)._is_current = look_at_own
+    vars_of(ResponseCache)._revalidate = look_at_own
 
 
 def tells_no_changed_stores() -> None:

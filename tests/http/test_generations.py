@@ -22,14 +22,19 @@ def key(number: int) -> bytes:
 
 def test_a_key_is_admitted_at_its_second_sighting() -> None:
     kept = cache()
-    assert [kept.admits(b"a"), kept.admits(b"b"), kept.admits(b"a"), kept.admits(b"b")] == [False, False, True, True]
+    assert [kept.seen(b"a"), kept.seen(b"b"), kept.seen(b"a"), kept.seen(b"b")] == [
+        False,
+        False,
+        True,
+        True,
+    ]
 
 
 def test_a_key_that_was_seen_long_ago_is_seen_for_the_first_time_again() -> None:
     kept = cache()
-    kept.admits(b"a")
-    assert not any(kept.admits(key(number)) for number in range(200_000))
-    assert not kept.admits(b"a")
+    kept.seen(b"a")
+    assert not any(kept.seen(key(number)) for number in range(200_000))
+    assert not kept.seen(b"a")
 
 
 def test_what_is_asked_for_outlives_what_is_not_within_the_limit() -> None:

@@ -35,7 +35,7 @@ MAX_RESPONSE_BYTES = 8 * 2**20
 
 
 class ResponseCache:
-    """The cached responses of one process, by cache key: the bytes that follow the start of the response's head."""
+    """The cached responses of one process, by target: the bytes that follow the start of the response's head."""
 
     def __init__(self, collection: Collection) -> None:
         self._change_token = collection.change_token
@@ -53,24 +53,24 @@ class ResponseCache:
         response = self._young_stores.get(key) or self._young_others.get(key)
         if response is None and (key in self._old_stores or key in self._old_others):
             response = self._find(key)
-        return response if response is None or self._is_current() else self._find(key)
+        return response if response is None or self._revalidate() else self._find(key)
 
     def _find(self, key: bytes) -> bytes | None:
         return self._stores.get(key) or self._others.get(key)
 
     def admits(self, key: bytes) -> bool:
-        """Tell whether the response that is read next shall be put: somebody asked for it before."""
-        if not self._others.admits(key):
+        """Tell whether to `put` the response that is read next: somebody has asked for it before."""
+        if not self._others.seen(key):
             return False
         if self._token is None:
-            self._is_current()  # takes the token
+            self._revalidate()
         return self._token is not None
 
     def put(self, key: bytes, response: bytes) -> None:
         """Cache a response that was read after the latest `get` or `admits`."""
         if self._token is not None and len(response) <= MAX_RESPONSE_BYTES:
             id = key[len(STORE) :]
-            # Only as `_catch_up` spells it: a store under another name would not be forgotten.
+            # Only the spelling that `_catch_up` forgets: `/api/stores/01` would stay when the store 1 changes.
             one = key.startswith(STORE) and id.isdigit() and not id.startswith(b"0")
             (self._stores if one else self._others).put(key, response)
 
@@ -78,7 +78,7 @@ class ResponseCache:
         """Return the parts of a streamed 200 that began after the latest `admits`; cache it when all were sent."""
         assert response.stream is not None
         head = encode_rest(encode_fields(framed_headers(response)), None, close=False, chunked=True)
-        # The token of now: later the list's beginning could be older than the cache's token.
+        # The present token: by the first call of the generator, the cache may have a newer one than the list's start.
         return self._record(key, head, response.stream, self._token)
 
     async def _record(
@@ -108,8 +108,8 @@ class ResponseCache:
         self._stores.clear()
         self._others.clear()
 
-    def _is_current(self) -> bool:
-        """Tell whether the cache's token is still the collection's; if not, take the new one."""
+    def _revalidate(self) -> bool:
+        """Tell whether the cache's token is still the collection's; if not, take that and drop what has changed."""
         try:
             token = self._change_token()
             if token == self._token and token is not None:
@@ -120,7 +120,7 @@ class ResponseCache:
         return False
 
     def _catch_up(self, token: bytes | None) -> None:
-        """Take a token, and drop what has changed since the former one."""
+        """Take a token, and drop the responses that have changed since the former one."""
         self._token = None
         if token is None:
             self.drop()

@@ -1,6 +1,6 @@
 """A bounded cache that forgets by age, and a filter of what is worth caching. Imports nothing of the project.
 
-A value that nobody asks for again is not worth the time of caching it: so a key is admitted at its second sighting.
+To cache a value that nobody asks for again wastes time. So callers cache a value when its key is seen a second time.
 """
 
 from array import array
@@ -10,14 +10,14 @@ from typing import Generic, TypeVar
 V = TypeVar("V")
 
 _SLOTS = 2**14
-"""Keys whose sighting is remembered, at most: 128 KiB."""
+"""Slots for the hashes of keys that were seen: 128 KiB."""
 
 
 class Generations(Generic[V]):
     """Values by key, about `max_bytes` of them as `size` counts them.
 
-    When the young take half of that they become the old, and the old ones before them are forgotten. An old one that
-    is asked for is young again.
+    When the young values take half of that, they become the old ones, and the former old ones are forgotten. An old
+    value that is asked for becomes young again.
     """
 
     __slots__ = ("_max_bytes", "_sightings", "_size", "_young_bytes", "old", "young")
@@ -29,7 +29,7 @@ class Generations(Generic[V]):
         self._sightings = array("q", bytes(8 * _SLOTS))
         self.young: dict[bytes, V] = {}
         self.old: dict[bytes, V] = {}
-        """Both are always the same objects, so that a caller may look here first."""
+        """`young` and `old` are always the same objects, so that a caller may look into them without a call."""
 
     def get(self, key: bytes) -> V | None:
         """Return the value of a key, or None."""
@@ -38,8 +38,8 @@ class Generations(Generic[V]):
             self.put(key, value)
         return value
 
-    def admits(self, key: bytes) -> bool:
-        """Tell whether this key was seen before, not too many other keys ago; remember that it was seen."""
+    def seen(self, key: bytes) -> bool:
+        """Remember that this key was seen; tell whether it was before, not too many other keys ago."""
         hashed = hash(key)
         slot = hashed % _SLOTS
         if self._sightings[slot] == hashed:

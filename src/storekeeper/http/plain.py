@@ -177,7 +177,7 @@ class PlainReader:
         if deciding is None and (text not in self._old_fields or (deciding := self._fields.get(text)) is None):
             return self._read_unknown(line, text, body)
         request = self._read_line(line, deciding, body)
-        if request is not None and not body and len(data) <= MAX_CACHED_HEAD_BYTES and self._requests.admits(data):
+        if request is not None and not body and len(data) <= MAX_CACHED_HEAD_BYTES and self._requests.seen(data):
             self._requests.put(data, request)
         return request
 
@@ -283,7 +283,7 @@ class PlainReader:
         return deciding
 
     def _remember(self, text: bytes, deciding: _Deciding) -> None:
-        if len(text) <= MAX_CACHED_HEAD_BYTES and self._fields.admits(text):
+        if len(text) <= MAX_CACHED_HEAD_BYTES and self._fields.seen(text):
             self._fields.put(text, deciding)
 
     def _is_valid(self, head: bytes) -> bool:
