@@ -35,7 +35,7 @@ from storekeeper.http.plain import PlainReader
 from storekeeper.listener import bind, check_open_files_limit, has_client, listen
 from storekeeper.settings import Settings, from_environment, is_loopback
 from storekeeper.stores import EXAMPLES
-from storekeeper.supervisor import CANNOT_START, CLOSING, READY, Heartbeat, Supervisor, ignore_signals, tell_stop
+from storekeeper.supervisor import CANNOT_START, CLOSING, READY, Heartbeat, Supervisor, ignore_signals, log_stop
 
 SWITCH_INTERVAL = 0.0005
 """Seconds for which the event loop waits at most for the interpreter's lock, while another thread runs Python."""
@@ -47,7 +47,7 @@ ACCEPT_TIMEOUT = 0.5
 """Seconds that a stop goes on to accept clients, if more of them come all the time."""
 
 CLOSE_PAUSE = 0.05
-"""Seconds that a worker goes on to accept them in any case: until then the supervisor has closed its listener."""
+"""Seconds that a worker goes on to accept clients in any case: by then the supervisor has closed its listener."""
 
 EXAMPLES_TIMEOUT = 5.0
 """Seconds that a start waits until the examples are stored; without a database, they are stored later."""
@@ -86,7 +86,7 @@ class Service:
         try:
             collection = await self._open()
         except (CannotStart, Unavailable, OSError, RuntimeError, MemoryError) as error:
-            # All others are a lock, or a lack of files, threads, memory or space: a supervisor tries again.
+            # Any other error is a lock, or a lack of files, threads, memory or space: a supervisor tries again.
             self.cannot_start |= isinstance(error, CannotStart) and not isinstance(error, CannotStartYet)
             emit(Event.WORKER_CANNOT_START, reason=str(error))
             await send({"type": "lifespan.startup.failed", "message": ""})
@@ -111,7 +111,7 @@ class Service:
             refuse_gone(settings.database)
         collection = open_collection(settings.database, fail, self._check_tokens)
         if settings.workers > 1:
-            # No other worker may be given up for this one before it is known that this one can use the database.
+            # The supervisor must not give up another worker for this one before this one can use the database.
             with suppress(Unavailable):
                 prepare(settings.database)
         if settings.examples:
@@ -135,7 +135,7 @@ class Service:
         try:
             if self.settings.auth is None:  # because the database was away when the service started
                 refuse_tokens(self.settings.database)
-        except CannotStart as error:  # it should not run; `serve` says why
+        except CannotStart as error:  # the service must not run; `serve` says why
             self.cannot_start = True
             os.kill(os.getpid(), signal.SIGTERM)
             raise Unavailable(str(error)) from None
@@ -196,7 +196,7 @@ def serve(settings: Settings) -> int:
 def _serve(settings: Settings, listener: socket.socket) -> int:
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     bound_host, port = listener.getsockname()[:2]
-    # Who reaches it depends on where the name led to: a host's own name may be loopback, as 127.1 is.
+    # What counts is the address that the name led to: a host's own name may mean loopback, as 127.1 does.
     settings = msgspec.structs.replace(
         settings, host=bound_host, allowed_host=(*settings.allowed_host, settings.host)
     )
@@ -213,7 +213,7 @@ def _serve(settings: Settings, listener: socket.socket) -> int:
     try:
         return min(_run(server, listeners), 1)
     finally:
-        tell_stop(server.stop_signal, server.stopping)
+        log_stop(server.stop_signal, server.stop_began)
 
 
 def _prepared(settings: Settings) -> Settings:
@@ -227,7 +227,7 @@ def _prepared(settings: Settings) -> Settings:
 
 
 class _Server(uvicorn.Server):
-    """Runs the service; calls back when it is ready, and some time before it accepts no more connections."""
+    """Runs the service; calls `ready` when it serves, and `closing` shortly before it accepts no more connections."""
 
     def __init__(
         self, service: Service, ready: Callable[[], None], closing: Callable[[], None] | None = None
@@ -250,7 +250,7 @@ class _Server(uvicorn.Server):
         self._ready = ready
         self._closing = closing
         self.stop_signal: int | None = None
-        self.stopping = 0.0
+        self.stop_began = 0.0
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, then call back."""
@@ -260,7 +260,7 @@ class _Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Remember the first signal that asks to stop, and when it came."""
         if self.stop_signal is None:
-            self.stop_signal, self.stopping = sig, time.monotonic()
+            self.stop_signal, self.stop_began = sig, time.monotonic()
         super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -269,7 +269,7 @@ class _Server(uvicorn.Server):
             self._closing()
             await asyncio.sleep(CLOSE_PAUSE)
         last = time.monotonic() + ACCEPT_TIMEOUT
-        # With its listener the kernel would reset them.
+        # The kernel resets those that are not accepted when their listener closes.
         while sockets and has_client(sockets[0]) and time.monotonic() < last:  # noqa: ASYNC110 - nothing tells it
             await asyncio.sleep(0)
         for listener in (*self.servers, *(sockets or ())):
@@ -319,7 +319,7 @@ def _fail(database: str, reason: str) -> None:
     """End this process soon: requests under way get their 503 first, and the supervisor starts another process."""
     try:
         emit(Event.DATABASE_FAILED, reason=reason)
-    finally:  # and not before: the first log line takes a while, and the responses are sent after it
+    finally:  # begin the 0.3 s only now: the first log line takes a while, and the responses are sent after it
         asyncio.get_running_loop().call_later(0.3, _exit, database)
 
 
@@ -329,7 +329,7 @@ def _exit(database: str) -> None:
     try:
         refuse_gone(database)
     except CannotStart:
-        status = 2  # nobody may start it again: it would begin a new list
+        status = 2  # no service manager may start it again: it would begin a new list
     except OSError:
-        pass  # the disk does not even tell
+        pass  # the disk does not even say whether the file exists
     os._exit(status)

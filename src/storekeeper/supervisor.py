@@ -27,11 +27,11 @@ STOP_TIMEOUT = 9.0
 """Seconds after which a worker that was told to stop is killed."""
 
 CLOSE_TIMEOUT = 1.0
-"""Seconds in which the workers have to begin their stop, before the socket is shut down for all of them."""
+"""Seconds within which the workers have to begin their stop; then the supervisor shuts their socket down."""
 
 MIN_RETRY_PAUSE = 0.5
 MAX_RETRY_PAUSE = 8.0
-"""Seconds between two attempts to replace a worker: the first pause, and the longest, as each is twice the last."""
+"""Seconds between two attempts to replace a worker: the first pause and the longest. Each is twice the one before."""
 
 CANNOT_START = 3
 """Exit status of a worker that cannot start before an operator has changed something."""
@@ -80,7 +80,7 @@ class Worker:
         self.ready = self.closing = self.outdated = False
         self.stop_deadline: float | None = None
         self._deadline = time.monotonic() + START_TIMEOUT
-        resource_tracker.ensure_running()  # its first start would unblock the signals
+        resource_tracker.ensure_running()  # else `start` would start it, and so unblock the signals
         self.pipe, other = multiprocessing.Pipe(duplex=False)
         os.set_blocking(self.pipe.fileno(), False)
         self.process = _spawn.Process(target=work, args=(Heartbeat(other),))
@@ -133,7 +133,7 @@ class Supervisor:
         self._announce: Callable[[], None] | None = announce
         self._workers: list[Worker] = []
         self._signals: set[int] = set()
-        self._stopping: float | None = None
+        self._stop_began: float | None = None
         self._stop_signal: int | None = None
         self._status = 0
         self._retry_pause = 0.0
@@ -160,7 +160,7 @@ class Supervisor:
             ignore_signals()
             for worker in self._workers:
                 worker.process.kill()
-            tell_stop(self._stop_signal, self._stopping)
+            log_stop(self._stop_signal, self._stop_began)
         if any(worker.process.exitcode is None for worker in self._workers):
             flush()
             # Nothing ends a process that waits for a broken disk, and Python would wait for it.
@@ -168,9 +168,9 @@ class Supervisor:
         return self._status
 
     def _is_over(self) -> bool:
-        if self._stopping is None:
+        if self._stop_began is None:
             return False
-        return not self._workers or time.monotonic() > self._stopping + STOP_TIMEOUT + _KILL_TIMEOUT
+        return not self._workers or time.monotonic() > self._stop_began + STOP_TIMEOUT + _KILL_TIMEOUT
 
     def _sleep(self) -> None:
         pipes = [worker.pipe for worker in self._workers]
@@ -186,11 +186,11 @@ class Supervisor:
         if asked := signals.intersection(STOP_SIGNALS):
             self._stop_signal = self._stop_signal or min(asked)
             self._stop()
-        self._watch()  # and not before: the signal may have gone to the workers too, which then are not lost
-        if self._stopping is None:
+        self._watch()  # only now: a signal may have gone to the workers too, which would seem to be lost
+        if self._stop_began is None:
             self._replace()
         else:
-            self._refuse_clients(self._stopping)
+            self._refuse_clients(self._stop_began)
 
     def _watch(self) -> None:
         was_paused, self._last_watch = time.monotonic() - self._last_watch > HEARTBEAT_TIMEOUT / 2, time.monotonic()
@@ -211,7 +211,7 @@ class Supervisor:
     def _on_loss(self, worker: Worker, status: int) -> None:
         serving = [other for other in self._workers if other.stop_deadline is None]
         if status == CANNOT_START and len(serving) >= self._count:
-            # Only a SIGHUP asked for it. None of those that serve is given up for one that cannot.
+            # A SIGHUP asked for a new worker, which cannot start: keep the workers that serve.
             emit(Event.WORKER_CANNOT_START, reason="no worker is replaced at SIGHUP, those before it continue")
             for other in serving:
                 other.outdated = False
@@ -250,15 +250,15 @@ class Supervisor:
         self._next_start = time.monotonic() + self._retry_pause
 
     def _stop(self) -> None:
-        if self._stopping is None:
-            self._stopping = time.monotonic()
+        if self._stop_began is None:
+            self._stop_began = time.monotonic()
         for worker in self._workers:
             worker.stop()
 
-    def _refuse_clients(self, since: float) -> None:
+    def _refuse_clients(self, stop_began: float) -> None:
         if all(worker.closing for worker in self._workers):
             self._listener.close()  # the last worker that closes its own refuses clients; this one would reset them
-        elif time.monotonic() > since + CLOSE_TIMEOUT:
+        elif time.monotonic() > stop_began + CLOSE_TIMEOUT:
             with suppress(OSError):
                 self._listener.shutdown(socket.SHUT_RDWR)
             self._listener.close()
@@ -271,16 +271,16 @@ def tell_ready() -> None:
         systemd.sendto(b"READY=1", address.replace("@", "\0", 1) if address.startswith("@") else address)
 
 
-def tell_stop(number: int | None, since: float | None) -> None:
-    """Log the end of a service that a signal has stopped, and how long that took."""
-    if number is not None and since is not None:
+def log_stop(number: int | None, began: float | None) -> None:
+    """Log the end of a service that a signal has stopped, and how long that took; `began` is monotonic time."""
+    if number is not None and began is not None:
         name = signal.Signals(number).name
-        emit(Event.STOPPED, signal=name, seconds=round(time.monotonic() - since, 2), pid=os.getpid())
+        emit(Event.STOPPED, signal=name, seconds=round(time.monotonic() - began, 2), pid=os.getpid())
 
 
 def ignore_signals() -> None:
     """Ignore further signals, so that none changes the exit status after the end of a stop."""
-    # Python would tell of a signal that comes at this very moment that it is ignored.
+    # Python would print that it ignores a signal which comes at this very moment.
     sys.unraisablehook = lambda _: None
     for number in (*STOP_SIGNALS, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
