@@ -21,7 +21,7 @@ from storekeeper.api.asgi import Application
 from storekeeper.api.cache import ResponseCache
 from storekeeper.api.fastlane import FastLane, Runtime
 from storekeeper.api.gate import Gate
-from storekeeper.api.origins import Pages
+from storekeeper.api.origins import WebPages
 from storekeeper.api.resource import Resource
 from storekeeper.api.routes import SHAPES
 from storekeeper.api.token_table import TokenTable
@@ -125,7 +125,7 @@ class Service:
             self._tasks.append(asyncio.create_task(tokens.keep_fresh()))
         # What nobody can read without a token, no rebound page can.
         hosts = settings.allowed_host if is_loopback(settings.host) and mode != "all" else None
-        gate = Gate(resource, Pages(settings.cors_origin, hosts), mode, tokens)
+        gate = Gate(resource, WebPages(settings.cors_origin, hosts), mode, tokens)
         application = Application(resource, gate, collection, ready_needs_writes=settings.ready_needs_writes)
         plain = PlainReader(gate.plan, SHAPES)
         self.runtime = Runtime(resource, gate, ResponseCache(collection), plain, Limits(), application)

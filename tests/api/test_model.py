@@ -12,7 +12,7 @@ import pytest
 from storekeeper.api import conditions, resource
 from storekeeper.api.cache import ResponseCache
 from storekeeper.api.conditions import Conditions
-from storekeeper.api.origins import Pages
+from storekeeper.api.origins import WebPages
 from tests.harness.asgi import asked as call
 from tests.harness.databases import Database
 from tests.harness.in_process import Inside, inside, last_response, run, settled
@@ -246,7 +246,7 @@ def forgets_what_a_page_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def knows_all_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Pages, "_is_known", lambda *_: True)
+    monkeypatch.setattr(WebPages, "_is_known", lambda *_: True)
 
 
 def drops_nothing_that_changed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from storekeeper.api.origins import Pages
+from storekeeper.api.origins import WebPages
 from storekeeper.errors import Unavailable
 from storekeeper.http.deadlines import REQUEST_TIMEOUT
 from tests.harness.in_process import Inside, inside, last_response, run, settled, some_stores, statuses
@@ -53,13 +53,13 @@ def test_what_may_change_something_is_admitted_from_our_pages_and_from_named_one
     method: str, sent: tuple[str, ...], admitted: bool
 ) -> None:
     headers = fields("Host: stores.example", *sent)
-    assert (Pages([SHOP]).respond(method, headers) is None) == admitted
+    assert (WebPages([SHOP]).respond(method, headers) is None) == admitted
     for safe in ("GET", "HEAD", "OPTIONS"):
-        assert Pages([SHOP]).respond(safe, headers) is None
+        assert WebPages([SHOP]).respond(safe, headers) is None
 
 
 def test_an_opaque_origin_does_not_equal_an_empty_host() -> None:
-    assert Pages().respond("PUT", fields("Host: ", "Origin: null")) is not None
+    assert WebPages().respond("PUT", fields("Host: ", "Origin: null")) is not None
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_an_opaque_origin_does_not_equal_an_empty_host() -> None:
     ],
 )
 def test_a_page_reaches_the_loopback_address_only_by_a_known_name(mark: str, host: str, known: bool) -> None:
-    hosts = Pages(hosts=["stores.example"])
+    hosts = WebPages(hosts=["stores.example"])
     assert (hosts.respond("GET", fields(f"Host: {host}", mark)) is None) == known
     assert hosts.respond("GET", fields(f"Host: {host}", "User-Agent: curl", "Accept: */*")) is None
 

@@ -15,7 +15,7 @@ from uvicorn.server import ServerState
 
 from storekeeper.api.fastlane import FastLane
 from storekeeper.api.gate import Gate
-from storekeeper.api.origins import Pages
+from storekeeper.api.origins import WebPages
 from storekeeper.api.plan import Plan
 from storekeeper.api.resource import Resource
 from storekeeper.errors import Unavailable
@@ -35,7 +35,7 @@ from tests.harness.wire import responses as responses_in
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 
-OPEN = Gate(Resource(InMemory(), Settings()), Pages())  # type: ignore[arg-type]  # refusals ask no collection
+OPEN = Gate(Resource(InMemory(), Settings()), WebPages())  # type: ignore[arg-type]  # refusals ask no collection
 BUG = "An internal server error occurred"
 JSON = (b"content-type", b"application/json; charset=utf-8")
 

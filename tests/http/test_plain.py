@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from storekeeper.api import conditions, origins
 from storekeeper.api.gate import Gate
-from storekeeper.api.origins import Pages
+from storekeeper.api.origins import WebPages
 from storekeeper.api.plan import Plan
 from storekeeper.api.resource import Resource
 from storekeeper.api.routes import SHAPES
@@ -58,8 +58,8 @@ def learning(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 tokens = TokenTable(None)  # type: ignore[arg-type]  # nor a source of tokens
-gate = Gate(resource, Pages(["http://a"], ["a"]), "all", tokens)
-open_gate = Gate(resource, Pages(["http://a"], ["a"]), "open", tokens)
+gate = Gate(resource, WebPages(["http://a"], ["a"]), "all", tokens)
+open_gate = Gate(resource, WebPages(["http://a"], ["a"]), "open", tokens)
 
 
 def corpus(damaged: int) -> Iterator[bytes]:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from storekeeper.api.origins import Pages
+from storekeeper.api.origins import WebPages
 from storekeeper.api.plan import Claim, Plan, refused
 from storekeeper.api.resource import Resource
 from storekeeper.api.routes import Scope
@@ -30,7 +30,7 @@ class Gate:
     """Admits requests by the settings. Without `tokens`, nobody needs a token."""
 
     def __init__(
-        self, resource: Resource, pages: Pages, mode: Mode = "open", tokens: TokenTable | None = None
+        self, resource: Resource, pages: WebPages, mode: Mode = "open", tokens: TokenTable | None = None
     ) -> None:
         self._plan = resource.plan
         self._pages = pages

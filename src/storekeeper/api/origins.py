@@ -29,7 +29,7 @@ _PREFLIGHT: Headers = (
 _HOST = re.compile(rb"(\[[^\]]*\]|[^:]*)(?::\d*)?")
 
 
-class Pages:
+class WebPages:
     """What web pages may do: those of the `origins` of other sites, which are named, and all others.
 
     `hosts` are the names that the service goes by: a page whose own name was made to lead here (DNS rebinding) has
