@@ -23,7 +23,7 @@ from storekeeper.commands import Command, Replace
 from storekeeper.databases import open_collection
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.sqlite import write_queue
-from storekeeper.sqlite.committer import Committer, Result
+from storekeeper.sqlite.committer import CommandResult, Committer
 from storekeeper.stores import Payload
 from tests.harness import probe
 from tests.harness.collection import MANY, numbered, run, stores
@@ -252,7 +252,7 @@ def test_a_stop_does_not_wait_for_a_writer_whose_last_batch_failed(
     began_first, go_on = threading.Event(), threading.Event()
     failures: list[str] = []
 
-    def commit(_committer: Committer, commands: Sequence[Command], _deadline: float) -> list[Result]:
+    def commit(_committer: Committer, commands: Sequence[Command], _deadline: float) -> list[CommandResult]:
         began_first.set()
         assert go_on.wait(30)
         if len(commands) == 2:
@@ -284,7 +284,7 @@ def test_what_waits_behind_a_batch_that_fails_is_refused_at_once_and_changed_not
     began, go_on = threading.Event(), threading.Event()
     failures: list[str] = []
 
-    def commit(_committer: Committer, _commands: Sequence[Command], _deadline: float) -> list[Result]:
+    def commit(_committer: Committer, _commands: Sequence[Command], _deadline: float) -> list[CommandResult]:
         began.set()
         assert go_on.wait(30)
         raise apsw.IOError("a lost page")
@@ -307,7 +307,7 @@ def test_what_waits_behind_a_batch_that_fails_is_refused_at_once_and_changed_not
         assert outcomes == [Outcome.UNKNOWN, Outcome.NONE, Outcome.NONE]
         assert len(failures) == 1
         monkeypatch.setattr(write_queue, "WRITE_TIMEOUT", 0.0)
-        await asyncio.sleep(2 * write_queue.TICK)  # none of them is overdue
+        await asyncio.sleep(2 * write_queue.TICK_INTERVAL)  # none of them is overdue
         assert "a lost page" in await collection.refusal_of_writes()
         await collection.close()
 

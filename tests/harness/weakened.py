@@ -25,7 +25,7 @@ from storekeeper.concurrency.queue_limit import QueueLimit
 from storekeeper.http import deadlines, limits
 from storekeeper.http.limits import ConnectionLimit
 from storekeeper.sqlite import columns, committer, migrations, schema, write_queue
-from storekeeper.sqlite.committer import Committer, Result
+from storekeeper.sqlite.committer import CommandResult, Committer
 from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.sqlite.reads import Reader
 from storekeeper.sqlite.write_queue import Write, WriteQueue
@@ -51,7 +51,7 @@ def sees_own_writes_only() -> None:
     now = next(own)
     settle = WriteQueue._settle
 
-    def settle_and_count(writes: WriteQueue, batch: list[Write], results: list[Result]) -> None:
+    def settle_and_count(writes: WriteQueue, batch: list[Write], results: list[CommandResult]) -> None:
         nonlocal now
         now = next(own)
         settle(writes, batch, results)
@@ -75,9 +75,9 @@ def tells_no_changed_stores() -> None:
 def acknowledges_before_commit() -> None:
     commit, apply = WriteQueue._commit, vars_of(committer).apply
 
-    def commit_late(queue: WriteQueue, batch: list[Write]) -> list[Result]:
+    def commit_late(queue: WriteQueue, batch: list[Write]) -> list[CommandResult]:
         connection = queue._committer.connection
-        results: list[Result] = []
+        results: list[CommandResult] = []
 
         def applied(*args: Any) -> Batch:
             decided: Batch = apply(*args)
@@ -292,7 +292,7 @@ def has_a_slow_disk() -> None:
     vars_of(write_queue).MAX_BATCH = 10
     transact = Committer._transact
 
-    def transact_slowly(own: Committer, commands: Sequence[Command], keep: bool) -> list[Result]:
+    def transact_slowly(own: Committer, commands: Sequence[Command], keep: bool) -> list[CommandResult]:
         time.sleep(float(Path(os.environ["SLOW_DISK"]).read_text()) * max(1, len(commands) / 10))
         return transact(own, commands, keep)
 

@@ -14,7 +14,7 @@ from storekeeper import key_index
 from storekeeper.commands import MAX_KEY_AGE, Command, Create, Replace
 from storekeeper.errors import LOCKED, KeyReused, PreconditionFailed
 from storekeeper.sqlite import keys, schema, write_queue
-from storekeeper.sqlite.committer import Committer, Result
+from storekeeper.sqlite.committer import CommandResult, Committer
 from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.stores import Payload, Replay, Store
 from tests.harness.collection import create, run
@@ -52,7 +52,7 @@ def commit_each(committer: Committer, *numbers: int) -> None:
         commit(committer, [command])
 
 
-def commit(committer: Committer, commands: list[Command]) -> list[Result]:
+def commit(committer: Committer, commands: list[Command]) -> list[CommandResult]:
     return committer.commit(commands, time.monotonic() + 5)
 
 

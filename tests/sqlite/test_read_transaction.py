@@ -131,7 +131,7 @@ def test_reads_between_all_writes_do_not_make_the_log_longer(tmp_path: Path) -> 
 
 
 def test_a_transaction_ends_soon_after_the_last_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite, "TICK", 0.01)
+    monkeypatch.setattr(sqlite, "TICK_INTERVAL", 0.01)
 
     async def main() -> None:
         async with handle(Sqlite(tmp_path)) as collection:

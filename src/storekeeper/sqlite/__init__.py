@@ -21,7 +21,7 @@ from storekeeper.sqlite.past import PastReader
 from storekeeper.sqlite.read_transaction import token_reader
 from storekeeper.sqlite.reads import Reader
 from storekeeper.sqlite.schema import exists, files, opened, prepare
-from storekeeper.sqlite.write_queue import TICK, WriteQueue
+from storekeeper.sqlite.write_queue import TICK_INTERVAL, WriteQueue
 from storekeeper.stores import Payload, Store
 from storekeeper.tokens import USED_INTERVAL, Token
 
@@ -57,7 +57,7 @@ class SqliteCollection:
         self._past = PastReader(path, self._translating)
         self._loop = asyncio.get_running_loop()
         self._queue = WriteQueue(committer, self._on_failure)
-        self._timer = self._loop.call_later(TICK, self._tick)
+        self._timer = self._loop.call_later(TICK_INTERVAL, self._tick)
 
     def get(self, id: int) -> Store | None:
         try:  # a context manager would cost as much as this read; and as much of the other short ones
@@ -125,7 +125,7 @@ class SqliteCollection:
     def _tick(self) -> None:
         self._reader.transaction.end()  # even while it is used: it keeps SQLite from reusing the log
         self._queue.tick()
-        self._timer = self._loop.call_later(TICK, self._tick)
+        self._timer = self._loop.call_later(TICK_INTERVAL, self._tick)
 
     async def check(self) -> None:
         self._check_writable()

@@ -14,13 +14,13 @@ from storekeeper.errors import Outcome, Unavailable
 from storekeeper.sqlite import columns, errors, schema
 from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.sqlite.keys import Keys
-from storekeeper.stores import MAX_NAME_LENGTH, Payload, Store
+from storekeeper.stores import MAX_NAME_LENGTH, Payload
 
 _STATE = f"""SELECT numbers.*, ifnull(keys.n, 0), ifnull(keys.at, 0) FROM ({columns.STATE}) AS numbers
   LEFT JOIN keys ON n = (SELECT max(n) FROM keys)"""
 
-Result = Store | None | Exception
-"""The result of a command, as `commands.apply` has it, or the error of the database."""
+CommandResult = domain.Result | Exception
+"""What a command led to, as `commands.apply` has it, or the error of the database."""
 
 
 class Committer:
@@ -34,12 +34,12 @@ class Committer:
         self._lock_deadline = 0.0
         schema.retry_lock_until(connection, lambda: self._lock_deadline)
 
-    def commit(self, commands: Sequence[Command], deadline: float, *, keep: bool = True) -> list[Result]:
+    def commit(self, commands: Sequence[Command], deadline: float, *, keep: bool = True) -> list[CommandResult]:
         """Carry out commands in one transaction; return their results in the same order.
 
-        If the file is locked until `deadline`, on the monotonic clock, nothing is written. Without `keep` the
-        transaction is rolled back at its end. Raises Failure if the file was replaced, and those of apsw's errors
-        after which nothing may be acknowledged any more.
+        If the file stays locked until `deadline`, on the monotonic clock, nothing is written. Without `keep` the
+        transaction is rolled back at its end. Raises Failure if the file was replaced, and apsw's errors after which
+        nothing may be acknowledged any more.
         """
         self._lock_deadline = deadline
         try:
@@ -59,7 +59,7 @@ class Committer:
     def probe(self, deadline: float, size: int) -> str:
         """Return why a create of so many bytes would be refused now, "" if it would not; raises as `commit` does.
 
-        No process can see a difference afterwards, not even in the data version: no cache is dropped.
+        Afterwards no process sees a difference, not even another change token: no cache is dropped.
         """
         # With no cache the statements themselves write pages into the log, which needs space on the disk; the next
         # transaction overwrites them. `cache_flush` would write them with the interpreter's lock held, and keep all
@@ -71,7 +71,7 @@ class Committer:
         except apsw.IOError as error:
             if getattr(error, "extendedresult", 0) != apsw.SQLITE_IOERR_WRITE:
                 raise
-            # Nothing that was acknowledged is lost: reads go on until a client's write meets this.
+            # No acknowledged write is lost, so reads go on until a client's write meets this error.
             return "The disk cannot be written"
         finally:
             self.connection.pragma("cache_size", cache_size)
@@ -81,7 +81,7 @@ class Committer:
         """Load some of the Idempotency-Keys that are remembered; return whether there may be more."""
         try:
             return self._keys.load_some()
-        except apsw.Error:  # the next write with a key will meet it too, and say so
+        except apsw.Error:  # the next write with a key will meet it too, and report it
             return False
 
     def delete_old_keys(self, deadline: float) -> bool:
@@ -99,7 +99,7 @@ class Committer:
         """Close the connection."""
         self.connection.close()
 
-    def _transact(self, commands: Sequence[Command], keep: bool) -> list[Result]:
+    def _transact(self, commands: Sequence[Command], keep: bool) -> list[CommandResult]:
         if keys := domain.keys(commands):
             self._keys.prepare()
         with schema.transaction(self.connection, "IMMEDIATE", "COMMIT" if keep else "ROLLBACK"):
@@ -113,7 +113,7 @@ class Committer:
                 if batch.changes:
                     self._carry_out(batch)
             if not keep:
-                self._execute(columns.STATE).get  # noqa: B018 - pages of other tables take the place of the written
+                self._execute(columns.STATE).get  # noqa: B018 - it evicts written pages from the cache
         if batch.keys and keep:
             self._keys.committed(batch.keys, now)
         self.identity.check()
@@ -141,7 +141,7 @@ class Committer:
 
 
 def _check_overwritten(batch: Batch) -> None:
-    # The table checks what a store is in the end; what it was within the batch is in `changes` alone.
+    # The table `stores` checks only the last content of each store; `changes`, which has the others, checks none.
     if len(batch.changes) > len(batch.created) + len(batch.replaced):
         for _, _, name, *_ in batch.changes:
             if not 1 <= len(name) <= MAX_NAME_LENGTH:

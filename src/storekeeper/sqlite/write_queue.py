@@ -19,7 +19,7 @@ from storekeeper.commands import KEYS_INTERVAL, MAX_BATCH, MAX_BATCH_BYTES, Comm
 from storekeeper.concurrency.queue_limit import QUEUE_TIMEOUT, Queued, QueueLimit, settle
 from storekeeper.errors import CLOSED, DISK_STALLED, LOCKED, Outcome, Unavailable
 from storekeeper.sqlite import errors
-from storekeeper.sqlite.committer import Committer, Result
+from storekeeper.sqlite.committer import CommandResult, Committer
 from storekeeper.stores import Store
 from storekeeper.write_state import WriteState
 
@@ -36,36 +36,36 @@ PROBE_LOCK_TIMEOUT = 0.1
 """Seconds that a probe waits for the lock while writes are refused: a stop or a write may wait for the probe."""
 
 PROBE_SIZE = 2**16
-"""Bytes of that probe's address: more than most writes have, else each of the disk's last pages would be an end."""
+"""Bytes of that probe's address: more than most writes have, so that the next write does not fail if it succeeds."""
 
 QUEUE_FULL = "Too many writes are waiting"
 TOO_LATE = "The write has waited for too long"
 
 _JOIN_INTERVAL = 0.002
-TICK = 0.25
-"""Seconds between two calls of `tick`, which looks for overdue writes and at the file's identity."""
+TICK_INTERVAL = 0.25
+"""Seconds between two calls of `WriteQueue.tick`."""
 
 
 class WriteQueue:
-    """The event loop hands writes to a thread, which hands their results back; from `_run` on, all is the thread's.
+    """The event loop hands writes to a thread, which hands their results back: `_run` and all below.
 
-    They share the inbox, the next probe, the queue limit and the committer's file identity. `failed` is called on
-    the loop when nothing more can be written, and calls `fail`.
+    Both use the inbox, the next probe, the queue limit and the committer's file identity. `report_failure` is called
+    on the loop when nothing more can be written; it has to call `fail`.
     """
 
-    def __init__(self, committer: Committer, failed: Callable[[errors.Failure], None]) -> None:
+    def __init__(self, committer: Committer, report_failure: Callable[[errors.Failure], None]) -> None:
         self._committer = committer
         self._loop = asyncio.get_running_loop()
-        self._failed = failed
+        self._report_failure = report_failure
         self._gathered: list[Write] = []
         self._unsettled: deque[list[Write]] = deque()  # what was handed over together
         self._limit = QueueLimit(MAX_BATCH)
         self.refusal = self.failure = ""
-        """Why nothing more is written, if only because the service stops; why nothing is acknowledged any more."""
+        """Why new writes are refused, perhaps because the service stops; why nothing is acknowledged any more."""
         self._ticked = self._loop.time()
         self.state = WriteState(self._begin_probe)
         self._inbox: queue.SimpleQueue[list[Write] | None] = queue.SimpleQueue()
-        # How long to wait for the lock, bytes to write; the next batch, which may be empty, makes the thread probe.
+        # Seconds to wait for the lock, and bytes to write. The thread probes before its next, perhaps empty, batch.
         self._probe: tuple[float, int] | None = None
         self._loading = True
         self._next_look = time.monotonic() + KEYS_INTERVAL
@@ -75,7 +75,7 @@ class WriteQueue:
     def submit(self, command: Command) -> asyncio.Future[Store | None]:
         """Queue a command; its result is the store, None if there is no such store, or the error."""
         write: Write = Queued(command, self._loop.time(), size(command), self._loop.create_future())
-        if self.refusal or not self._limit.admits(write.size):
+        if self.refusal or not self._limit.enter(write.size):
             write.settle(Unavailable(self.refusal or QUEUE_FULL))
             return write.future
         # All writes of one loop iteration go to the thread together: one wake-up, one transaction.
@@ -85,7 +85,7 @@ class WriteQueue:
         return write.future
 
     def fail(self, reason: str) -> None:
-        """Acknowledge nothing more, not even writes under way, and end the thread: nothing is written any more."""
+        """Acknowledge nothing more, not even writes under way, and end the thread."""
         self.refusal = self.failure = reason
         self.state.probed(reason)
         self._hand_over()
@@ -100,7 +100,7 @@ class WriteQueue:
         self.state.close()
         self._hand_over()
         self._inbox.put(None)
-        deadline = self._loop.time() + WRITE_TIMEOUT + 2 * TICK
+        deadline = self._loop.time() + WRITE_TIMEOUT + 2 * TICK_INTERVAL
         # `join` would need one more thread, and none may be available.
         while self._thread.is_alive() and self._loop.time() < deadline:  # noqa: ASYNC110 - a thread sets no event
             await asyncio.sleep(_JOIN_INTERVAL)
@@ -115,7 +115,7 @@ class WriteQueue:
 
     def _begin_probe(self) -> None:
         if self._limit.count and not self.state.reason:
-            # What becomes of these writes will tell, and they must not wait for a probe that waits for the lock.
+            # The results of these writes will tell; and they must not wait for a probe that waits for the lock.
             self.state.probed("")
             return
         self._probe = (PROBE_LOCK_TIMEOUT, PROBE_SIZE) if self.state.reason else (LOCK_TIMEOUT, 0)
@@ -125,7 +125,7 @@ class WriteQueue:
         # After a failure nothing is written any more, whatever a probe finds.
         self.state.probed(self.failure or reason)
 
-    def _settle(self, batch: list[Write], results: list[Result]) -> None:
+    def _settle(self, batch: list[Write], results: list[CommandResult]) -> None:
         if self.failure:
             lost = self.failure, Outcome.UNKNOWN
             results = [result if isinstance(result, Unavailable) else Unavailable(*lost) for result in results]
@@ -133,7 +133,7 @@ class WriteQueue:
         elif type(last := results[-1]) is Unavailable and str(last) != TOO_LATE:
             self.state.refused(str(last))
         elif self.state.reason == LOCKED and not isinstance(last, Unavailable):
-            # A probe waits for the lock for a moment only, and may miss it again and again.
+            # A probe waits only a moment for the lock, so it may miss the lock again and again.
             self.state.probed("")
         self._limit.release(batch)
         settle(batch, results)
@@ -142,21 +142,21 @@ class WriteQueue:
             settled += len(self._unsettled.popleft())
 
     def _on_failure(self, batch: list[Write], failure: errors.Failure) -> None:
-        self._failed(failure)
+        self._report_failure(failure)
         self._settle(batch, [None] * len(batch))
         while self._unsettled:  # the thread has ended
             for write in self._unsettled.popleft():
                 write.settle(Unavailable(failure.reason))
 
     def tick(self) -> None:
-        """Give up what is overdue; find out if the file was replaced."""
+        """Give up the overdue writes; report a failure if the file was replaced."""
         try:
             self._committer.identity.check()
         except errors.Failure as failure:
-            self._failed(failure)
+            self._report_failure(failure)
         # If this process stood still, results that came meanwhile are settled before the next tick.
         now = self._loop.time()
-        overdue, self._ticked = min(now, self._ticked + 2 * TICK) - WRITE_TIMEOUT, now
+        overdue, self._ticked = min(now, self._ticked + 2 * TICK_INTERVAL) - WRITE_TIMEOUT, now
         for write in takewhile(lambda write: write.since < overdue, chain.from_iterable(self._unsettled)):
             write.settle(Unavailable(DISK_STALLED, Outcome.UNKNOWN))
             self.state.refused(DISK_STALLED)
@@ -175,7 +175,7 @@ class WriteQueue:
         return None
 
     def _take(self, batch: list[Write]) -> bool:
-        """Wait until there is something to do; add the writes that wait, and return whether they are the last."""
+        """Wait until there is something to do; add the waiting writes to `batch`; tell whether they are the last."""
         # All keys of a day take seconds: the first write with a key should not have to wait for that.
         while self._loading and self._inbox.empty():
             self._loading = self._committer.load_keys()
@@ -203,10 +203,10 @@ class WriteQueue:
             more = self._committer.delete_old_keys(began + PROBE_LOCK_TIMEOUT)
             self._next_look = began if more else began + KEYS_INTERVAL
 
-    def _commit(self, batch: list[Write]) -> list[Result]:
+    def _commit(self, batch: list[Write]) -> list[CommandResult]:
         # The queue is in the order of submission: expired writes come first.
         expired = bisect_left(batch, time.monotonic() - QUEUE_TIMEOUT, key=attrgetter("since"))
-        results: list[Result] = [Unavailable(TOO_LATE) for _ in batch[:expired]]
+        results: list[CommandResult] = [Unavailable(TOO_LATE) for _ in batch[:expired]]
         if rest := batch[expired:]:
             results += self._committer.commit([write.request for write in rest], rest[0].since + LOCK_TIMEOUT)
         return results
