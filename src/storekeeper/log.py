@@ -12,11 +12,11 @@ MAX_QUEUED_BYTES = 256 * 1024
 
 
 class Log:
-    """Writes lines to a file descriptor, in order; `dropped` returns the line that says how many were dropped."""
+    """Writes lines to a file descriptor, in order; `format_dropped` returns the line about so many dropped ones."""
 
-    def __init__(self, file: int, dropped: Callable[[int], bytes]) -> None:
+    def __init__(self, file: int, format_dropped: Callable[[int], bytes]) -> None:
         self._file = file
-        self._format_dropped = dropped
+        self._format_dropped = format_dropped
         self._changed = threading.Condition()  # its lock is reentrant: a finalizer may log
         self._thread: threading.Thread | None = None
         self._dropped = 0

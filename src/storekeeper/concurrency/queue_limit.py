@@ -1,4 +1,4 @@
-"""Requests that wait for a batch, and how many may, by how long the latest took. Imports nothing of the project."""
+"""Requests that wait for a batch, and how many may, by the latest batches' time. Imports nothing of the project."""
 
 import asyncio
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ MIN_QUEUE = 64
 
 
 class Queued(msgspec.Struct, Generic[Q, R], eq=False):
-    """A request that waits `since` a time of the loop's clock; its `size` in bytes, and the future of its result."""
+    """A request that waits: `since` when, on the loop's clock; its `size` in bytes; the future of its result."""
 
     request: Q
     since: float
@@ -51,9 +51,9 @@ def settle(batch: Sequence[Queued[Any, Any]], results: Sequence[Any]) -> None:
 
 
 class QueueLimit:
-    """Back-pressure: `limit` requests may wait. To refuse the next at once is better than to respond too late.
+    """Back-pressure: `limit` requests may wait. It is better to refuse the next at once than to respond too late.
 
-    The queue is served in batches of up to `batch` requests, `workers` batches at once.
+    The queue is served in batches of up to `batch` requests, `workers` batches at once. `count` requests wait now.
     """
 
     __slots__ = ("_batch", "_bytes", "_seconds", "count", "limit")
@@ -65,8 +65,8 @@ class QueueLimit:
         self.count = 0
         self.limit = MAX_QUEUED
 
-    def admits(self, size: int) -> bool:
-        """Count a request of so many bytes, unless it is one too many."""
+    def enter(self, size: int) -> bool:
+        """Count a request of `size` bytes; return False, and do not count it, if it is one too many."""
         if self.count >= self.limit or self._bytes + size > MAX_QUEUED_BYTES:
             return False
         self.count += 1

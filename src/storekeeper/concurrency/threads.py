@@ -12,13 +12,13 @@ from storekeeper.errors import Unavailable
 T = TypeVar("T")
 
 LOOK_INTERVAL = 1.0
-"""Seconds between two looks at a thread: a wake-up of the loop that is lost costs no more, and not the result."""
+"""Seconds between two looks at a thread: a lost wake-up of the loop delays the result by no more."""
 
 
 async def run_in_thread(work: Callable[[], T]) -> T:
     """Run `work` on a daemon thread of its own; return its result, or raise its exception. Raises Unavailable.
 
-    If it is blocked, the process ends without it, and the database rolls back.
+    A process ends without waiting for the thread; the database then rolls back what it wrote.
     """
     loop = asyncio.get_running_loop()
     outcome: Future[T] = Future()
@@ -36,19 +36,19 @@ async def run_in_thread(work: Callable[[], T]) -> T:
     try:
         thread.start()
     except RuntimeError:
-        raise _none() from None
+        raise _too_many() from None
     while thread.is_alive() and not outcome.done():
         with suppress(TimeoutError):
             async with asyncio.timeout(LOOK_INTERVAL):
                 await woken.wait()
     if not outcome.done():
-        raise _none()  # it ended before it began
+        raise _too_many()  # it ended before it began
     try:
         return outcome.result()
     finally:
-        # Else the error would have the frames of both threads, which have it: it and what they read would stay.
+        # Else the error and the frames of both threads would refer to each other: all that they read would stay.
         outcome = Future()
 
 
-def _none() -> Unavailable:
+def _too_many() -> Unavailable:
     return Unavailable("Too many threads are running")

@@ -45,7 +45,7 @@ class Batcher(Generic[Q, R]):
     def add(self, request: Q) -> asyncio.Future[R]:
         """Queue a request; return the future of its result."""
         queued: Queued[Q, R] = Queued(request, self._loop.time(), self.size(request), self._loop.create_future())
-        if self._refusal or not self._limit.admits(queued.size):
+        if self._refusal or not self._limit.enter(queued.size):
             queued.settle(Unavailable(self._refusal or "Too many requests are waiting"))
             return queued.future
         if not self._queue and self._free:
