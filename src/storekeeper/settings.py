@@ -82,20 +82,20 @@ def make(values: Mapping[str, Any]) -> Settings:
     except msgspec.ValidationError as error:
         reason, _, path = str(error).partition(" - at `$.")
         name = path.rstrip("`")
-        raise _is_bad(name, reason[0].lower() + reason[1:], values.get(name)) from None
+        raise _invalid(name, reason[0].lower() + reason[1:], values.get(name)) from None
     if settings.database != settings.database.strip():  # a file of that name would be made; it may have a password
         raise CannotStart(f"{option('database')} (or {variable('database')}): has a blank or line end around it")
     for origin in settings.cors_origin:
         found = _ORIGIN.fullmatch(origin)
         if not found or int(found[1] or 0) > 65535 or _DEFAULT_PORT.fullmatch(origin):
-            raise _is_bad("cors_origin", _ORIGIN_RULE, origin)
+            raise _invalid("cors_origin", _ORIGIN_RULE, origin)
     for host in settings.allowed_host:
         if not re.fullmatch(_NAME, host.lower()):
-            raise _is_bad("allowed_host", "expected a host name without a port, such as stores.example", host)
+            raise _invalid("allowed_host", "expected a host name without a port, such as stores.example", host)
     return settings
 
 
-def _is_bad(name: str, reason: str, value: Any) -> CannotStart:
+def _invalid(name: str, reason: str, value: Any) -> CannotStart:
     message = f"{option(name)} (or {variable(name)}): {reason}"
     return CannotStart(message if value is None or repr(value) in message else f"{message}, not {value!r}")
 

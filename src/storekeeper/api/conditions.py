@@ -31,11 +31,11 @@ _PLAIN_LIST = re.compile(rb'"[!#-+.-:<-~]*+"(?:, "[!#-+.-:<-~]*+")*+')
 """What nearly all clients send: strong tags of ASCII without a comma, and without what proxies add."""
 _OPAQUE = re.compile(r'"[^"]*"')
 _COMPRESSED = re.compile(rb'(?:-gzip|-br|-zstd|-deflate|;gzip)(?=")')
-"""The mark of a proxy that compressed the content: a tag is meant without it, all ours are strong (decision 33)."""
+"""The mark that a compressing proxy adds to a tag. It is taken off, as ours are strong (decision 33)."""
 
 _MAX_KEY_BYTES = 255
 _KEY_BYTES = {*range(ord("!"), ord("~") + 1)} - {*b'"\\'}
-# `translate` leaves a key as it is; a pattern would take three times as long to tell.
+# `translate` leaves a valid key as it is. To match a pattern would take three times as long.
 _AS_KEY = bytes([byte if byte in _KEY_BYTES else ord("x") for byte in range(256)])
 _encode = msgspec.json.Encoder().encode
 
@@ -47,21 +47,21 @@ class Conditions(msgspec.Struct, frozen=True):
     if_none_match: Tags | None = None
 
     def key(self, sent: str, route: Route, id: int | None, payload: Payload, by: int) -> Key:
-        """Return a client's Idempotency-Key, sent without quotes, with what it has to come with again.
+        """Return an Idempotency-Key, and the number that the same request will have again; `sent` has no quotes.
 
         `by` is the number of the token that the key belongs to, 0 for the clients without one.
         """
-        # Of the content it has the length: the database loads none for a request of another length.
+        # The number has the length of the address: for one of another length, the database loads no content.
         request = len(payload.address) if payload.address else 0
         if route != "stores" or self.if_match is not None:  # a route has one method that writes (`ROUTES`)
             text = _encode((route, id, self.if_match and sorted(self.if_match), request))
             request = int.from_bytes(blake2b(text, digest_size=8).digest(), signed=True) | -(2**63)
-        # No key has a blank.
+        # No key that a client sends has a blank.
         return f"{by} {sent}" if by else sent, request
 
 
 def check_method_and_type(route: Route, method: str, headers: Fields) -> Response | Fields:
-    """Return the refusal of a head, or those of its fields that `read_conditions` has to read."""
+    """Return the refusal of a head, or the fields that `read_conditions` has to read."""
     allowed = ROUTES[route].methods
     if method not in allowed or method == "OPTIONS":
         return not_allowed(method, allowed)
@@ -89,7 +89,7 @@ def check_method_and_type(route: Route, method: str, headers: Fields) -> Respons
 def read_conditions(route: Route, fields: Fields) -> tuple[Conditions, str | None]:
     """Return the conditions of a write, and its Idempotency-Key; raises InvalidInput with every violation.
 
-    A create knows no If-None-Match.
+    A create ignores If-None-Match (decision 33).
     """
     names = ("if-match",) if route == "stores" else ("if-match", "if-none-match")
     sent = {name: value for name in names if (value := field(fields, name.encode())) is not None}
@@ -108,7 +108,7 @@ def read_conditions(route: Route, fields: Fields) -> tuple[Conditions, str | Non
 def parse_tags(value: bytes) -> Tags | None:
     """Return the entity tags in the value of a field, or ANY; None if they break the grammar.
 
-    Of a field of several lines, the values are one with commas between them (RFC 9110, section 5.3).
+    The values of several lines have to be joined with commas, as `field` does (RFC 9110, section 5.3).
     """
     if _PLAIN_LIST.fullmatch(value):
         return frozenset(value.decode().split(", "))
@@ -120,13 +120,13 @@ def parse_tags(value: bytes) -> Tags | None:
 
 
 def read_tags(value: bytes) -> Container[str] | None:
-    """Return, in less time than `parse_tags`, what `matches` takes for them: it asks for one of ours only."""
-    # One of ours, with its quotes and without a comma, is part of such a text only where it is one of its tags.
+    """Return the tags for `commands.matches` alone, faster than `parse_tags`; None if they break the grammar."""
+    # A tag of ours, with its quotes and without a comma, is a part of a plain list only if it is one of its tags.
     return value.decode() if _PLAIN_LIST.fullmatch(value) else parse_tags(value)
 
 
 def parse_key(value: bytes) -> str | None:
-    """Return the key in the value of the field, the same with quotes and without; None if it is not valid."""
+    """Return the key in the value of the field, without its quotes if it has some; None if it is not valid."""
     key = value
     if key.translate(_AS_KEY) != key:  # most are sent bare
         key = key.strip(b" \t")

@@ -80,21 +80,21 @@ class Resource:
     def respond(
         self, plan: Plan, target: bytes, body: bytes, by: int = 0, condition: Any = None
     ) -> Response | Deferred:
-        """Return the response to a planned request with this target and complete body, from a client with that token.
+        """Return the response to a planned request; `by` is the number of the client's token, 0 for none.
 
-        A `condition`, as `plan.parse` returns it, takes the place of the plan's. No error leaves it: a bug in one
-        response must not end the connection's others.
+        A `condition`, as `plan.parse` returns it, replaces the plan's. This raises no error: a bug in one response
+        must not end the connection's others.
         """
         try:
             return plan.run(plan.condition if condition is None else condition, target, body, by)
         except Exception as error:  # noqa: BLE001 - every bug is logged and is a 500
-            return self._fail(error)
+            return self._error_response(error)
 
     def _plan_read(self, route: Route, scope: Scope | None, headers: Fields, *, cached: bool) -> Plan:
         if route == "test":
             return constant(Response(b"OK", TEXT), scope, cached)
         sent = field(headers, b"if-none-match")
-        # If it is malformed, a poller goes on (decision 33). What is cached are the 200s of any tag.
+        # A malformed field counts as absent, so that a poller goes on (decision 33).
         tags = None if sent is None else read_tags(sent)
         return Plan(self._reads[route], scope, cached and tags is None, condition=tags, parse=read_tags)
 
@@ -104,7 +104,7 @@ class Resource:
         try:
             conditions, key = read_conditions(route, fields)
         except InvalidInput as error:
-            return constant(self._fail(error), scope)
+            return constant(self._error_response(error), scope)
         return Plan(partial(write, conditions), scope, False, condition=key, parse=parse_key)
 
     def _get(self, tags: Container[str] | None, target: bytes, _body: bytes, _by: int) -> Response | Deferred:
@@ -124,7 +124,7 @@ class Resource:
         query = target.partition(b"?")[2]
         wanted = parse_list_query(query)
         if tags is not None and wanted.at is None:
-            # A filter or a page changes with the collection only, so its numbers are enough to know.
+            # The tag of every list is that of the collection, so its numbers are enough to compare.
             state = self._collection.state()
             if isinstance(state, Future):
                 return self._deferred(ensure_future(self._list_later(query, wanted, tags, state)), lambda done: done)
@@ -168,13 +168,13 @@ class Resource:
 
     def _deferred(self, pending: Future[T], render: Callable[[T], Response]) -> Deferred:
         def response() -> Response:
-            # Not raised here: this frame would have the error, which would have the frame, with all that the request
-            # took, until the garbage collector comes.
+            # Not raised here: this frame and the error would refer to each other, and keep all that the request took
+            # until the garbage collector comes.
             error = pending.exception()
             try:
-                return self._fail(error) if error else render(pending.result())
+                return self._error_response(error) if error else render(pending.result())
             except Exception as bug:  # noqa: BLE001 - every bug is logged and is a 500
-                return self._fail(bug)
+                return self._error_response(bug)
 
         return Deferred(pending, response)
 
@@ -209,7 +209,7 @@ class Resource:
             return INTERNAL_ERROR
         return error_response(404, f"Store {id_text.decode(errors='replace')} not found")
 
-    def _fail(self, error: BaseException) -> Response:
+    def _error_response(self, error: BaseException) -> Response:
         if isinstance(error, _InvalidJson):
             return error_response(400, "Invalid request payload JSON format")
         return to_response(error, generic=self._generic)
@@ -230,7 +230,7 @@ def _unchanged(current: str) -> Response:
 def _with_any_number(body: bytes) -> object:
     """Decode JSON with a number that msgspec cannot represent; raises ValueError or RecursionError.
 
-    It is in a field that is ignored, or is refused for being a number.
+    The number is in a field that is ignored, or the field is refused because it is no string.
     """
     # The standard library can; but it accepts lone surrogates, so encode the value again.
     value = json.loads(body.decode(), parse_int=lambda _: 0, parse_float=lambda _: 0, parse_constant=_no_constant)
