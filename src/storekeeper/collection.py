@@ -17,7 +17,7 @@ from storekeeper.stores import Payload, Store
 from storekeeper.tokens import Token
 
 MAX_PAST_READS = 2
-"""Reads of the past at once that are not short; further ones wait for `PAST_TIMEOUT`."""
+"""Long reads of the past that run at once; further ones wait up to `PAST_TIMEOUT`, then they are refused."""
 
 PAST_TIMEOUT = 1.0
 """Seconds that one read of the past may take; each page of a list is one."""
@@ -29,10 +29,7 @@ Eventual: TypeAlias = T | asyncio.Future[T]
 
 @asynccontextmanager
 async def past_slot(slots: asyncio.Semaphore, seconds: float) -> AsyncIterator[float]:
-    """Wait for a slot for a read of the past; yield until when it may be used, on the loop's clock.
-
-    Waiting and using it may take so many seconds each. Raises Unavailable if all slots stay in use.
-    """
+    """Wait up to `seconds` for a slot; yield the deadline of its use, `seconds` later. Raises Unavailable."""
     try:
         async with asyncio.timeout(seconds):
             await slots.acquire()
@@ -45,7 +42,7 @@ async def past_slot(slots: asyncio.Semaphore, seconds: float) -> AsyncIterator[f
 
 
 class State(NamedTuple):
-    """The collection's numbers: how many stores, the version, and the epoch, which says of which history it is."""
+    """The collection's numbers: how many stores it has, its version, and the epoch that the version belongs to."""
 
     total: int
     version: int
@@ -55,8 +52,7 @@ class State(NamedTuple):
 class Moment(NamedTuple):
     """A moment of the past (decision 40): the version `seq`, or the latest change up to `time` in ms since 1970.
 
-    An `epoch` that is not the collection's raises EpochEnded; "" is any. A moment later than the present raises
-    InvalidInput.
+    `epoch` is the one that the client named, "" if it named none. `check_moment` refuses what the collection lacks.
     """
 
     seq: int | None = None
@@ -65,7 +61,7 @@ class Moment(NamedTuple):
 
 
 def check_moment(moment: Moment, version: int, epoch: str, now: int) -> None:
-    """Raise EpochEnded or InvalidInput if a moment is none of the collection's; `now` in ms since 1970."""
+    """Raise EpochEnded if a moment is of another epoch, InvalidInput if it is later than `now`, in ms since 1970."""
     if moment.epoch not in ("", epoch):
         raise EpochEnded(f"The epoch {moment.epoch} has ended: the collection's is {epoch} now", f"{version}.{epoch}")
     if (moment.seq or 0) > version or (moment.time or 0) > now:
@@ -75,8 +71,8 @@ def check_moment(moment: Moment, version: int, epoch: str, now: int) -> None:
 class Query(msgspec.Struct, frozen=True):
     """Which stores a list has: all, or those of exactly that `name`, code point by code point.
 
-    Of these the first `limit` (1 to 1000; None: all) with ids greater than `after`, a non-negative integer. With `at`
-    as they were at that moment; then `name` is None.
+    Of these, the list has the first `limit` (1 to 1000; None: all) whose ids are greater than `after`, which is not
+    negative. With `at`, it has them as they were at that moment; then `name` is None.
     """
 
     name: str | None = None
@@ -85,7 +81,7 @@ class Query(msgspec.Struct, frozen=True):
     at: Moment | None = None
 
     def ids(self, count: int) -> tuple[range, int | None]:
-        """Return the ids that a query without a name asks for, of so many stores, and `Listing.last`."""
+        """Return which of the ids 1 to `count` a query without a name asks for, and `Listing.last` for them."""
         end = count if self.limit is None else min(count, self.after + self.limit)
         return range(self.after + 1, end + 1), end if end < count else None
 
@@ -93,10 +89,10 @@ class Query(msgspec.Struct, frozen=True):
 class Listing(msgspec.Struct, frozen=True):
     """Stores as JSON in UTF-8, ascending by id: `first` is the inside of an array, `rest` what follows it.
 
-    `rest` is None when `first` is everything. Each of its parts starts with a comma, so that the parts only have
-    to be sent one after another. All parts are of one snapshot, the collection at `version` of `epoch`, however
-    slowly they are read. `last` is the id of the last store if the limit left out later ones, else None; `total` is
-    how many stores there are at that version, whatever the limit, None if the query has a name.
+    `rest` is None when `first` is everything. Each part of it starts with a comma: send one after another. All parts
+    show the collection at `version` of `epoch`, however slowly they are read. `last` is the id of the last store if
+    the limit left out later ones, else None. `total` is how many stores the collection has, None if the query has a
+    name.
     """
 
     version: int
@@ -121,10 +117,10 @@ class Collection(Protocol):
       and a store's `version` is the number of its latest change. `epoch` is eight characters of `[a-z2-7]`.
     - **Conditions, keys, and writes that change nothing:** as `commands.apply` decides inside the transaction; the
       PreconditionFailed or KeyReused is the exception of the future.
-    - **The past:** long reads of it leave the others their time: two at once, 1 s each, then Unavailable.
+    - **The past:** long reads of it leave time for others: two run at once, for 1 s each, then raise Unavailable.
     - **Errors:** `Unavailable`, raised or as the exception of the future, whenever the database cannot
-      respond; its `outcome` says whether a write may have happened. At most 5 s pass before it (decision 30);
-      `load` waits for others for up to a minute, and raises CannotStart if the operator has to change something.
+      respond, after at most 5 s (decision 30); its `outcome` says whether a write may have happened. `load` waits
+      for other writers for up to a minute, and raises CannotStart if the operator has to change something.
     """
 
     has_change_token: bool
@@ -143,7 +139,7 @@ class Collection(Protocol):
         """Return the numbers of the collection, without reading any store."""
 
     def write(self, command: Command) -> asyncio.Future[Store | None]:
-        """Carry out a command; the result is the store as it left it, None if there is no such store."""
+        """Carry out a command; the result is the store after it, None if a replace found no store of that id."""
 
     async def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False) -> range:
         """Create all of `payloads` in their order, or none; return their ids. Reads them once, and keeps none.
@@ -155,7 +151,7 @@ class Collection(Protocol):
         """Return the tokens that are not revoked."""
 
     async def mark_used(self, numbers: Iterable[int], now: int) -> None:
-        """Note that tokens are used, unless that was noted within `tokens.USED_INTERVAL` before `now`."""
+        """Record that tokens were used at `now`, in ms since 1970, but once in `tokens.USED_INTERVAL` for each."""
 
     def change_token(self) -> bytes | None:
         """Return a value that differs after any write that was acknowledged before this call, by any process.
@@ -166,7 +162,7 @@ class Collection(Protocol):
     def changed_since(self, state: State) -> tuple[State, Sequence[int] | None]:
         """Return the present state, and the ids of the stores that changed since an earlier one.
 
-        None instead of ids, if these are many or the epoch is another. Raises Unavailable.
+        None instead of the ids means: any may have changed. Raises Unavailable.
         """
 
     async def check(self) -> None:

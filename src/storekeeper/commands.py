@@ -20,14 +20,14 @@ MAX_KEYS = 5_000_000
 """Later keys after which one is forgotten, however young it is."""
 
 MAX_KEYS_DELETED = 1000
-"""Keys that are deleted at once: the oldest, and beyond those bounds. The newest is never deleted."""
+"""Keys that one transaction deletes: the oldest of those that are past a bound, and never the newest key."""
 
 KEYS_INTERVAL = 60.0
-"""Seconds between two looks for such keys, while no write deletes them."""
+"""Seconds between two looks for keys to delete, while no write comes that deletes them."""
 
 MAX_BATCH = 1000
 MAX_BATCH_BYTES = 4 * 2**20
-"""Commands of one batch, and bytes by `size` with which it is full: writing them takes several times as much."""
+"""Commands of a batch, and its bytes by `size`, at which it is full. To write it takes several times that memory."""
 
 _EMPTY_TEXT = getsizeof("")
 
@@ -51,7 +51,7 @@ def matches(tags: Container[str], current: str) -> bool:
 Key: TypeAlias = tuple[str, int]
 """A client's Idempotency-Key, and a number of 64 bits for the request that it was sent with.
 
-The number leaves the content out, but for its length. What is remembered has the content itself.
+The number depends on the length of the address, not on the content, which the remembered change has.
 """
 
 
@@ -97,7 +97,7 @@ KeyEntry: TypeAlias = tuple[str, int, int]
 class Remembered(msgspec.Struct, frozen=True):
     """What the database has of an Idempotency-Key: the number of its request, the store of its response, its time.
 
-    The store may lack its content if it is asked for with another number: it may be long.
+    If the key was now sent with another number, the store may lack its content, which may be long.
     """
 
     request: int
@@ -106,11 +106,11 @@ class Remembered(msgspec.Struct, frozen=True):
 
 
 class Present(msgspec.Struct, frozen=True):
-    """What the database says of the collection before a batch, inside the batch's transaction.
+    """The collection before a batch, as the database has it inside the batch's transaction.
 
-    `count` is how many stores there are, `at` when the latest change was, in milliseconds since 1970. `versions` has
-    the version of each store of `touched` that exists, by its id; `equal` the places of `touched` at which the store
-    has just that content already; `remembered`, of each key of `keys` that is known, its latest row.
+    `count` is how many stores there are; `at` is the time of the latest change, in milliseconds since 1970. By id,
+    `versions` has the version of each store of `touched` that exists. `equal` has the places in the batch of those
+    replaces that would change no content. `remembered` has the latest row of each key of `keys` that is known.
     """
 
     count: int
@@ -123,7 +123,7 @@ class Present(msgspec.Struct, frozen=True):
 
 
 def touched(commands: Iterable[Command]) -> list[tuple[int, int, str, str | None]]:
-    """Return place, id and content of each replace: `apply` needs to know what the store is now."""
+    """Return the place, id and content of each replace; what these stores are now goes into `Present`."""
     return [
         (place, command.id, command.payload.name, command.payload.address)
         for place, command in enumerate(commands)
@@ -132,7 +132,7 @@ def touched(commands: Iterable[Command]) -> list[tuple[int, int, str, str | None
 
 
 def keys(commands: Iterable[Command]) -> list[Key]:
-    """Return the keys of which `apply` needs to know whether they are remembered, perhaps some of them twice."""
+    """Return the keys of a batch, some perhaps twice; those that are remembered go into `Present`."""
     return [command.key for command in commands if command.key is not None]
 
 
@@ -174,7 +174,7 @@ class Batch:
     def __init__(self, present: Present, now: int) -> None:
         self.count, self.version, self.at = present.count, present.version, max(now, present.at)
         self.results: list[Result] = []
-        """For each command what it led to."""
+        """What each command led to, in their order."""
         self.changes: list[Change] = []
         """One for each command that changed something, in the order of their versions."""
         self.keys: list[KeyEntry] = []
@@ -184,7 +184,7 @@ class Batch:
         """The latest change of each new store, and of each that existed before, by its id."""
         self._present = present
         self._epoch = present.epoch
-        # The age of a key goes by the clock alone: once a wrong one is set right, no key is older because of it.
+        # A key's age is by the clock alone: when a wrong clock is corrected, no key seems older than it is.
         self._known = {
             key: (known.request, known.store)
             for key, known in present.remembered.items()
@@ -197,7 +197,7 @@ class Batch:
         return bool(self.changes or self.keys)
 
     def carry_out(self, place: int, command: Command) -> Result:
-        """Apply a command, the one at that place of the batch; in the order of decision 31."""
+        """Apply the command at that place of the batch; check key, store and tags in the order of decision 31."""
         sent, request = command.key or (None, 0)
         if sent is not None and (known := self._known.get(sent)) is not None:
             was, store = known

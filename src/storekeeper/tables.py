@@ -15,7 +15,7 @@ MAX_INTEGER = 2**63 - 1
 """The greatest integer of a column, in both databases."""
 
 FIELDS = ", ".join(CONTENT)
-"""These columns, as statements name them."""
+"""The columns of CONTENT, as statements name them."""
 
 STORES = {"id": int, **CONTENT, "version": int}
 """A store as its latest change left it; `version` is the number of that change."""
@@ -29,10 +29,9 @@ OF_CHANGE = {"id": "store_id", "version": "seq"} | {name: name for name in CONTE
 """For each column of a store, the column of its latest change."""
 
 KEYS = {"n": int, "at": int, "entries": str}
-"""The Idempotency-Keys that one transaction remembered (decision 36), and when: a JSON array with, for each, the key
-(behind the number of its token and a blank, if it has one), a number for its request, and the seq of the change that
-is its response. `n` is how many there ever were, with these: the oldest, which are deleted first, stand together.
-"""
+"""The Idempotency-Keys of one transaction (decision 36), and its time. `entries` is a JSON array, with an array for
+each key: the key (behind the number of its token and a blank, if it has one), a number for its request, and the seq
+of the change that is its response. `n` counts all keys so far, with these: the smallest are deleted first."""
 
 TOKENS = {name: str if kind is str else int for name, kind in get_type_hints(Token).items()}
 """A token. Nothing deletes one, so that its number and its name are unique for ever."""

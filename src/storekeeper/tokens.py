@@ -17,7 +17,7 @@ from storekeeper.errors import CannotStart
 MAX_EXPIRY_DAYS = 36_500
 
 USED_INTERVAL = 60 * 60 * 1000
-"""Milliseconds within which the use of a token is written once."""
+"""Milliseconds for which one record of the use of a token is enough."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _PREFIX = "skt_"
@@ -28,9 +28,10 @@ _EXPIRY = re.compile(r"([1-9][0-9]{0,4})d")
 
 
 class Token(msgspec.Struct, frozen=True):
-    """Who may read or write; the fields are the columns of the table. Times are in milliseconds since 1970, or never.
+    """A row of the table of tokens. `scope` is "read" or "write", which includes read.
 
-    `hash` is the SHA-256 of its text, in hexadecimal digits; `used` is about when it was used last.
+    `hash` is the SHA-256 of the token in hexadecimal digits. Times are in milliseconds since 1970, None for never;
+    `used` is up to USED_INTERVAL before the latest use.
     """
 
     number: int
@@ -50,12 +51,12 @@ def generate() -> str:
 
 
 def is_well_formed(text: bytes) -> bool:
-    """Tell whether this can be a token: all others are refused without looking anything up."""
+    """Tell whether a text has the form and the checksum of a token; any other is refused without a look-up."""
     return _FORM.fullmatch(text) is not None and _checksum(text[:-_CHECKSUM].decode()) == text[-_CHECKSUM:].decode()
 
 
 def hashed(text: bytes) -> str:
-    """Return what is kept of a token."""
+    """Return the hash of a token, which is all that the database keeps of it."""
     return sha256(text).hexdigest()
 
 
@@ -68,7 +69,7 @@ def check_name(name: str) -> str:
 
 
 def expiry(text: str, now: int) -> int:
-    """Return when a token expires that is good for so many days (`90d`); raise CannotStart if it says no days."""
+    """Return the time that many days (`90d`) after `now`, both in ms since 1970; raise CannotStart otherwise."""
     found = _EXPIRY.fullmatch(text)
     if not found or int(found[1]) > MAX_EXPIRY_DAYS:
         rule = f"expected a number of days from 1d to {MAX_EXPIRY_DAYS}d, such as 90d"

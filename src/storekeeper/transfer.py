@@ -29,16 +29,13 @@ class Snapshot(Protocol):
         """Return how many stores and how many changes there are, and the epoch: the row of `NUMBERS`."""
 
     def rows(self, table: str) -> Rows:
-        """Return a table's rows by its key, a few at a time from the database, which sends until this is closed."""
+        """Return a table's rows in the order of its key. Close the generator: the database sends rows until then."""
 
     def fill(self, table: str, rows: Iterable[Row]) -> None:
         """Add rows to a table that has none."""
 
     def finish(self, epoch: str | None) -> None:
-        """Set the epoch, None for a new one, and write all that was added to where it will stay.
-
-        From then on, everything is read from there.
-        """
+        """Set the epoch, None for a new one; write all added rows to where they stay, and read them from there."""
 
 
 def copy(
@@ -62,7 +59,7 @@ def copy(
     _require_empty(target, epoch)
 
     def source_rows(table: str) -> Rows:
-        with reading():  # the target reads them, and is not to blame
+        with reading():  # the target runs this generator, but an error in it is the source's
             yield from source.rows(table)
 
     numbers, total = itertools.count(1), 2 * sum(count)
@@ -79,8 +76,8 @@ def copy(
     target.finish(epoch if move else None)
     for table, checksum in sent.items():
         arrived = hashlib.sha256()
-        with closing(target.rows(table)) as rows:  # an open one would keep what undoes the copy waiting for ever
-            deque(_summed(rows, arrived, advance), maxlen=0)  # reads them all, and keeps none
+        with closing(target.rows(table)) as rows:  # if it stayed open, undoing the copy would wait for ever
+            deque(_summed(rows, arrived, advance), maxlen=0)  # reads all rows, and keeps none
         if arrived.digest() != checksum.digest():
             raise VerificationFailed(
                 f"the {table} that arrived are not those that were sent; nothing was kept of them"
