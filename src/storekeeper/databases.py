@@ -18,8 +18,8 @@ from storekeeper.tokens import Token
 from storekeeper.transfer import Snapshot
 
 Execute: TypeAlias = Callable[..., Iterable[tuple[Any, ...]]]
-"""Executes a statement with its parameters `$1`, `$2` in the transaction of a command, also beside a running service;
-returns its rows. All commands that write go one after another."""
+"""Executes a statement, with parameters `$1`, `$2`, in the transaction of a command; returns its rows. A service may
+run meanwhile. Commands that write wait for each other."""
 
 _FIND = "SELECT number FROM tokens WHERE name = $1"
 _ADD = """INSERT INTO tokens (number, name, scope, hash, created, expires)
@@ -29,7 +29,10 @@ _EPOCH = "SELECT epoch FROM collection"
 
 
 class _Engine(Protocol):
-    """What the package of a kind of database offers, on a location: of SQLite a path, of PostgreSQL a URL."""
+    """What the package of a kind of database offers: what the functions of this module do, on a location.
+
+    A location is a path for SQLite, a URL for PostgreSQL. `load_all` does `load`; `opened` yields `Execute`.
+    """
 
     RENEW_EPOCH: str
 
@@ -49,8 +52,9 @@ def open_collection(
 ) -> Collection:
     """Prepare and open the collection of a URL; needs a running event loop. Raises CannotStart.
 
-    `fail` is called once, with the reason, when the database cannot be trusted any more; `reached`, perhaps on a
-    thread and later, when it is prepared and before anything is read: while it raises, it counts as one that is away.
+    `fail` is called once, with the reason, when the database cannot be trusted any more. `reached` is called when the
+    database is prepared, before it is read, perhaps later and on a thread; if it raises Unavailable, it is called
+    again later.
     """
     engine, location = _located(database)
     return engine.open_collection(location, fail, reached)
@@ -97,7 +101,7 @@ def read_tokens(database: str) -> list[Token]:
 
 
 def refuse_tokens(database: str) -> None:
-    """Raise CannotStart if there are tokens, for a service to which nobody has said who needs one; Unavailable."""
+    """Raise CannotStart if there are tokens: without --auth, nobody has said who needs one. Raises Unavailable."""
     if read_tokens(database):
         raise CannotStart(
             "the database has tokens: say who needs one, with --auth all, --auth writes or --auth open (nobody)"
@@ -140,7 +144,7 @@ def load(database: str, payloads: Iterable[Payload], *, only_if_empty: bool) -> 
 
 
 def snapshot(database: str, *, fill: bool = False) -> AbstractContextManager[Snapshot]:
-    """Open all rows of a collection, also a read-only one; with `fill`, of an empty one. Raises as `load` does."""
+    """Open a collection, perhaps read-only, to read its rows; with `fill`, an empty one to fill. Raises as `load`."""
     engine, location = _located(database) if fill else _existing(database)
     return engine.snapshot(location, fill=fill)
 
@@ -202,7 +206,7 @@ def sqlite_path(database: str) -> Path:
     """Return the file that a database URL names; raise CannotStart if it names none."""
     scheme, separator, rest = database.partition("://")
     if not separator or scheme != "sqlite":
-        # In an invalid URL the password may stand anywhere; but a plain word or path has none.
+        # An invalid URL may have a password anywhere, so do not show it; a plain word or path has none.
         shown = scheme if separator and scheme.isalnum() else database
         if not database.startswith("sqlite") and set(shown) & set(":@=?"):
             shown = ""
@@ -211,7 +215,7 @@ def sqlite_path(database: str) -> Path:
     name = unquote(rest[1:], errors="surrogateescape")
     if not rest.startswith("/") or not name or "\0" in name or name == ":memory:":
         raise CannotStart(f"--database {database}: names no file; use {DATABASES}")
-    if "?" in rest:  # else `?timeout=5`, as other programs have it, would name another, new file
+    if "?" in rest:  # options such as `?timeout=5`, which other programs take, would name another, new file
         raise CannotStart(f"--database {database}: takes nothing after a ?; in the name of a file, a ? is %3F")
     try:
         path = Path(name).absolute()
@@ -224,7 +228,7 @@ def sqlite_path(database: str) -> Path:
 
 
 def _located(database: str) -> tuple[_Engine, Path | str]:
-    """Return the package for a kind of database, and the location in it: a file or the URL. Raises CannotStart."""
+    """Return the package for the database of a URL, and its location there: a path or the URL. Raises CannotStart."""
     if not database.startswith(("postgresql://", "postgres://")):
         return sqlite, sqlite_path(database)
     try:
@@ -236,7 +240,7 @@ def _located(database: str) -> tuple[_Engine, Path | str]:
 
 
 def _existing(database: str) -> tuple[_Engine, Path | str]:
-    """Return the same for a collection that exists. Raises CannotStart, Unavailable."""
+    """Return what `_located` does; raise CannotStart if there is no collection, or Unavailable."""
     engine, location = _located(database)
     if not engine.exists(location):
         raise CannotStart(
