@@ -13,7 +13,7 @@ import pytest
 from storekeeper.conformance import examine, responses
 from storekeeper.conformance.client import Client
 from storekeeper.conformance.report import Report
-from storekeeper.conformance.running import RULES, first_contact, hold, outcome, prepare
+from storekeeper.conformance.running import RULES, first_contact, hold, prepare, run_rule
 from storekeeper.conformance.service import Result, Rule, Service
 from tests.conformance.announcing import Announcing
 from tests.conformance.mutants import MUTANTS
@@ -73,7 +73,7 @@ def alone(client: Client, names: frozenset[str]) -> set[str]:
     prepare(service)
 
     def failed_of(rules: list[Rule]) -> set[str]:
-        return {*failures(outcome(rule, service) for rule in rules)}
+        return {*failures(run_rule(rule, service) for rule in rules)}
 
     asked = [rule for rule in RULES if rule.name in names]
     others = [rule for rule in RULES if not rule.late] if any(rule.late for rule in asked) else []
@@ -81,7 +81,7 @@ def alone(client: Client, names: frozenset[str]) -> set[str]:
     for number, rule in enumerate(sorted(others, key=lambda rule: "rejects" not in rule.name)):
         if names <= LOOKS and number % OFTEN == 0 and len(failed := failed_of(asked)) == len(names):
             return failed
-        outcome(rule, service)
+        run_rule(rule, service)
     return failed_of(asked)
 
 

@@ -25,7 +25,7 @@ PAST = "A store and the list as of a tag are what they were, whatever was writte
 
 
 def tag(response: Response) -> str:
-    """Return the tag of a response without what proxies add; Violation when it is none."""
+    """Return the tag of a response without what proxies add; raise Violation when it is none."""
     sent = response.header("etag") or ""
     found = TAG.fullmatch(sent)
     response.expect(found, f"its ETag is {sent!r}" if sent else "it has no ETag")
@@ -33,7 +33,7 @@ def tag(response: Response) -> str:
 
 
 def refused(response: Response, status: int) -> None:
-    """Violation unless it is an error of this status, with the contract's body."""
+    """Raise Violation unless it is an error of this status, with the contract's body."""
     response.expect(response.status == status, f"status {response.status}, not {status}")
     response.expect(response.member("statusCode") == status, "it has not the body of an error")
 

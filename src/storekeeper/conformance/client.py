@@ -41,7 +41,7 @@ class Exchange:
 
 
 class CannotCheck(Exception):
-    """Nothing can be said of the service: the message says why."""
+    """The service cannot be checked: the message says why."""
 
 
 class TooLarge(Exception):
@@ -69,13 +69,16 @@ class Stream(socket.SocketIO):
         return io.BufferedReader(self, PIECE_BYTES)
 
     def readinto(self, buffer: "memoryview") -> int | None:  # type: ignore[override]  # BufferedReader passes no other
-        """Wait for more bytes; TimeoutError after the deadline."""
+        """Wait for more bytes; raise TimeoutError after the deadline."""
         self.connection.settimeout(remaining(self.deadline))
         return super().readinto(buffer)
 
 
 class Client:
-    """Sends to `http(s)://host[:port][/prefix]`, else ValueError, each in `timeout` seconds; tells nobody `token`."""
+    """Sends requests to `http(s)://host[:port][/prefix]`, each within `timeout` seconds, and shows `token` nowhere.
+
+    Raises ValueError for another address.
+    """
 
     def __init__(self, url: str, timeout: float, token: str = "") -> None:
         self.secret = [f"Authorization: Bearer {token}"] if token else []
@@ -95,7 +98,7 @@ class Client:
         self.tls: ssl.SSLContext | None = ssl.create_default_context() if usual == 443 else None
 
     def send(self, exchange: Exchange, more: Mapping[str, str] = {}) -> None:
-        """Send the request, with `more` fields but for empty ones; Unreachable without a whole HTTP response."""
+        """Send the request, with the non-empty fields of `more`; raise Unreachable without a whole HTTP response."""
         fields = {"Host": self.authority, "User-Agent": "storekeeper-check", "Accept": "*/*", "Connection": "close"}
         if exchange.body is not None:
             fields |= {"Content-Type": "application/json", "Content-Length": str(len(exchange.body))}
@@ -157,7 +160,7 @@ def final(stream: Stream, exchange: Exchange) -> http.client.HTTPResponse:
 
 
 def remaining(deadline: float) -> float:
-    """Return the seconds left; TimeoutError when none are."""
+    """Return the seconds left; raise TimeoutError when none are."""
     if (left := deadline - time.monotonic()) <= 0:
         raise TimeoutError
     return left

@@ -30,7 +30,7 @@ DECODER = json.JSONDecoder(object_pairs_hook=unique, parse_constant=constant)
 
 
 def attempt(read: Callable[..., Any], *content: Any) -> tuple[Any, str | None]:
-    """Return what is read; None and the fault, in plain words, when it is not the JSON that was expected."""
+    """Return what `read` returns, and None; or None and the fault, in plain words, if the JSON is not as expected."""
     try:
         return read(*content), None
     except UnicodeDecodeError:
@@ -42,7 +42,7 @@ def attempt(read: Callable[..., Any], *content: Any) -> tuple[Any, str | None]:
 
 
 def parse(content: bytes) -> tuple[Any, str | None]:
-    """Return the one JSON value of a body; None and the fault when it is none, or is not UTF-8."""
+    """Return the one JSON value of a body, and None; or None and the fault if it is not JSON in UTF-8."""
     return attempt(lambda: DECODER.decode(content.decode()))
 
 
@@ -62,7 +62,7 @@ class Listing:
             _, self.fault = attempt(self.finish if last else self.advance, piece)
 
     def advance(self, piece: bytes) -> None:
-        """Take all stores that others follow; the rest stays, as an array of its own."""
+        """Take all complete stores that a comma follows; keep the rest, as an array of its own."""
         self.text += self.decode(piece)
         end = len(self.text)
         while (end := self.text.rfind("}", 0, end)) > 0:
@@ -80,7 +80,7 @@ class Listing:
     def finish(self, piece: bytes) -> None:
         """Take the stores that are left."""
         stores = DECODER.decode(self.text + self.decode(piece, True))
-        self.take(stores or (None if self.count else stores))  # a comma is followed by a store
+        self.take(stores or (None if self.count else stores))  # after a comma, an empty rest is malformed
 
     def take(self, stores: Any) -> None:
         """Count stores, remember their shapes and keep those that are wanted."""

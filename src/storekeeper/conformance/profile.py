@@ -1,4 +1,4 @@
-"""What a service does where the contract is silent: looked at and told, never failed; this package only."""
+"""What a service does where the contract is silent: reported, and never a failure; this package only."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -14,7 +14,7 @@ Look = Callable[[Service], str]
 
 
 def observe(service: Service) -> dict[str, str]:
-    """Return what the service does, by topic: all that the run allows; a service that stops responding ends it."""
+    """Return what the service does, by topic, as far as the run allows; stop when the service stops responding."""
     seen: dict[str, str] = {}
     for topic, look in (READS if service.read_only else READS | WRITES).items():
         try:
@@ -57,7 +57,7 @@ def _update(payload: object) -> Look:
 
 
 def _earlier(service: Service, method: str, part: bytes = b'"id"') -> str:
-    """Return what came during the checks of a request that the contract leaves open."""
+    """Return the response that the checks got to a request which the contract leaves open."""
     found = (seen for seen in service.seen if seen.method == method and seen.wanted in ("open", "either"))
     return next((_told(seen) for seen in found if part in (seen.body or b"")), "not seen")
 

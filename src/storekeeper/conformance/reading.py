@@ -147,7 +147,7 @@ def _subjects(service: Service) -> Iterator[Made]:
 
 
 def _found(service: Service, *values: str) -> Response:
-    """Return what the last of these values finds; Violation when one finds a store of another name."""
+    """Return what the last of these values finds; raise Violation when one finds a store of another name."""
     for value in values:
         response = service.find(value)
         for store in response.listed.stores:

@@ -29,7 +29,7 @@ WAYS = {  # to break the rules, by the name that their checks have
 
 
 def bad(service: Service) -> dict[str, list[tuple[dict[str, Any], Way]]]:
-    """Return some bad payloads of each way, with that way, all with texts that nobody has used."""
+    """Return some bad payloads for each way, each with its way; no store has any of their texts."""
     new, large = service.name, 800_000_000_000 + int(service.marker[-8:], 16)
     types: tuple[object, ...] = (None, True, False, [], [new()], {}, {"name": new()})
     addresses: tuple[object, ...] = (5, 0, -1.5, True, False, [], [new()], {}, {"street": "1"})
@@ -52,7 +52,7 @@ def bad(service: Service) -> dict[str, list[tuple[dict[str, Any], Way]]]:
 
 
 def send_bad(send: Write, service: Service) -> Response:
-    """Send a bad payload of each way; Skipped when one is taken, which is a rule of its own."""
+    """Send a bad payload of each way; raise Skipped when one is taken, which is a rule of its own."""
     for (payload, way), *_ in bad(service).values():
         response = send(service, payload, way)
         if response.status != 400:
@@ -74,10 +74,10 @@ def _rejected_create_takes_no_number(service: Service) -> None:
 
 
 def adds_no_other(send: Request, service: Service) -> None:
-    """Violation when the number of stores grows with these requests.
+    """Raise Violation when the number of stores grows with these requests.
 
-    Other clients may add stores at any time, and they look like those. A service is blamed only when, time after
-    time, the growth is in proportion to the requests, and nothing grows while as much time goes by without any.
+    Other clients may add stores at any time. So the service is to blame only if, again and again, the number grows in
+    proportion to the requests, and does not grow in an equally long pause without requests.
     """
     for _ in range(TRIES):
         each, paused = growth(service, send, 1)
@@ -89,7 +89,7 @@ def adds_no_other(send: Request, service: Service) -> None:
 
 
 def growth(service: Service, send: Request, times: int) -> tuple[int, int]:
-    """Return how many stores were added while this was sent so often; and, if any, in a pause as long after it."""
+    """Return how many stores were added while this was sent `times` times, and, if any, in an equally long pause."""
     started, before = time.monotonic(), service.count()
     for _ in range(times):
         send(service)
@@ -113,7 +113,7 @@ def _update_adds_no_other(service: Service) -> None:
 
 
 def rejects(send: Write, names: Iterable[str], service: Service) -> None:
-    """Violation unless each payload that is bad in these ways gets a 400."""
+    """Raise Violation unless each payload that is bad in these ways gets a 400."""
     faults = bad(service)
     for payload, way in chain(*(faults[name] for name in names)):
         response = send(service, payload, way)

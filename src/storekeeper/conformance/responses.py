@@ -78,7 +78,7 @@ def _is_of_one_mode(seen: Response, generic: bool) -> str:
 
 
 def _hold(group: str, look: Look, service: Service) -> None:
-    """Violation at the first response of this group that is wrong; Skipped when none was seen."""
+    """Raise Violation at the first response of this group that is wrong; raise Skipped when none was seen."""
     found = [seen for seen in service.seen if group in _groups(seen)]
     if not found:
         raise Skipped("no such response was seen")

@@ -35,10 +35,10 @@ def run(
     ask: Announce | None = None,
     examples: Sequence[dict[str, Any]] = (),
 ) -> int:
-    """Check the service at `url`, print what came of it and give the exit code.
+    """Check the service at `url`, print the report and return the exit status.
 
-    Standard output gets the table, or one JSON document; `junit` gets the XML. An exchange has `timeout` seconds.
-    Unless the list is `examples`, `ask` is told how many stores come at most, and raises if they may not.
+    Standard output gets the table, or one JSON document; the file `junit` gets the XML. Each request has `timeout`
+    seconds. Unless the list is `examples`, `ask` gets the number of stores that may be added, and raises to refuse.
     """
     if (path := url.rstrip("/")).endswith("/api/stores"):  # as people copy it
         url = path.removesuffix("/api/stores")
@@ -66,13 +66,13 @@ def run(
         sys.stdout.write(as_json(report) + "\n" if json else as_text(report))
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever reads has enough, and the verdict is the same. What is left would fail once more at the end.
+        # The reader has closed the pipe; the verdict stays. To flush the rest at the end would fail once more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return CONFORMS if report.conforms else VIOLATES
 
 
 def _prove_writable(path: Path) -> None:
-    """OSError unless the file can be written; one that was not there is not there afterwards."""
+    """Raise OSError unless the file can be written; one that was not there is not there afterwards."""
     if path.is_fifo():
         return  # whoever reads it would take the closing for its end
     path, new = path.resolve(), not path.exists()
@@ -92,7 +92,7 @@ def _holds_only(client: Client, stores: list[dict[str, Any]]) -> bool:
 def examine(
     url: str, *, read_only: bool = False, timeout: float = 7.0, announce: Announce = lambda _: None, token: str = ""
 ) -> Report:
-    """Hold the service at `url` to every rule, or CannotCheck; `announce` is told how many stores it adds at most."""
+    """Check every rule, or raise CannotCheck; `announce` gets how many stores are added at most."""
     try:
         client = Client(url, timeout, token)
     except ValueError as error:
@@ -101,24 +101,24 @@ def examine(
 
 
 def hold(service: Service, url: str, announce: Announce = lambda _: None) -> Report:
-    """Return what comes of all rules; a service that is gone, or slow twice, ends it with CannotCheck."""
+    """Return the report on all rules; raise CannotCheck if the service is gone, or was too slow twice."""
     start = time.monotonic()
     first_contact(service)
     if not service.read_only:
         announce(MAX_ADDED)
         prepare(service)
-    results = [outcome(rule, service) for rule in RULES if not rule.late]
+    results = [run_rule(rule, service) for rule in RULES if not rule.late]
     profile = observe(service)
-    alive(service)
-    results += [outcome(rule, service) for rule in RULES if rule.late]
+    require_response(service)
+    results += [run_rule(rule, service) for rule in RULES if rule.late]
     mode = "unknown" if service.read_only else "generic" if service.generic else "detailed"
     return Report(url, mode, results, profile, service.added, time.monotonic() - start)
 
 
 def first_contact(service: Service) -> None:
-    """CannotCheck unless this is the service at all and lets us in: nothing is written to anything else."""
+    """Raise CannotCheck unless this is such a service and lets us in, so that nothing is written to another one."""
     test, stores = service.test(), service.find(service.marker)
-    admitted(stores)
+    require_access(stores)
     service.announces = bool(beyond.TAG.fullmatch(stores.header("etag") or ""))
     if not (test.ok or stores.ok):
         statuses = f"GET /test gets the status {test.status}, GET /api/stores {stores.status}"
@@ -127,18 +127,18 @@ def first_contact(service: Service) -> None:
 
 
 def prepare(service: Service) -> None:
-    """Learn how errors look, and add the store that several checks share; what is wrong the rules will tell."""
+    """Learn how errors look, and add the store that several checks share; leave it to the rules to find faults."""
     for step in (rejecting.detect_mode, Service.settle):
         try:
             step(service)
         except Unreachable as error:
-            lost(service, error)
+            require_recovery(service, error)
         except Violation:
-            admitted(service.seen[-1])
+            require_access(service.seen[-1])
 
 
-def outcome(rule: Rule, service: Service) -> Result:
-    """Return what comes of one rule."""
+def run_rule(rule: Rule, service: Service) -> Result:
+    """Check one rule; return its result."""
     try:
         if rule.writes and service.read_only:
             raise Skipped("it writes, and this run is read-only")
@@ -152,28 +152,28 @@ def outcome(rule: Rule, service: Service) -> Result:
     except Violation as found:
         return Result(rule, "failed", found.reason, found.exchange)
     except Unreachable as error:
-        lost(service, error)
+        require_recovery(service, error)
         return Result(rule, "failed", f"no response: {error.reason}", error.exchange)
     return Result(rule, "passed")
 
 
-def lost(service: Service, error: Unreachable) -> None:
-    """Return if the service still responds: only one rule is broken. Else, and at a second timeout, CannotCheck."""
+def require_recovery(service: Service, error: Unreachable) -> None:
+    """Return if the service responds again after an error; else, or at the second timeout, raise CannotCheck."""
     service.timeouts += isinstance(error.__cause__, TimeoutError)
     if isinstance(error.__cause__, TooLarge) or service.timeouts > 1:
         raise error
-    alive(service)
+    require_response(service)
 
 
-def alive(service: Service) -> None:
-    """CannotCheck unless the service still responds at all."""
+def require_response(service: Service) -> None:
+    """Raise CannotCheck unless the service still responds at all."""
     try:
         service.test()
     except Unreachable as error:
         raise CannotCheck(f"it stopped responding: {error}") from None
 
 
-def admitted(response: Response) -> None:
-    """CannotCheck when the service keeps us out."""
+def require_access(response: Response) -> None:
+    """Raise CannotCheck when the service keeps us out."""
     if closed := CLOSED.get(response.status):
         raise CannotCheck(f"{response.method} /api/stores gets the status {response.status}: {closed}")

@@ -31,7 +31,7 @@ class Skipped(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A way to break the store payload rules: what of them is looked at, and what is wrong."""
+    """A way to break the rules of a payload: `scope` says which rule is checked, `label` what the payload has."""
 
     scope: str
     label: str
@@ -41,8 +41,8 @@ class Way:
 
 
 Wanted = Literal["alive", "success", "either", "open"] | Way
-"""What a request should get: `alive` a success, `success` one that shows stores, `either` such a one or a refusal,
-`open` whatever the service likes; a Way: the error of a payload that breaks the rules in that way."""
+"""What a request should get. `alive`: a success. `success`: one that shows stores. `either`: that, or a refusal.
+`open`: anything. A Way: the error for a payload that breaks the rules in that way."""
 
 
 @dataclass(slots=True)
@@ -68,7 +68,7 @@ class Response(Exchange):
 
     @property
     def listed(self) -> Listing:
-        """The list that it is; Violation when it is none."""
+        """The list that it is; raise Violation when it is none."""
         if self.listing is None:
             raise Violation(f"status {self.status} instead of a list", self)
         self.expect(not self.listing.fault, str(self.listing.fault))
@@ -76,7 +76,7 @@ class Response(Exchange):
 
     @property
     def single(self) -> Store:
-        """The one store that it is; Violation when it is none."""
+        """The one store that it is; raise Violation when it is none."""
         self.expect(self.ok, f"status {self.status} instead of a store")
         if not isinstance(self.document, dict):
             raise Violation(self.malformed or "the body is not one JSON object", self)
@@ -94,12 +94,12 @@ class Response(Exchange):
         return value
 
     def expect(self, holds: object, reason: str) -> None:
-        """Violation with `reason` and this exchange unless it holds."""
+        """Raise Violation with `reason` and this exchange unless it holds."""
         if not holds:
             raise Violation(reason, self)
 
     def shows(self, wanted: "Made", where: str = "") -> None:
-        """Violation unless it, or the one of that id in its list, is this store; no address passes for null."""
+        """Raise Violation unless it is this store, or lists it once; a missing address counts as null here."""
         stores = [self.single] if self.listing is None else self.with_id(wanted.id)
         self.expect(len(stores) == 1, f"the store {wanted.id} is there {len(stores)} times{where}")
         have_all = stores[0] | {"id": number(stores[0])}
@@ -108,7 +108,7 @@ class Response(Exchange):
             self.expect(have == right, f"its {key} is {have!r}, not {right!r}{where}")
 
     def made(self, name: str, address: str | None = None) -> "Made":
-        """Return the store that it shows, as it was sent; Violation when it has no id."""
+        """Return the store that it shows, as it was sent; raise Violation when it has no id."""
         id = number(self.single)
         self.expect(id is not None, "the store has no id")
         return Made(id or 0, name, address, self)
@@ -147,7 +147,7 @@ class Service:
         return f"{self.marker} {self.names:03}"
 
     def send(self, method: str, path: str, body: object = None, wanted: Wanted = "open", **more: str) -> Response:
-        """Make one exchange and keep it in `seen`; bytes are a body as they are, `more` header fields: `if_match`."""
+        """Make one exchange and keep it in `seen`; send bytes as they are, `more` as fields, such as `if_match`."""
         if not (body is None or isinstance(body, bytes)):
             body = json.dumps(body, ensure_ascii=False).encode()
         response = Response(method, path, body, wanted=wanted)
@@ -211,7 +211,7 @@ class Service:
         return self.settled
 
     def spare(self, name: str | None = None, address: str | None = "Before") -> Made:
-        """PUT a new name and address to the one store of ours that checks change; return it. At first, make it."""
+        """Return the one store of ours that checks change, with a new name and address; make it when first needed."""
         if self.spare_id is None:
             self.spare_id = self.make().id
         name = name or self.name()

@@ -24,7 +24,7 @@ Hold = Callable[[Write, Service], None]  # sends a payload that is to be stored,
 
 
 def written(write: Write, service: Service, name: str, address: str | None = None) -> Made:
-    """Write a store; Violation when the response, or the store when it is read, has other values than were sent."""
+    """Write a store; raise Violation when the response or the next read has other values than were sent."""
     store = write(service, fields(name, address)).made(name, address)
     store.response.shows(store)
     service.read(store.id).shows(store, " when it is read again")
@@ -219,7 +219,7 @@ def _create_id_is_count_plus_one(service: Service) -> None:
 
 
 def are_others(service: Service, first: Made, second: Made) -> None:
-    """Violation unless the ids between two of ours are stores, and other clients' stores."""
+    """Raise Violation unless the ids between two of ours are stores, and other clients' stores."""
     second.response.expect(second.id > first.id, f"after the id {first.id} came {second.id}")
     for id in range(first.id + 1, min(second.id, first.id + 1 + MAX_GAP)):
         response = service.read(id)
