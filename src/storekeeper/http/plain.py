@@ -1,29 +1,28 @@
 """The short way for plain requests: one whole request in one read, with nothing that needs care. Imports httptools.
 
 llhttp checks the bytes, as on the careful way (`reader.py`), but does not call back for each field: only the fields
-of DECIDING_FIELDS are looked for. What is not plain gets None here, and the careful way reads it from its start. So
-this way refuses nothing, and `tests/http/test_plain.py` shows that what it accepts means the same on the careful way.
+of DECIDING_FIELDS are looked for. For a request that is not plain, `read` returns None, and the careful way reads it
+from its start. So this way refuses nothing; `tests/http/test_plain.py` shows that what it accepts means the same on
+the careful way.
 
-What llhttp has accepted is remembered: the fields, whatever the request line, with the plans of the lines that came
-with them; and whole requests that came again. A plan is known by the shape of its line and the deciding fields alone,
-so that another id, or a new `x-request-id`, is no new plan. Why what other clients sent cannot change what a request
-means:
+What llhttp has accepted is remembered: the fields of a head, with a plan for each shape of a request line that came
+with them; and whole requests that came again. A shape is the method and the path without the digits at its end, so
+another id, or a new `x-request-id`, needs no new plan. Why other clients' requests cannot change what one means:
 
-1. A head ends at the first empty line, and its line at the first CR. So both ends are known before anybody is asked.
-2. A line is taken only if it is one of `_LINE`, or if it is a shape that was taken before with other digits at its
-   end. llhttp takes each of those too, and what fields mean does not depend on which of them stands before.
-3. Fields are remembered only after an llhttp that has read nothing before has taken them, behind such a line, up to
-   the end of their head and no further. It takes a CR and an LF in no other place than at the end of a line, so that
-   each field is one line, and one line is one field. Or they are such as in 8.
-4. If some fields are valid, so are the deciding ones alone: of the other names, llhttp gives none a meaning.
-5. The fields alone decide the length of the body, which is compared with the bytes that are there each time.
-6. What is planned depends on the method, the route and the deciding fields. Of the application's shapes, neither the
-   digits at the end of the path nor the query decide the route; and a plan is remembered with the fields.
-7. A GET with one If-None-Match, or a write with one Idempotency-Key, is the head without that line and a condition
-   of the plan: llhttp gives those names no meaning, and takes in any value the characters of one that the plan takes.
-8. Fields that differ from such as llhttp took in the values alone, of names that decide nothing or of the one in 7,
-   and have there what llhttp takes in any value (RFC 9110, section 5.5), are valid and have the same deciding fields:
-   they are known by their text without those values.
+1. A head ends at the first empty line, and its request line at the first CR: both ends are known without llhttp.
+2. A line is taken only if it matches `_LINE`, or has a shape that was taken before, and other digits at its end.
+   llhttp accepts all these lines, and what fields mean does not depend on which of them stands before.
+3. Fields are remembered only if a new llhttp parser has accepted them behind such a line, up to the end of their head
+   and no further. llhttp accepts a CR and an LF only at the end of a line, so each line is one field. Or see 8.
+4. If fields are valid, so are the deciding ones alone: llhttp gives a meaning to none of the other names.
+5. The fields alone decide the length of the body; each time, it is compared with the bytes that are there.
+6. A plan depends on the method, the route and the deciding fields, and is remembered with the fields. In the
+   application's shapes, neither the digits at the end of the path nor the query decide the route.
+7. A GET with one If-None-Match, or a write with one Idempotency-Key, is the head without that line, and a condition
+   of the plan. llhttp gives these names no meaning, and accepts in any value what the plan accepts in that one.
+8. Fields are valid, and have the same deciding fields, if they differ from accepted ones in values alone: those of
+   names that decide nothing, or of the one in 7, with characters that llhttp accepts in any value (RFC 9110, section
+   5.5). They are looked up by their text without these values.
 """
 
 import re
@@ -55,7 +54,7 @@ MAX_CACHED_BYTES = 4 * 2**20
 """Bytes that the remembered requests may take."""
 
 MAX_FIELDS_BYTES = 16 * 2**20
-"""Bytes that the remembered fields may take, each with plans for all shapes of a line."""
+"""Bytes that the remembered fields may take, with plans for all shapes of a line."""
 
 MAX_CACHED_HEAD_BYTES = 1024
 """Bytes of one remembered request, or of its fields."""
@@ -88,15 +87,15 @@ _FIELD = re.compile(rb"\n(?=[%b])(?:%b):[^\r]*\r" % (_FIRST_LETTERS, b"|".join(m
 _KEY = (b"idempotency-key", b"\r\nIdempotency-Key:", b"\r\nidempotency-key:")
 _TAGS = (b"if-none-match", b"\r\nIf-None-Match:", b"\r\nif-none-match:")
 _APART = {b"G": _TAGS, b"H": _TAGS, b"P": _KEY}
-"""For each first letter of a method the field that is another in each request of many clients, as they write it."""
+"""By the first letter of a method, a field of which many clients send another value each time, as they write it."""
 
 LEARN_EVERY = 8
-"""Of so many heads with unknown fields one is learned from: where they have nothing in common, that costs little."""
+"""One of so many heads with unknown fields is learned from: where they have nothing in common, that costs little."""
 
 Planner = Callable[[str, bytes, Fields], Any]
-"""Returns what the application plans for a head (its method, target and deciding fields), None if it needs all.
+"""Returns the plan for a head: its method, target and deciding fields; None if the application needs all fields.
 
-`parse` of a plan, if any, returns the condition in a value of the field of `_APART`, None if it is not valid."""
+`parse` of a plan, if it has one, returns the condition in a value of the field of `_APART`, None if invalid."""
 
 
 class _Deciding(msgspec.Struct, eq=False):
@@ -113,7 +112,7 @@ class _Deciding(msgspec.Struct, eq=False):
 
 
 class _Layout(msgspec.Struct, eq=False):
-    """Lines of fields, from an LF each; values that decide nothing and were seen to differ are `open`."""
+    """The lines of a head's fields, each from its LF on. `open`: those of differing values that decide nothing."""
 
     lines: list[bytes]
     names: list[bytes]  # with their colons
@@ -121,7 +120,7 @@ class _Layout(msgspec.Struct, eq=False):
     """Places of lines, and how these begin."""
 
     apart: int
-    """The place of the line that is read apart; -1: there is none."""
+    """The place of the line that is read apart, as in 7 of this module's docstring; -1: there is none."""
 
     name: bytes
     """The name of the field in that line, in lower case, or b""."""
@@ -165,9 +164,9 @@ class PlainReader:
         """The remembered requests, by all their bytes; they have no body."""
 
     def read(self, data: bytes) -> Request | None:
-        """Return the planned request that `data` is, with its deciding fields but one that is its condition.
+        """Return the request that `data` is, with its plan and its deciding fields, one of them perhaps as condition.
 
-        None if it is not whole and plain.
+        None if it is not one whole plain request.
         """
         head, end, body = data.partition(b"\n\r\n")
         line, _, text = head.partition(b"\r")  # each field is from an LF to a CR
@@ -186,7 +185,7 @@ class PlainReader:
         self._complete = True
 
     def _read_unknown(self, line: bytes, text: bytes, body: bytes) -> Request | None:
-        """Return the request with fields that are not remembered as they are; None if they are not plain."""
+        """Return the request, whose fields are not remembered in just this form; None if they are not plain."""
         layout = self._layouts.get(text.count(b"\n")) if self._layouts else None
         if layout is not None and layout.open and (closed := layout.close(text)) is not None:
             rest, sent = closed
@@ -216,10 +215,10 @@ class PlainReader:
         return self._read_line(line, deciding, body, name, value)
 
     def _learn(self, known: _Layout | None, text: bytes, apart: bytes, deciding: _Deciding) -> None:
-        """Learn from fields, which are valid but for the one that is read `apart`, by its name."""
-        self._unknown += 1  # those that fit do not count: who takes turns with them would never be learned from
+        """Learn the layout of fields, which are valid; `apart` is the name of the one that was read apart, or b""."""
+        self._unknown += 1  # heads that fit do not count: others that alternate with them would never be learned from
         if self._unknown % LEARN_EVERY == 0 and len(text) <= MAX_CACHED_HEAD_BYTES:
-            # By the CRs: an LF may be in the value that is read apart.
+            # Count CRs, because an LF may be in the value that is read apart.
             known = self._layouts[text.count(b"\r")] = _learned(known, text.split(b"\r"), apart)
         if known is not None and known.open and known.name == apart and (closed := known.close(text)) is not None:
             self._remember(closed[0], deciding)
@@ -266,7 +265,7 @@ class PlainReader:
         return planned
 
     def _read_fields(self, line: bytes, written: bytes) -> _Deciding | None:
-        """Return the deciding fields among those of a head, as they are `written` in it; None if it is not plain."""
+        """Return the deciding fields of a head with this line and these `written` fields; None if it is not plain."""
         # Behind an empty line, which llhttp skips, the fields would begin with the request line.
         if not _LINE.fullmatch(line) or written.count(b"\n") >= MAX_FIELDS:  # one more may have been taken apart
             return None
@@ -290,7 +289,7 @@ class PlainReader:
         """Tell whether llhttp takes `head` for a whole head."""
         self._complete = False
         try:
-            # A new one each time: one that waits for a body would take the next head for it, whatever is in there.
+            # A new parser each time: one that waits for a body would take the next head for that body.
             httptools.HttpRequestParser(self).feed_data(head)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             return False
@@ -319,7 +318,7 @@ def _deciding(lines: list[bytes]) -> _Deciding | None:
 
 
 def _learned(known: _Layout | None, lines: list[bytes], apart: bytes) -> _Layout:
-    """Return the layout of these lines and of those that it is known from; the field named `apart` is read apart."""
+    """Return the layout of these lines and of the `known` layout's; the field named `apart` is read apart."""
     names = [line[: line.find(b":") + 1] for line in lines]
     lower = [name[1:-1].lower() for name in names]
     if known is None or (known.names, known.name) != (names, apart):
