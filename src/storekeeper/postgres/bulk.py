@@ -1,6 +1,6 @@
-"""Many stores at once: bulk creates, and a snapshot for `transfer`. Imports psycopg and the domain.
+"""What commands do: bulk creates, a snapshot for `transfer`, single statements. Imports psycopg and the domain.
 
-Also what other commands do, as these, on a connection of their own.
+Each has a connection of its own.
 """
 
 import time

@@ -22,8 +22,8 @@ Result = PGresult
 _OK = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 
 _OTHER_TYPES = b"RevalidateCachedQuery"
-"""Where the server fails for a prepared statement whose columns have other types by now: until its session ends. Its
-SQLSTATE, 0A000, is that of all that a server does not support, in a new session either."""
+"""The server's function that refuses a prepared statement whose columns have changed their types: until the session
+ends. Its SQLSTATE, 0A000, would not tell: it stands for all that a server does not support."""
 
 
 class ConnectionLost(Exception):
@@ -35,7 +35,7 @@ class ConnectionLost(Exception):
 
 
 class StatementError(Exception):
-    """The server refused the statement of that `index`, or to prepare it; those after it were not carried out."""
+    """The server refused to prepare or execute the statement at `index`; it carried out none of those after it."""
 
     def __init__(self, index: int, result: PGresult) -> None:
         self.index = index
@@ -99,7 +99,7 @@ class PipelineConnection:
         def send() -> None:
             for place, (name, parameters) in enumerate(encoded):
                 if name in self._unprepared and name not in prepared.values():
-                    # Not before those in front of it: they may set how long it waits, or take the first lock.
+                    # Only here: the statements before it may set how long it waits, or have to take the first lock.
                     self._pg.send_prepare(name, self._unprepared[name].encode())
                     prepared[place + len(prepared)] = name
                 self._pg.send_query_prepared(name, parameters, None, pq.Format.BINARY)
@@ -189,7 +189,7 @@ class PipelineConnection:
 
     def _notice(self, notice: PGresult) -> None:
         if notice.error_field(pq.DiagnosticField.SEVERITY_NONLOCALIZED) == b"WARNING":
-            self._warned_at = len(self._results)  # those before it have their results
+            self._warned_at = len(self._results)  # the index of the statement that has no result yet
 
 
 def rows(result: Result) -> list[tuple[Any, ...]]:

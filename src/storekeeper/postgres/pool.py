@@ -89,7 +89,7 @@ class Pool:
             if len(self._connections) > 1:
                 connection.drop(EXPIRED)
                 return
-            self._connect_more()  # the last one goes on until there is another: the server may be full
+            self._connect_more()  # the last connection stays until there is another: the server may accept no more
         if self._waiting:
             self._waiting.popleft().set_result(connection)
         else:
@@ -124,7 +124,7 @@ class Pool:
                     self._refuse(UNREACHABLE)
                     self._fail(str(error))
                     return
-                except Exception as error:  # noqa: BLE001 - also a lack of files or threads: who would try again?
+                except Exception as error:  # noqa: BLE001 - also a lack of files or threads: nobody else would try again
                     self._record_outage(str(error), began)
                     await asyncio.sleep(RETRY_PAUSE)
         finally:
@@ -144,7 +144,7 @@ class Pool:
     def _record_outage(self, reason: str, began: float) -> None:
         now = self._loop.time()
         open_still = {"connections": len(self._connections)} if self._connections else {}
-        if not open_still:  # else these suffice, although the server accepts no more
+        if not open_still:  # else the open ones suffice, although the server accepts no more
             if not self._refusal:
                 self._outage_began, self._logged = began, -LOG_INTERVAL
             self._refuse(UNREACHABLE)
@@ -169,7 +169,7 @@ class Pool:
 
 
 async def roll_back(connection: PipelineConnection, deadline: float) -> None:
-    """End the transaction of a connection, if it is in one, or the connection."""
+    """Roll back the transaction of a connection, if it is in one; drop the connection if that fails."""
     if connection.lost or connection.idle:
         return
     try:
@@ -191,7 +191,7 @@ def to_unavailable(
 ) -> Unavailable:
     """Return the Unavailable for a statement that the server refused; log what is out of the ordinary.
 
-    Of writes, their state is logged too; of a read, nothing else would say that it found a lock or no space.
+    A lock or a lack of space is logged only for a read: `WriteState` logs it for writes.
     """
     expected = _EXPECTED.get(error.sqlstate) or _EXPECTED.get(error.sqlstate[:2])
     if log and (not expected or (read and error.sqlstate.startswith(("53", "55P03")))):

@@ -45,8 +45,8 @@ PINNED = {
     "tcp_keepalives_count": "3",
     "tcp_user_timeout": "30s",
 }
-"""What a session sets for itself: that alone comes before the role, the database, the URL, and later reloads. A
-setting that the server does not know is left out. Not default_transaction_read_only: operators stop writes by it."""
+"""What each session sets: only that overrides the settings of the role, the database, the URL, and later reloads. A
+setting that the server does not know is left out. default_transaction_read_only is the operators', to stop writes."""
 
 SERVING = PINNED | {"statement_timeout": "5s", "lock_timeout": "4s", "idle_in_transaction_session_timeout": "4s"}
 """For the connections of the service. These time limits release the lock of writers from an instance that hangs."""
@@ -55,11 +55,11 @@ BULK = PINNED | {"statement_timeout": "0", "lock_timeout": "0", "idle_in_transac
 """For bulk creates and copies, which may take long, as their source may be slow."""
 
 _READING = BULK | {"tcp_user_timeout": "0"}
-"""For an export, which keeps nobody waiting and may be read slowly: what waits to be sent is unacknowledged too."""
+"""For an export, which keeps nobody waiting and may be read slowly: unread bytes count as unacknowledged too."""
 
 SHARED_SESSION = "22007"
-"""The SQLSTATE with which `_CLAIM_SESSION` fails where another client has left its mark, `CHECK_CLAIM` where ours is
-gone. Nothing else makes dates."""
+"""The SQLSTATE of an invalid date. `_CLAIM_SESSION` fails with it where another client has left its mark, and
+`CHECK_CLAIM` where our mark is gone. Nothing else here makes dates."""
 
 # A pooler that passes a session from client to client would run the statements of one with the settings of another.
 _CLAIM_SESSION = """SELECT pg_catalog.set_config('storekeeper.session', CASE coalesce(
@@ -72,7 +72,7 @@ CHECK_CLAIM = """SELECT (CASE pg_catalog.current_setting('storekeeper.session', 
   ELSE 'reset' END)::date"""
 
 SETUP_TIMEOUT = 3.0
-"""Seconds until a new session of a thread has to respond: a pooler takes clients also while its server is away."""
+"""Seconds within which a thread's new session has to respond: a pooler accepts clients while its server is away."""
 
 _SCHEMAS = """SELECT nspname
   FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace AS space ON space.oid = relnamespace
@@ -94,15 +94,15 @@ _DEFAULTS = {
 
 
 _NOWHERE = {"host": "127.0.0.1", "hostaddr": "127.0.0.1", "port": "1", "password": "-", "gssencmode": "disable"}
-"""Where nobody listens. No password file is read, and no ticket of Kerberos needed: both may come later."""
+"""A server where nobody listens. libpq needs no password file and no Kerberos ticket for it: both may come later."""
 
 _NUMBERS = ("port", "connect_timeout", "keepalives", *(name for name in _DEFAULTS if _DEFAULTS[name].isdigit()))
 _NUMBER = re.compile(r"(-?\d+)?(,\d*)*", re.ASCII)
-"""Of several ports one for each host."""
+"""A number, or several ports, one for each host."""
 
 
 def parameters(url: str, **defaults: str) -> str:
-    """Return libpq's connection string, by these defaults before ours; raise CannotStart, without a password."""
+    """Return libpq's connection string; `defaults` override ours. Raises CannotStart, which shows no password."""
     try:
         given = {name: str(value) for name, value in conninfo_to_dict(url).items() if value is not None}
     except (psycopg.Error, UnicodeError):
@@ -125,7 +125,7 @@ def parameters(url: str, **defaults: str) -> str:
         )
     timeout = {"connect_timeout": os.environ.get("PGCONNECT_TIMEOUT") or "3"}
     conninfo = make_conninfo(**(_DEFAULTS | timeout | defaults | given | {"client_encoding": "utf8"}))
-    # What libpq refuses before it turns to any server, it always will.
+    # What libpq refuses before it asks any server, it will always refuse.
     trial = PGconn.connect_start(make_conninfo(conninfo, **_NOWHERE).encode())
     reason = trial.error_message.decode(errors="replace")  # none: the system would open no socket now
     if trial.status == ConnStatus.BAD and reason and _NOWHERE["hostaddr"] not in reason:
@@ -167,10 +167,10 @@ def set_search_path(schema: str) -> str:
 
 
 def connect(conninfo: str) -> abc.PGconn:
-    """Open a connection; return what libpq has of it, which closes once nobody refers to it. Blocks."""
+    """Open a connection; return its libpq object, which closes once nobody refers to it. Blocks."""
     connection = psycopg.connect(conninfo, autocommit=True)
     libpq = connection.pgconn
-    del connection.pgconn  # else psycopg would warn of a connection that nobody waits for any more
+    del connection.pgconn  # else psycopg would warn that its connection was not closed
     return libpq
 
 
@@ -180,7 +180,7 @@ def connected(url: str, *, needs: str = "", commits: bool = True) -> Iterator[Co
 
     Raises what `translate` returns, and Unavailable, with outcome unknown, if the COMMIT may not last.
     """
-    # A server whose disk is slow takes nothing of a COPY for seconds.
+    # A server with a slow disk may read nothing of a COPY for seconds.
     conninfo = parameters(url, tcp_user_timeout="30000")
     try:
         with psycopg.connect(conninfo, autocommit=True) as connection:
@@ -227,7 +227,7 @@ def translate(error: Exception, url: str, needs: str = "") -> StorekeeperError:
 
 
 def collection_schema(connection: Connection) -> str:
-    """Return the schema that contains the collection, or that is to contain a new one; raise CannotStart."""
+    """Return the schema of the collection, or the one for a new collection; raise CannotStart if that is unclear."""
     found = [name for (name,) in connection.execute(_SCHEMAS)] or [
         name for (name,) in connection.execute("SELECT pg_catalog.current_schema()") if name
     ]

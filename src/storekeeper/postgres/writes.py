@@ -67,7 +67,7 @@ class Writer:
     async def probe(self, size: int) -> None:
         """Carry out a create of so many bytes, undo it and commit; raise Unavailable if any of that is refused.
 
-        The create needs space on the disk, the commit needs the standby: having locked a row, it is written too.
+        The create needs space on the disk. The commit needs the standby, because the lock of the row is in the log.
         """
         probe = Create(Payload("Probe", "x" * size))
         try:
@@ -114,15 +114,15 @@ class Writer:
     async def _transact(
         self, batch: Sequence[Command], deadline: float, *, keep: bool = True
     ) -> list[commands.Result]:
-        """Carry out a batch as one transaction; unless it is to keep what it writes, undo that, and log nothing."""
+        """Carry out a batch as one transaction; without `keep`, undo what it writes, and log nothing."""
         if sent := commands.keys(batch):
             await self._keys.prepare(partial(self._pool.execute, deadline=deadline))
         async with self._transaction(deadline, log=keep) as execute:
             present, replicated, last_key = await self._begin(execute, batch, sent)
             now = time.time_ns() // 1_000_000
             applied = commands.apply(batch, present, now)
-            # What is acknowledged because it is here already may have been committed while the standby was away. A
-            # COMMIT waits for the standby although nothing is written: having locked a row, it is in the log.
+            # A write that changes nothing may acknowledge what was committed while the standby was away. So commit it
+            # too: the COMMIT waits for the standby, because the lock of the row is in the log.
             if applied.writes or (replicated and any(isinstance(result, Store) for result in applied.results)):
                 await self._finish(execute, applied, now, keep)
             if applied.keys:
@@ -142,7 +142,7 @@ class Writer:
     async def _begin(
         self, execute: Execute, batch: Sequence[Command], sent: Sequence[Key]
     ) -> tuple[commands.Present, bool, int | None]:
-        """Take the lock; return what the batch touches, whether its COMMIT waits for a standby, and the last key."""
+        """Take the lock; return the present, whether COMMIT waits for a standby, and what `Keys.learn` returned."""
         touched = [row for row in commands.touched(batch) if row[1] <= MAX_INTEGER]
         stores: list[Statement] = [(b"touched", as_arrays(touched))] if touched else []
         asked = self._keys.known
@@ -188,7 +188,7 @@ class _InvalidWrite(Exception):
 async def _execute(
     connection: PipelineConnection, deadline: float, log: bool, *statements: Statement
 ) -> list[Result]:
-    """Carry out a round trip of a transaction; raise _InvalidWrite or Unavailable, with what became of its COMMIT."""
+    """Execute statements in one round trip; raise _InvalidWrite, or Unavailable with the outcome of a COMMIT."""
     last = len(statements) - 1
     commits = statements[last][0] == b"commit"
     try:
@@ -201,7 +201,7 @@ async def _execute(
         unknown = commits and error.index == last and not error.sqlstate.startswith(_ROLLED_BACK)
         if not unknown and error.sqlstate.startswith(_INVALID_DATA):
             raise _InvalidWrite(error) from None
-        # Without a name: this frame would have the error, which has the frame, and the writes of the batch.
+        # Not in a variable: this frame and the error would refer to each other, and keep the writes of the batch.
         raise to_unavailable(error, Outcome.UNKNOWN if unknown else Outcome.NONE, log=log) from None
     if commits and results[last].command_status != b"COMMIT":
         raise Unavailable("The database rolled the write back")
