@@ -61,9 +61,9 @@ class Keys:
 
     def __init__(self) -> None:
         self._epoch = ""
-        self._begin()
+        self._reset()
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         self._index = KeyIndex()
         self.known = 0, 0
         self._oldest = 1  # or a row that was deleted since
@@ -87,7 +87,7 @@ class Keys:
 
     def _follow(self, epoch: str) -> None:
         if epoch != (self._epoch or epoch):
-            self._begin()
+            self._reset()
         self._epoch = epoch
 
     async def _load_some(self, execute: Execute) -> None:
@@ -106,7 +106,7 @@ class Keys:
         """
         found = rows(result)
         if asked[0] and (not found or found[0][:2] != asked):
-            self._begin()  # it is another table: somebody restored it
+            self._reset()  # it is another table: somebody restored it
         elif asked[0] <= self.known[0]:  # else another result made it begin anew
             if new := [row for row in found if row[0] > self.known[0]]:
                 self._index.load([(n, entries_in(entries)) for n, _, entries, _ in new], self._oldest)
@@ -128,8 +128,8 @@ class Keys:
         return {key: Remembered(request, Store(*[*store, epoch]), at) for key, request, at, *store in rows(result)}
 
     def committed(self, new: Sequence[KeyEntry], last: int | None, now: int) -> None:
-        """Know what a transaction added behind the row `last`, which `learn` returned, as `learn` would find it."""
-        if last == self.known[0]:  # else others know more by now, or lack some
+        """Add the keys of a committed transaction to the index; `last` is what `learn` returned behind its lock."""
+        if last == self.known[0]:  # else the index has later rows by now, or lacks earlier ones
             self.known = last + len(new), now
             self._index.add([key for key, _, _ in new], self.known[0], self._oldest)
 

@@ -48,9 +48,9 @@ class Keys:
     def __init__(self, execute: Callable[..., apsw.Cursor]) -> None:
         self._execute = execute
         self._epoch = ""
-        self._begin()
+        self._reset()
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         self._index = KeyIndex()
         self._known = 0, 0  # number and time of the last row that the index has
         self._behind = True  # whether there may be many more
@@ -67,7 +67,7 @@ class Keys:
         """Put the next rows into the index; return whether there may be more."""
         oldest, latest, oldest_at, known_at = self._execute(_BOUNDS, self._known[:1]).get
         if known_at != (self._known[1] if self._known[0] else None):
-            self._begin()  # it is another table: somebody restored it
+            self._reset()  # it is another table: somebody restored it
         self._oldest = oldest, oldest_at
         if latest > self._known[0]:
             # Nothing is there if somebody has emptied the table meanwhile.
@@ -81,7 +81,7 @@ class Keys:
     def find(self, keys: list[Key], latest: tuple[int, int], epoch: str) -> dict[str, Remembered]:
         """Return what is remembered of keys: of each its latest row. `latest` is number and time of the last row."""
         if epoch != (self._epoch or epoch):
-            self._begin()
+            self._reset()
         self._epoch = epoch
         if latest != self._known or self._oldest[1] is None:
             self.load_some()
@@ -103,7 +103,7 @@ class Keys:
             self.delete_old(now)
 
     def committed(self, new: list[KeyEntry], now: int) -> None:
-        """Know what was added once it is committed, as `load_some` would find it."""
+        """Add the keys of a committed transaction to the index, as `load_some` would."""
         if not self._behind:
             self._known = self._known[0] + len(new), now
             self._index.add([key for key, _, _ in new], self._known[0], self._oldest[0])
