@@ -14,6 +14,8 @@ T = TypeVar("T")
 LOOK_INTERVAL = 1.0
 """Seconds between two looks at a thread: a lost wake-up of the loop delays the result by no more."""
 
+TOO_MANY = "Too many threads are running"
+
 
 async def run_in_thread(work: Callable[[], T]) -> T:
     """Run `work` on a daemon thread of its own; return its result, or raise its exception. Raises Unavailable.
@@ -36,19 +38,15 @@ async def run_in_thread(work: Callable[[], T]) -> T:
     try:
         thread.start()
     except RuntimeError:
-        raise _too_many() from None
+        raise Unavailable(TOO_MANY) from None
     while thread.is_alive() and not outcome.done():
         with suppress(TimeoutError):
             async with asyncio.timeout(LOOK_INTERVAL):
                 await woken.wait()
     if not outcome.done():
-        raise _too_many()  # it ended before it began
+        raise Unavailable(TOO_MANY)  # it ended before it began
     try:
         return outcome.result()
     finally:
         # Else the error and the frames of both threads would refer to each other: all that they read would stay.
         outcome = Future()
-
-
-def _too_many() -> Unavailable:
-    return Unavailable("Too many threads are running")

@@ -75,10 +75,7 @@ class Stream(socket.SocketIO):
 
 
 class Client:
-    """Sends requests to `http(s)://host[:port][/prefix]`, each within `timeout` seconds, and shows `token` nowhere.
-
-    Raises ValueError for another address.
-    """
+    """Sends requests, each within `timeout` seconds. ValueError unless `url` is `http(s)://host[:port][/prefix]`."""
 
     def __init__(self, url: str, timeout: float, token: str = "") -> None:
         self.secret = [f"Authorization: Bearer {token}"] if token else []

@@ -64,8 +64,7 @@ class Deadlines:
 
     def idle_for_too_long(self, now: float, responses_sent: int) -> bool:
         """Tell whether an idle connection has to be closed."""
-        timeout = IDLE_TIMEOUT if responses_sent else REQUEST_TIMEOUT
-        return now - self.idle_since(now, responses_sent) > timeout
+        return now - self.idle_since(now, responses_sent) > (IDLE_TIMEOUT if responses_sent else REQUEST_TIMEOUT)
 
     def is_over(self, transport: asyncio.Transport, now: float) -> bool:
         """Tell whether to abort: the client reads no unsent byte for STALL_TIMEOUT, or has read its refusal.

@@ -12,10 +12,10 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 Fields = Sequence[tuple[bytes, bytes]]
-"""Header fields of a request, names in lower case."""
+"""Header fields of a request: names in lower case."""
 
 Headers = tuple[tuple[bytes, bytes], ...]
-"""Header fields as in ASGI: names in lower case."""
+"""Header fields of a response: names in lower case."""
 
 JSON: Headers = ((b"content-type", b"application/json; charset=utf-8"), (b"cache-control", b"no-cache"))
 TEXT: Headers = ((b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-cache"))
@@ -52,7 +52,7 @@ class Response(msgspec.Struct):
 
 
 class StreamAborted(Exception):
-    """A stream cannot be completed, for a reason that is no bug and that its origin logs if it is worth a line."""
+    """A stream cannot be completed, for a reason that is no bug; what raises this has logged it if need be."""
 
 
 class Deferred(msgspec.Struct):
@@ -149,7 +149,7 @@ def encode_start(status: int, common: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 
 def encode_rest(fields: bytes, length: int | None, *, close: bool, chunked: bool) -> bytes:
-    """Complete a response's own fields by its framing, up to the empty line. `length` None: no Content-Length."""
+    """Add the framing to a response's own encoded fields, up to the empty line. `length` None: no Content-Length."""
     if length is not None:
         fields += b"content-length: %d\r\n" % length
     elif chunked:
@@ -178,9 +178,8 @@ def encode(
     response: Response, common: Iterable[tuple[bytes, bytes]], *, head_only: bool, close: bool, fields: bytes = b""
 ) -> bytes:
     """Encode a response without a stream; with `head_only`, as the response to a HEAD. `fields` are encoded ones."""
-    end = b"connection: close\r\n\r\n" if close else b"\r\n"
-    own = encode_fields(framed_headers(response))
-    head = b"%b%b%b%b" % (encode_start(response.status, common), fields, own, end)
+    rest = encode_rest(encode_fields(framed_headers(response)), None, close=close, chunked=False)
+    head = encode_start(response.status, common) + fields + rest
     return head if head_only or not has_content(response.status) else head + response.body
 
 
