@@ -11,20 +11,20 @@ LOG_INTERVAL = 60.0
 """Seconds between two probes while writes are refused, and between two lines of the log that say so."""
 
 MAX_AGE = 5.0
-"""Seconds after which `refusal` has the state probed anew, as nobody may have written since."""
+"""Seconds after a probe for which `refusal` trusts it; then it probes anew."""
 
 CHECK_TIMEOUT = 0.2
-"""Seconds that `refusal` waits for that probe; a locked database keeps it waiting for longer."""
+"""Seconds that `refusal` waits for a probe, which may take longer while the database is locked."""
 
 PROBE_TIMEOUT = 5.0
-"""Seconds after which a probe that has not come back means that writes are refused: more than it waits for a lock."""
+"""Seconds after which an unfinished probe means that writes are refused: longer than a probe waits for a lock."""
 
 
 class WriteState:
-    """Writes are refused from the first refused write until a probe succeeds. Belongs to the event loop.
+    """Writes count as refused from the first refused write until a probe succeeds. Belongs to the event loop.
 
-    `begin_probe` begins to try a write that changes nothing; its end calls `probed`. Back-pressure is no refusal.
-    `reason` is why writes are refused, "" if they are not.
+    `begin_probe` starts a probe, a write that changes nothing, at whose end `probed` has to be called. Back-pressure
+    is no refusal. `reason` is why writes are refused, "" if they are not.
     """
 
     def __init__(self, begin_probe: Callable[[], None]) -> None:
@@ -49,7 +49,7 @@ class WriteState:
             self._timer = self._loop.call_later(PROBE_INTERVAL, self._tick)
 
     def probed(self, reason: str) -> None:
-        """Record the end of a probe, and why it was refused, "" if it was not."""
+        """Record the end of a probe; `reason` is why it was refused, "" if it was not."""
         if self._probe is not None:
             self._probe.set_result(None)
             self._probe = None

@@ -128,10 +128,10 @@ LOCK = f"""SELECT count, version, at, epoch, coalesce(current_setting('synchrono
   FROM {COLLECTION_TABLE} WHERE one = 1 FOR UPDATE"""
 
 TYPES = {int: "int8", str: "text"}
-"""Of the columns of all tables."""
+"""The types of the columns of all tables."""
 
-# Not to_regclass, whose cached result may be older than the wait for the lock of migrations.
-# Nor information_schema, which hides what this user may not read.
+# Not to_regclass: its cached result may be older than the wait for the lock of migrations.
+# Not information_schema: it hides what this user may not read.
 _TABLES = """SELECT relname FROM pg_catalog.pg_class WHERE relkind IN ('r', 'p', 'v', 'm', 'f') AND relnamespace = (
   SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = current_schema())"""
 # A rule can keep rows from being written without an error, and every view has a rule.
@@ -139,7 +139,7 @@ _FOREIGN = f"""{_TABLES} AND relname IN ('storekeeper', 'stores', 'changes', 'ke
   AND (relkind NOT IN ('r', 'p') OR relpersistence <> 'p'
     OR EXISTS (SELECT FROM pg_catalog.pg_rewrite WHERE ev_class = pg_class.oid)) ORDER BY relname"""
 _COMPLETE = {"stores": 1, "changes": 1, "collection": 1, "keys": 3, "tokens": 4}
-"""Tables and views that have to be there, and since which migration."""
+"""The tables and views that have to exist, and the migration that creates each."""
 
 # What is read in one statement is of one moment, beside writers too.
 _NUMBERS = """SELECT count, version, (SELECT coalesce(max(id), 0) FROM stores),
@@ -239,7 +239,7 @@ def _check_tables(connection: Connection, tables: set[str], number: int) -> None
 
 
 def _check_rows(connection: Connection) -> None:
-    """Raise CannotStart unless the tables have the rows that the numbers say."""
+    """Raise CannotStart unless there are as many stores and changes as the row of the collection says."""
     ((count, version, stores, changes),) = connection.execute(_NUMBERS).fetchall()
     if (count, version) != (stores, changes):
         raise CannotStart(

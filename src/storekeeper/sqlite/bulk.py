@@ -1,6 +1,6 @@
-"""Many stores at once: bulk creates, and a snapshot for `transfer`. Imports apsw, `atomicfile`, the domain.
+"""What commands do: bulk creates, and a snapshot for `transfer`. Imports apsw, `atomicfile`, the domain.
 
-Each on a connection of its own.
+Each has a connection of its own.
 """
 
 import os
@@ -91,7 +91,7 @@ def _move(connection: apsw.Connection, *, only_if_empty: bool) -> range:
 
 
 class SqliteSnapshot:
-    """A Snapshot in a transaction of `connection`. `before`: its time and size, if no lock keeps writers out."""
+    """A Snapshot in a transaction of `connection`. `before`: the file's `_modified`, if no lock keeps writers out."""
 
     def __init__(self, path: Path, connection: apsw.Connection, before: tuple[int, int] | None = None) -> None:
         self.path = path
@@ -128,7 +128,7 @@ class SqliteSnapshot:
 
 
 class TargetSnapshot(SqliteSnapshot):
-    """A file to fill, which no other connection has open and which has no log. `stack` closes its readers."""
+    """A file to fill, without a log, which nobody else has open. `stack` closes what this opens to read it."""
 
     def __init__(self, path: Path, connection: apsw.Connection, stack: ExitStack) -> None:
         super().__init__(path, connection)
@@ -137,11 +137,11 @@ class TargetSnapshot(SqliteSnapshot):
         self._committed = False
 
     def finish(self, epoch: str | None) -> None:
-        """Set this epoch, or a new one, and commit; from now on, read rows from the disk, not from a cache."""
+        """Set this epoch, or a new one, and commit; from then on read rows from the disk, not from a cache."""
         self._writer.execute(_SET_EPOCH, (epoch,))
         self._writer.execute("COMMIT")
         self._committed = True
-        # Closing one of these earlier would drop the file's locks.
+        # To close one of these while the writer is open would drop the locks of the file.
         file = self._stack.enter_context(self.path.open("rb"))
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
@@ -155,7 +155,7 @@ class TargetSnapshot(SqliteSnapshot):
             self._writer.execute("ROLLBACK")
         elif self._committed:
             deletes = "; ".join(f"DELETE FROM {_TABLE_NAMES[table]}" for table in TABLES)
-            # The epoch may be the source's, whose versions this file would give to other changes.
+            # If it kept the source's epoch, later changes would get versions that mean others there.
             self._writer.execute(f"BEGIN; {deletes}; UPDATE collection SET epoch = {NEW_EPOCH}; COMMIT")
 
 
@@ -164,8 +164,8 @@ def snapshot(path: Path, *, fill: bool) -> Iterator[Snapshot]:
     """Open the collection of a file; with `fill`, an empty or a new one. Raises CannotStart, Unavailable."""
     path = Path(os.path.realpath(path))
     if not fill:
-        # Where there is no log and none can be created, nothing is locked: a service that can write may start, and
-        # its checkpoints would change the file while it is read.
+        # Where there is no log and none can be created, nothing is locked: a service that may write could start, and
+        # its checkpoints would change the file while this reads it.
         before = None if schema.files(path)[1].exists() else _modified(path)
         with closing(schema.open_source(path)) as connection:
             connection.execute("BEGIN")

@@ -1,7 +1,8 @@
 """Reads of the past: the collection as it was at a moment. Imports apsw, `concurrency`, the domain.
 
-A short read, or one whose way back to the moment is remembered, is completed at once. The way may be long: then the
-read begins anew on a thread. Changes are never changed, so what a version was can be read in several statements.
+A read follows each store's changes back to the moment. If that is short, or its result is remembered, the read is
+completed at once; else it begins anew on a thread. No change is ever altered, so a past can be read in several
+statements.
 """
 
 import asyncio
@@ -35,14 +36,13 @@ AT_ONCE_TIMEOUT = 0.0002
 
 _PROGRESS_STEPS = 2_500
 """Steps of SQLite's virtual machine, up to 0.2 ms, after which a read looks at the time, and on a thread gives way.
-Fewer would cost it more than 5 %."""
+With fewer steps, it would take over 5 % longer."""
 
-# os.sched_yield would keep the interpreter's lock, which whoever gets the core may need.
+# Not os.sched_yield: it keeps the interpreter's lock, which the thread that gets the core may need.
 _give_way: Callable[[], int] = ctypes.CDLL(None).sched_yield
 
 MAX_REMEMBERED = 256
-"""Ways back that are remembered: what a store was at a version never changes, and a way of 1,000,000 steps takes
-0.3 s."""
+"""Ways back that are remembered: what a store was never changes, and a way of 1,000,000 steps takes 0.3 s."""
 
 _COUNT = f"SELECT count FROM {CHANGES_TABLE} WHERE seq = ?"
 # `at` never falls, so half of what is left is left out with each step.
@@ -103,7 +103,7 @@ class PastReader:
                 self._running -= 1
 
     def _run(self, work: Callable[[Execute], T], is_over: Callable[[], bool]) -> T:
-        """Return what `work` reads on a connection; raises InterruptError if its time is over earlier."""
+        """Return what `work` reads on a connection; raises InterruptError as soon as `is_over` returns true."""
         if self._closed:
             raise Unavailable(CLOSED)
         try:
@@ -118,12 +118,12 @@ class PastReader:
             self._idle.append(connection)
 
     def _pacer(self, stop: threading.Event) -> Callable[[], bool]:
-        """Return what tells a read on this thread whether its time is over, and makes it give way."""
+        """Return the `is_over` of a read on this thread, which also gives way to other threads."""
         began = time.monotonic()
 
         def is_over() -> bool:
             now = time.monotonic()
-            # With less than its share, it would get next to nothing beside an event loop that never rests.
+            # Only beyond its share of the time: else it would get next to nothing beside a busy event loop.
             if time.thread_time() > (now - began) / (self._running + 1):
                 _give_way()
             return self._closed or stop.is_set() or now > began + PAST_TIMEOUT
@@ -157,7 +157,7 @@ class PastReader:
         return page
 
     def _walk(self, first: int, last: int, version: int, execute: Execute) -> bytes:
-        """Return, for each store of a range of ids, the number of its latest change up to a version, as JSON."""
+        """Return as JSON, for the ids from `first` to `last`, the seq of each latest change up to a version."""
         key = (first, last, version)
         if (seqs := self._remembered.get(key)) is None:
             seqs = execute(_WALK, key).get

@@ -19,10 +19,10 @@ APPLICATION_ID = 0x53544F52
 """`STOR` in the file's header, the mark of a database of this program."""
 
 MIGRATIONS: tuple[str, ...] = migrations.MIGRATIONS
-"""Those that `prepare` applies."""
+"""The migrations that `prepare` applies."""
 
 _COMPLETE = {"stores": 1, "changes": 1, "collection": 3, "keys": 3, "tokens": 4}
-"""Tables and views that have to be there, and since which migration."""
+"""The tables and views that have to exist, and the migration that creates each."""
 
 _FULL = {DISK_FULL, os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT)}
 
@@ -58,7 +58,7 @@ def prepare(path: Path, *, upgrade: bool = True) -> None:
             try:
                 return _check_and_upgrade(path, upgrade=upgrade)
             except apsw.BusyError:
-                # SQLite does not wait for a lock in every step of opening a file: several first starts would fail.
+                # SQLite waits for no lock in some steps of opening a file: of several first starts some would fail.
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.02)
@@ -76,7 +76,7 @@ def _check_and_upgrade(path: Path, *, upgrade: bool) -> None:
     with closing(connect(path, create=True)) as connection:
         upgrade_schema(connection)
         if upgrade:
-            # Nor could SQLite write if the log is another user's. If it waits for no lock, it says so at once.
+            # SQLite cannot write if another user owns the log; without waiting for a lock, it says so at once.
             connection.set_busy_timeout(0)
             with suppress(apsw.BusyError):
                 connection.execute("BEGIN IMMEDIATE; ROLLBACK")
@@ -84,7 +84,7 @@ def _check_and_upgrade(path: Path, *, upgrade: bool) -> None:
 
 @contextmanager
 def raising_cannot_start(path: Path, purpose: str = "writing") -> Iterator[None]:
-    """Raise CannotStart, with one line for the operator, for errors of SQLite and of the system."""
+    """Turn errors of SQLite and of the system into CannotStart, with one line for the operator."""
     try:
         yield
     except apsw.NotADBError:
@@ -160,8 +160,8 @@ def exclude_others(connection: apsw.Connection) -> None:
 def connect(
     path: Path, *, reader: bool = False, create: bool = False, timeout: float = LOCK_TIMEOUT
 ) -> apsw.Connection:
-    """Open one connection with the pragmas that every promise rests on; it waits so many seconds for a lock."""
-    # A file that is missing later was deleted: SQLite would begin an empty one, and delete the log beside it.
+    """Open one connection with the pragmas that every promise rests on; it waits `timeout` seconds for a lock."""
+    # Without `create`, a missing file was deleted: SQLite would begin an empty one, and delete the log beside it.
     flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
     connection = apsw.Connection(str(path), flags=flags)
     connection.set_busy_timeout(int(timeout * 1000))
@@ -187,7 +187,7 @@ def connect(
 
 
 def retry_lock_until(connection: apsw.Connection, deadline: Callable[[], float]) -> None:
-    """Have a connection that writes try to get the lock until a deadline, on the monotonic clock."""
+    """Have a connection that writes retry to get the lock until `deadline()`, on the monotonic clock."""
 
     # SQLite's own handler sleeps up to 100 ms at a time: other processes' commits take far less, and beside busy ones
     # it might never get the lock.
@@ -204,7 +204,7 @@ def refuse_orphaned_log(path: Path) -> None:
     # start at 1 again, and the acknowledged writes in that log would be gone.
     if path.exists() and not path.is_file():
         raise CannotStart(f"{path} is not a file: name another one with --database")
-    # In this order, and once each: another first start may be creating them, the log last.
+    # In this order, and each once: another first start may be creating them, the log last.
     _, log, _, journal = files(path)
     journal_size, log_size, size = map(_size, (journal, log, path))
     if size:
@@ -232,7 +232,7 @@ def _create(path: Path) -> None:
 def temporary_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path for a new database, in a folder that is removed at the end.
 
-    So no process ever finds half a database: no other one now, and no later one if this one is killed.
+    So no process finds half a database, now or after this process was killed.
     """
     with tempfile.TemporaryDirectory(prefix=atomicfile.temporary_prefix(path), dir=path.parent) as folder:
         yield Path(folder) / path.name
@@ -315,7 +315,7 @@ def _size(path: Path) -> int | None:
 
 @contextmanager
 def transaction(connection: apsw.Connection, mode: str, end: str = "COMMIT") -> Iterator[None]:
-    """Commit all that is done meanwhile, or end it otherwise; nothing of it stays if there is an exception."""
+    """Begin a transaction, and end it with `end`; roll it back if there is an exception."""
     connection.execute(f"BEGIN {mode}")
     try:
         yield
@@ -323,7 +323,7 @@ def transaction(connection: apsw.Connection, mode: str, end: str = "COMMIT") -> 
     except apsw.Error as error:
         raise errors.classify(error, connection) from None
     finally:
-        # After some errors SQLite has rolled it back by itself; apsw's context manager would hide these.
+        # After some errors SQLite has already rolled it back; apsw's context manager would hide such an error.
         if connection.in_transaction:
             connection.execute("ROLLBACK")
 
@@ -333,7 +333,7 @@ def upgrade_schema(connection: apsw.Connection) -> None:
     # Checked without the lock, which an import may hold for long.
     if connection.pragma("user_version") == len(MIGRATIONS):
         return
-    # Else it could not rename a table while somebody has a view on it.
+    # Else SQLite would rename no table on which somebody has a view.
     connection.pragma("legacy_alter_table", True)
     with transaction(connection, "IMMEDIATE"):
         version = connection.pragma("user_version")
