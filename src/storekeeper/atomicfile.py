@@ -12,9 +12,9 @@ from typing import IO
 
 @contextmanager
 def replacing(file: Path) -> Iterator[IO[str]]:
-    """Open a text file that replaces `file`, or the target of that link, unless there is an exception.
+    """Open a text file that replaces `file`, or what that links to, at the end; not if there is an exception.
 
-    Until then only its owner can read it; then it gets the mode of the file that it replaces.
+    Until it replaces the old file, only its owner can read it; then it gets the mode of the old one.
     """
     file = Path(os.path.realpath(file))
     descriptor, part = tempfile.mkstemp(prefix=temporary_prefix(file), dir=file.parent)
@@ -39,9 +39,9 @@ def temporary_prefix(path: Path) -> str:
 
 
 def publish(new: Path, path: Path) -> None:
-    """Publish a finished file under its name, on the disk, or leave nothing there.
+    """Give the finished file `new` its name `path`, on the disk too; if that fails, leave no file of that name.
 
-    Raises FileExistsError if another file has got the name meanwhile.
+    Raises FileExistsError if another file has that name already.
     """
     try:
         path.hardlink_to(new)

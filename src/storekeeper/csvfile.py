@@ -39,7 +39,7 @@ class Import:
         csv.field_size_limit(_MAX_CELL_LENGTH)
         self._reader = csv.reader(_lines(file), strict=True)
         self._report = report
-        self._shifts = set[int | None]()  # of ids from the numbers of their rows; two of them say enough
+        self._shifts = set[int | None]()  # id less number of its row, None: no number; two different ones are enough
         try:
             self._columns = _columns(next(self._reader, []))
         except csv.Error as error:
@@ -47,9 +47,9 @@ class Import:
         self.has_ids = "id" in self._columns
 
     def payloads(self, progress: Callable[[int], None]) -> Iterator[Payload]:
-        """Return the payloads. Raises BadFile: for rows that break the rules at the end, when each was reported.
+        """Yield the payloads; call `progress` with the number of rows so far. Raises BadFile.
 
-        `progress` gets the number of rows so far.
+        Rows that break the rules are reported; BadFile for them comes at the end.
         """
         bad = rows = 0
         line = self._reader.line_num + 1
@@ -79,7 +79,7 @@ class Import:
         return check_payload({name: cell for name, cell in cells.items() if cell})
 
     def renumbered(self, ids: range) -> bool:
-        """Tell whether `ids`, which the rows got, are others than those in the file."""
+        """Tell whether the ids that the rows got differ from the ids in the file."""
         return not self._shifts <= {ids.start - 1}
 
 
