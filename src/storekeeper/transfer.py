@@ -48,9 +48,9 @@ def copy(
 ) -> tuple[int, int, str]:
     """Copy everything; return how many stores and changes there are, and the target's epoch.
 
-    The target gets an epoch of its own, since both may be written from now on and would give the same versions to
-    different changes. With `move` it keeps the source's, which must not be written any more. `reading` is entered
-    for the source; `progress` is called with each row: rows done, rows in all.
+    The target gets an epoch of its own: both may be written from now on, and would give one version to different
+    changes. With `move`, it keeps the source's epoch; then nobody may write to the source any more. `reading` is
+    entered for each read of the source. `progress` is called for each row: rows done, rows in all.
 
     Raises CannotStart, VerificationFailed, Unavailable.
     """
@@ -74,14 +74,7 @@ def copy(
         with closing(source_rows(table)) as rows:
             target.fill(table, _summed(rows, sent[table], advance))
     target.finish(epoch if move else None)
-    for table, checksum in sent.items():
-        arrived = hashlib.sha256()
-        with closing(target.rows(table)) as rows:  # if it stayed open, undoing the copy would wait for ever
-            deque(_summed(rows, arrived, advance), maxlen=0)  # reads all rows, and keeps none
-        if arrived.digest() != checksum.digest():
-            raise VerificationFailed(
-                f"the {table} that arrived are not those that were sent; nothing was kept of them"
-            )
+    _verify(target, sent, advance)
     stores, changes, arrived_epoch = target.numbers()
     if [stores, changes, arrived_epoch == epoch] != [*count, move]:
         raise VerificationFailed("the numbers of stores and changes differ, or the epoch; nothing was kept of them")
@@ -96,6 +89,18 @@ def _require_empty(target: Snapshot, source_epoch: str) -> None:
         raise CannotStart("it is the source itself: name another database")
     if list(target.rows("tokens")):
         raise CannotStart("the target has tokens already, and gets those of the source: name an empty database")
+
+
+def _verify(target: Snapshot, sent: dict[str, "hashlib._Hash"], advance: Callable[[], None]) -> None:
+    """Read each table of the target again; raise VerificationFailed if its rows are not those with this checksum."""
+    for table, checksum in sent.items():
+        arrived = hashlib.sha256()
+        with closing(target.rows(table)) as rows:  # if it stayed open, undoing the copy would wait for ever
+            deque(_summed(rows, arrived, advance), maxlen=0)  # reads all rows, and keeps none
+        if arrived.digest() != checksum.digest():
+            raise VerificationFailed(
+                f"the {table} that arrived are not those that were sent; nothing was kept of them"
+            )
 
 
 def _summed(rows: Rows, checksum: "hashlib._Hash", advance: Callable[[], None]) -> Rows:
