@@ -39,7 +39,7 @@ class Application:
         """Respond to one request."""
         if scope["type"] == "websocket":
             scope, send = _as_get(scope, send)
-        # It may be any iterable; and not every server takes off the blanks around a value.
+        # ASGI allows any iterable, and some servers leave the blanks around a value.
         headers = scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         target = _target(scope)
         plan = self._gate.plan(scope["method"], target, headers)
@@ -59,7 +59,7 @@ class Application:
         body = await _body(scope, receive)
         if not isinstance(body, bytes):
             return body
-        # Anew: while the body was on its way, the token may have ended.
+        # Asked again: the token may have ended while the body was on its way.
         if isinstance(by := plan.admit(), Response):
             return by
         response = self._resource.respond(plan, target, body, by)
@@ -68,15 +68,15 @@ class Application:
         try:
             await response.future
         except Exception as error:  # noqa: BLE001 - `response()` turns it into a response
-            # Without this frame, which has the error: both would keep the body until the garbage collector comes.
+            # Drop this frame from it: the error and the frame would keep the body until the garbage collector comes.
             error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
         return response.response()
 
 
 def _as_get(scope: Scope, send: Send) -> tuple[Scope, Send]:
-    """Take the handshake of a WebSocket for the GET that it is (decision 28).
+    """Return the handshake of a WebSocket as the GET that it is (decision 28), and how to respond to it.
 
-    A server that cannot send our response sends a 403 of its own; if it got nothing, it would be a 500.
+    A server that cannot send our response gets a close, for which it sends a 403; without it, it would send a 500.
     """
     responds = "websocket.http.response" in scope.get("extensions", {})
 
@@ -104,13 +104,13 @@ def _target(scope: Scope) -> bytes:
     query: bytes = scope.get("query_string", b"")
     if query:
         path = path.partition(b"?")[0] + b"?" + query
-    # Servers may put it in front of the path, or leave it out.
+    # Servers may put `root_path` in front of the path, or leave it out.
     root = scope.get("root_path") and quote(scope["root_path"]).encode()
     return path.removeprefix(root) if root and path.startswith(root + b"/") else path
 
 
 async def _body(scope: Scope, receive: Receive) -> bytes | Response | None:
-    """Return the body; the refusal of one over the limit, which is read no further; None if the client went away."""
+    """Return the body; the refusal if it is over the limit, without reading on; None if the client went away."""
     if scope["method"] in ("GET", "HEAD"):
         return b""
     body = bytearray()
@@ -132,7 +132,7 @@ async def _send(response: Response, scope: Scope, receive: Receive, send: Send) 
         gone = asyncio.create_task(_disconnected(receive))
         try:
             async for part in response.stream:
-                if gone.done():  # `send` would drop all the rest of a list, and not say so
+                if gone.done():  # `send` would drop the rest of the list in silence
                     return
                 await send({"type": "http.response.body", "body": part, "more_body": True})
         finally:

@@ -30,10 +30,10 @@ _HOST = re.compile(rb"(\[[^\]]*\]|[^:]*)(?::\d*)?")
 
 
 class WebPages:
-    """What web pages may do: those of the `origins` of other sites, which are named, and all others.
+    """What the pages of the named `origins` may do, and what all other web pages may.
 
-    `hosts` are the names that the service goes by: a page whose own name was made to lead here (DNS rebinding) has
-    another. None: the service goes by any name.
+    `hosts` are the names of this service; None: any name is good. DNS rebinding makes another site's name lead here,
+    and its pages send that name as Host.
     """
 
     def __init__(self, origins: Iterable[str] = (), hosts: Iterable[str] | None = None) -> None:
@@ -41,7 +41,7 @@ class WebPages:
         self._hosts = None if hosts is None else frozenset([b"localhost", *(name.lower().encode() for name in hosts)])
 
     def fields(self, headers: Fields) -> Headers:
-        """Return the fields that the response to a request has for the page that asks."""
+        """Return the CORS fields of the response to a request with these headers."""
         if not self._named:
             return ()
         origin = field(headers, b"origin")
@@ -50,10 +50,10 @@ class WebPages:
         return ((b"access-control-allow-origin", origin), (b"access-control-expose-headers", _EXPOSED), *_VARY)
 
     def respond(self, method: str, headers: Fields) -> Response | None:
-        """Return the response to a page's request that goes no further: a refusal, or what a preflight asks for.
+        """Return the refusal of a page's request, or the response to a preflight; None if the request may go on.
 
-        Refused is a Host that is neither localhost, an address, nor one of the names; and what may change something,
-        unless the page is ours or named.
+        A Host is refused that is neither localhost, an address, nor one of the names; so is an unsafe method, unless
+        the page is ours or of a named origin.
         """
         if _PAGE_FIELDS.isdisjoint([name for name, _ in headers]):
             return None
@@ -78,7 +78,7 @@ class WebPages:
         host = field(headers, b"host")
         if origin is None:
             return True
-        # With the slashes: an opaque origin, `null`, has no host, and must not equal an empty one.
+        # Compare the scheme too: the opaque origin `null` has no host, and must not equal an empty Host.
         return host is not None and origin.lower() in (b"http://" + host.lower(), b"https://" + host.lower())
 
     def _is_known(self, host: bytes) -> bool:

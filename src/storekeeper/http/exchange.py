@@ -22,7 +22,7 @@ from storekeeper.http.response import (
 
 
 class _Channel(Protocol):
-    """What an exchange needs of its connection; `server_state.default_headers` are uvicorn's, new once a second."""
+    """What an exchange needs of its connection. uvicorn renews `server_state.default_headers` once a second."""
 
     client: tuple[str, int] | None
     server: tuple[str, int | None] | None
@@ -40,7 +40,7 @@ class _Channel(Protocol):
 class Exchange:
     """Responds to one request, part by part, as the current exchange of its connection.
 
-    `charged` is what it costs in the receive budget, in bytes. `fields`, which are encoded, follow the start of the
+    `charged` is its bytes in the receive budget. `fields` are encoded header fields that follow the start of the
     response's head.
     """
 
@@ -74,9 +74,9 @@ class Exchange:
     # The response.
 
     def start(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        """Begin the response; its head is sent together with the first part, or at the end.
+        """Begin the response; send its head together with the first part, or at the end.
 
-        Content without a Content-Length is chunked, or to an HTTP/1.0 client ends with the connection.
+        Content without a Content-Length is chunked; for an HTTP/1.0 client, the end of the connection ends it.
         """
         request = self.request
         self.status = status
@@ -134,7 +134,7 @@ class Exchange:
         self.connection.transport.abort()
 
     async def complete(self, responding: Awaitable[None]) -> None:
-        """Wait until the response is complete; break off what is not, since half a list must not look like a list."""
+        """Wait for `responding`; then break off an incomplete response, as half a list must not look like a list."""
         try:
             await responding
         except StreamAborted:

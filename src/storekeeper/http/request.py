@@ -19,19 +19,19 @@ FIELD_BYTES = 150
 """Bytes that Python takes for a header field, in addition to its own."""
 
 SMALL_BODY_BYTES = MAX_TARGET_BYTES
-"""Bytes of a body that is read before anything is decided about its request."""
+"""Bytes up to which a body is read before the gate decides about its request."""
 
 _FRAMING = (b"content-length", b"transfer-encoding")
 
 _MAX_METHOD_BYTES = 52
-"""Bytes of a method: longer ones are not known."""
+"""Bytes of a method: no known one is longer."""
 
 _MAX_LINE_BYTES = MAX_TARGET_BYTES + _MAX_METHOD_BYTES + len("  HTTP/1.1\r\n")
 
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _LINE = re.compile(_TOKEN + rb" +[^\x00-\x20\x7f]+ +HTTP/1\.\d\r\n")
 _OTHER_PROTOCOL = re.compile(rb" (?:RTSP|ICE)/")
-"""What the parser takes beside HTTP. No target has a blank, so it is part of no request of HTTP."""
+"""The other protocols that the parser accepts. No target has a blank, so no HTTP request contains this."""
 _OTHER_VERSION = re.compile(_TOKEN + rb"(?: [^\x00-\x1f\x7f]*)? HTTP/[02-9]\.\d\r\n")
 _LINE_START = re.compile(_TOKEN + rb"(?: [^\x00-\x1f\x7f]*)?\r?")
 _NOT_ASCII = re.compile(rb"[\x80-\xff]")
@@ -51,8 +51,8 @@ _UNSUPPORTED_VERSION = error_response(505, "This service speaks HTTP/1.1")
 class Request(msgspec.Struct, eq=False, gc=False):
     """A complete request. `target` is in origin form (or `*`) once it was checked; header names are in lower case.
 
-    `size` is in bytes, as `size_of` has it of all fields. `plan` is what the application planned for its head, once
-    it has, and `condition` what the plan takes for a field that was read apart, which is not among the `headers`.
+    `size` is in bytes, what `size_of` returns for all fields. `plan` is the plan for its head, if the application has
+    one. `condition` is what the plan made of a field that was read apart and is not among the `headers`.
     """
 
     method: str
@@ -72,7 +72,7 @@ def size_of(target: bytes, fields: Fields) -> int:
 
 
 def field(headers: Fields, name: bytes) -> bytes | None:
-    """Return the value of a field, None if it is not there; one that was sent twice has all its values."""
+    """Return the value of a field, None if it is absent; the values of several lines are joined with commas."""
     values = [value for written, value in headers if written == name]
     return b", ".join(values) if values else None
 
@@ -83,8 +83,8 @@ def check(request: Request) -> Response | None:
 
 
 def check_line(line: bytes) -> Response | None:
-    """Return the refusal of a request line, whole or not, that is too long or of another protocol; or None."""
-    start = line[:_MAX_LINE_BYTES]  # what decides, however much has arrived
+    """Return the refusal of a request line, whole or not, if it is too long or of another protocol; else None."""
+    start = line[:_MAX_LINE_BYTES]  # so that the result does not depend on how much has arrived
     if _OTHER_PROTOCOL.search(start):
         return error_response(400, "Not valid HTTP/1.1: another protocol")
     if len(line) > len(start) and may_be_line(start):
@@ -109,7 +109,7 @@ def is_host(value: bytes) -> bool:
 
 def exceeds_limit(length: bytes) -> bool:
     """Tell whether a Content-Length, which has digits alone, is over the limit of a body."""
-    # Python makes no number of thousands of digits, not even of zeros.
+    # `int` refuses thousands of digits, even of zeros.
     return len(length) > 20 or int(length) > MAX_BODY_BYTES
 
 
@@ -118,7 +118,7 @@ def malformed(error: httptools.HttpParserError, line: bytes) -> Response:
     reason = str(error)
     if reason == "Content-Length overflow":
         return TOO_LARGE
-    # The parser knows RTSP's methods: one in a line of HTTP is another error.
+    # The parser knows the methods of RTSP, and reports one in a line of HTTP as another error.
     unknown = isinstance(error, httptools.HttpParserInvalidMethodError) or reason.startswith("Invalid method")
     if unknown and _LINE.fullmatch(line):
         return _NO_SUCH_METHOD
