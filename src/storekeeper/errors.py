@@ -1,4 +1,4 @@
-"""Domain: what can go wrong. Any error that is no StorekeeperError is a bug. Imports nothing of the project."""
+"""Domain: what can go wrong. Any other error than a StorekeeperError is a bug. Imports nothing of the project."""
 
 from enum import StrEnum
 
@@ -20,9 +20,9 @@ class StorekeeperError(Exception):
 
 
 class InvalidInput(StorekeeperError):
-    """A part of a request breaks its rules: the contract's sentence on each field, in their order (decision 9).
+    """A part of a request, `source`, breaks its rules. `violations` has the contract's sentence for each such field.
 
-    A sentence alone is on the part as a whole.
+    They are in the order of decision 9. A single text is about the part as a whole.
     """
 
     def __init__(self, source: str, violations: dict[str, str] | str) -> None:
@@ -64,4 +64,4 @@ class CannotStart(StorekeeperError):
 
 
 class CannotStartYet(CannotStart):
-    """What hinders the start may pass by itself, so it is worth another try."""
+    """The cause may pass by itself, so another attempt may succeed."""

@@ -17,7 +17,7 @@ BURST = 10
 """Lines of one event that are logged at once; after that one a second, with the number of suppressed ones."""
 
 REMINDER_INTERVAL = 60.0
-"""Seconds between two lines of an event that says of many requests or connections that they meet a limit."""
+"""Seconds between two lines of an event of `_OF_MANY`, which reports many requests or connections at once."""
 
 FLUSH_TIMEOUT = 0.5
 """Seconds that the end of a process waits for its log."""
@@ -76,7 +76,7 @@ def write_line(line: str) -> None:
 
 def flush() -> None:
     """Wait until all logged lines are written, at most FLUSH_TIMEOUT seconds."""
-    for event, count in list(suppressed.items()):  # no further line may come that says so
+    for event, count in list(suppressed.items()):  # no later line may report them
         write_line(_line(event, {"suppressed": count}))
     suppressed.clear()
     if log := _log():
@@ -143,5 +143,5 @@ def bridge_log() -> None:
 class _Bridge(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
-        if not isinstance(error, asyncio.CancelledError):  # a second signal cancels what the first one ends
+        if not isinstance(error, asyncio.CancelledError):  # a second signal cancels what the first one lets end
             emit(Event.SERVER, message=record.getMessage(), error=error)

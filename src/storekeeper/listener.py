@@ -9,11 +9,11 @@ from storekeeper.http.limits import limit_unsent, raise_files_limit
 
 FILES_NEEDED = 60
 FILES_PER_WORKER = 4
-"""Files that a process opens before any client connects, and further ones that a supervisor opens per worker."""
+"""Files that a process opens before any client connects, and those that a supervisor opens for each worker."""
 
 
 def check_open_files_limit(workers: int) -> None:
-    """Raise CannotStart if the system lets a service with so many workers open too few files."""
+    """Raise CannotStart if the system permits too few open files for a service with so many workers."""
     raise_files_limit()
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     needed = FILES_NEEDED + FILES_PER_WORKER * workers
@@ -38,7 +38,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def listen(bound: socket.socket, host: str, port: int) -> None:
-    """Listen. Raises CannotStart if another socket, bound at the same moment, was first."""
+    """Listen. Raises CannotStart if another socket, bound at the same moment, listened first."""
     try:
         bound.listen(2048)
     except OSError as error:
@@ -52,6 +52,6 @@ def _refusal(host: str, port: int, error: Exception) -> CannotStart:
 
 def has_client(listener: socket.socket) -> bool:
     """Tell whether a connection waits to be accepted."""
-    waiting = select.poll()  # and not select, which takes no number of a file over 1023
+    waiting = select.poll()  # not select, which takes no file number over 1023
     waiting.register(listener, select.POLLIN)
     return bool(waiting.poll(0))

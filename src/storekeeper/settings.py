@@ -32,7 +32,7 @@ _BOOLEANS = dict.fromkeys(("yes", "on", "y", "t"), "true") | dict.fromkeys(("no"
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All that an operator may set, each with its help. `--error-detail` is also `STOREKEEPER_ERROR_DETAIL`.
 
-    An option that takes several values is given several times; its variable has them with blanks between.
+    An option with several values is given several times; its variable has the values with blanks between.
     """
 
     host: Annotated[str, "Address to listen on."] = "127.0.0.1"
@@ -83,7 +83,7 @@ def make(values: Mapping[str, Any]) -> Settings:
         reason, _, path = str(error).partition(" - at `$.")
         name = path.rstrip("`")
         raise _invalid(name, reason[0].lower() + reason[1:], values.get(name)) from None
-    if settings.database != settings.database.strip():  # a file of that name would be made; it may have a password
+    if settings.database != settings.database.strip():  # else a file of that name is made; a URL may have a password
         raise CannotStart(f"{option('database')} (or {variable('database')}): has a blank or line end around it")
     for origin in settings.cors_origin:
         found = _ORIGIN.fullmatch(origin)
@@ -104,9 +104,9 @@ def is_loopback(host: str) -> bool:
     """Tell whether only this machine reaches a service that listens on this address."""
     try:
         address = ip_address(host)
-        # Python looks into an IPv4 address in an IPv6 one only from 3.13 on.
+        # Only from Python 3.13 on, `is_loopback` looks at the IPv4 address in an IPv6 one.
         return (getattr(address, "ipv4_mapped", None) or address).is_loopback
-    except ValueError:  # a name: any but this one may lead elsewhere, whatever it begins with
+    except ValueError:  # a name: any name but localhost may lead elsewhere
         return host == "localhost"
 
 

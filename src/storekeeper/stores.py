@@ -11,7 +11,7 @@ MAX_NAME_LENGTH = 30
 
 
 class Payload(msgspec.Struct, frozen=True):
-    """The content of a store as a client sends it, complete, to create or replace the store."""
+    """The complete content of a store, as a client sends it to create or replace the store."""
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME_LENGTH)]
     address: str | None = None
@@ -20,7 +20,7 @@ class Payload(msgspec.Struct, frozen=True):
 class Store(msgspec.Struct, frozen=True):
     """A store of the collection. Clients see `id`, `name` and `address`.
 
-    `version` is the number of the collection's change that wrote it last; `epoch` says of which history.
+    `version` is the number of the latest change that wrote it; `epoch` names the history of that number.
     """
 
     id: int
@@ -45,7 +45,7 @@ EXAMPLES = (
 def check_payload(value: object, *, reject_unknown: bool = False) -> Payload:
     """Return the payload in `value`, a decoded JSON value; raise InvalidInput with every violation.
 
-    Keys that are no field are ignored, or violations if `reject_unknown` (decision 4).
+    Keys that name no field are ignored; with `reject_unknown`, they are violations (decision 4).
     """
     if type(value) is not dict:
         raise InvalidInput("payload", '"value" must be of type object')
