@@ -5,6 +5,9 @@ from enum import StrEnum
 LOCKED = "The database is locked"
 DISK_FULL = "The disk is full"
 DISK_STALLED = "The disk does not respond"
+FAILED = "The database failed"
+NO_RESPONSE = "The database does not respond"
+NO_STANDBY = "The standby does not respond"
 CLOSED = "The service is shutting down"
 
 

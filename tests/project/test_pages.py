@@ -19,7 +19,7 @@ from storekeeper.api.token_table import UNREAD
 from storekeeper.http.response import phrase
 from storekeeper.postgres import pool, writes
 from storekeeper.sqlite import errors as sqlite_errors
-from storekeeper.sqlite.errors import DAMAGED, FAILED
+from storekeeper.sqlite.errors import DAMAGED
 from tests.harness.databases import postgres
 from tests.harness.machine import need
 from tests.harness.namespaces import Machine, missing
@@ -169,9 +169,10 @@ def test_the_page_on_operating_has_every_reason_that_health_can_give() -> None:
     reasons = {errors.DISK_FULL, errors.DISK_STALLED, errors.LOCKED, errors.CLOSED, UNREAD}
     reasons |= {
         f"{DAMAGED}: …",
-        f"{FAILED}: …",
+        f"{errors.FAILED}: …",
         pool.UNREACHABLE,
-        pool.NO_RESPONSE,
+        errors.NO_RESPONSE,
+        errors.NO_STANDBY,
         pool.NO_SINGLE_ROW,
         *pool._EXPECTED.values(),
     }

@@ -7,8 +7,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from storekeeper.errors import Outcome, Unavailable
-from storekeeper.sqlite import errors
+from storekeeper.errors import FAILED, Outcome, Unavailable
 from storekeeper.sqlite.errors import Failure, to_failure, to_unavailable, translate
 from tests.harness.weakened import vars_of
 
@@ -83,4 +82,4 @@ def test_a_page_is_damaged_only_if_the_disk_can_be_read(tmp_path: Path) -> None:
     assert found(corrupt) == ("The database is damaged: page 2", True)
     assert found(apsw.IOError("read")) == ("The database failed: read", False)
     connection.close()
-    assert found(corrupt) == (f"{errors.FAILED}: page 2", False)
+    assert found(corrupt) == (f"{FAILED}: page 2", False)

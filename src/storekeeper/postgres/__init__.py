@@ -9,7 +9,7 @@ import psycopg
 from storekeeper.collection import Listing, Moment, Query, State
 from storekeeper.commands import KEYS_INTERVAL, MAX_BATCH, Command, size
 from storekeeper.concurrency.threads import run_in_thread
-from storekeeper.errors import Unavailable
+from storekeeper.errors import FAILED, Unavailable
 from storekeeper.postgres import past, reads, session, writes
 from storekeeper.postgres.batcher import Batcher
 from storekeeper.postgres.bulk import RENEW_EPOCH, load_all, opened, snapshot
@@ -106,7 +106,7 @@ class PostgresCollection:
         self._probing = asyncio.create_task(self._probe())
 
     async def _probe(self) -> None:
-        reason = "The database failed"
+        reason = FAILED
         try:
             await self._writer.probe(PROBE_SIZE if self._state.reason else 0)
             reason = ""

@@ -8,8 +8,8 @@ from typing import Generic, TypeVar
 
 from storekeeper.commands import MAX_BATCH_BYTES
 from storekeeper.concurrency.queue_limit import QUEUE_TIMEOUT, Queued, QueueLimit, settle
-from storekeeper.errors import CLOSED, Unavailable
-from storekeeper.postgres.pool import NO_RESPONSE, RESPONSE_TIMEOUT
+from storekeeper.errors import CLOSED, NO_RESPONSE, Unavailable
+from storekeeper.postgres.pool import RESPONSE_TIMEOUT
 
 Q = TypeVar("Q")
 R = TypeVar("R")

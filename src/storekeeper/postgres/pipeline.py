@@ -1,4 +1,4 @@
-"""A connection in pipeline mode: statements in, results out, one round trip for each call. Imports psycopg's libpq.
+"""A connection in pipeline mode: statements in, results out, one round trip each. Imports libpq and the domain.
 
 psycopg opens it; then libpq carries the statements, several in one round trip. libpq tells exactly which of them
 were sent, completed or lost, and that decides the outcome that a client is told.
@@ -12,6 +12,8 @@ import psycopg
 from psycopg import pq
 from psycopg.adapt import Transformer
 from psycopg.pq.abc import PGconn, PGresult
+
+from storekeeper.errors import NO_RESPONSE
 
 Statement = tuple[bytes, Sequence[str | int]]
 """The name of a prepared statement, and its parameters."""
@@ -156,7 +158,7 @@ class PipelineConnection:
     def _give_up(self) -> None:
         self._readable()  # if this process stood still, the results may have come meanwhile
         if not self._pending.done():
-            self.drop("The database does not respond")
+            self.drop(NO_RESPONSE)
 
     def _flush(self) -> None:
         try:

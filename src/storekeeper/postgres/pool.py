@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from storekeeper.errors import CLOSED, LOCKED, CannotStart, Outcome, Unavailable
+from storekeeper.errors import CLOSED, FAILED, LOCKED, NO_RESPONSE, CannotStart, Outcome, Unavailable
 from storekeeper.events import Event, emit
 from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, Result, Statement, StatementError
 
@@ -26,7 +26,6 @@ LOG_INTERVAL = 60.0
 
 EXPIRED = "old"
 UNREACHABLE = "The database cannot be reached"
-NO_RESPONSE = "The database does not respond"
 NO_SINGLE_ROW = "The table collection does not have its one row"
 
 
@@ -196,7 +195,7 @@ def to_unavailable(
     expected = _EXPECTED.get(error.sqlstate) or _EXPECTED.get(error.sqlstate[:2])
     if log and (not expected or (read and error.sqlstate.startswith(("53", "55P03")))):
         emit(Event.DATABASE_REFUSED, sqlstate=error.sqlstate, reason=str(error))
-    return Unavailable(expected or "The database failed", outcome)
+    return Unavailable(expected or FAILED, outcome)
 
 
 # By SQLSTATE or its class (appendix A of PostgreSQL's manual). Some engines with its protocol abort with class 40.

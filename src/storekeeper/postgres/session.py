@@ -15,7 +15,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import Conninfo, ConnStatus, ExecStatus, PGconn, abc
 
-from storekeeper.errors import CannotStart, Outcome, StorekeeperError, Unavailable
+from storekeeper.errors import NO_RESPONSE, NO_STANDBY, CannotStart, Outcome, StorekeeperError, Unavailable
 
 # In a command, which has no log, what psycopg logs beside its exception would be a second line on stderr.
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
@@ -207,7 +207,7 @@ def _set_up(connection: Connection, settings: dict[str, str]) -> None:
     failed = [result for result in results if result.status == ExecStatus.FATAL_ERROR]
     if failed or not results:
         connection.close()  # else psycopg would try to roll it back
-        raise psycopg.errors.error_from_result(failed[0]) if failed else Unavailable("The database does not respond")
+        raise psycopg.errors.error_from_result(failed[0]) if failed else Unavailable(NO_RESPONSE)
 
 
 def translate(error: Exception, url: str, needs: str = "") -> StorekeeperError:
@@ -258,7 +258,7 @@ def _commit(connection: Connection) -> None:
     except psycopg.Error:
         raise Unavailable("The connection was lost during COMMIT", Outcome.UNKNOWN) from None
     if "WARNING" in severities:
-        raise Unavailable("The standby does not respond", Outcome.UNKNOWN)
+        raise Unavailable(NO_STANDBY, Outcome.UNKNOWN)
 
 
 def _one_line(error: Exception | str, url: str) -> str:

@@ -12,11 +12,11 @@ from functools import partial
 
 from storekeeper import commands
 from storekeeper.commands import Command, Create, Key
-from storekeeper.errors import Outcome, Unavailable
+from storekeeper.errors import NO_RESPONSE, NO_STANDBY, Outcome, Unavailable
 from storekeeper.events import Event, emit
 from storekeeper.postgres import keys
 from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, Result, Statement, StatementError, rows
-from storekeeper.postgres.pool import NO_RESPONSE, RESPONSE_TIMEOUT, Pool, roll_back, single_row, to_unavailable
+from storekeeper.postgres.pool import RESPONSE_TIMEOUT, Pool, roll_back, single_row, to_unavailable
 from storekeeper.postgres.schema import COLLECTION_TABLE, LOCK, as_arrays, as_table
 from storekeeper.stores import Payload, Store
 from storekeeper.tables import CHANGES, CONTENT, MAX_INTEGER, OF_CHANGE, STORES
@@ -208,7 +208,7 @@ async def _execute(
     if commits and connection.warned:  # at COMMIT, and not in a trigger
         # The wait for a synchronous standby was cancelled: the writes are committed here, but perhaps nowhere else.
         # The server calls that a success; it is none, because a failover would lose them.
-        raise Unavailable("The standby does not respond", Outcome.UNKNOWN)
+        raise Unavailable(NO_STANDBY, Outcome.UNKNOWN)
     return results
 
 

@@ -5,9 +5,8 @@ import errno
 import apsw
 import msgspec
 
-from storekeeper.errors import CLOSED, DISK_FULL, LOCKED, Outcome, Unavailable
+from storekeeper.errors import CLOSED, DISK_FULL, FAILED, LOCKED, Outcome, Unavailable
 
-FAILED = "The database failed"
 DAMAGED = "The database is damaged"
 
 READ_ERRORS = (apsw.Error, UnicodeDecodeError)

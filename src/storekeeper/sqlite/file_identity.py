@@ -1,4 +1,4 @@
-"""Whether an open database is still the file that its path names. Imports `errors`.
+"""Whether an open database is still the file that its path names. Imports the domain.
 
 SQLite does not notice when its file or its log is deleted or replaced: it continues with files that have no name any
 more.
@@ -8,7 +8,8 @@ import os
 import time
 from pathlib import Path
 
-from storekeeper.sqlite.errors import FAILED, Failure
+from storekeeper.errors import FAILED
+from storekeeper.sqlite.errors import Failure
 
 CHECK_INTERVAL = 0.01
 """Seconds between two checks: much less than anybody takes to delete a file, much more than a commit takes."""
