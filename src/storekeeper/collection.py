@@ -91,8 +91,7 @@ class Listing(msgspec.Struct, frozen=True):
 
     `rest` is None when `first` is everything. Each part of it starts with a comma: send one after another. All parts
     show the collection at `version` of `epoch`, however slowly they are read. `last` is the id of the last store if
-    the limit left out later ones, else None. `total` is how many stores the collection has, None if the query has a
-    name.
+    the limit left out later ones, else None. `total` is how many stores there are, None if the query has a name.
     """
 
     version: int

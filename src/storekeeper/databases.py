@@ -53,8 +53,7 @@ def open_collection(
     """Prepare and open the collection of a URL; needs a running event loop. Raises CannotStart.
 
     `fail` is called once, with the reason, when the database cannot be trusted any more. `reached` is called when the
-    database is prepared, before it is read, perhaps later and on a thread; if it raises Unavailable, it is called
-    again later.
+    database is prepared and not yet read, perhaps on a thread; after an Unavailable from it, again later.
     """
     engine, location = _located(database)
     return engine.open_collection(location, fail, reached)

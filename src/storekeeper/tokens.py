@@ -30,8 +30,7 @@ _EXPIRY = re.compile(r"([1-9][0-9]{0,4})d")
 class Token(msgspec.Struct, frozen=True):
     """A row of the table of tokens. `scope` is "read" or "write", which includes read.
 
-    `hash` is the SHA-256 of the token in hexadecimal digits. Times are in milliseconds since 1970, None for never;
-    `used` is up to USED_INTERVAL before the latest use.
+    `hash` is its SHA-256 in hexadecimal digits. Times are ms since 1970, None: never; `used` may lag by an hour.
     """
 
     number: int

@@ -2,8 +2,7 @@
 
 The OpenAPI document is `pages/openapi.json`. `tests/api/test_openapi.py` compares it with the service: every route,
 method, status, header, limit and error message that one has, the other has too. Its examples of errors are what the
-service sends; `make examples` writes them. Swagger UI's files come from an installed package; nothing of that package
-runs here.
+service sends; `make examples` writes them. Swagger UI's files are those of an installed package that never runs.
 """
 
 from functools import cache

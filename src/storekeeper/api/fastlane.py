@@ -1,8 +1,7 @@
 """The fast adapter: responds to the contract's routes straight from the parser's callbacks. Imports `http` and `api`.
 
-It contains no rule: it calls the same resource as the ASGI application, which serves all other routes. A request
-needs no task, no ASGI scope and no `receive` or `send`; and of a plain request only the fields that decide something
-are looked at.
+It contains no rule: it calls the same resource as the ASGI application, which serves all other routes. It needs no
+task, no ASGI scope and no `receive` or `send`; of a plain request, it looks at the deciding fields alone.
 """
 
 from dataclasses import dataclass

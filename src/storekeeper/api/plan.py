@@ -48,8 +48,7 @@ class Plan(msgspec.Struct, frozen=True):
     parse: Callable[[bytes], Any] | None = None
     """Returns the condition for a value of that field, None if the value is not valid.
 
-    So a head that differs in this value alone shares the plan. llhttp accepts each valid value in any field. Without
-    `parse`, the field has no meaning.
+    Heads that differ in this value alone share the plan; llhttp accepts each valid value in any field.
     """
 
     def admit(self) -> int | Response:

@@ -40,8 +40,7 @@ class _Channel(Protocol):
 class Exchange:
     """Responds to one request, part by part, as the current exchange of its connection.
 
-    `charged` is its bytes in the receive budget. `fields` are encoded header fields that follow the start of the
-    response's head.
+    `charged` is its bytes in the receive budget. `fields` are encoded, and follow the start of the response's head.
     """
 
     over = False

@@ -91,8 +91,7 @@ class RequestReader:
     def feed(self, data: bytes) -> bytes:
         """Parse bytes from the client: a body or chunk as it comes, all else line by line.
 
-        So each limit applies at the same byte, however the network cuts the bytes. Return those that are not parsed,
-        because they are more than MAX_FED_BYTES.
+        So each limit applies at the same byte, however the network cuts them. Return those beyond MAX_FED_BYTES.
         """
         start = 0
         try:

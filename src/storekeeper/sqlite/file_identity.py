@@ -1,7 +1,6 @@
 """Whether an open database is still the file that its path names. Imports the domain.
 
-SQLite does not notice when its file or its log is deleted or replaced: it continues with files that have no name any
-more.
+SQLite does not notice when its file or its log is deleted or replaced: it goes on with files that have no name.
 """
 
 import os

@@ -1,8 +1,7 @@
 """Reads of the past: the collection as it was at a moment. Imports apsw, `concurrency`, the domain.
 
 A read follows each store's changes back to the moment. If that is short, or its result is remembered, the read is
-completed at once; else it begins anew on a thread. No change is ever altered, so a past can be read in several
-statements.
+completed at once; else it begins anew on a thread. As changes stay, several statements may read one past.
 """
 
 import asyncio

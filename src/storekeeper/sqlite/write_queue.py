@@ -36,7 +36,7 @@ PROBE_LOCK_TIMEOUT = 0.1
 """Seconds that a probe waits for the lock while writes are refused: a stop or a write may wait for the probe."""
 
 PROBE_SIZE = 2**16
-"""Bytes of that probe's address: more than most writes have, so that the next write does not fail if it succeeds."""
+"""Bytes of that probe's address: more than most writes have, so that after it the next write succeeds too."""
 
 QUEUE_FULL = "Too many writes are waiting"
 TOO_LATE = "The write has waited for too long"
@@ -47,7 +47,7 @@ TICK_INTERVAL = 0.25
 
 
 class WriteQueue:
-    """The event loop hands writes to a thread, which hands their results back: `_run` and all below.
+    """The event loop hands writes to a thread, which hands back their results. It runs `_run` and all below that.
 
     Both use the inbox, the next probe, the queue limit and the committer's file identity. `report_failure` is called
     on the loop when nothing more can be written; it has to call `fail`.
@@ -169,9 +169,8 @@ class WriteQueue:
                 last = self._take(batch)
                 self._serve(batch)
             except BaseException as error:  # noqa: BLE001 - no write may be left without a result
-                return self._call_on_loop(
-                    self._on_failure, batch, errors.to_failure(error, self._committer.connection)
-                )
+                failure = errors.to_failure(error, self._committer.connection)
+                return self._call_on_loop(self._on_failure, batch, failure)
         return None
 
     def _take(self, batch: list[Write]) -> bool:
