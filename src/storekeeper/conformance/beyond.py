@@ -25,14 +25,14 @@ PAST = "A store and the list as of a tag are what they were, whatever was writte
 
 
 def tag(response: Response) -> str:
-    """Return the tag of a response without what proxies add; raise Violation when it is none."""
+    """Return the tag of a response without what proxies add; raise Violation when it has no valid one."""
     sent = response.header("etag") or ""
     found = TAG.fullmatch(sent)
     response.expect(found, f"its ETag is {sent!r}" if sent else "it has no ETag")
     return f'"{found[1]}"' if found else ""
 
 
-def refused(response: Response, status: int) -> None:
+def require_refusal(response: Response, status: int) -> None:
     """Raise Violation unless it is an error of this status, with the contract's body."""
     response.expect(response.status == status, f"status {response.status}, not {status}")
     response.expect(response.member("statusCode") == status, "it has not the body of an error")
@@ -73,7 +73,7 @@ def _if_match_guards_an_update(service: Service) -> None:
         *((412, {"if_match": former}), (412, {"if_match": OTHER}), (400, {"if_match": "5"})),
         *((412, {"if_none_match": current}), (412, {"if_none_match": "*"})),
     ):
-        refused(service.replace(store.id, fields(service.name()), "open", **sent), status)
+        require_refusal(service.replace(store.id, fields(service.name()), "open", **sent), status)
         shown = service.read(store.id)
         shown.shows(store, " though the update was refused")
         shown.expect(tag(shown) == current, f"its ETag was {current}, though nothing was changed")
@@ -82,7 +82,7 @@ def _if_match_guards_an_update(service: Service) -> None:
     concurrent[0][0].expect(len(passed) == 1, f"{len(passed)} of {len(concurrent)} updates from one version passed")
     for response, _ in concurrent:
         if not response.ok:
-            refused(response, 412)
+            require_refusal(response, 412)
     last = service.replace(store.id, fields(service.name()), "open", if_match=f"{OTHER}, {tag(passed[0])}")
     last.expect(last.ok, f"status {last.status} with the present tag among others")
 
@@ -90,7 +90,7 @@ def _if_match_guards_an_update(service: Service) -> None:
 @check("POST: `If-Match` with the list's tag creates only if nothing has changed since", GUARDED, adds=1)
 def _if_match_guards_a_create(service: Service) -> None:
     payload = fields(service.name())
-    refused(service.create(payload, "open", if_match=OTHER), 412)
+    require_refusal(service.create(payload, "open", if_match=OTHER), 412)
     found = service.find(payload["name"])
     found.expect(found.listed.count == 0, "it was added though it was refused")
     for _ in range(TRIES):
@@ -98,7 +98,7 @@ def _if_match_guards_a_create(service: Service) -> None:
         made = service.create(payload, "open", if_match=before)
         if made.ok:
             return
-        refused(made, 412)
+        require_refusal(made, 412)
         found = service.find(payload["name"])
         found.expect(tag(found) != before, "a create with the list's present tag is refused")
     raise Skipped("other clients write all the time")
@@ -122,7 +122,7 @@ def _a_key_works_once(service: Service) -> None:
     again.expect(tag(again) == tag(first), "sent again, it gets another ETag")
     again.expect(again.header("idempotent-replayed") == "true", "sent again, it is not marked as replayed")
     service.added -= 1
-    refused(service.create(fields(service.name()), "open", idempotency_key=key), 422)
+    require_refusal(service.create(fields(service.name()), "open", idempotency_key=key), 422)
     found = service.find(payload["name"])
     found.expect(found.listed.count == 1, f"the store was added {found.listed.count} times")
 
@@ -142,7 +142,7 @@ def _pages_are_the_list(service: Service) -> None:
         page.expect(not urlsplit(target).netloc, "the link has a host")
     page.expect(found == ids, f"the pages have the ids {found}, not {ids}")
     for query in ("limit=0", "limit=1001", "limit=x", "after=-1", "limit=1&limit=1"):
-        refused(service.send("GET", f"{STORES}?{query}"), 400)
+        require_refusal(service.send("GET", f"{STORES}?{query}"), 400)
 
 
 @check("The response is what it was after the latest change up to then", PAST)
@@ -154,4 +154,4 @@ def _the_past_stays(service: Service) -> None:
     listed = service.send("GET", f"{STORES}?at={moment}&after={store.id - 1}&limit=1")
     listed.shows(store, " in the list as of its tag")
     for other, status in (("0.aaaaaaaa", 410), (10**18, 400)):
-        refused(service.send("GET", f"{path}?at={other}"), status)
+        require_refusal(service.send("GET", f"{path}?at={other}"), status)

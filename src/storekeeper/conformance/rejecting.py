@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Any
 
 from storekeeper.conformance.service import TRIES, UNUSED, Response, Rules, Service, Skipped, Violation, Way, number
-from storekeeper.conformance.writing import METHODS, NO_MORE, Write, are_others
+from storekeeper.conformance.writing import METHODS, NO_MORE, Write, require_others
 
 RULES = Rules()
 FAILURE = "Validation happens before the operation; on failure no store is created or changed."
@@ -28,7 +28,7 @@ WAYS = {  # to break the rules, by the name that their checks have
 }
 
 
-def bad(service: Service) -> dict[str, list[tuple[dict[str, Any], Way]]]:
+def bad_payloads(service: Service) -> dict[str, list[tuple[dict[str, Any], Way]]]:
     """Return some bad payloads for each way, each with its way; no store has any of their texts."""
     new, large = service.name, 800_000_000_000 + int(service.marker[-8:], 16)
     types: tuple[object, ...] = (None, True, False, [], [new()], {}, {"name": new()})
@@ -53,7 +53,7 @@ def bad(service: Service) -> dict[str, list[tuple[dict[str, Any], Way]]]:
 
 def send_bad(send: Write, service: Service) -> Response:
     """Send a bad payload of each way; raise Skipped when one is taken, which is a rule of its own."""
-    for (payload, way), *_ in bad(service).values():
+    for (payload, way), *_ in bad_payloads(service).values():
         response = send(service, payload, way)
         if response.status != 400:
             raise Skipped(f"{way.label} is not rejected")
@@ -67,13 +67,13 @@ def _rejected_create_takes_no_number(service: Service) -> None:
         for _, write in METHODS:
             send_bad(write, service)
         second = service.make()
-        are_others(service, first, second)
+        require_others(service, first, second)
         if second.id == first.id + 1:
             return
         first = second
 
 
-def adds_no_other(send: Request, service: Service) -> None:
+def require_no_growth(send: Request, service: Service) -> None:
     """Raise Violation when the number of stores grows with these requests.
 
     Other clients may add stores at any time. So the service is to blame only if, again and again, the number grows in
@@ -100,21 +100,21 @@ def growth(service: Service, send: Request, times: int) -> tuple[int, int]:
 
 
 for method, send in METHODS:
-    check = partial(adds_no_other, partial(send_bad, send))
+    check = partial(require_no_growth, partial(send_bad, send))
     RULES.add(f"rejected-{send.__name__}-adds-no-other", FAILURE, f"{method}: nor under another name.", check)
 
 
 @RULES.check(NO_MORE, "Nor does an update that succeeds.")
 def _update_adds_no_other(service: Service) -> None:
-    adds_no_other(lambda service: [service.spare() for _ in WAYS][-1].response, service)
+    require_no_growth(lambda service: [service.spare() for _ in WAYS][-1].response, service)
 
 
 # What is a bad payload, and what it leaves
 
 
-def rejects(send: Write, names: Iterable[str], service: Service) -> None:
+def require_rejection(send: Write, names: Iterable[str], service: Service) -> None:
     """Raise Violation unless each payload that is bad in these ways gets a 400."""
-    faults = bad(service)
+    faults = bad_payloads(service)
     for payload, way in chain(*(faults[name] for name in names)):
         response = send(service, payload, way)
         response.expect(response.status == 400, f"{way.label} gets the status {response.status}, not 400")
@@ -122,13 +122,13 @@ def rejects(send: Write, names: Iterable[str], service: Service) -> None:
 
 for method, send in METHODS:
     for name, way in WAYS.items():
-        check = partial(rejects, send, (name,))
+        check = partial(require_rejection, send, (name,))
         RULES.add(f"{send.__name__}-rejects-{name}", VIOLATES, f"{method}: {way.scope}", check)
 
 
 @RULES.check(FAILURE, "Rejected creates are not found afterwards.")
 def _rejected_create_adds_nothing(service: Service) -> None:
-    for payload, way in chain(*bad(service).values()):
+    for payload, way in chain(*bad_payloads(service).values()):
         response = service.create(payload, way)
         name = payload.get("name")
         if response.status == 400 and isinstance(name, (str, int)) and name:
@@ -143,7 +143,7 @@ def _rejected_create_adds_nothing(service: Service) -> None:
 @RULES.check(FAILURE, "After a rejected update the store is as before.", adds=1)
 def _rejected_update_changes_nothing(service: Service) -> None:
     made = service.make(address="Unchanged")
-    for payload, way in chain(*bad(service).values()):
+    for payload, way in chain(*bad_payloads(service).values()):
         response = service.replace(made.id, payload, way)
         if response.status != 400:
             service.replace(made.id, {"name": made.name, "address": made.address})
@@ -155,10 +155,10 @@ def _rejected_update_changes_nothing(service: Service) -> None:
 @RULES.check("Behavior: payload is validated first.", "A bad payload for a store that does not exist gets a 400.")
 def _update_validates_first(service: Service) -> None:
     if not service.read(UNUSED, "open").ok:
-        rejects(lambda service, *one: service.replace(UNUSED, *one), WAYS, service)
+        require_rejection(lambda service, *one: service.replace(UNUSED, *one), WAYS, service)
 
 
 def detect_mode(service: Service) -> None:
     """Learn from rejected payloads whether the service gives details; the majority decides."""
-    generic = [service.create(*first).member("message") == GENERIC for first, *_ in bad(service).values()]
+    generic = [service.create(*first).member("message") == GENERIC for first, *_ in bad_payloads(service).values()]
     service.generic = sum(generic) > len(generic) // 2

@@ -23,7 +23,7 @@ METHODS: tuple[tuple[str, Write], ...] = (("POST", Service.create), ("PUT", Serv
 Hold = Callable[[Write, Service], None]  # sends a payload that is to be stored, by POST or by PUT
 
 
-def written(write: Write, service: Service, name: str, address: str | None = None) -> Made:
+def write_and_check(write: Write, service: Service, name: str, address: str | None = None) -> Made:
     """Write a store; raise Violation when the response or the next read has other values than were sent."""
     store = write(service, fields(name, address)).made(name, address)
     store.response.shows(store)
@@ -50,7 +50,7 @@ def _takes_fields_from_payload(write: Write, service: Service) -> None:
         ("{} \"'\\<>&", "\" \\ / ' <script> & %41 + \u0007 \u2028"),
         ("{} \u00e9\u0416\U0001f3ec e\u0301", "Stra\u00dfe \u5e97 \U0001f468\u200d\U0001f469 e\u0301 \ufeff"),
     ):
-        written(write, service, name.format(service.name()), address)
+        write_and_check(write, service, name.format(service.name()), address)
 
 
 @both("Keys in any order, characters escaped or not.", "Request payload", "Request payload", adds=2)
@@ -81,24 +81,24 @@ def _without_address_gives_null(write: Write, service: Service) -> None:
 
 @both("30 are taken.", LENGTH, LENGTH, adds=1)
 def _accepts_30_characters(write: Write, service: Service) -> None:
-    written(write, service, f"{service.name():x<28} x")
+    write_and_check(write, service, f"{service.name():x<28} x")
 
 
 @both("30 of two bytes each are taken.", LENGTH, LENGTH, adds=1)
 def _counts_characters_not_bytes(write: Write, service: Service) -> None:
-    written(write, service, f"{service.name():\u00e9<30}")
+    write_and_check(write, service, f"{service.name():\u00e9<30}")
 
 
 @both("An address of 300 characters is taken.", OPTIONAL, OPTIONAL, adds=1)
 def _limits_only_the_name(write: Write, service: Service) -> None:
-    written(write, service, service.name(), "Long Road " * 30)
+    write_and_check(write, service, service.name(), "Long Road " * 30)
 
 
 @both("It is read so by its id at once.", ADDED, CHANGED, adds=2)
 def _is_seen_by_id(write: Write, service: Service) -> None:
     looked_for = service.spare().id if write is Service.update else service.make().id + 1
     service.read(looked_for, "open")
-    written(write, service, service.name(), "Seen by id")
+    write_and_check(write, service, service.name(), "Seen by id")
 
 
 @both("It is found by its name at once, and by no other.", ADDED, CHANGED, adds=1)
@@ -106,7 +106,7 @@ def _is_seen_by_name(write: Write, service: Service) -> None:
     former, name = service.spare().name, service.name()
     for looked_for in (former, name):
         service.find(looked_for)
-    store = written(write, service, name, "Seen by name")
+    store = write_and_check(write, service, name, "Seen by name")
     service.find(name).shows(store, " when it is found by name")
     if write is Service.update:
         found = service.find(former)
@@ -153,7 +153,7 @@ def _update_replaces_both_fields(service: Service) -> None:
         *((name, "Second"), (name, "Third"), (spare.name, "Third"), (name, None), (name, "Fourth"), (name, None)),
         *(("Z", name), ("0", name), (f"{name} null", "null"), (name, "0"), (name, " ")),
     ):
-        store = changed(service, spare, text, address)
+        store = replace_and_check(service, spare, text, address)
         service.read(store.id).shows(store, " when it is read again")
 
 
@@ -161,7 +161,10 @@ def _update_replaces_both_fields(service: Service) -> None:
 def _update_is_seen_in_list(service: Service) -> None:
     spare, other = service.spare(), service.settle()
     service.find()
-    rewritten = [changed(service, spare, service.name(), None), changed(service, other, other.name, other.address)]
+    rewritten = [
+        replace_and_check(service, spare, service.name(), None),
+        replace_and_check(service, other, other.name, other.address),
+    ]
     response = service.find()
     for store in rewritten:
         response.shows(store, " in the list")
@@ -171,7 +174,7 @@ def _update_is_seen_in_list(service: Service) -> None:
 def _update_changes_only_that_store(service: Service) -> None:
     name = service.name()
     first, second, third = (service.make(name, "Same") for _ in range(3))
-    changed(service, second, service.name(), "Changed")
+    replace_and_check(service, second, service.name(), "Changed")
     for other in (first, third):
         service.read(other.id).shows(other, f" after an update of the store {second.id}")
 
@@ -180,7 +183,7 @@ def _update_changes_only_that_store(service: Service) -> None:
 def _update_accepts_what_others_have(service: Service) -> None:
     first, second = service.make(address="Same"), service.make(address="Other")
     for _ in range(2):
-        changed(service, second, first.name, "Same")
+        replace_and_check(service, second, first.name, "Same")
     service.read(first.id).shows(first, f" after an update of the store {second.id}")
 
 
@@ -193,8 +196,8 @@ def _update_adds_no_store(service: Service) -> None:
         found.expect(not found.listed.count, f"an update of the store {UNUSED}, which does not exist, added a store")
 
 
-def changed(service: Service, store: Made, name: str, address: str | None) -> Made:
-    """PUT, and Violation when the response has other values than were sent."""
+def replace_and_check(service: Service, store: Made, name: str, address: str | None) -> Made:
+    """PUT new content; raise Violation when the response has other values than were sent."""
     store = Made(store.id, name, address, service.replace(store.id, fields(name, address)))
     store.response.shows(store)
     return store
@@ -215,10 +218,10 @@ def _create_id_is_count_plus_one(service: Service) -> None:
         second.response.expect(before < first.id < second.id <= after, f"the id is not the count plus one: {known}")
         if after == before + 2:
             return
-        are_others(service, first, second)
+        require_others(service, first, second)
 
 
-def are_others(service: Service, first: Made, second: Made) -> None:
+def require_others(service: Service, first: Made, second: Made) -> None:
     """Raise Violation unless the ids between two of ours are stores, and other clients' stores."""
     second.response.expect(second.id > first.id, f"after the id {first.id} came {second.id}")
     for id in range(first.id + 1, min(second.id, first.id + 1 + MAX_GAP)):
