@@ -17,15 +17,15 @@ def print_line(message: str) -> None:
 
 def print_now(result: str) -> None:
     """Print a result on standard output; raise OSError if that cannot be written."""
-    # Not by sys.stdout, which would keep what it cannot write, and fail once more at the end of the process.
+    # Not sys.stdout: it would keep what it cannot write, and fail once more at the end of the process.
     with open(sys.stdout.fileno(), "w", closefd=False) as out:
         print(result, file=out)
 
 
 def open_standard_streams() -> None:
-    """Open replacements for standard streams that are closed, so that no other file gets their numbers.
+    """Replace closed standard streams, so that no other file gets their numbers.
 
-    Writing to such a standard output fails; what is written to such a standard error is lost.
+    To write to such a standard output fails; what is written to such a standard error is lost.
     """
     for number, name, mode in ((0, "stdin", os.O_RDONLY), (1, "stdout", os.O_RDONLY), (2, "stderr", os.O_WRONLY)):
         if getattr(sys, name) is None:

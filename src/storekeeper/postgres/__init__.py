@@ -25,10 +25,10 @@ __all__ = ["RENEW_EPOCH", "PostgresCollection", "describe", "exists", "load_all"
 __all__ += ["prepare", "snapshot"]
 
 FIRST_LOOK = 1.0
-"""Seconds until a new process looks at the keys that are remembered, if no write with one comes before."""
+"""Seconds after which a new process reads the remembered keys, if no write with a key comes before."""
 
 PROBE_SIZE = 1000
-"""Bytes that a probe writes while writes are refused. Else it writes none: they stay in the table until a vacuum."""
+"""Bytes that a probe writes while writes are refused. Other probes write none: a vacuum would have to remove them."""
 
 _STATEMENTS = reads.STATEMENTS | past.STATEMENTS | writes.STATEMENTS
 
@@ -37,8 +37,8 @@ class PostgresCollection:
     """A Collection in the database of a URL. Needs a running event loop.
 
     The database need not be reachable yet: until it is, every read and write raises Unavailable. `fail` is called
-    once, on the loop, if this version cannot use the database; `reached` on a thread, when it was reached, until it
-    raises no Unavailable. Raises CannotStart for an invalid URL.
+    once, on the loop, if this version cannot use the database. `reached` is called on a thread when the database was
+    reached, again and again until it raises no Unavailable. Raises CannotStart for an invalid URL.
     """
 
     has_change_token = False  # asking for it would cost a round trip, which is what a read costs
@@ -95,7 +95,7 @@ class PostgresCollection:
         return state, None
 
     async def check(self) -> None:
-        # No store, of the table that other reads need: that can be locked or forbidden by itself.
+        # `get` of no id: other reads need the table `stores`, which alone may be locked or forbidden.
         state, _ = await self._pool.execute((b"state", ()), (b"get", (array(()),)))
         single_row(rows(state))
 
@@ -134,7 +134,7 @@ class PostgresCollection:
 
     async def _connect(self) -> PipelineConnection:
         """Open a connection and prepare its session; raises Unavailable, CannotStart."""
-        if not self._schema:  # looked for once: a later one that hides it is not ours
+        if not self._schema:  # looked for once: another schema that hides it later is not ours
             self._schema = await run_in_thread(self._prepare)
         try:
             # On a thread: no loop ends while it looks a host's name up, for minutes if no name server responds.

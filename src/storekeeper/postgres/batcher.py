@@ -15,7 +15,7 @@ Q = TypeVar("Q")
 R = TypeVar("R")
 
 MAX_GATHER_DELAY = 0.001
-"""Seconds that a batch is delayed at most so that it grows, and never more than an eighth of the previous one."""
+"""Seconds that a batch waits at most to grow; it never waits longer than an eighth of the previous batch's time."""
 
 
 @dataclass(eq=False)
@@ -24,7 +24,7 @@ class Batcher(Generic[Q, R]):
 
     While all workers are busy the next batch grows, until it has MAX_BATCH_BYTES, as `size` counts its requests.
     `serve` gets the requests of a batch and its deadline, on the loop's clock; it returns a result or an error for
-    each, or raises the error of all. With `gather`, a worker waits up to 1 ms so that clients with a new response
+    each, or raises an error for all. With `gather`, a worker waits up to 1 ms so that clients with a new response
     join the next batch; otherwise they split into two alternating groups.
     """
 
@@ -84,7 +84,7 @@ class Batcher(Generic[Q, R]):
         except Exception as error:  # noqa: BLE001 - also for a bug: no request may wait for ever because of it
             for each in batch:
                 each.settle(error)
-            del each, batch  # the error has this frame
+            del each, batch  # the error refers to this frame
 
     def _take(self) -> list[Queued[Q, R]]:
         """Return the next requests to serve; an empty list if none waits."""

@@ -1,7 +1,7 @@
 """Reads of the past: the collection as it was at a moment. Imports the domain.
 
-Changes are never changed, so what a version was can be read in several statements. Each gets the time that is left;
-the server ends the one that takes longer, and its connection is used again.
+As changes stay, several statements may read one past. Each gets the time that is left; the server ends a statement
+that takes longer, and its connection is used again.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from storekeeper.stores import Store
 from storekeeper.tables import FIELDS, MAX_INTEGER
 
 GRACE = 1.0
-"""Seconds after its time in which the server has to say that it ended a statement; else the connection is dropped."""
+"""Seconds after the deadline of a statement within which the server has to end it; else the connection is dropped."""
 
 # LIMIT and `one = 1` have the server use the index even before it has statistics: else it reads all changes.
 _PRESENT = f"""SELECT version, epoch, at, was.seq, was.count

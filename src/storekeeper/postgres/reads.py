@@ -22,7 +22,7 @@ from storekeeper.tables import FIELDS, GOOD_TOKENS, MAX_INTEGER, STORES
 
 PAGE_SIZE = 1000
 PAGE_BYTES = 2**20
-"""Stores of a page of a list, and bytes of addresses after which it ends: of the longest ones it would have a GiB."""
+"""Stores of a page of a list, and bytes of addresses at which it ends: 1000 of the longest would take a GiB."""
 
 # The window ends a page by its bytes; it takes their number without loading a long address.
 _SIZE = "coalesce(octet_length(address), 0)"
@@ -35,8 +35,8 @@ _JSON = f"""
     FROM (SELECT id, {FIELDS} FROM page WHERE before < {PAGE_BYTES}) AS store),
   (SELECT max(id) FROM page WHERE before < {PAGE_BYTES}), (SELECT max(version) FROM page)"""
 
-# Each write leaves a dead version of the row behind. A long transaction keeps them, and leaves a table of many pages:
-# by `one = 1` the server uses the index, and does not look at all of them with each read.
+# Each write leaves a dead version of the row, and a long transaction keeps them: the table then has many pages. By
+# `one = 1` the server uses the index, and does not scan all of them for each read.
 _ROW = f"{COLLECTION_TABLE} WHERE one = 1"
 
 STATEMENTS = {
@@ -61,14 +61,14 @@ STATEMENTS = {
 """The statements that a connection has to prepare for these reads."""
 
 Page = Callable[[Sequence[int], int], Awaitable[tuple[bytes, int]]]
-"""Returns stores as JSON, as they were at a version, as many as fit in a page, and the last id among them."""
+"""Reads stores by their ids as they were at a version: returns as many as fit in a page, as JSON, and the last id."""
 
 Found = tuple[Listing, Sequence[int], int]
-"""A list without what follows its first page, all its ids, and the last one in that page."""
+"""The first page of a list, all ids of the list, and the last id in that page."""
 
 
 def with_rest(found: Found, page: Page) -> Listing:
-    """Return the listing that also has the other pages, which `page` returns."""
+    """Return the listing with `rest`, if it has more pages; `page` reads these."""
     listing, ids, end = found
     if not ids or ids[-1] <= end:
         return listing
