@@ -23,9 +23,9 @@ class StorekeeperError(Exception):
 
 
 class InvalidInput(StorekeeperError):
-    """A part of a request, `source`, breaks its rules. `violations` has the contract's sentence for each such field.
+    """The part `source` of a request breaks its rules. `violations` has the contract's sentence for each wrong field.
 
-    They are in the order of decision 9. A single text is about the part as a whole.
+    The fields are in the order of decision 9. A single text is about the part as a whole.
     """
 
     def __init__(self, source: str, violations: dict[str, str] | str) -> None:
