@@ -341,7 +341,14 @@ def test_a_database_that_takes_no_writes_is_still_read(server: Server, tmp_path:
         assert create(one, "C").json["id"] == 2, "what was tried has left something behind"
 
 
-def test_writes_that_are_refused_are_not_left_to_the_garbage_collector(tmp_path: Path) -> None:
+READ_ONLY = "ALTER DATABASE {} SET default_transaction_read_only = on", "The database is read-only"
+CONSTRAINT = "ALTER TABLE stores ADD CHECK (name <> 'Refused')", "The database failed"
+
+
+@pytest.mark.parametrize(("statement", "message"), [READ_ONLY, CONSTRAINT])
+def test_writes_that_are_refused_are_not_left_to_the_garbage_collector(
+    tmp_path: Path, statement: str, message: str
+) -> None:
     """Each may have a mebibyte, and clients repeat it."""
     server = postgres()
 
@@ -353,7 +360,7 @@ def test_writes_that_are_refused_are_not_left_to_the_garbage_collector(tmp_path:
                     connection.data_received(b"GET /api/stores HTTP/1.1\r\nHost: localhost\r\n\r\n")
                     await settled(connection)
                 name = database.rpartition("/")[2]
-                server.sql(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+                server.sql(statement.format(name), database=name)
                 server.sql(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
                 while statuses(line)[-3:] != [503] * 3:
                     connection.data_received(store("Refused"))
@@ -363,7 +370,7 @@ def test_writes_that_are_refused_are_not_left_to_the_garbage_collector(tmp_path:
                         connection.data_received(store("Refused"))
                         await settled(connection)
                 assert statuses(line)[-3:] == [503] * 3
-                assert "read-only" in line.sent.decode()
+                assert message in line.sent.decode()
 
     run(refused())
 

@@ -79,12 +79,13 @@ class Batcher(Generic[Q, R]):
 
     async def _serve(self, batch: list[Queued[Q, R]]) -> None:
         try:
-            results = await self.serve([each.request for each in batch], batch[0].since + RESPONSE_TIMEOUT)
-            settle(batch, results)
+            settle(batch, await self.serve([each.request for each in batch], batch[0].since + RESPONSE_TIMEOUT))
         except Exception as error:  # noqa: BLE001 - also for a bug: no request may wait for ever because of it
             for each in batch:
                 each.settle(error)
-            del each, batch  # the error refers to this frame
+            del each
+        finally:
+            del batch  # each has its error, and the error this frame; from Python 3.12 on a returned one too
 
     def _take(self) -> list[Queued[Q, R]]:
         """Return the next requests to serve; an empty list if none waits."""

@@ -73,9 +73,8 @@ class Writer:
         try:
             await self._transact([probe], asyncio.get_running_loop().time() + RESPONSE_TIMEOUT, keep=False)
         except _InvalidWrite as invalid:  # a constraint may refuse this name; a trigger probably refuses every one
-            (reason,) = invalid.args
-            if isinstance(reason, StatementError) and reason.sqlstate == _RAISED:
-                raise to_unavailable(reason, log=False) from None
+            if getattr(invalid.args[0], "sqlstate", None) == _RAISED:
+                raise to_unavailable(*invalid.args, log=False) from None
 
     async def commit(self, batch: Sequence[Command], deadline: float) -> Sequence[commands.Result | Exception]:
         """Return what each command led to: what `commands.apply` says, Unavailable, or why it is invalid."""
@@ -86,8 +85,8 @@ class Writer:
             return [error] * len(batch)
         except _InvalidWrite as invalid:
             if len(batch) == 1:
-                (reason,) = invalid.args
-                return [to_unavailable(reason) if isinstance(reason, StatementError) else reason]
+                # Without a name: from Python 3.12 on, the error has this frame, by way of its own.
+                return [to_unavailable(each) if isinstance(each, StatementError) else each for each in invalid.args]
         # Each gets a transaction of its own, so that only the invalid one fails.
         return [result for command in batch for result in await self.commit([command], deadline)]
 
