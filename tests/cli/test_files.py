@@ -474,7 +474,7 @@ def test_a_database_in_a_folder_that_may_only_be_read_is_copied_and_exported(ope
     database = filled(open_folder / "closed", 30)
     database.path.chmod(0o444)
     database.path.parent.chmod(0o555)
-    user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
+    user = ["setpriv", "--inh-caps=-all", "--bounding-set=-all"] if os.geteuid() == 0 else []
     target = open_folder / "copy.db"
     for program in (["copy", database.url, f"sqlite:///{target}"], ["export", "--database", database.url, "-"]):
         done = subprocess.run([*user, *COMMAND, *program], capture_output=True, check=False)
