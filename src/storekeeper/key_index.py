@@ -29,20 +29,20 @@ Row = tuple[int, list[KeyEntry]]
 entries_in = msgspec.json.Decoder(list[KeyEntry]).decode
 
 LISTS = 2**20
-"""Into so many lists the hashes of keys divide them: 8 MB. Five are in each if there are as many as there may be."""
+"""Into so many lists the hashes of keys divide them. Each has five if there are as many keys as there may be."""
 
 
 class KeyIndex:
-    """The numbers of the rows by key, in flat arrays: 8 MB, and 24 bytes for each key.
+    """The numbers of the rows by key, in flat arrays: 8 MB, and 24 to 32 bytes for each key.
 
-    Objects for each key, or for a few of them, are all over the memory: to reach one that is in no cache of the
-    processor takes longer than all else here. New keys come at the end of the arrays, and change the head of a list.
-    The hash is Python's, another one in each process unless PYTHONHASHSEED is set: no client can find a million keys
-    for one list. A key of a row that was deleted may still be here.
+    An object for each key, or for each list of keys, may be anywhere in memory: to reach one that is in no cache of
+    the processor takes longer than all else here. A new key goes to the end of the entries, and becomes the head of
+    its list. The hash is Python's, another one in each process unless PYTHONHASHSEED is set: no client can find a
+    million keys for one list. Keys of deleted rows stay here, until others come and find that they are a quarter.
     """
 
     def __init__(self) -> None:
-        self._heads = array("q")  # of each list the place of its last key; all keys that ever came count, from 1 on
+        self._heads = array("q")  # of each list the place of its newest key, 0 for none; the first key of all had 1
         self._entries = array("q")  # of each key its hash, its row, and the place of the key before it in its list
         self._gone = 0  # places whose keys have left the entries
         self._keys: Sequence[str] = ()
@@ -58,7 +58,7 @@ class KeyIndex:
                 at = 3 * (place - start)
                 if entries[at] == hashed:
                     found.add(entries[at + 1])
-                place = entries[at + 2]  # noqa: PLW2901 - most keys are new, and alone in their list
+                place = entries[at + 2]  # noqa: PLW2901 - on through its list
         return found
 
     def load(self, rows: Iterable[Row], oldest: int) -> None:
