@@ -7,7 +7,7 @@ writes has one of its own. Each transaction with keys first puts the rows in the
 
 from array import array
 from collections.abc import Iterable, Sequence
-from itertools import chain, compress, count, repeat
+from itertools import chain, compress, repeat
 from operator import and_, itemgetter
 
 import msgspec
@@ -70,18 +70,21 @@ class KeyIndex:
 
     def add(self, keys: Sequence[str], row: int, oldest: int) -> None:
         """Add the keys of one row, which were just looked for."""
-        self._add(keys, repeat(row, len(keys)), oldest)
+        self._add(keys, repeat(row), oldest)
 
     def _add(self, keys: Sequence[str], rows: Iterable[int], oldest: int) -> None:
         hashes, lists = self._split(keys)
-        heads, before = self._heads, []
-        for number, place in zip(lists, count(self._gone + len(self._entries) // 3 + 1), strict=False):
-            before.append(heads[number])
+        heads, entries, first = self._heads, self._entries, len(self._entries)
+        # First all that takes memory: should there be none, the lists are as they were.
+        entries.extend(array("q", chain.from_iterable(zip(hashes, rows, lists, strict=False))))
+        place = self._gone + first // 3
+        for at in range(first + 2, len(entries), 3):
+            number, place = entries[at], place + 1
+            entries[at] = heads[number]
             heads[number] = place
-        self._entries.extend(chain.from_iterable(zip(hashes, rows, before, strict=True)))
-        quarter = len(self._entries) // 12
-        if self._entries[3 * quarter + 1] < oldest:
-            del self._entries[: 3 * quarter]
+        quarter = len(entries) // 12
+        if entries[3 * quarter + 1] < oldest:
+            del entries[: 3 * quarter]
             self._gone += quarter
 
     def _split(self, keys: Sequence[str]) -> tuple[list[int], list[int]]:

@@ -1,6 +1,7 @@
 """The index of Idempotency-Keys by itself; what follows the table is tested with each database."""
 
 import random
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -73,3 +74,17 @@ def test_entries_of_deleted_rows_leave_the_index_while_others_come(load: bool) -
     assert index.find(["1200 5"]) == {1200}
     assert index.find(["50 5"]) == set()
     assert len(index._entries) // 3 < 500
+
+
+def test_no_key_is_lost_if_memory_runs_out_while_others_are_added() -> None:
+    def rows() -> Iterator[int]:
+        yield 3
+        raise MemoryError
+
+    index = KeyIndex()
+    index.add(["a", "b"], 2, 1)
+    with pytest.raises(MemoryError):
+        index._add(["a", "b", "c"], rows(), 1)
+    assert index.find(["a", "b", "c"]) == {2}
+    index.add(["c", "b", "d"], 5, 1)
+    assert [index.find([key]) for key in "abcd"] == [{2}, {2, 5}, {5}, {5}]

@@ -325,6 +325,23 @@ def test_keys_that_look_the_same_to_the_index_are_told_apart(
     run(main())
 
 
+def test_a_key_that_was_committed_is_found_though_the_index_has_no_memory_for_it(
+    database: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    async def main() -> None:
+        async with handle(database) as collection:
+            assert await written(collection, 1) == [Store]
+            with monkeypatch.context() as patch:
+                patch.setattr(key_index.KeyIndex, "add", fail)
+                assert await written(collection, 2) == [MemoryError]
+            assert await written(collection, 2, 1, 3) == [Replay, Replay, Store]
+
+    run(main())
+
+
 @pytest.mark.parametrize(
     "rows", ["", """INSERT INTO keys VALUES (2, 1, '[["7",7,1],["8",8,1]]')"""], ids=["none", "other"]
 )

@@ -130,8 +130,8 @@ class Keys:
     def committed(self, new: Sequence[KeyEntry], last: int | None, now: int) -> None:
         """Add the keys of a committed transaction to the index; `last` is what `learn` returned behind its lock."""
         if last == self.known[0]:  # else the index has later rows by now, or lacks earlier ones
+            self._index.add([key for key, _, _ in new], last + len(new), self._oldest)
             self.known = last + len(new), now
-            self._index.add([key for key, _, _ in new], self.known[0], self._oldest)
 
 
 def remember(new: Sequence[KeyEntry], now: int, *, look: bool) -> list[Statement]:
