@@ -291,6 +291,21 @@ def test_an_index_of_many_keys_is_made_while_nothing_is_written(
         assert [type(result) for result in commit(another, keyed(99, 10, 8))] == [Replay, Replay, Store]
 
 
+def test_a_process_that_gets_no_keys_follows_those_of_others(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else its first write with a key would read a day of them, and all writers would wait for it."""
+    monkeypatch.setattr(write_queue, "KEYS_INTERVAL", 0.05)
+
+    async def main() -> None:
+        async with handle(Sqlite(path.parent)) as collection:
+            committer = vars(vars(collection)["_queue"])["_committer"]
+            for start in (1, 101):
+                with closing(Committer(schema.connect(path), FileIdentity(path))) as other:
+                    commit_each(other, *range(start, start + 100))
+                await until(lambda: len(indexed(committer)) == start + 99)  # noqa: B023 - called at once
+
+    run(main())
+
+
 def test_a_write_does_not_wait_for_an_index_that_takes_long(
     committer: Committer, other: Committer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

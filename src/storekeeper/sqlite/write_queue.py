@@ -175,7 +175,7 @@ class WriteQueue:
 
     def _take(self, batch: list[Write]) -> bool:
         """Wait until there is something to do; add the waiting writes to `batch`; tell whether they are the last."""
-        # All keys of a day take seconds: the first write with a key should not have to wait for that.
+        # All keys of a day take seconds: no write with a key should have to wait for that.
         while self._loading and self._inbox.empty():
             self._loading = self._committer.load_keys()
         timeout, size = max(0.0, self._next_look - time.monotonic()), 0
@@ -199,6 +199,7 @@ class WriteQueue:
             self._limit.record(time.monotonic() - began)
             self._call_on_loop(self._settle, batch, results)
         elif began > self._next_look:
+            self._loading = True  # what other processes have added meanwhile
             more = self._committer.delete_old_keys(began + PROBE_LOCK_TIMEOUT)
             self._next_look = began if more else began + KEYS_INTERVAL
 
