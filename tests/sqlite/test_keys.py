@@ -11,6 +11,7 @@ import apsw
 import pytest
 
 from storekeeper import key_index
+from storekeeper import sqlite as storekeeper_sqlite
 from storekeeper.commands import MAX_KEY_AGE, Command, Create, Replace
 from storekeeper.errors import LOCKED, KeyReused, PreconditionFailed
 from storekeeper.sqlite import keys, schema, write_queue
@@ -289,6 +290,23 @@ def test_an_index_of_many_keys_is_made_while_nothing_is_written(
     run(main())
     with closing(Committer(schema.connect(path), FileIdentity(path))) as another:  # nor does a write need that
         assert [type(result) for result in commit(another, keyed(99, 10, 8))] == [Replay, Replay, Store]
+
+
+def test_a_start_waits_for_the_index_of_all_keys_but_not_for_ever(
+    committer: Committer, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else each of its first writes with a key would read the rest of them, under the lock of all writers."""
+    commit_each(committer, *range(100))
+    monkeypatch.setattr(keys, "MAX_LOADED", 20)
+    monkeypatch.setattr(write_queue.WriteQueue, "_run", lambda _queue: None)
+
+    async def main(loaded: int) -> None:
+        async with handle(Sqlite(path.parent)) as collection:
+            assert len(indexed(vars(vars(collection)["_queue"])["_committer"])) == loaded
+
+    run(main(100))
+    monkeypatch.setattr(storekeeper_sqlite, "KEYS_TIMEOUT", 0.0)
+    run(main(20))
 
 
 def test_a_process_that_gets_no_keys_follows_those_of_others(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
