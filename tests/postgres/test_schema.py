@@ -176,6 +176,33 @@ def test_ten_that_start_at_once_make_one_schema() -> None:
                 assert connection.execute("SELECT count, version FROM collection").fetchall() == [(0, 0)]
 
 
+def test_starts_that_wait_for_the_lock_of_migrations_do_not_wait_for_each_other(database: Postgres) -> None:
+    migrate(database, 1)
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'"
+    with psycopg.connect(database.url, autocommit=True) as first, ThreadPoolExecutor(3) as pool:
+        first.execute("SELECT pg_advisory_lock(%s)", (schema.MIGRATION_LOCK,))
+        starts = [pool.submit(databases.prepare, database.url) for _ in range(3)]
+        until(lambda: first.execute(waiting).fetchone() == (3,))
+        first.execute("SELECT pg_advisory_unlock(%s)", (schema.MIGRATION_LOCK,))
+        for start in starts:
+            start.result()
+
+
+def test_a_start_beside_a_long_migration_waits_for_it_and_takes_the_database_for_whole(
+    database: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    migrate(database, 2)
+    *earlier, last = schema.MIGRATIONS
+    monkeypatch.setattr(schema, "MIGRATIONS", (*earlier, f"{last}; SELECT pg_sleep(1)"))
+    asleep = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'"
+    with psycopg.connect(database.url, autocommit=True) as watch, ThreadPoolExecutor(3) as pool:
+        first = pool.submit(databases.prepare, database.url)
+        until(lambda: watch.execute(asleep).fetchone() == (1,))
+        others = [pool.submit(databases.prepare, database.url) for _ in range(2)]
+        for start in (first, *others):
+            start.result()
+
+
 def test_a_publication_of_all_tables_disturbs_no_start_no_upgrade_and_no_write(database: Postgres) -> None:
     postgres().sql("CREATE PUBLICATION everything FOR ALL TABLES", database.url.rpartition("/")[2])
     migrate(database, 1)

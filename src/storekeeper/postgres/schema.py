@@ -187,11 +187,15 @@ def prepare(url: str, *, upgrade: bool = True) -> str:
 
 
 def _migrate(connection: Connection) -> None:
+    connection.rollback()  # else whoever migrates now would wait for the tables that were looked at
+    connection.execute(_LOCK_TIMEOUT)
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
     # While this waits for a table, all others wait behind it: during a pg_dump, also the reads of older instances.
     connection.execute("SET LOCAL lock_timeout = '1s'")
     # Asked again: while this waited for the lock, another instance may have migrated.
-    for migration in MIGRATIONS[version(connection) :]:
+    if number := version(connection):
+        connection.execute("LOCK TABLE storekeeper")  # every start reads it first, and has no lock then
+    for migration in MIGRATIONS[number:]:
         connection.execute(migration)
     # It has no key, without which a publication of all tables refuses an UPDATE.
     connection.execute("ALTER TABLE storekeeper REPLICA IDENTITY FULL")
@@ -200,8 +204,7 @@ def _migrate(connection: Connection) -> None:
 
 def version(connection: Connection, *, upgrade: bool = True) -> int:
     """Return how many migrations the database has had; raise CannotStart if it cannot be used."""
-    tables = {name for (name,) in connection.execute(_TABLES)}
-    if "storekeeper" not in tables:
+    if ("storekeeper",) not in connection.execute(_TABLES).fetchall():
         return 0
     try:
         ((number,),) = connection.execute(
@@ -217,7 +220,7 @@ def version(connection: Connection, *, upgrade: bool = True) -> int:
             f"--database was written by a newer Storekeeper (its schema is {number}, this one knows"
             f" {len(MIGRATIONS)}): install that version or a later one"
         )
-    _check_tables(connection, tables, number)
+    _check_tables(connection, number)
     if number < len(MIGRATIONS) and not upgrade:
         raise CannotStart(
             "--database was written by an older Storekeeper: upgrade it first, by starting `storekeeper serve` with"
@@ -226,8 +229,10 @@ def version(connection: Connection, *, upgrade: bool = True) -> int:
     return number
 
 
-def _check_tables(connection: Connection, tables: set[str], number: int) -> None:
-    """Raise CannotStart unless the tables are those that so many migrations create."""
+def _check_tables(connection: Connection, number: int) -> None:
+    """Raise CannotStart unless the tables are those that so many migrations create, or more."""
+    # Asked after the number: another instance may migrate meanwhile.
+    tables = {name for (name,) in connection.execute(_TABLES)}
     if missing := ", ".join(sorted(name for name in _COMPLETE.keys() - tables if _COMPLETE[name] <= number)):
         raise CannotStart(f"--database is not complete, it lacks the table {missing}: restore it")
     if foreign := ", ".join(name for (name,) in connection.execute(_FOREIGN)):
