@@ -273,6 +273,31 @@ def test_a_file_of_the_first_schema_is_upgraded_with_its_history(older: Path) ->
         assert connection.pragma("integrity_check") == "ok"
 
 
+def test_a_file_that_another_start_upgrades_while_it_is_looked_at_is_not_damaged(
+    older: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = schema.open_read_only
+
+    def upgraded_meanwhile(path: Path, *, immutable: bool) -> apsw.Connection:
+        del immutable  # as beside another start, which has made the log
+
+        def trace(_cursor: apsw.Cursor, statement: str, _bindings: object) -> bool:
+            if "user_version" in statement:
+                monkeypatch.undo()
+                with closing(schema.connect(path)) as other:
+                    schema.upgrade_schema(other)
+            return True
+
+        connection = look(path, immutable=False)
+        connection.exec_trace = trace
+        return connection
+
+    monkeypatch.setattr(schema, "open_read_only", upgraded_meanwhile)
+    with connected(older):
+        schema.prepare(older)
+    assert schema.open_read_only is look, "it was upgraded meanwhile"
+
+
 def test_a_process_of_an_older_version_reads_but_writes_nothing_more(older: Path) -> None:
     with connected(older) as old:
         insert = "INSERT INTO changes (seq, store_id, name, address, at) VALUES (6, 1, 'E', NULL, 60)"

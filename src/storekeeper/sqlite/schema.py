@@ -280,7 +280,7 @@ def _open_unwritable(path: Path) -> apsw.Connection:
 
 def _refuse_foreign(path: Path, connection: apsw.Connection) -> int:
     has_no_log = not Path(f"{path}-wal").exists()
-    with closing(connection):
+    with closing(connection), transaction(connection, "DEFERRED"):  # of one moment: another start may upgrade it
         owner = connection.pragma("application_id")
         tables = set(connection.execute("SELECT name FROM sqlite_schema").fetchall())
         version: int = connection.pragma("user_version")
