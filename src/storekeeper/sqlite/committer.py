@@ -81,7 +81,7 @@ class Committer:
         """Load some of the Idempotency-Keys that are remembered; return whether there may be more."""
         try:
             return self._keys.load_some()
-        except apsw.Error:  # the next write with a key will meet it too, and report it
+        except (apsw.Error, ValueError):  # the next write with a key will meet it too, and report it
             return False
 
     def delete_old_keys(self, deadline: float) -> bool:
