@@ -123,24 +123,25 @@ class Client:
 
 def read(stream: Stream, exchange: Exchange) -> None:
     """Read the response, its body into the sink or into the exchange and no further than the limit."""
-    response = final(stream, exchange)
-    sink, kept = exchange.sink if exchange.status == 200 else None, list[bytes]()
-    limit = MAX_LIST_BYTES if sink else MAX_BODY_BYTES
-    while piece := response.read1(PIECE_BYTES):
-        exchange.length += len(piece)
-        if exchange.length > limit:
-            raise TooLarge(f"the response is longer than {limit >> 20} MiB")
-        exchange.excerpt += piece[: MAX_EXCERPT_BYTES - len(exchange.excerpt)]
-        stream.deadline += len(piece) / BYTES_PER_SECOND
-        (sink or kept.append)(piece)
-    if response.length:
-        raise http.client.IncompleteRead(b"")
-    exchange.content = b"".join(kept)
+    # Closed before the stream is: else Python 3.13 says on stderr that it cannot flush it.
+    with http.client.HTTPResponse(cast("socket.socket", stream), method=exchange.method) as response:
+        final(response, exchange)
+        sink, kept = exchange.sink if exchange.status == 200 else None, list[bytes]()
+        limit = MAX_LIST_BYTES if sink else MAX_BODY_BYTES
+        while piece := response.read1(PIECE_BYTES):
+            exchange.length += len(piece)
+            if exchange.length > limit:
+                raise TooLarge(f"the response is longer than {limit >> 20} MiB")
+            exchange.excerpt += piece[: MAX_EXCERPT_BYTES - len(exchange.excerpt)]
+            stream.deadline += len(piece) / BYTES_PER_SECOND
+            (sink or kept.append)(piece)
+        if response.length:
+            raise http.client.IncompleteRead(b"")
+        exchange.content = b"".join(kept)
 
 
-def final(stream: Stream, exchange: Exchange) -> http.client.HTTPResponse:
+def final(response: http.client.HTTPResponse, exchange: Exchange) -> None:
     """Read the head of the response that counts; interim ones (1xx) are passed over until the deadline."""
-    response = http.client.HTTPResponse(cast("socket.socket", stream), method=exchange.method)
     response.begin()
     while response.status < 200:
         response.headers = None  # type: ignore[assignment]  # it begins anew only without
@@ -153,7 +154,6 @@ def final(stream: Stream, exchange: Exchange) -> http.client.HTTPResponse:
     length = exchange.header("content-length")
     if length is not None and not (length.isascii() and length.isdigit()):
         raise http.client.HTTPException(f"Content-Length is {length!r}")
-    return response
 
 
 def remaining(deadline: float) -> float:
