@@ -23,7 +23,7 @@ MAX_KEYS_DELETED = 1000
 """Keys that one transaction deletes: the oldest of those that are past a bound, and never the newest key."""
 
 KEYS_INTERVAL = 60.0
-"""Seconds between two looks for keys to delete, while no write comes that deletes them."""
+"""Seconds between two looks for keys to delete, while no write deletes them, and for those of other processes."""
 
 MAX_BATCH = 1000
 MAX_BATCH_BYTES = 4 * 2**20

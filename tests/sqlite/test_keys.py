@@ -11,7 +11,6 @@ import apsw
 import pytest
 
 from storekeeper import key_index
-from storekeeper import sqlite as storekeeper_sqlite
 from storekeeper.commands import MAX_KEY_AGE, Command, Create, Replace
 from storekeeper.errors import LOCKED, KeyReused, PreconditionFailed
 from storekeeper.sqlite import keys, schema, write_queue
@@ -292,7 +291,7 @@ def test_an_index_of_many_keys_is_made_while_nothing_is_written(
         assert [type(result) for result in commit(another, keyed(99, 10, 8))] == [Replay, Replay, Store]
 
 
-def test_a_start_waits_for_the_index_of_all_keys_but_not_for_ever(
+def test_the_first_writes_wait_for_the_index_of_all_keys_but_not_for_ever(
     committer: Committer, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else each of its first writes with a key would read the rest of them, under the lock of all writers."""
@@ -302,11 +301,14 @@ def test_a_start_waits_for_the_index_of_all_keys_but_not_for_ever(
 
     async def main(loaded: int) -> None:
         async with handle(Sqlite(path.parent)) as collection:
-            assert len(indexed(vars(vars(collection)["_queue"])["_committer"])) == loaded
+            writes = vars(collection)["_queue"]
+            writes._inbox.put([])
+            writes._take([])
+            assert len(indexed(writes._committer)) == loaded
 
     run(main(100))
-    monkeypatch.setattr(storekeeper_sqlite, "KEYS_TIMEOUT", 0.0)
-    run(main(20))
+    monkeypatch.setattr(write_queue, "KEYS_TIMEOUT", 0.0)
+    run(main(0))
 
 
 def test_a_process_that_gets_no_keys_follows_those_of_others(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,7 +118,7 @@ class PostgresCollection:
     async def _tend_keys(self) -> None:
         await asyncio.sleep(FIRST_LOOK)
         while True:
-            with suppress(Unavailable):
+            with suppress(Unavailable, MemoryError):
                 await self._writer.load_keys()
                 while not self._state.reason and await self._writer.forget_keys():
                     pass

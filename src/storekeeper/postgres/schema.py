@@ -193,7 +193,9 @@ def _migrate(connection: Connection) -> None:
     # While this waits for a table, all others wait behind it: during a pg_dump, also the reads of older instances.
     connection.execute("SET LOCAL lock_timeout = '1s'")
     # Asked again: while this waited for the lock, another instance may have migrated.
-    if number := version(connection):
+    if (number := version(connection)) == len(MIGRATIONS):
+        return
+    if number:
         connection.execute("LOCK TABLE storekeeper")  # every start reads it first, and has no lock then
     for migration in MIGRATIONS[number:]:
         connection.execute(migration)

@@ -1,7 +1,6 @@
 """The embedded collection: one SQLite file, any number of processes. Imports the domain and `concurrency`."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -25,9 +24,6 @@ from storekeeper.sqlite.schema import exists, files, opened, prepare
 from storekeeper.sqlite.write_queue import TICK_INTERVAL, WriteQueue
 from storekeeper.stores import Payload, Store
 from storekeeper.tokens import USED_INTERVAL, Token
-
-KEYS_TIMEOUT = 5.0
-"""Seconds that a start waits for the index of all keys: until it is whole, writes with keys keep others waiting."""
 
 describe = str
 
@@ -56,9 +52,6 @@ class SqliteCollection:
             self._connection = schema.connect(path, reader=True, timeout=schema.START_TIMEOUT)
             self._change_token = token_reader(self._connection)
             committer = Committer(schema.connect(path, timeout=schema.START_TIMEOUT), FileIdentity(path))
-        enough = time.monotonic() + KEYS_TIMEOUT
-        while committer.load_keys() and time.monotonic() < enough:
-            pass
         self._connection.set_busy_timeout(int(schema.LOCK_TIMEOUT * 1000))
         self._reader = Reader(self._connection, self._change_token)
         self._past = PastReader(path, self._translating)

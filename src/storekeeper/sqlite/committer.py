@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 
 import apsw
+import msgspec
 
 from storekeeper import commands as domain
 from storekeeper.commands import Batch, Command, Create, Key, Present, Remembered, apply
@@ -81,7 +82,12 @@ class Committer:
         """Load some of the Idempotency-Keys that are remembered; return whether there may be more."""
         try:
             return self._keys.load_some()
-        except (apsw.Error, ValueError):  # the next write with a key will meet it too, and report it
+        except (
+            apsw.Error,
+            UnicodeDecodeError,
+            msgspec.DecodeError,
+            MemoryError,
+        ):  # the next write with a key will meet it too, and report it
             return False
 
     def delete_old_keys(self, deadline: float) -> bool:

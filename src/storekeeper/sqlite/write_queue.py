@@ -41,6 +41,10 @@ PROBE_SIZE = 2**16
 QUEUE_FULL = "Too many writes are waiting"
 TOO_LATE = "The write has waited for too long"
 
+KEYS_TIMEOUT = 2.0
+"""Seconds from the start for which writes wait for the index of all keys: before it is whole, each with a key would
+search the rest of them while it holds the lock of all writers."""
+
 _JOIN_INTERVAL = 0.002
 TICK_INTERVAL = 0.25
 """Seconds between two calls of `WriteQueue.tick`."""
@@ -68,6 +72,7 @@ class WriteQueue:
         # Seconds to wait for the lock, and bytes to write. The thread probes before its next, perhaps empty, batch.
         self._probe: tuple[float, int] | None = None
         self._loading = True
+        self._load_until = time.monotonic() + KEYS_TIMEOUT
         self._next_look = time.monotonic() + KEYS_INTERVAL
         self._thread = threading.Thread(target=self._run, name="storekeeper-writer", daemon=True)
         self._thread.start()
@@ -175,8 +180,8 @@ class WriteQueue:
 
     def _take(self, batch: list[Write]) -> bool:
         """Wait until there is something to do; add the waiting writes to `batch`; tell whether they are the last."""
-        # All keys of a day take seconds: no write with a key should have to wait for that.
-        while self._loading and self._inbox.empty():
+        # All keys of a day take seconds: no write with a key should have to read them.
+        while self._loading and (self._inbox.empty() or time.monotonic() < self._load_until):
             self._loading = self._committer.load_keys()
         timeout, size = max(0.0, self._next_look - time.monotonic()), 0
         with suppress(queue.Empty):
