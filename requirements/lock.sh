@@ -4,7 +4,7 @@ set -eu
 uv=$(command -v uv || echo .venv/bin/uv)
 compile() {
   "$uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-    --no-emit-index-url --no-header --no-annotate "$@"
+    --no-emit-index-url --no-header --no-annotate --no-strip-extras "$@"
 }
 compile pyproject.toml --all-extras -o requirements/run.txt
 compile requirements/build.in -c requirements/run.txt -o requirements/build.txt
