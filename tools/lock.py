@@ -9,7 +9,8 @@ RUN = ROOT / "requirements" / "run.txt"
 """What the service has at run time, with every extra."""
 
 _PINNED = re.compile(
-    r"(?P<name>[a-z0-9][a-z0-9-]*)==(?P<version>[^\s;]+)(?: ; (?P<marker>.*?))?(?P<hashes>(?: --hash=\S+)+)"
+    r"(?P<name>[a-z0-9][a-z0-9-]*)(?:\[[a-z0-9,-]+\])?==(?P<version>[^\s;]+)"
+    r"(?: ; (?P<marker>.*?))?(?P<hashes>(?: --hash=\S+)+)"
 )
 
 

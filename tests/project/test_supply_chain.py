@@ -17,7 +17,9 @@ from tests import ROOT
 from tests.harness.machine import need
 
 LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
-PINNED = re.compile(r"([a-z0-9][a-z0-9-]*)==([^\s;\\]+)( ; [^\\]+?)?((?: --hash=sha256:[0-9a-f]{64})+)")
+PINNED = re.compile(
+    r"([a-z0-9][a-z0-9-]*)(?:\[[a-z0-9,-]+\])?==([^\s;\\]+)( ; [^\\]+?)?((?: --hash=sha256:[0-9a-f]{64})+)"
+)
 
 HOSTS = [
     ".".join(parts)
