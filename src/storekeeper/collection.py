@@ -6,39 +6,18 @@ To add a database, read this file and `databases._Engine`, name it in `databases
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
 from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
 from storekeeper.commands import Command
-from storekeeper.errors import EpochEnded, InvalidInput, Unavailable
+from storekeeper.errors import EpochEnded, InvalidInput
 from storekeeper.stores import Payload, Store
 from storekeeper.tokens import Token
-
-MAX_PAST_READS = 2
-"""Long reads of the past that run at once; further ones wait up to `PAST_TIMEOUT`, then they are refused."""
-
-PAST_TIMEOUT = 1.0
-"""Seconds that one read of the past may take; each page of a list is one."""
 
 T = TypeVar("T")
 Eventual: TypeAlias = T | asyncio.Future[T]
 """A value, or a future of it: an embedded database completes reads at once."""
-
-
-@asynccontextmanager
-async def past_slot(slots: asyncio.Semaphore, seconds: float) -> AsyncIterator[float]:
-    """Wait up to `seconds` for a slot; yield the deadline of its use, `seconds` later. Raises Unavailable."""
-    try:
-        async with asyncio.timeout(seconds):
-            await slots.acquire()
-    except TimeoutError:
-        raise Unavailable("Too many reads of the past are waiting") from None
-    try:
-        yield asyncio.get_running_loop().time() + seconds
-    finally:
-        slots.release()
 
 
 class State(NamedTuple):
@@ -116,7 +95,7 @@ class Collection(Protocol):
       and a store's `version` is the number of its latest change. `epoch` is eight characters of `[a-z2-7]`.
     - **Conditions, keys, and writes that change nothing:** as `commands.apply` decides inside the transaction; the
       PreconditionFailed or KeyReused is the exception of the future.
-    - **The past:** long reads of it leave time for others: two run at once, for 1 s each, then raise Unavailable.
+    - **The past:** a read of it costs what a read of the present costs, however long ago it is.
     - **Errors:** `Unavailable`, raised or as the exception of the future, whenever the database cannot
       respond, after at most 5 s (decision 30); its `outcome` says whether a write may have happened. `load` waits
       for other writers for up to a minute, and raises CannotStart if the operator has to change something.
@@ -140,10 +119,12 @@ class Collection(Protocol):
     def write(self, command: Command) -> asyncio.Future[Store | None]:
         """Carry out a command; the result is the store after it, None if a replace found no store of that id."""
 
-    async def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False) -> range:
+    async def load(
+        self, payloads: Iterable[Payload], *, only_if_empty: bool = False, token_number: int = 0
+    ) -> range:
         """Create all of `payloads` in their order, or none; return their ids. Reads them once, and keeps none.
 
-        With `only_if_empty`, a collection that has stores is left as it is, and the result is range(0).
+        The changes carry `token_number`. With `only_if_empty`, a collection that has stores is left as it is, and the result is range(0).
         """
 
     async def tokens(self) -> Sequence[Token]:
@@ -152,23 +133,20 @@ class Collection(Protocol):
     async def mark_used(self, numbers: Iterable[int], now: int) -> None:
         """Record that tokens were used at `now`, in ms since 1970, but once in `tokens.USED_INTERVAL` for each."""
 
-    def change_token(self) -> bytes | None:
+    def change_token(self) -> object | None:
         """Return a value that differs after any write that was acknowledged before this call, by any process.
 
-        It takes well under a microsecond. None: nothing can be cached now. Raises Unavailable.
-        """
-
-    def changed_since(self, state: State) -> tuple[State, Sequence[int] | None]:
-        """Return the present state, and the ids of the stores that changed since an earlier one.
-
-        None instead of the ids means: any may have changed. Raises Unavailable.
+        It also differs when the epoch does. None: nothing can be cached now. Raises Unavailable.
         """
 
     async def check(self) -> None:
         """Return if the collection can be read; raise Unavailable if not. For readiness probes."""
 
-    async def refusal_of_writes(self) -> str:
-        """Return why writes are refused, as found out in the last few seconds; "" if they are not."""
+    async def refusal_of_writes(self, *, probe: bool) -> str:
+        """Return why writes are refused, "" if they are not.
+
+        After a refused write, or with `probe`, a write that leaves nothing behind finds out, at most once in 5 s.
+        """
 
     async def close(self) -> None:
         """Finish the writes under way, then close the database. A second call does nothing."""

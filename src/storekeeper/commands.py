@@ -5,29 +5,28 @@ Both databases carry out what `apply` returns; no other code contains a rule of 
 
 from collections.abc import Container, Iterable, Mapping
 from sys import getsizeof
-from typing import TypeAlias, final
+from typing import NamedTuple, TypeAlias, final
 
 import msgspec
-from msgspec.structs import astuple
 
 from storekeeper.errors import KeyReused, PreconditionFailed
 from storekeeper.stores import Payload, Replay, Store
 
-MAX_KEY_AGE = 24 * 60 * 60 * 1000
-"""Milliseconds for which an Idempotency-Key is remembered (decision 36)."""
+MIN_KEY_AGE = 24 * 60 * 60 * 1000
+"""Milliseconds for which an Idempotency-Key is kept, if no more than MAX_KEYS later ones come (decision 36)."""
 
 MAX_KEYS = 5_000_000
-"""Later keys after which one is forgotten, however young it is."""
+"""Keys that are kept: older ones may be deleted, however young they are."""
+
+MIN_KEYS = 100_000
+"""Latest keys that are always kept, whatever the clock says."""
 
 MAX_KEYS_DELETED = 1000
-"""Keys that one transaction deletes: the oldest of those that are past a bound, and never the newest key."""
-
-KEYS_INTERVAL = 60.0
-"""Seconds between two looks for keys to delete, while no write deletes them, and for those of other processes."""
+"""Keys that one transaction deletes, the oldest first."""
 
 MAX_BATCH = 1000
 MAX_BATCH_BYTES = 4 * 2**20
-"""Commands of a batch, and its bytes by `size`, at which it is full. To write it takes several times that memory."""
+"""Commands of a batch, and its bytes by `memory_size`, at which it is full. To write it takes several times that memory."""
 
 _EMPTY_TEXT = getsizeof("")
 
@@ -44,28 +43,25 @@ def tag(version: int, epoch: str) -> str:
 
 
 def matches(tags: Container[str], current: str) -> bool:
-    """Tell whether the current entity tag is one of these."""
+    """Return whether the current entity tag is one of these."""
     return current in tags or tags == ANY
 
 
 Key: TypeAlias = tuple[str, int]
-"""A client's Idempotency-Key, and a number of 64 bits for the request that it was sent with.
-
-The number depends on the length of the address, not on the content, which the remembered change has.
-"""
+"""A client's Idempotency-Key, and a hash of 64 bits of its request: route, id, content, and tags in If-Match."""
 
 
 @final
 class Create(msgspec.Struct, frozen=True):
     """Add a store; with `if_match`, only if the collection still has one of these tags.
 
-    `by` is the number of the client's token, 0 for none; so in `Replace`.
+    `token_number` is that of the client's token, 0 for none; so in `Replace`.
     """
 
     payload: Payload
     if_match: Tags | None = None
     key: Key | None = None
-    by: int = 0
+    token_number: int = 0
 
 
 class Replace(msgspec.Struct, frozen=True):
@@ -79,7 +75,7 @@ class Replace(msgspec.Struct, frozen=True):
     if_match: Tags | None = None
     if_none_match: Tags | None = None
     key: Key | None = None
-    by: int = 0
+    token_number: int = 0
 
 
 Command: TypeAlias = Create | Replace
@@ -87,30 +83,30 @@ Command: TypeAlias = Create | Replace
 Result: TypeAlias = Store | PreconditionFailed | KeyReused | None
 """The store as a command left it, None if a replace found no store, or why nothing was written."""
 
-Change: TypeAlias = tuple[int, int, str, str | None, int, int, int, int]
+Change: TypeAlias = tuple[int, int, str, str | None, int, int, int]
 """A row of `tables.CHANGES`, in the order of its columns. It contains the row of its store."""
 
 KeyEntry: TypeAlias = tuple[str, int, int]
-"""A key to remember, the number of its request, and the change that is its response (see `tables.KEYS`)."""
+"""A key to remember, the hash of its request, and the change that is its response."""
 
 
-class Remembered(msgspec.Struct, frozen=True):
-    """What the database has of an Idempotency-Key: the number of its request, the store of its response, its time.
+class Remembered(NamedTuple):
+    """What the database has of an Idempotency-Key: the hash of its request, the id and version of its response.
 
-    If the key was now sent with another number, the store may lack its content, which may be long.
+    The hash covers the content, so the response to a request with the same hash has the content of that request.
     """
 
     request: int
-    store: Store
-    at: int
+    id: int
+    version: int
 
 
-class Present(msgspec.Struct, frozen=True):
+class Before(msgspec.Struct, frozen=True):
     """The collection before a batch, as the database has it inside the batch's transaction.
 
     `count` is how many stores there are; `at` is the time of the latest change, in milliseconds since 1970. By id,
-    `versions` has the version of each store of `touched` that exists. `equal` has the places in the batch of those
-    replaces that would change no content. `remembered` has the latest row of each key of `keys` that is known.
+    `versions` has the version of each store of `replacements` that exists. `equal` has the places in the batch of
+    those replaces that would change no content. `remembered` has each key of `keys_of` that the database has.
     """
 
     count: int
@@ -122,8 +118,8 @@ class Present(msgspec.Struct, frozen=True):
     remembered: Mapping[str, Remembered] = {}
 
 
-def touched(commands: Iterable[Command]) -> list[tuple[int, int, str, str | None]]:
-    """Return the place, id and content of each replace; what these stores are now goes into `Present`."""
+def replacements(commands: Iterable[Command]) -> list[tuple[int, int, str, str | None]]:
+    """Return the place, id and new content of each replace; the database compares them with what it has."""
     return [
         (place, command.id, command.payload.name, command.payload.address)
         for place, command in enumerate(commands)
@@ -131,12 +127,12 @@ def touched(commands: Iterable[Command]) -> list[tuple[int, int, str, str | None
     ]
 
 
-def keys(commands: Iterable[Command]) -> list[Key]:
-    """Return the keys of a batch, some perhaps twice; those that are remembered go into `Present`."""
-    return [command.key for command in commands if command.key is not None]
+def keys_of(commands: Iterable[Command]) -> list[str]:
+    """Return the keys of a batch, some perhaps twice."""
+    return [command.key[0] for command in commands if command.key is not None]
 
 
-def size(command: Command) -> int:
+def memory_size(command: Command) -> int:
     """Return the bytes of memory that a command takes while it waits: its texts and its tags.
 
     One character beyond U+FFFF makes all of a text take four bytes each.
@@ -147,23 +143,23 @@ def size(command: Command) -> int:
     else:
         size = getsizeof(name) + getsizeof(address)
     if command.if_match is not None:
-        size += _size_of(command.if_match)
+        size += _memory_of_tags(command.if_match)
     if type(command) is Replace and command.if_none_match is not None:
-        size += _size_of(command.if_none_match)
+        size += _memory_of_tags(command.if_none_match)
     return size
 
 
-def _size_of(tags: Tags) -> int:
+def _memory_of_tags(tags: Tags) -> int:
     return getsizeof(tags) + sum(map(getsizeof, tags))
 
 
-def apply(commands: Iterable[Command], present: Present, now: int) -> "Batch":
-    """Decide what commands do, one after another, to the collection as it is at present.
+def apply(commands: Iterable[Command], before: Before, now: int) -> "Batch":
+    """Decide what commands do, one after another, to the collection as it was before them.
 
     `now` is in milliseconds since 1970; no change is earlier than the one before it (decision 41). Ids are dense, so
     the count gives the next one (decision 25).
     """
-    batch = Batch(present, now)
+    batch = Batch(before, now)
     batch.results = [batch.carry_out(place, command) for place, command in enumerate(commands)]
     return batch
 
@@ -171,8 +167,8 @@ def apply(commands: Iterable[Command], present: Present, now: int) -> "Batch":
 class Batch:
     """What a batch of commands does, and the collection's `count`, `version` and `at` after it."""
 
-    def __init__(self, present: Present, now: int) -> None:
-        self.count, self.version, self.at = present.count, present.version, max(now, present.at)
+    def __init__(self, before: Before, now: int) -> None:
+        self.count, self.version, self.at = before.count, before.version, max(now, before.at)
         self.results: list[Result] = []
         """What each command led to, in their order."""
         self.changes: list[Change] = []
@@ -182,14 +178,10 @@ class Batch:
         self.created: dict[int, Change] = {}
         self.replaced: dict[int, Change] = {}
         """The latest change of each new store, and of each that existed before, by its id."""
-        self._present = present
-        self._epoch = present.epoch
-        # A key's age is by the clock alone: when a wrong clock is corrected, no key seems older than it is.
-        self._known = {
-            key: (known.request, known.store)
-            for key, known in present.remembered.items()
-            if now - known.at <= MAX_KEY_AGE
-        }
+        self._before = before
+        self._epoch = before.epoch
+        # No clock decides: a key that the database has counts (decision 36).
+        self._remembered = dict(before.remembered)
 
     @property
     def writes(self) -> bool:
@@ -198,34 +190,37 @@ class Batch:
 
     def carry_out(self, place: int, command: Command) -> Result:
         """Apply the command at that place of the batch; check key, store and tags in the order of decision 31."""
-        sent, request = command.key or (None, 0)
-        if sent is not None and (known := self._known.get(sent)) is not None:
-            was, store = known
-            payload = command.payload
-            if request == was and (store.name, store.address) == (payload.name, payload.address):
-                return Replay(*astuple(store))
-            return KeyReused("The Idempotency-Key was used for another request: send a new one")
-        result = self._create(command) if type(command) is Create else self._replace(place, command)
-        if sent is not None and type(result) is Store:
-            self._known[sent] = request, result
-            self.keys.append((sent, request, result.version))
+        if command.key is None:
+            return self._write(place, command)
+        key, request = command.key
+        if (known := self._remembered.get(key)) is not None:
+            if known.request != request:
+                return KeyReused("The Idempotency-Key was used for another request: send a new one")
+            return Replay(known.id, command.payload.name, command.payload.address, known.version, self._epoch)
+        result = self._write(place, command)
+        if isinstance(result, Store):
+            self._remembered[key] = Remembered(request, result.id, result.version)
+            self.keys.append((key, request, result.version))
         return result
+
+    def _write(self, place: int, command: Command) -> Result:
+        return self._create(command) if type(command) is Create else self._replace(place, command)
 
     def _create(self, command: Create) -> Result:
         if command.if_match is not None and not matches(command.if_match, current := tag(self.version, self._epoch)):
             return PreconditionFailed(f"The list has changed: its version is {self.version} now", current)
         self.count += 1
-        return self._change(self.created, self.count, command.payload, 0, command.by)
+        return self._change(self.created, self.count, command.payload, command.token_number)
 
     def _replace(self, place: int, command: Replace) -> Result:
         id, payload = command.id, command.payload
-        latest = self.replaced if id <= self._present.count else self.created
-        if (before := latest.get(id)) is not None:
-            version = before[0]
-            equal = before[2] == payload.name and before[3] == payload.address
-        elif id in self._present.versions:
-            version = self._present.versions[id]
-            equal = place in self._present.equal
+        latest = self.replaced if id <= self._before.count else self.created
+        if (earlier := latest.get(id)) is not None:
+            version = earlier[0]
+            equal = earlier[2] == payload.name and earlier[3] == payload.address
+        elif id in self._before.versions:
+            version = self._before.versions[id]
+            equal = place in self._before.equal
         else:
             return None
         conditional = command.if_match is not None or command.if_none_match is not None
@@ -233,12 +228,12 @@ class Batch:
             return PreconditionFailed(f"Store {id} {refusal}: its version is {version} now", current)
         if equal:
             return Store(id, payload.name, payload.address, version, self._epoch)
-        return self._change(latest, id, payload, version, command.by)
+        return self._change(latest, id, payload, command.token_number)
 
-    def _change(self, latest: dict[int, Change], id: int, payload: Payload, previous: int, by: int) -> Store:
+    def _change(self, latest: dict[int, Change], id: int, payload: Payload, token_number: int) -> Store:
         self.version = version = self.version + 1
         name, address = payload.name, payload.address
-        latest[id] = change = (version, id, name, address, self.at, previous, self.count, by)
+        latest[id] = change = (version, id, name, address, self.at, self.count, token_number)
         self.changes.append(change)
         return Store(id, name, address, version, self._epoch)
 

@@ -20,18 +20,17 @@ FIELDS = ", ".join(CONTENT)
 STORES = {"id": int, **CONTENT, "version": int}
 """A store as its latest change left it; `version` is the number of that change."""
 
-CHANGES = {"seq": int, "store_id": int, **CONTENT, "at": int, "previous": int, "count": int, "by_token": int}
-"""What a change made of its store. `at` is milliseconds since 1970 in UTC and never falls; `previous` is the seq of
-the store's change before, 0 for the one that created it; `count` is how many stores there were after it; `by_token`
-is the number of the token that wrote it, 0 for none."""
+CHANGES = {"seq": int, "store_id": int, **CONTENT, "at": int, "count": int, "token_number": int}
+"""What a change made of its store. `at` is milliseconds since 1970 in UTC and never falls; `count` is how many stores
+there were after it; `token_number` is the number of the token that wrote it, 0 for none."""
 
 OF_CHANGE = {"id": "store_id", "version": "seq"} | {name: name for name in CONTENT}
 """For each column of a store, the column of its latest change."""
 
-KEYS = {"n": int, "at": int, "entries": str}
-"""The Idempotency-Keys of one transaction (decision 36), and its time. `entries` is a JSON array, with an array for
-each key: the key (behind the number of its token and a blank, if it has one), a number for its request, and the seq
-of the change that is its response. `n` counts all keys so far, with these: the smallest are deleted first."""
+KEYS = {"n": int, "key": str, "request": int, "seq": int, "at": int, "result": str}
+"""The Idempotency-Keys that are remembered (decision 36), numbered in the order in which they were used. `key` is the
+key as clients send it, behind the number of its token and a blank if it has a token; `request` is a hash of its request;
+`seq` is the change that is its response; `at` is its time in milliseconds since 1970. `result` is null for a store."""
 
 TOKENS = {name: str if kind is str else int for name, kind in get_type_hints(Token).items()}
 """A token. Nothing deletes one, so that its number and its name are unique for ever."""
@@ -42,6 +41,9 @@ ALL_TOKENS = f"{_TOKENS} ORDER BY number"
 
 GOOD_TOKENS = f"{_TOKENS} WHERE revoked IS NULL ORDER BY number"
 """The statement that selects what `Collection.tokens` returns."""
+
+SCHEMA_NUMBER = 7
+"""The number of the first schema that has a way to later ones: those before it were never released."""
 
 TABLES: dict[str, Mapping[str, type]] = {"stores": STORES, "changes": CHANGES, "keys": KEYS, "tokens": TOKENS}
 """All tables, in the order in which they can be filled. The first column of each is its key."""

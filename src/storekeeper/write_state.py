@@ -1,93 +1,85 @@
 """Whether this process's writes are refused, and since when; tells the log. Imports the domain and events."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
-from storekeeper.errors import DISK_STALLED
+from storekeeper.errors import DISK_STALLED, Unavailable
 from storekeeper.events import Event, emit
 
-PROBE_INTERVAL = 1.0
-LOG_INTERVAL = 60.0
-"""Seconds between two probes while writes are refused, and between two lines of the log that say so."""
+PROBE_BYTES = 2**20
+"""Bytes that a probe writes and deletes: on a disk that is nearly full, a small write may find the last free pages."""
 
-MAX_AGE = 5.0
-"""Seconds after a probe for which `refusal` trusts it; then it probes anew."""
-
-CHECK_TIMEOUT = 0.2
-"""Seconds that `refusal` waits for a probe, which may take longer while the database is locked."""
+PROBE_INTERVAL = 5.0
+"""Seconds after a probe for which readiness trusts it."""
 
 PROBE_TIMEOUT = 5.0
-"""Seconds after which an unfinished probe means that writes are refused: longer than a probe waits for a lock."""
+"""Seconds after which an unfinished probe means that writes are refused."""
+
+CHECK_TIMEOUT = 0.2
+"""Seconds that a request for readiness waits for a probe, which goes on without it."""
+
+LOG_INTERVAL = 60.0
+"""Seconds between two lines of the log that say that writes are still refused."""
 
 
 class WriteState:
-    """Writes count as refused from the first refused write until a probe succeeds. Belongs to the event loop.
+    """Writes count as refused from the first refused write until one works. Belongs to the event loop.
 
-    `begin_probe` starts a probe, a write that changes nothing, at whose end `probed` has to be called. Back-pressure
-    is no refusal. `reason` is why writes are refused, "" if they are not.
+    `probe` writes PROBE_BYTES to the database and deletes them, behind the writes that wait; raises Unavailable if
+    that is refused. Back-pressure is no refusal. `reason` is why writes are refused, "" if they are not.
     """
 
-    def __init__(self, begin_probe: Callable[[], None]) -> None:
-        self._begin_probe = begin_probe
+    def __init__(self, probe: Callable[[], Awaitable[None]]) -> None:
+        self._probe = probe
         self._loop = asyncio.get_running_loop()
         self.reason = ""
         self._since = self._logged = self._probe_began = 0.0
-        self._probed_at = -MAX_AGE
-        self._probe: asyncio.Future[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._closed = False
+        self._probed = -PROBE_INTERVAL
+        self._probing: asyncio.Task[None] | None = None
 
     def refused(self, reason: str) -> None:
-        """Record that a write was refused; from now on, probe until one is not."""
-        if self._closed:
-            return
+        """Record that a write was refused."""
+        now = self._loop.time()
         began, self.reason = not self.reason, reason
         if began:
-            self._since = self._logged = self._loop.time()
+            self._since = now
             emit(Event.WRITES_REFUSED, reason=reason)
-        if self._timer is None:
-            self._timer = self._loop.call_later(PROBE_INTERVAL, self._tick)
+        elif now - self._logged >= LOG_INTERVAL:
+            emit(Event.WRITES_REFUSED, reason=reason, seconds=round(now - self._since, 1))
+        else:
+            return
+        self._logged = now
 
-    def probed(self, reason: str) -> None:
-        """Record the end of a probe; `reason` is why it was refused, "" if it was not."""
-        if self._probe is not None:
-            self._probe.set_result(None)
-            self._probe = None
-        self._probed_at = self._loop.time()
-        if reason:
-            self.refused(reason)
-        elif self.reason and not self._closed:
+    def accepted(self) -> None:
+        """Record that a write worked."""
+        if self.reason:
             self.reason = ""
             emit(Event.WRITES_ACCEPTED, seconds=round(self._loop.time() - self._since, 1))
 
-    async def refusal(self) -> str:
-        """Return why writes are refused, "" if they are not."""
-        if not self.reason and self._loop.time() - self._probed_at > MAX_AGE:
-            await asyncio.wait([self._start_probe()], timeout=CHECK_TIMEOUT)
-            if self._probe is not None and self._loop.time() - self._probe_began > PROBE_TIMEOUT:
-                self.refused(DISK_STALLED)
+    async def refusal(self, *, probe: bool) -> str:
+        """Return why writes are refused, "" if they are not; probe after a refusal, or if `probe`."""
+        now = self._loop.time()
+        if (self.reason or probe) and self._probing is None and now - self._probed >= PROBE_INTERVAL:
+            self._probe_began = now
+            self._probing = asyncio.create_task(self._run_probe())
+        if self._probing is not None:
+            await asyncio.wait([self._probing], timeout=CHECK_TIMEOUT)
+        if self._probing is not None and self._loop.time() - self._probe_began > PROBE_TIMEOUT:
+            self.refused(DISK_STALLED)
         return self.reason
 
-    def close(self) -> None:
-        """Probe no more."""
-        self._closed = True
-        if self._timer is not None:
-            self._timer.cancel()
+    async def close(self) -> None:
+        """Wait for a probe under way; the database must settle it before."""
+        if self._probing is not None:
+            await asyncio.wait([self._probing])
 
-    def _tick(self) -> None:
-        self._timer = None
-        if not self.reason:
-            return
-        now = self._loop.time()
-        if now - self._logged >= LOG_INTERVAL:
-            self._logged = now
-            emit(Event.WRITES_REFUSED, reason=self.reason, seconds=round(now - self._since, 1))
-        self._timer = self._loop.call_later(PROBE_INTERVAL, self._tick)
-        self._start_probe()
-
-    def _start_probe(self) -> asyncio.Future[None]:
-        if (probe := self._probe) is None:
-            self._probe_began = self._loop.time()
-            probe = self._probe = self._loop.create_future()
-            self._begin_probe()
-        return probe
+    async def _run_probe(self) -> None:
+        try:
+            await self._probe()
+        except Unavailable as error:
+            self.refused(str(error))
+        else:
+            self.accepted()
+        finally:
+            self._probed = self._loop.time()
+            self._probing = None

@@ -19,7 +19,7 @@ A cached response is never stale, by any process's write. The proof:
 from collections.abc import AsyncIterator
 
 from storekeeper.api.routes import STORE
-from storekeeper.collection import Collection, State
+from storekeeper.collection import Collection
 from storekeeper.errors import StorekeeperError
 from storekeeper.http.generations import Generations
 from storekeeper.http.response import LAST_CHUNK, Response, encode_chunk, encode_fields, encode_rest, framed_headers
@@ -39,13 +39,11 @@ class ResponseCache:
 
     def __init__(self, collection: Collection) -> None:
         self._change_token = collection.change_token
-        self._changed_since = collection.changed_since
         self._stores: Generations[bytes] = Generations(MAX_STORES_BYTES, _size)
         self._others: Generations[bytes] = Generations(MAX_CACHED_BYTES, _size)
         self._young_stores, self._old_stores = self._stores.young, self._stores.old
         self._young_others, self._old_others = self._others.young, self._others.old
-        self._token: bytes | None = None
-        self._state = State(0, 0, "")
+        self._token: object | None = None
         self._recording = False
 
     def get(self, key: bytes) -> bytes | None:
@@ -82,7 +80,7 @@ class ResponseCache:
         return self._record(key, head, response.stream, self._token)
 
     async def _record(
-        self, key: bytes, head: bytes, stream: AsyncIterator[bytes], token: bytes | None
+        self, key: bytes, head: bytes, stream: AsyncIterator[bytes], token: object | None
     ) -> AsyncIterator[bytes]:
         if self._recording:  # one at a time, so that many clients of a long list do not each hold a copy
             async for part in stream:
@@ -119,19 +117,13 @@ class ResponseCache:
             self._catch_up(None)
         return False
 
-    def _catch_up(self, token: bytes | None) -> None:
+    def _catch_up(self, token: object | None) -> None:
         """Take a token, and drop the responses that have changed since the former one."""
         self._token = None
         if token is None:
             self.drop()
             return
-        self._state, changed = self._changed_since(self._state)
-        if changed is None:
-            self.drop()
-        elif changed:
-            self._others.clear()
-            for id in changed:
-                self._stores.forget(b"%b%d" % (STORE, id))
+        self.drop()
         self._token = token
 
 

@@ -46,18 +46,16 @@ class Conditions(msgspec.Struct, frozen=True):
     if_match: Tags | None = None
     if_none_match: Tags | None = None
 
-    def key(self, sent: str, route: Route, id: int | None, payload: Payload, by: int) -> Key:
-        """Return an Idempotency-Key, and the number that the same request will have again; `sent` has no quotes.
+    def key(self, sent: str, route: Route, id: int | None, payload: Payload, token_number: int) -> Key:
+        """Return an Idempotency-Key and the hash that the same request will have again; `sent` has no quotes.
 
-        `by` is the number of the token that the key belongs to, 0 for the clients without one.
+        `token_number` is that of the token that the key belongs to, 0 for the clients without one.
         """
-        # The number has the length of the address: for one of another length, the database loads no content.
-        request = len(payload.address) if payload.address else 0
-        if route != "stores" or self.if_match is not None:  # a route has one method that writes (`ROUTES`)
-            text = _encode((route, id, self.if_match and sorted(self.if_match), request))
-            request = int.from_bytes(blake2b(text, digest_size=8).digest(), signed=True) | -(2**63)
+        tags = None if self.if_match is None else sorted(self.if_match)
+        text = _encode((route, id, tags, payload.name, payload.address))  # a route has one method that writes
+        request = int.from_bytes(blake2b(text, digest_size=8).digest(), signed=True)
         # No key that a client sends has a blank.
-        return f"{by} {sent}" if by else sent, request
+        return f"{token_number} {sent}" if token_number else sent, request
 
 
 def check_method_and_type(route: Route, method: str, headers: Fields) -> Response | Fields:
