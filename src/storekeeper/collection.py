@@ -119,12 +119,11 @@ class Collection(Protocol):
     def write(self, command: Command) -> asyncio.Future[Store | None]:
         """Carry out a command; the result is the store after it, None if a replace found no store of that id."""
 
-    async def load(
-        self, payloads: Iterable[Payload], *, only_if_empty: bool = False, token_number: int = 0
-    ) -> range:
+    async def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False, token_number: int = 0) -> range:
         """Create all of `payloads` in their order, or none; return their ids. Reads them once, and keeps none.
 
-        The changes carry `token_number`. With `only_if_empty`, a collection that has stores is left as it is, and the result is range(0).
+        The changes carry `token_number`. With `only_if_empty`, a collection that has stores is left as it is, and the
+        result is range(0).
         """
 
     async def tokens(self) -> Sequence[Token]:

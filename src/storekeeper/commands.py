@@ -26,7 +26,7 @@ MAX_KEYS_DELETED = 1000
 
 MAX_BATCH = 1000
 MAX_BATCH_BYTES = 4 * 2**20
-"""Commands of a batch, and its bytes by `memory_size`, at which it is full. To write it takes several times that memory."""
+"""Commands at which a batch is full, and their bytes by `memory_size`; writing it takes several times that memory."""
 
 _EMPTY_TEXT = getsizeof("")
 

@@ -29,8 +29,9 @@ OF_CHANGE = {"id": "store_id", "version": "seq"} | {name: name for name in CONTE
 
 KEYS = {"n": int, "key": str, "request": int, "seq": int, "at": int, "result": str}
 """The Idempotency-Keys that are remembered (decision 36), numbered in the order in which they were used. `key` is the
-key as clients send it, behind the number of its token and a blank if it has a token; `request` is a hash of its request;
-`seq` is the change that is its response; `at` is its time in milliseconds since 1970. `result` is null for a store."""
+key as clients send it, behind the number of its token and a blank if it has a token; `request` is a hash of its
+request; `seq` is the change that is its response; `at` is its time in milliseconds since 1970. `result` is null for a
+store."""
 
 TOKENS = {name: str if kind is str else int for name, kind in get_type_hints(Token).items()}
 """A token. Nothing deletes one, so that its number and its name are unique for ever."""

@@ -7,7 +7,7 @@ from storekeeper.errors import DISK_STALLED, Unavailable
 from storekeeper.events import Event, emit
 
 PROBE_BYTES = 2**20
-"""Bytes that a probe writes and deletes: on a disk that is nearly full, a small write may find the last free pages."""
+"""Bytes that a probe writes and deletes: on a nearly full disk, a small write may find the last free pages."""
 
 PROBE_INTERVAL = 5.0
 """Seconds after a probe for which readiness trusts it."""
