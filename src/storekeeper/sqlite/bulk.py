@@ -1,11 +1,11 @@
-"""What commands do: bulk creates, and a snapshot for `transfer`. Imports apsw, `atomicfile`, the domain.
+"""What commands do: bulk creates, and snapshots for `transfer`. Imports apsw, `atomicfile`, the domain.
 
 Each has a connection of its own.
 """
 
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
@@ -15,8 +15,9 @@ from msgspec.structs import astuple
 from storekeeper import atomicfile
 from storekeeper.errors import CannotStart, Outcome, Unavailable
 from storekeeper.sqlite import errors, schema
-from storekeeper.sqlite.columns import STATE
+from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.sqlite.migrations import CHANGES_TABLE, NEW_EPOCH
+from storekeeper.sqlite.statements import STATE
 from storekeeper.stores import Payload
 from storekeeper.tables import CHANGES, CONTENT, FIELDS, STORES, TABLES
 from storekeeper.transfer import NUMBERS, Row, Rows, Snapshot, VerificationFailed
@@ -27,7 +28,7 @@ LOCK_TIMEOUT = 60.0
 _ADD_STORES = f"""INSERT INTO stores ({", ".join(STORES)})
   SELECT rowid + ?, {FIELDS}, rowid + ? FROM temp.staged ORDER BY rowid"""
 _ADD_CHANGES = f"""INSERT INTO {CHANGES_TABLE} ({", ".join(CHANGES)})
-  SELECT rowid + ?2, rowid + ?1, {FIELDS}, ?3, 0, rowid + ?1, 0 FROM temp.staged ORDER BY rowid"""
+  SELECT rowid + ?2, rowid + ?1, {FIELDS}, ?3, rowid + ?1, ?4 FROM temp.staged ORDER BY rowid"""
 _IS_EMPTY = "SELECT NOT EXISTS (SELECT 1 FROM stores)"
 _INDEXES = "SELECT name, sql FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL"
 
@@ -37,9 +38,18 @@ _SET_EPOCH = f"UPDATE collection SET epoch = ifnull(?, {NEW_EPOCH})"
 RENEW_EPOCH = f"UPDATE collection SET epoch = {NEW_EPOCH} RETURNING epoch"
 
 
-def load_all(path: Path, payloads: Iterable[Payload], *, only_if_empty: bool) -> range:
+def load_all(
+    path: Path,
+    payloads: Iterable[Payload],
+    *,
+    only_if_empty: bool,
+    token_number: int = 0,
+    identity: FileIdentity | None = None,
+    committing: Callable[[], None] = lambda: None,
+) -> range:
     """Create all of `payloads` in a prepared file, or none if reading them raises; return their ids.
 
+    `identity` is that of the file as this process has it open, if it has. `committing` is called before the COMMIT.
     Raises Unavailable.
     """
     try:
@@ -47,6 +57,8 @@ def load_all(path: Path, payloads: Iterable[Payload], *, only_if_empty: bool) ->
     except apsw.Error as error:
         raise errors.to_unavailable(error, Outcome.NONE) or error from None
     try:
+        identity = identity or FileIdentity(path)
+        identity.check()
         if only_if_empty and not connection.execute(_IS_EMPTY).get:
             return range(0)
         connection.pragma("cache_size", -64 * 1024)
@@ -55,8 +67,11 @@ def load_all(path: Path, payloads: Iterable[Payload], *, only_if_empty: bool) ->
         _stage(connection, payloads)
         deadline = time.monotonic() + LOCK_TIMEOUT
         schema.retry_lock_until(connection, lambda: deadline)
-        with schema.transaction(connection, "IMMEDIATE"):
-            return _move(connection, only_if_empty=only_if_empty)
+        with schema.transaction(connection, "IMMEDIATE", committing):
+            identity.check()
+            ids = _move(connection, token_number, only_if_empty=only_if_empty)
+        identity.check()
+        return ids
     except apsw.Error as error:
         raise errors.translate(error, connection, Outcome.UNKNOWN) from None
     finally:
@@ -74,7 +89,7 @@ def _stage(connection: apsw.Connection, payloads: Iterable[Payload]) -> None:
         raise Unavailable("The disk with the folder of temporary files is full (TMPDIR names another)") from None
 
 
-def _move(connection: apsw.Connection, *, only_if_empty: bool) -> range:
+def _move(connection: apsw.Connection, token_number: int, *, only_if_empty: bool) -> range:
     count, version, _, at = connection.execute(STATE).get
     staged = connection.execute("SELECT count(*) FROM temp.staged").get
     if count and only_if_empty:
@@ -84,7 +99,7 @@ def _move(connection: apsw.Connection, *, only_if_empty: bool) -> range:
     for name, _ in indexes:
         connection.execute(f'DROP INDEX "{name}"')
     connection.execute(_ADD_STORES, (count, version))
-    connection.execute(_ADD_CHANGES, (count, version, max(at, time.time_ns() // 1_000_000)))
+    connection.execute(_ADD_CHANGES, (count, version, max(at, time.time_ns() // 1_000_000), token_number))
     for _, sql in indexes:
         connection.execute(str(sql))
     return range(count + 1, count + int(staged) + 1)
@@ -128,10 +143,14 @@ class SqliteSnapshot:
 
 
 class TargetSnapshot(SqliteSnapshot):
-    """A file to fill, without a log, which nobody else has open. `stack` closes what this opens to read it."""
+    """A file to fill, without a log, which nobody else has open. `stack` closes what this opens to read it.
 
-    def __init__(self, path: Path, connection: apsw.Connection, stack: ExitStack) -> None:
+    `descriptor` is one of its own, closed after all connections: before, that would drop their locks.
+    """
+
+    def __init__(self, path: Path, connection: apsw.Connection, descriptor: int, stack: ExitStack) -> None:
         super().__init__(path, connection)
+        self._descriptor = descriptor
         self._writer = connection
         self._stack = stack
         self._committed = False
@@ -141,10 +160,8 @@ class TargetSnapshot(SqliteSnapshot):
         self._writer.execute(_SET_EPOCH, (epoch,))
         self._writer.execute("COMMIT")
         self._committed = True
-        # To close one of these while the writer is open would drop the locks of the file.
-        file = self._stack.enter_context(self.path.open("rb"))
         if hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         self._connection = self._stack.enter_context(closing(schema.open_read_only(self.path, immutable=True)))
         if (found := self._connection.pragma("integrity_check")) != "ok":
             raise VerificationFailed(f"what was written is damaged ({found}): check the disk; nothing was kept of it")
@@ -160,27 +177,36 @@ class TargetSnapshot(SqliteSnapshot):
 
 
 @contextmanager
-def snapshot(path: Path, *, fill: bool) -> Iterator[Snapshot]:
-    """Open the collection of a file; with `fill`, an empty or a new one. Raises CannotStart, Unavailable."""
+def snapshot(path: Path) -> Iterator[Snapshot]:
+    """Open the collection of a file to read it, even where nothing can be written. Raises CannotStart, Unavailable."""
     path = Path(os.path.realpath(path))
-    if not fill:
-        # Where there is no log and none can be created, nothing is locked: a service that may write could start, and
-        # its checkpoints would change the file while this reads it.
-        before = None if schema.files(path)[1].exists() else _modified(path)
-        with closing(schema.open_source(path)) as connection:
-            connection.execute("BEGIN")
-            yield SqliteSnapshot(path, connection, before if connection.readonly("main") else None)
-        return
+    # Where there is no log and none can be created, nothing is locked: a service that may write could start, and
+    # its checkpoints would change the file while this reads it.
+    before = None if schema.files(path)[1].exists() else _modified(path)
+    with closing(schema.open_source(path)) as connection:
+        connection.execute("BEGIN")
+        yield SqliteSnapshot(path, connection, before if connection.readonly("main") else None)
+
+
+@contextmanager
+def target(path: Path, *, committing: Callable[[], None] = lambda: None) -> Iterator[Snapshot]:
+    """Open the collection of a file without stores, or of a new file, to fill it. Raises CannotStart, Unavailable.
+
+    `committing` is called right before what was filled in lasts.
+    """
+    path = Path(os.path.realpath(path))
     try:
         if path.exists() or not path.parent.exists():
             schema.prepare(path, upgrade=False)
-            with _open_target(path, path) as target:
-                yield target
+            with _open_target(path, path) as filled:
+                yield filled
+                committing()
             return
         schema.refuse_orphaned_log(path)
         with schema.temporary_path(path) as new:
-            with _open_target(new, path) as target:
-                yield target
+            with _open_target(new, path) as filled:
+                yield filled
+            committing()
             atomicfile.publish(new, path)
     except OSError as error:
         raise CannotStart(f"{path} cannot be written: {error.strerror}") from None
@@ -197,10 +223,12 @@ def _modified(path: Path) -> tuple[int, int] | None:
 @contextmanager
 def _open_target(file: Path, path: Path) -> Iterator[TargetSnapshot]:
     with ExitStack() as stack:
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
+        stack.callback(os.close, descriptor)
         with schema.raising_cannot_start(path):
             connection = stack.enter_context(closing(apsw.Connection(str(file))))
             schema.exclude_others(connection)
-        target = TargetSnapshot(file, connection, stack)
+        target = TargetSnapshot(file, connection, descriptor, stack)
         try:
             schema.upgrade_schema(connection)
             connection.execute("BEGIN EXCLUSIVE")

@@ -74,8 +74,7 @@ def to_failure(error: BaseException, connection: apsw.Connection, outcome: Outco
     """Return the failure that a fatal error means."""
     if isinstance(error, Failure):
         return error
-    # These are SQLite's words for a damaged row of keys: the JSON that we send is never malformed.
-    damaged = isinstance(error, _CORRUPT) or str(error) == "malformed JSON"
+    damaged = isinstance(error, _CORRUPT)
     if damaged:
         try:  # SQLite also calls a page corrupt that the disk cannot read: if this read fails too, the disk failed
             connection.read("main", 0, 0, 100)

@@ -1,27 +1,25 @@
 """Reads of the SQLite collection, on the event loop's own connection. Imports apsw and the domain.
 
-A read by id or of a small list takes microseconds, so it is completed at once. A long list is read page by
-page, each page as of the first one's version, so that no slow client keeps a transaction open, which would keep the
-write-ahead log growing. Encoded pages of the list of all stores are cached until a store in them changes: after a
-write, a list costs one page.
+A read of one store or of one page takes less than half a millisecond, so it is completed at once. A long list is read
+page by page, each page as of the first one's version, so that no slow client keeps a transaction open, which would
+keep the write-ahead log growing. The past is read in the same way. Encoded pages of the list of all stores are cached
+until a store in them changes: after a write, a list costs one page.
 """
 
 import asyncio
+import time
 from array import array
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
-from typing import Any, TypeAlias
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 import apsw
-from msgspec.structs import replace
 
-from storekeeper.collection import Listing, Query, State
-from storekeeper.sqlite.columns import STATE, as_json, numbers
+from storekeeper.collection import Listing, Moment, Query, State, check_moment
+from storekeeper.errors import Unavailable
 from storekeeper.sqlite.migrations import CHANGES_TABLE
-from storekeeper.sqlite.read_transaction import ChangeToken, ReadTransaction, no_token
 from storekeeper.sqlite.schema import transaction
+from storekeeper.sqlite.statements import STATE, as_json, decode_integers
 from storekeeper.stores import Store
 from storekeeper.tables import CONTENT, FIELDS, GOOD_TOKENS, MAX_INTEGER
 from storekeeper.tokens import Token
@@ -29,288 +27,211 @@ from storekeeper.tokens import Token
 PAGE_SIZE = 1000
 """Stores in one page of a list: about 0.2 ms of the event loop."""
 
+PAST_PAGE_SIZE = 500
+"""Stores in one page as of a version, which costs twice as much for each store."""
+
+MAX_PAGE_BYTES = 2 * 2**20
+"""Bytes of addresses in one page: about 5 ms of the event loop. One store may have more."""
+
 MAX_CACHED_BYTES = 8 * 2**20
 """Bytes of all cached pages: those of some 100,000 stores."""
-
-MAX_PIECE_BYTES = 2 * 2**20
-"""Bytes of addresses that one statement encodes: about 5 ms of the event loop. One store may have more."""
 
 MAX_CHANGES = 10_000
 """Changes up to which it costs less to find the pages that they touched than to encode all pages again."""
 
-MAX_CHANGED_IDS = 256
-"""Changes up to which `changed_since` returns the ids of the stores; after more it returns None."""
+MAX_EPOCH_AGE = 1.0
+"""Seconds for which an epoch that was read is used: `epoch --new` returns after that."""
 
-MAX_STEPS = 20_000
-"""Changes that a walk back to a version passes before it lets other requests run: about 10 ms."""
-
-_GET = f"SELECT {FIELDS}, version FROM stores WHERE id = ?"
-_FIRST_GET = f"SELECT {FIELDS}, version, epoch FROM collection LEFT JOIN stores ON id = ?"
-_CHANGED_IDS = f"SELECT store_id FROM {CHANGES_TABLE} WHERE seq > ? ORDER BY seq LIMIT {MAX_CHANGED_IDS}"
-_CHANGED_SINCE = f"SELECT (SELECT json_group_array(store_id) FROM ({_CHANGED_IDS})), now.* FROM ({STATE}) AS now"
-_TOUCHED = f"SELECT DISTINCT (store_id - 1) / {PAGE_SIZE} FROM {CHANGES_TABLE} WHERE seq > ? AND seq <= ?"
-
+# It goes on while the machine sleeps or this process is stopped. On macOS, CLOCK_MONOTONIC does so too.
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 # The database encodes the stores, 4 times as fast as Python would encode rows. The cast returns bytes, not str.
-def _json(address: str = "address") -> str:
-    members = ", ".join(f"'{name}', {address if name == 'address' else name}" for name in ("id", *CONTENT))
-    return f"CAST(group_concat(json_object({members}), ',') AS BLOB)"
-
-
-def _limited(stores: str) -> str:
-    """Return the SQL of an address. It raises TooBigError if `stores` such addresses exceed MAX_PIECE_BYTES.
-
-    `stores` is the SQL of a number; one store alone never raises. `group_concat`, whose result is limited too, would
-    raise only after it has read all stores.
-    """
-    too_long = f"octet_length(address) > {MAX_PIECE_BYTES} / ({stores}) AND {stores} > 1"
-    return f"iif({too_long}, zeroblob({2**31 - 1}), address)"
-
-
-# A statement that sorts has to limit what it sorts.
-_PICK = FIELDS.replace("address", f"{_limited('json_array_length(?1)')} AS address")
-
+_MEMBERS = ", ".join(f"'{name}', {name}" for name in ("id", *CONTENT))
+_JSON = f"CAST(group_concat(json_object({_MEMBERS}), ',') AS BLOB), max(version)"
 # A scan of the table by its key is in the order of the key; a sub-query with ORDER BY takes a third longer.
-PAGE = f"""SELECT {_json(_limited("?2 - ?1 + 1"))}, max(version)
-  FROM stores NOT INDEXED WHERE id BETWEEN ?1 AND ?2"""
-# In the other statements, a sub-query orders the rows that the aggregate sees.
-_NAMED = f"""SELECT {_json(_limited("?3"))}, count(*) = ?3,
-    ifnull((SELECT max(seq) FROM {CHANGES_TABLE}), 0), (SELECT epoch FROM collection)
-  FROM (SELECT * FROM stores WHERE name = ?1 AND id > ?2 ORDER BY id LIMIT ?3)"""
+_RANGE = f"(SELECT id, {FIELDS}, version FROM stores NOT INDEXED WHERE id BETWEEN ?1 AND ?2)"
+_PICKED = f"""(SELECT id, {FIELDS}, version FROM json_each(?1) AS pick CROSS JOIN stores ON id = pick.value
+  ORDER BY id)"""
+_AS_OF = f"""(SELECT store_id AS id, {FIELDS}, seq AS version FROM json_each(?1) AS pick
+  CROSS JOIN {CHANGES_TABLE} ON seq = (
+    SELECT max(seq) FROM {CHANGES_TABLE} WHERE store_id = pick.value AND seq <= ?2) ORDER BY id)"""
+
+_GET = f"SELECT {FIELDS}, version FROM stores WHERE id = ?"
+_GET_AT = f"SELECT {FIELDS}, seq FROM {CHANGES_TABLE} WHERE store_id = ? AND seq <= ? ORDER BY seq DESC LIMIT 1"
+_COUNT = f"SELECT count FROM {CHANGES_TABLE} WHERE seq = ?"
+# `at` never falls, so half of what is left is left out with each step.
+_LATEST = f"""WITH RECURSIVE search (low, high) AS (
+    SELECT 0, ?1
+    UNION ALL SELECT iif(at <= ?2, seq, low), iif(at <= ?2, high, seq - 1)
+      FROM search CROSS JOIN {CHANGES_TABLE} ON seq = (low + high + 1) / 2 WHERE low < high)
+  SELECT max(low) FROM search"""
+_TOUCHED = f"SELECT DISTINCT (store_id - 1) / {PAGE_SIZE} FROM {CHANGES_TABLE} WHERE seq > ? AND seq <= ?"
 # The ids as one value: row by row they would take three times as long, all of it on the event loop.
 _NAMED_IDS = """SELECT CAST(json_group_array(id) AS BLOB) FROM
   (SELECT id FROM stores WHERE name = ? AND id > ? ORDER BY id LIMIT ?)"""
-_PICKED = f"""SELECT {_json()}, max(version) FROM (
-  SELECT stores.id, {_PICK}, version FROM json_each(?1) AS pick JOIN stores ON stores.id = pick.value
-  ORDER BY stores.id)"""
-# The slow way, for a page that changed after the version: each store as its last change up to there left it.
-_VERSIONS = """SELECT CAST(json_group_array(version) AS BLOB) FROM (
-  SELECT version FROM json_each(?) AS pick JOIN stores ON stores.id = pick.value)"""
-_WALK = f"""WITH RECURSIVE walk (place, seq, step) AS (
-    SELECT key, value, 0 FROM json_each(?1)
-    UNION ALL SELECT place, previous, step + 1 FROM walk JOIN {CHANGES_TABLE} AS change ON change.seq = walk.seq
-      WHERE walk.seq > ?2 AND step < ?3)
-  SELECT CAST(json_group_array(seq) AS BLOB) FROM (SELECT min(seq) AS seq FROM walk GROUP BY place)"""
-AS_OF = f"""SELECT {_json()} FROM (
-  SELECT store_id AS id, {_PICK} FROM json_each(?1) AS pick JOIN {CHANGES_TABLE} ON seq = pick.value ORDER BY id)"""
-
-Later: TypeAlias = Callable[[Sequence[int]], Awaitable[bytes]]
-"""Reads a page of a list, by its ids."""
 
 
 class Reader:
     """Carries out reads on one connection of `schema.connect`; raises apsw's errors."""
 
-    def __init__(self, connection: apsw.Connection, token: ChangeToken | None = None) -> None:
+    def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
         self._execute = connection.execute
-        self._cursor = connection.cursor()  # making one takes a quarter of the shortest read
-        self._cursor_execute = self._cursor.execute
-        self._token = token or no_token
-        self.transaction = ReadTransaction(connection)
-        self._pages: dict[int, bytes] = {}  # by number
-        self._pages_version = self._pages_last = 0
-        self._latest_named = ("", 0), 0, array("q")  # name and version, `after`, ids
+        self._pages: dict[int, bytes] = {}  # by number, of this state
+        self._pages_state = State(0, 0, "")
+        self._ids_of_name: tuple[tuple[str, int, str], array[int]] = (
+            ("", 0, ""),
+            array("q"),
+        )  # of the latest long list
+        self.read_epoch()
+
+    def read_epoch(self) -> str:
+        """Read the epoch; return it."""
+        self._epoch_read = time.clock_gettime(_CLOCK)
+        self._epoch = str(self._execute("SELECT epoch FROM collection").get)
+        return self._epoch
+
+    def epoch(self) -> str:
+        """Return the epoch, which is read anew if this process stood still since it was read."""
+        is_old = time.clock_gettime(_CLOCK) - self._epoch_read > MAX_EPOCH_AGE
+        return self.read_epoch() if is_old else self._epoch
+
+    def change_token(self) -> object:
+        """Return what `Collection.change_token` does; a commit by any other connection changes the first part."""
+        return self._execute("PRAGMA data_version").get, self.epoch()
 
     def get(self, id: int) -> Store | None:
         """Return the store of that id, or None."""
-        if id > MAX_INTEGER:
+        found = self._execute(_GET, (id,)).get if id <= MAX_INTEGER else None
+        if found is None:
             return None
-        token, transaction = self._token(), self.transaction
-        if token == transaction.current:
-            try:
-                found = self._cursor_execute(_GET, (id,)).get
-            except BaseException:
-                self._replace_cursor()
-                raise
-            if found is None:
-                return None
-            name, address, version = found  # `*found` in the call would cost a twentieth of this read
-            return Store(id, name, address, version, transaction.epoch)
-        found = transaction.begin(token, _FIRST_GET, (id,))
-        transaction.epoch = found[-1]
-        return None if found[0] is None else Store(id, *found)
+        name, address, version = found
+        return Store(id, name, address, version, self.epoch())
 
-    def _replace_cursor(self) -> None:
-        """Use a new cursor: after an error, the old one may hold a statement, and so its transaction, open."""
-        self._cursor.close(True)
-        self._cursor = self._connection.cursor()
-        self._cursor_execute = self._cursor.execute
+    def get_at(self, id: int, at: Moment) -> Store | None:
+        """Return the store as it was at a moment, None if there was none. Raises EpochEnded, InvalidInput."""
+        was = self._state_at(at)
+        if not 0 < id <= was.total:
+            return None
+        name, address, version = self._execute(_GET_AT, (id, was.version)).get
+        return Store(id, name, address, version, was.epoch)
 
     def state(self) -> State:
-        """Return the numbers of the collection; read them again only if somebody has committed."""
-        transaction = self.transaction
-        if transaction.state is None or self._token() != transaction.current:
-            count, version, transaction.epoch, _ = self._row(STATE)
-            transaction.state = State(count, version, transaction.epoch)
-        return transaction.state
-
-    def changed_since(self, state: State) -> tuple[State, Sequence[int] | None]:
-        """Return the present state, and the stores that changed since an earlier one, None if these are many."""
-        ids, count, version, epoch, _ = self._row(_CHANGED_SINCE, (state.version,))
-        self.transaction.epoch = epoch
-        now = self.transaction.state = State(count, version, epoch)
-        few = epoch == state.epoch and 0 <= version - state.version <= MAX_CHANGED_IDS
-        return now, numbers(ids) if few else None
+        """Return the numbers of the collection."""
+        return State(*self._execute(STATE).get[:3])
 
     def tokens(self) -> Sequence[Token]:
         """Return what `Collection.tokens` does."""
-        self.transaction.end()  # it may have begun before a commit
         return [Token(*row) for row in self._execute(GOOD_TOKENS)]
 
-    def _row(self, statement: str, values: tuple[Any, ...] = ()) -> Any:
-        """Return the only row of a statement, in the shared transaction, or in another if somebody has committed."""
-        token, transaction = self._token(), self.transaction
-        if token != transaction.current:
-            return transaction.begin(token, statement, values)
-        try:
-            return self._cursor_execute(statement, values).get
-        except BaseException:
-            self._replace_cursor()
-            raise
-
     def list(self, query: Query) -> Listing:
-        """Return the stores that the query asks for, as they are at present."""
+        """Return the stores that the query asks for. Raises EpochEnded, InvalidInput."""
         if query.name is not None:
             return self._named(query.name, min(query.after, MAX_INTEGER), query.limit)
-        state = self.state()
-        if self.transaction.current:
-            return self._all(query, state)
-        with self._snapshot() as state:
-            return self._all(query, state)
-
-    def _all(self, query: Query, state: State) -> Listing:
-        self._drop_touched(state)
+        if query.at is not None:
+            state = self._state_at(query.at)
+        else:
+            state = self.state()
+            self._drop_touched(state)
         ids, last = query.ids(state.total)
         return self._listing(ids, state, last, state.total)
 
     def _named(self, name: str, after: int, limit: int | None) -> Listing:
-        try:
-            first, may_have_more, version, epoch = self._row(_NAMED, (name, after, limit or PAGE_SIZE))
-            self.transaction.epoch = epoch
-        except apsw.TooBigError:  # the addresses are long
-            may_have_more = True
-        if not may_have_more:
-            return Listing(version, epoch, first or b"")
-        with self._snapshot() as state:
-            if limit is None:
-                return self._listing(self._all_named(name, after, state.version), state, None)
-            ids = numbers(self._execute(_NAMED_IDS, (name, after, limit + 1)).get)
-            return self._listing(ids[:limit], state, ids[limit - 1] if len(ids) > limit else None)
+        with transaction(self._connection, "DEFERRED"):  # so that the ids are of the version
+            state = self.state()
+            most = PAGE_SIZE if limit is None else limit
+            ids: Sequence[int] = decode_integers(self._execute(_NAMED_IDS, (name, after, most + 1)).get)
+            last = None
+            if len(ids) > most and limit is None:
+                ids = self._all_named(name, after, state)
+            elif len(ids) > most:
+                ids, last = ids[:most], ids[most - 1]
+            return self._listing(ids, state, last)
 
-    @contextmanager
-    def _snapshot(self) -> Iterator[State]:
-        """Have all statements in one transaction; yield the numbers of the collection in it."""
-        with transaction(self._connection, "DEFERRED"):
-            yield State(*self._execute(STATE).get[:3])
-
-    def _all_named(self, name: str, after: int, version: int) -> Sequence[int]:
+    def _all_named(self, name: str, after: int, state: State) -> Sequence[int]:
         """Return the ids of all stores of that name: one array for all clients that read this version."""
-        what, start, ids = self._latest_named
-        if what != (name, version) or after < start:
-            # The second time, read all of them: else each request with another `after` would cost as much.
-            start = after if what != (name, version) else 0
+        key = name, state.version, state.epoch
+        if self._ids_of_name[0] != key:
             ids = array("q")
-            while found := numbers(self._execute(_NAMED_IDS, (name, ids[-1] if ids else start, 10_000)).get):
+            while found := decode_integers(self._execute(_NAMED_IDS, (name, ids[-1] if ids else 0, 10_000)).get):
                 ids.fromlist(found)
-            self._latest_named = (name, version), start, ids
+            self._ids_of_name = key, ids
+        ids = self._ids_of_name[1]
         return memoryview(ids)[bisect_right(ids, after) :]
 
-    def close(self) -> None:
-        """Read SQLite's memory no more, so that the connection may be closed."""
-        self.transaction.end()
-        self._token = no_token
+    def _state_at(self, moment: Moment) -> State:
+        """Return the numbers of the collection at a moment."""
+        _, version, epoch, at = self._execute(STATE).get
+        check_moment(moment, version, epoch, max(at, time.time_ns() // 1_000_000))
+        seq = moment.seq or 0
+        if moment.time is not None:
+            seq = self._execute(_LATEST, (version, max(moment.time, -MAX_INTEGER))).get
+        return State(self._execute(_COUNT, (seq,)).get or 0, seq, epoch)
 
     def _listing(self, ids: Sequence[int], state: State, last: int | None, total: int | None = None) -> Listing:
-        """Return a list, whose first page is read in the transaction in which `state` was read."""
-        _, version, epoch = state
-        later = partial(self._page_as_of, version=version)
-        empty = Listing(version, epoch, b"", None, last, total)
-        return listing(empty, ids, lambda page: self._page(page, version)[0], later)
+        """Return a list of these stores as of `state`, with its first page; the others are read when asked for."""
+        first, count = self._page(ids, state) if ids else (b"", 0)
+        rest = self._rest(ids[count:], state) if count < len(ids) else None
+        return Listing(state.version, state.epoch, first, rest, last, total)
 
-    async def _page_as_of(self, ids: Sequence[int], version: int) -> bytes:
-        # A fast client must not keep the others waiting until its list ends.
-        await asyncio.sleep(0)
-        page, newest = self._page(ids, version)
-        if newest > version:
-            page = self._execute(AS_OF, (await self._walk_back(ids, version),)).get
-        return page
+    async def _rest(self, ids: Sequence[int], state: State) -> AsyncIterator[bytes]:
+        """Yield the pages of these stores, each behind a comma."""
+        while ids:
+            await asyncio.sleep(0)  # a fast client must not keep the others waiting until its list ends
+            if self.epoch() != state.epoch:  # another history: its changes have the same numbers
+                raise Unavailable("The database was restored while the list was read")
+            page, count = self._page(ids, state)
+            yield b"," + page
+            ids = ids[count:]
 
-    def _page(self, ids: Sequence[int], version: int) -> tuple[bytes, int]:
-        """Return stores as they are, a whole page perhaps as of `version`, and the newest version among them."""
+    def _page(self, ids: Sequence[int], state: State) -> tuple[bytes, int]:
+        """Return the first of these stores as they were in `state`, as JSON, and how many they are."""
         if not isinstance(ids, range):
-            found: tuple[bytes, int] = self._execute(_PICKED, (as_json(ids),)).get
-            return found
-        number, offset = divmod(ids[0] - 1, PAGE_SIZE)
-        # Cache only whole pages: which parts of pages are read depends on what clients ask for.
-        whole = not offset and (len(ids) == PAGE_SIZE or ids[-1] == self._pages_last)
-        current = whole and self._pages_version == version
-        if current and (cached := self._pages.get(number)):
-            return cached, version
-        page, newest = self._execute(PAGE, (ids[0], ids[-1])).get
-        if current and newest <= version and sum(map(len, self._pages.values()), len(page)) <= MAX_CACHED_BYTES:
-            self._pages[number] = page
-        return page, newest
+            page, newest, count = self._sized(_PICKED, ids[:PAGE_SIZE])
+        else:
+            number, offset = divmod(ids[0] - 1, PAGE_SIZE)
+            # In a long list each page ends at a multiple of PAGE_SIZE, so that all lists share their pages.
+            ids = ids[: PAGE_SIZE - offset if len(ids) > PAGE_SIZE else PAGE_SIZE]
+            # Cache only whole pages: which parts of pages are read depends on what clients ask for.
+            is_whole = not offset and (len(ids) == PAGE_SIZE or ids[-1] == state.total)
+            cacheable = is_whole and state == self._pages_state
+            if cacheable and (cached := self._pages.get(number)):
+                return cached, len(ids)
+            page, newest, count = self._sized(_RANGE, ids)
+            if cacheable and newest <= state.version and count == len(ids):
+                self._cache(number, page)
+        if newest > state.version:
+            page, _, count = self._sized(_AS_OF, ids[:PAST_PAGE_SIZE], state.version)
+        return page, count
 
-    async def _walk_back(self, ids: Sequence[int], version: int) -> str:
-        """Return, for each store, the number of its latest change up to a version, as JSON."""
-        seqs = numbers(self._execute(_VERSIONS, (as_json(ids),)).get)
-        while later := sum(seq > version for seq in seqs):
-            seqs = numbers(self._execute(_WALK, (as_json(seqs), version, MAX_STEPS // later)).get)
-            await asyncio.sleep(0)
-        return as_json(seqs)
+    def _sized(self, stores: str, ids: Sequence[int], *version: int) -> tuple[bytes, int, int]:
+        """Return as many of these stores as a page may have bytes of, the newest version in it, and how many."""
+        while True:
+            values: tuple[Any, ...] = (ids[0], ids[-1]) if stores is _RANGE else (as_json(ids), *version)
+            # It reads the lengths alone.
+            if len(ids) == 1 or self._execute(_BYTES[stores], values).get <= MAX_PAGE_BYTES:
+                break
+            ids = ids[: len(ids) // 2]
+        page, newest = self._execute(_PAGE[stores], values).get
+        return page, newest, len(ids)
+
+    def _cache(self, number: int, page: bytes) -> None:
+        if sum(map(len, self._pages.values()), len(page)) <= MAX_CACHED_BYTES:
+            self._pages[number] = page
 
     def _drop_touched(self, state: State) -> None:
-        """Drop the cached pages in which a store was changed or added since; the others are of this state."""
-        version, self._pages_last = state.version, state.total
-        if version == self._pages_version:
-            return
-        if version - self._pages_version > MAX_CHANGES or state.total <= PAGE_SIZE:  # the only page was touched
+        """Drop the cached pages in which a store was changed or added since; the others are of this state.
+
+        After a restore the version may be smaller, or the same one of another epoch: then all are dropped.
+        """
+        before, self._pages_state = self._pages_state, state
+        changes = state.version - before.version
+        if state.epoch != before.epoch or not 0 <= changes <= MAX_CHANGES:
             self._pages.clear()
-        elif self._pages:
-            for (number,) in self._execute(_TOUCHED, (self._pages_version, version)):
+        elif changes and self._pages:
+            for (number,) in self._execute(_TOUCHED, (before.version, state.version)):
                 self._pages.pop(number, None)
-        self._pages_version = version
 
 
-def listing(empty: Listing, ids: Sequence[int], read: Callable[[Sequence[int]], bytes], read_later: Later) -> Listing:
-    """Return `empty` with the stores of `ids`: the first page is read now, each other one when it is asked for."""
-    if not ids:
-        return empty
-    page = next(pages_of(ids))
-    try:
-        first = read(page)
-    except apsw.TooBigError:  # the addresses are long
-        page = page[:1]
-        first = read(page)
-    rest = _following(read_later, pages_of(ids, len(page))) if len(page) < len(ids) else None
-    return replace(empty, first=first, rest=rest)
-
-
-async def _following(read: Later, pages: Iterator[Sequence[int]]) -> AsyncIterator[bytes]:
-    """Yield what `read` returns for each page, with a comma in front; half a page at a time if it is too big."""
-    for page in pages:
-        pieces = [page]
-        while pieces:
-            piece = pieces.pop()
-            try:
-                part = b"," + await read(piece)
-            except apsw.TooBigError:  # the addresses are long
-                half = len(piece) // 2
-                if not half:
-                    raise
-                pieces += (piece[half:], piece[:half])
-            else:
-                yield part
-
-
-def pages_of(ids: Sequence[int], start: int = 0) -> Iterator[Sequence[int]]:
-    """Yield the ids of each page, from the index `start` on.
-
-    In a long range each page ends at a multiple of PAGE_SIZE, so that all lists share their pages.
-    """
-    aligned = isinstance(ids, range) and len(ids) > PAGE_SIZE
-    while start < len(ids):
-        end = start + PAGE_SIZE - ((ids[start] - 1) % PAGE_SIZE if aligned else 0)
-        yield ids[start:end]
-        start = end
+_BYTES = {stores: f"SELECT total(octet_length(address)) FROM {stores}" for stores in (_RANGE, _PICKED, _AS_OF)}
+_PAGE = {stores: f"SELECT {_JSON} FROM {stores}" for stores in (_RANGE, _PICKED, _AS_OF)}

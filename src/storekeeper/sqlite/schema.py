@@ -14,15 +14,14 @@ import apsw
 from storekeeper import atomicfile
 from storekeeper.errors import DISK_FULL, CannotStart, CannotStartYet, Outcome
 from storekeeper.sqlite import errors, migrations
+from storekeeper.sqlite.file_identity import FileIdentity
+from storekeeper.tables import SCHEMA_NUMBER, TABLES
 
 APPLICATION_ID = 0x53544F52
 """`STOR` in the file's header, the mark of a database of this program."""
 
-MIGRATIONS: tuple[str, ...] = migrations.MIGRATIONS
-"""The migrations that `prepare` applies."""
-
-_COMPLETE = {"stores": 1, "changes": 1, "collection": 3, "keys": 3, "tokens": 4}
-"""The tables and views that have to exist, and the migration that creates each."""
+_COMPLETE = {*TABLES, "collection", "probe"}
+"""The tables and views that have to exist."""
 
 _FULL = {DISK_FULL, os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT)}
 
@@ -32,12 +31,9 @@ START_TIMEOUT = 10.0
 LOCK_TIMEOUT = 0.2
 """Seconds that a read waits for a lock."""
 
-MAX_PAGE_BYTES = 8 * 2**20
-"""Bytes of one page of a list: more than the longest store takes, and far less than a thousand of them."""
-
 
 def exists(path: Path) -> bool:
-    """Tell whether there is a file at `path`. Raises CannotStart if this user may not know."""
+    """Return whether there is a file at `path`. Raises CannotStart if this user may not know."""
     with raising_cannot_start(path, "reading"):
         return _size(path) is not None
 
@@ -70,8 +66,8 @@ def _check_and_upgrade(path: Path, *, upgrade: bool) -> None:
         if not os.access(path, os.W_OK):
             # SQLite would open it to read, and fail at the first write.
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        version = _refuse_foreign(path, open_read_only(path, immutable=not Path(f"{path}-wal").exists()))
-        if 0 < version < len(MIGRATIONS) and not upgrade:
+        number = _refuse_foreign(path, open_read_only(path, immutable=not Path(f"{path}-wal").exists()))
+        if 0 < number < migrations.current_number() and not upgrade:
             raise _older(path)
     with closing(connect(path, create=True)) as connection:
         upgrade_schema(connection)
@@ -119,7 +115,7 @@ def open_source(path: Path) -> apsw.Connection:
             return connect(path, reader=True, timeout=START_TIMEOUT)
     with raising_cannot_start(path, "reading"):
         refuse_orphaned_log(path)
-        if _refuse_foreign(path, _open_unwritable(path)) != len(MIGRATIONS):
+        if _refuse_foreign(path, _open_unwritable(path)) != migrations.current_number():
             raise _older(path)
         return _open_unwritable(path)
 
@@ -132,9 +128,12 @@ def opened(path: Path, *, write: bool) -> Iterator[Callable[..., apsw.Cursor]]:
     with (
         raising_cannot_start(path),
         closing(connect(path, timeout=START_TIMEOUT) if write else open_source(path)) as connection,
-        transaction(connection, "IMMEDIATE" if write else "DEFERRED"),
     ):
-        yield connection.execute
+        identity = FileIdentity(path) if write else None
+        with transaction(connection, "IMMEDIATE" if write else "DEFERRED"):
+            yield connection.execute
+        if identity is not None:
+            identity.check()
 
 
 def files(path: Path) -> tuple[Path, ...]:
@@ -179,8 +178,6 @@ def connect(
     connection.wal_autocheckpoint(4000)
     if reader:
         connection.pragma("query_only", True)
-        # A longer page raises TooBigError.
-        connection.limit(apsw.SQLITE_LIMIT_LENGTH, MAX_PAGE_BYTES)
         # Else SQLite, built with STAT4, plans a statement again for each value that it compares with an index.
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     return connection
@@ -241,12 +238,12 @@ def temporary_path(path: Path) -> Iterator[Path]:
 def _recover(path: Path) -> None:
     # A first start, or the first one on a restored copy, has a rollback journal until the file is in WAL mode.
     # If it was interrupted there, the file cannot be read until a connection that can write rolls the journal back.
-    # The journal of another program is never rolled back. Reading the file is safe: this process has no connection
-    # whose locks that would drop.
+    # The journal of another program is never rolled back. Python must not open the file to find out: closing it would
+    # drop the locks of connections that this process has.
     if not Path(f"{path}-journal").exists():
         return
-    with path.open("rb") as file:
-        if file.read(72)[68:] != APPLICATION_ID.to_bytes(4, "big"):
+    with closing(open_read_only(path, immutable=True)) as connection:
+        if connection.read("main", 0, 68, 4)[1] != APPLICATION_ID.to_bytes(4, "big"):
             return
     with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as connection:
         connection.pragma("user_version")
@@ -287,12 +284,17 @@ def _refuse_foreign(path: Path, connection: apsw.Connection) -> int:
         pages, page_size = connection.pragma("page_count"), connection.pragma("page_size")
     if owner != APPLICATION_ID and (tables or owner or version):
         raise CannotStart(f"{path} is another program's database: name another file with --database")
-    if version > len(MIGRATIONS):
+    if 0 < version < SCHEMA_NUMBER:
         raise CannotStart(
-            f"{path} was written by a newer Storekeeper (its schema is {version}, this one knows {len(MIGRATIONS)}):"
+            f"{path} was written before the first release (its schema is {version}): export its stores with the"
+            " checkout that wrote it (storekeeper export), and import them here (storekeeper import)"
+        )
+    if version > (known := migrations.current_number()):
+        raise CannotStart(
+            f"{path} was written by a newer Storekeeper (its schema is {version}, this one knows {known}):"
             " install that version or a later one"
         )
-    if any(since <= version and (name,) not in tables for name, since in _COMPLETE.items()):
+    if version and not tables.issuperset((name,) for name in _COMPLETE):
         raise CannotStart(f"{path} is damaged (a table is missing): restore it from a backup")
     if has_no_log and path.stat().st_size < pages * page_size:
         raise CannotStart(f"{path} is damaged (its end is missing): restore it from a backup")
@@ -314,12 +316,15 @@ def _size(path: Path) -> int | None:
 
 
 @contextmanager
-def transaction(connection: apsw.Connection, mode: str, end: str = "COMMIT") -> Iterator[None]:
-    """Begin a transaction, and end it with `end`; roll it back if there is an exception."""
+def transaction(
+    connection: apsw.Connection, mode: str, committing: Callable[[], None] = lambda: None
+) -> Iterator[None]:
+    """Begin a transaction, and commit it; roll it back if there is an exception. `committing` comes before COMMIT."""
     connection.execute(f"BEGIN {mode}")
     try:
         yield
-        connection.execute(end)
+        committing()
+        connection.execute("COMMIT")
     except apsw.Error as error:
         raise errors.classify(error, connection) from None
     finally:
@@ -329,15 +334,18 @@ def transaction(connection: apsw.Connection, mode: str, end: str = "COMMIT") -> 
 
 
 def upgrade_schema(connection: apsw.Connection) -> None:
-    """Apply the migrations that a database has not had yet."""
+    """Create the tables in a new file, or apply the migrations that a database has not had yet."""
     # Checked without the lock, which an import may hold for long.
-    if connection.pragma("user_version") == len(MIGRATIONS):
+    if connection.pragma("user_version") == migrations.current_number():
         return
     # Else SQLite would rename no table on which somebody has a view.
     connection.pragma("legacy_alter_table", True)
     with transaction(connection, "IMMEDIATE"):
-        version = connection.pragma("user_version")
-        for number, migration in enumerate(MIGRATIONS[version:], start=version + 1):
+        number = connection.pragma("user_version")
+        if not number:
+            connection.execute(migrations.SCHEMA)
+            number = SCHEMA_NUMBER
+        for migration in migrations.MIGRATIONS[number - SCHEMA_NUMBER :]:
             try:
                 connection.execute(migration)
             except apsw.SQLError as error:
@@ -345,5 +353,5 @@ def upgrade_schema(connection: apsw.Connection) -> None:
                     f"{connection.filename} cannot be upgraded ({error}): it has a table, view or trigger that is not"
                     " ours; drop that first"
                 ) from None
-            connection.pragma("user_version", number)
+        connection.pragma("user_version", migrations.current_number())
         connection.pragma("application_id", APPLICATION_ID)
