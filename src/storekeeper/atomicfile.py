@@ -1,4 +1,4 @@
-"""Files that get their name only when they are complete and on the disk. Imports nothing of the project."""
+"""Files that get their names when they are complete and on the disk. Imports nothing of the project."""
 
 import errno
 import os
@@ -12,9 +12,9 @@ from typing import IO
 
 @contextmanager
 def replacing(file: Path) -> Iterator[IO[str]]:
-    """Open a text file that replaces `file`, or what that links to, at the end; not if there is an exception.
+    """Open a text file that replaces `file`, or the file it links to, at the end, unless there is an exception.
 
-    Until it replaces the old file, only its owner can read it; then it gets the mode of the old one.
+    Only its owner can read the new file until it replaces the old one, of which it gets the mode.
     """
     file = Path(os.path.realpath(file))
     descriptor, part = tempfile.mkstemp(prefix=temporary_prefix(file), dir=file.parent)
@@ -34,14 +34,14 @@ def replacing(file: Path) -> Iterator[IO[str]]:
 
 
 def temporary_prefix(path: Path) -> str:
-    """Return the beginning of the name of an unfinished file, which contains the final name."""
+    """Return how the name of an unfinished file begins; it contains the final name."""
     return f".{path.name[:40]}.unfinished-"
 
 
 def publish(new: Path, path: Path) -> None:
-    """Give the finished file `new` its name `path`, on the disk too; if that fails, leave no file of that name.
+    """Rename the finished file `new` to `path`, also on the disk; if that fails, leave no file of that name.
 
-    Raises FileExistsError if another file has that name already.
+    Raises FileExistsError if a file has that name already.
     """
     try:
         path.hardlink_to(new)
@@ -56,7 +56,7 @@ def publish(new: Path, path: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Write the names in a folder to the disk, unless its file system cannot do that for a folder."""
+    """Sync a folder to the disk, unless its file system cannot do that."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

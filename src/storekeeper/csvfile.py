@@ -1,6 +1,6 @@
 """Stores as CSV (RFC 4180), in and out, a row at a time. Imports the domain.
 
-An empty cell is the same as no value: both are read and written as none.
+An empty cell means that the field has no value.
 """
 
 import codecs
@@ -15,9 +15,9 @@ from storekeeper.stores import Payload, check_payload
 
 _FIELDS = Payload.__struct_fields__
 COLUMNS = ("id", *_FIELDS)
-"""The columns of an export. An import needs all but the first; ids are assigned by the collection."""
+"""The columns of an export. An import needs all but the first; the collection assigns the ids."""
 
-_HEADER_RULE = f"line 1 has to be the header {','.join(_FIELDS)}"
+_HEADER_RULE = f"line 1 must be the header {','.join(_FIELDS)}"
 
 _MAX_CELL_LENGTH = 2**20
 _MAX_LINE_LENGTH = 4 * 2**20
@@ -32,14 +32,14 @@ class BadFile(StorekeeperError):
 class Import:
     """A CSV file to import, opened by `open_to_read`; its header is read at once. Raises BadFile.
 
-    `report` is called with line number and message for each bad row.
+    `report` gets the line number and a message of each bad row.
     """
 
     def __init__(self, file: IO[str], report: Callable[[int, str], None]) -> None:
         csv.field_size_limit(_MAX_CELL_LENGTH)
         self._reader = csv.reader(_lines(file), strict=True)
         self._report = report
-        self._shifts = set[int | None]()  # id less number of its row, None: no number; two different ones are enough
+        self._shifts = set[int | None]()  # id minus number of its row, None if the id is no number; two are enough
         try:
             self._columns = _columns(next(self._reader, []))
         except csv.Error as error:
@@ -49,7 +49,7 @@ class Import:
     def payloads(self, progress: Callable[[int], None]) -> Iterator[Payload]:
         """Yield the payloads; call `progress` with the number of rows so far. Raises BadFile.
 
-        Rows that break the rules are reported; BadFile for them comes at the end.
+        It reports the rows that break the rules, and raises BadFile for them at the end.
         """
         bad = rows = 0
         line = self._reader.line_num + 1
@@ -71,7 +71,7 @@ class Import:
         except csv.Error as error:
             raise BadFile(f"line {line}: {error}") from None
         if bad:
-            raise BadFile(f"{bad} of {rows} rows are bad: mend them and import again")
+            raise BadFile(f"{bad} of {rows} rows are invalid: correct them and import again")
 
     def _payload(self, row: list[str], cells: dict[str, str]) -> Payload:
         if len(row) != len(self._columns):
@@ -79,7 +79,7 @@ class Import:
         return check_payload({name: cell for name, cell in cells.items() if cell})
 
     def renumbered(self, ids: range) -> bool:
-        """Tell whether the ids that the rows got differ from the ids in the file."""
+        """Return whether the ids that the rows got differ from the ids in the file."""
         return not self._shifts <= {ids.start - 1}
 
 
@@ -90,7 +90,7 @@ def _lines(file: IO[str]) -> Iterator[str]:
         try:
             line.encode()
         except UnicodeEncodeError:
-            raise BadFile(f"line {number}: not UTF-8: save the file in that encoding") from None
+            raise BadFile(f"line {number}: not UTF-8: save the file as UTF-8") from None
         yield line
 
 
@@ -115,7 +115,7 @@ def write(file: IO[str], rows: Iterable[Sequence[object]], progress: Callable[[i
 
 
 def may_be_replaced(file: Path) -> bool:
-    """Tell whether an export may be written to a file: one that is not there, not regular, empty, or an export."""
+    """Return whether an export may replace a file: it does not exist, is not regular, is empty, or is an export."""
     if not file.is_file():
         return True
     header = ",".join(COLUMNS).encode()
@@ -128,6 +128,6 @@ def may_be_replaced(file: Path) -> bool:
 
 
 def open_to_read(file: Path | int) -> IO[str]:
-    """Open a file, or a file descriptor that stays open, for an `Import`: UTF-8 that may begin with a BOM."""
-    # A strict decoder reads ahead: it would report an error too early, and not its line.
+    """Open a file, or a file descriptor that stays open, for an `Import`, as UTF-8 that may begin with a BOM."""
+    # A strict decoder reads ahead, so it would not report the line of an error.
     return open(file, encoding="utf-8-sig", errors="surrogateescape", newline="", closefd=isinstance(file, Path))

@@ -19,7 +19,15 @@ class Outcome(StrEnum):
 
 
 class StorekeeperError(Exception):
-    """The base of every error that is not a bug; its text may be shown to the client."""
+    """The base of every error that is not a bug; its text may be shown to the client.
+
+    `problem` is one sentence; `subject`, if it is given, is what has the problem: a file, a database, an option. The
+    text is both.
+    """
+
+    def __init__(self, problem: str, *, subject: str = "") -> None:
+        self.problem = problem
+        super().__init__(f"{subject}: {problem}" if subject else problem)
 
 
 class InvalidInput(StorekeeperError):
@@ -57,13 +65,13 @@ class EpochEnded(StorekeeperError):
 class Unavailable(StorekeeperError):
     """The database does not respond now; later it may. `outcome` says whether a write may have happened."""
 
-    def __init__(self, reason: str, outcome: Outcome = Outcome.NONE) -> None:
+    def __init__(self, problem: str, outcome: Outcome = Outcome.NONE, *, subject: str = "") -> None:
         self.outcome = outcome
-        super().__init__(reason)
+        super().__init__(problem, subject=subject)
 
 
 class CannotStart(StorekeeperError):
-    """The operator has to change something first; the message, one line, says what is wrong and what to do."""
+    """The operator has to change something first; the problem says what is wrong and what to do."""
 
 
 class CannotStartYet(CannotStart):

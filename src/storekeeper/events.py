@@ -1,4 +1,4 @@
-"""The closed list of what may be logged, and how often. Imports `log`; structlog only at the first line."""
+"""The events that the service logs, and how often. Imports `log`, and structlog at the first line."""
 
 import asyncio
 import atexit
@@ -14,13 +14,13 @@ from typing import Any
 from storekeeper.log import Log
 
 BURST = 10
-"""Lines of one event that are logged at once; after that one a second, with the number of suppressed ones."""
+"""Lines of one event that are logged at once; after them one in a second, with the number of suppressed lines."""
 
 REMINDER_INTERVAL = 60.0
-"""Seconds between two lines of an event of `_OF_MANY`, which reports many requests or connections at once."""
+"""Seconds between two lines of an event of `_OF_MANY`; such a line reports many requests or connections."""
 
 FLUSH_TIMEOUT = 0.5
-"""Seconds that the end of a process waits for its log."""
+"""Seconds that a process waits at its end until its log is written."""
 
 
 class Event(Enum):
@@ -28,14 +28,14 @@ class Event(Enum):
 
     STARTED = "info", "started"
     STOPPED = "info", "stopped"
-    OPEN_TO_ALL = "warning", "open to everybody who can reach this address"
+    OPEN_TO_ALL = "warning", "everybody who can reach this address may read and write"
     TOO_MANY_CONNECTIONS = "warning", "connection limit reached, closing idle connections"
-    SLOW_READERS = "warning", "send budget used up, closing the connections that have been reading for longest"
+    SLOW_READERS = "warning", "send budget used up, closing the slowest readers"
     WRONG_TOKENS = "warning", "requests with wrong tokens were refused"
     DATABASE_FAILED = "critical", "database failed, ending this process"
-    DATABASE_DAMAGED = "critical", "database is damaged, taking no more writes: restore it from a backup"
-    DATABASE_UNREACHABLE = "error", "database cannot be reached, trying again and again"
-    DATABASE_REACHABLE = "info", "database can be reached again"
+    DATABASE_DAMAGED = "critical", "database is damaged, refusing writes: restore it from a backup"
+    DATABASE_UNREACHABLE = "error", "database unreachable, retrying"
+    DATABASE_REACHABLE = "info", "database reachable again"
     DATABASE_REFUSED = "error", "database refused a statement"
     WRITES_REFUSED = "error", "writes are refused"
     WRITES_ACCEPTED = "info", "writes work again"
@@ -43,20 +43,20 @@ class Event(Enum):
     WORKER_CANNOT_START = "critical", "worker cannot start"
     BUG = "error", "bug"
     SERVER = "warning", "server"
-    DROPPED = "warning", "log lines dropped, nobody read them"
+    DROPPED = "warning", "log lines dropped because nobody read them"
 
 
 _OF_MANY = frozenset((Event.TOO_MANY_CONNECTIONS, Event.SLOW_READERS, Event.WRONG_TOKENS))
 
 suppressed: Counter[Event] = Counter()
 _due: dict[Event, float] = {}
-"""When an event's next line may be logged, on the monotonic clock; it may be `BURST` seconds ahead."""
+"""For each event, the monotonic time from which its next line may be logged."""
 
 
 def emit(event: Event, **fields: Any) -> None:
-    """Log an event, one line on stderr. An exception that is passed as `error` adds its traceback.
+    """Log an event as one line on stderr; an exception in `error` adds its traceback.
 
-    Nothing waits for the log: if its reader is gone or does not read, or its disk is full, the service continues.
+    The service never waits for the log: it continues if nobody reads the log, or if its disk is full.
     """
     if not _allowed(event):
         suppressed[event] += 1
@@ -69,14 +69,14 @@ def emit(event: Event, **fields: Any) -> None:
 
 
 def write_line(line: str) -> None:
-    """Write a line, of an event or not."""
+    """Write a line that need not be of an event."""
     if log := _log():
         log.write(_encoded(line))
 
 
 def flush() -> None:
     """Wait until all logged lines are written, at most FLUSH_TIMEOUT seconds."""
-    for event, count in list(suppressed.items()):  # no later line may report them
+    for event, count in list(suppressed.items()):  # perhaps no later line reports them
         write_line(_line(event, {"suppressed": count}))
     suppressed.clear()
     if log := _log():

@@ -1,4 +1,4 @@
-"""A log whose lines a thread writes, so that logging never waits for a reader. Imports nothing of the project."""
+"""A log whose lines a thread writes: who logs never waits for a reader. Imports nothing of the project."""
 
 import os
 import select
@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 MAX_QUEUED_LINES = 1000
 MAX_QUEUED_BYTES = 256 * 1024
-"""Lines and bytes that may wait; a line that does not fit is dropped and counted."""
+"""Lines and bytes that may wait; the log drops and counts a line that does not fit."""
 
 
 class Log:
-    """Writes lines to a file descriptor, in order; `format_dropped` returns the line about so many dropped ones."""
+    """Writes lines to a file descriptor, in order. `format_dropped` returns a line that reports `n` dropped lines."""
 
     def __init__(self, file: int, format_dropped: Callable[[int], bytes]) -> None:
         self._file = file
@@ -21,14 +21,15 @@ class Log:
         self._thread: threading.Thread | None = None
         self._dropped = 0
         self.waiting: deque[bytes] = deque()
+        self._waiting_bytes = 0
 
     def write(self, line: bytes) -> None:
-        """Queue a line, which is written soon."""
+        """Queue a line; the thread writes it soon."""
         with self._changed:
-            if len(self.waiting) >= MAX_QUEUED_LINES or sum(map(len, self.waiting)) + len(line) > MAX_QUEUED_BYTES:
+            if len(self.waiting) >= MAX_QUEUED_LINES or self._waiting_bytes + len(line) > MAX_QUEUED_BYTES:
                 self._dropped += 1
                 return
-            self.waiting.append(line)
+            self._append(line)
             self._changed.notify_all()
             if self._thread is None:
                 thread = threading.Thread(target=self._run, name="storekeeper-log", daemon=True)
@@ -38,8 +39,12 @@ class Log:
                 except RuntimeError:  # no thread can be started; the next line tries again
                     self._write_at_once()
 
+    def _append(self, line: bytes) -> None:
+        self.waiting.append(line)
+        self._waiting_bytes += len(line)
+
     def flush(self, timeout: float) -> bool:
-        """Wait until all lines are written, at most `timeout` seconds; tell whether they are."""
+        """Wait until all lines are written, at most `timeout` seconds; return whether they are."""
         with self._changed:
             if self._thread is None:
                 self._write_at_once()
@@ -71,10 +76,11 @@ class Log:
             written = len(line)
         with self._changed:
             self.waiting[0] = line[written:]
+            self._waiting_bytes -= written
             if not self.waiting[0]:
                 self.waiting.popleft()
                 if not self.waiting and self._dropped:
                     dropped, self._dropped = self._dropped, 0
-                    self.waiting.append(self._format_dropped(dropped))
+                    self._append(self._format_dropped(dropped))
             self._changed.notify_all()
         return True

@@ -1,4 +1,4 @@
-"""One definition per setting: option, variable, default, range and help derive from it. Imports the domain."""
+"""The settings: each is defined once, with its default, range and help. Imports the domain."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from storekeeper.errors import CannotStart
 
 PREFIX = "STOREKEEPER_"
 _NOT_SETTINGS = {"STOREKEEPER_REQUIRE", "STOREKEEPER_TOKEN"}
-"""Variables with this prefix that are no settings: the test suite's, and the token of `storekeeper check`."""
+"""Variables with this prefix that are not settings: one of the tests, and the token of `storekeeper check`."""
 
 DATABASES = "sqlite:///relative.db, sqlite:////absolute.db or postgresql://..."
 
@@ -26,43 +26,43 @@ _SERVICE_LINK = re.compile(
     r"STOREKEEPER_(\w+_)?(SERVICE_(HOST|PORT)\w*=.*|PORT_\d+_\w+=.*|PORT=[a-z]+://.*)", re.DOTALL
 )
 _BOOLEANS = dict.fromkeys(("yes", "on", "y", "t"), "true") | dict.fromkeys(("no", "off", "n", "f"), "false")
-"""What the command line accepts as a boolean besides true, false, 1 and 0."""
+"""What the command line accepts as a boolean beside true, false, 1 and 0."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All that an operator may set, each with its help. `--error-detail` is also `STOREKEEPER_ERROR_DETAIL`.
+    """Everything that an operator may set, with its help. `--error-detail` is also `STOREKEEPER_ERROR_DETAIL`.
 
-    An option with several values is given several times; its variable has the values with blanks between.
+    An option with several values is repeated; its variable has all values, separated by blanks.
     """
 
     host: Annotated[str, "Address to listen on."] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535), "Port to listen on; 0 picks a free one."] = 8080
     database: Annotated[str, f"Where the stores are: {DATABASES}"] = "sqlite:///storekeeper.db"
-    workers: Annotated[int, Meta(ge=1, le=64), "Processes that serve; all of them share the database."] = 1
-    error_detail: Annotated[
-        Literal["detailed", "generic"], "Whether a 400 names the fields and rules that were violated."
-    ] = "detailed"
-    missing_store: Annotated[Literal["404", "500"], "Status for an id that no store has."] = "404"
+    workers: Annotated[int, Meta(ge=1, le=64), "Number of processes that serve the database."] = 1
+    error_detail: Annotated[Literal["detailed", "generic"], "Whether a 400 names the violated fields and rules."] = (
+        "detailed"
+    )
+    missing_store: Annotated[Literal["404", "500"], "Status of the response if no store has the id."] = "404"
     unknown_keys: Annotated[
-        Literal["ignore", "reject"], "What happens to payload keys that are no field of a store."
+        Literal["ignore", "reject"], "What to do with keys of a payload that are not fields of a store."
     ] = "ignore"
-    examples: Annotated[bool, "Put 3 example stores into an empty database."] = True
+    examples: Annotated[bool, "Add 3 example stores to an empty database."] = True
     fast_lane: Annotated[bool, "Serve the API's routes without going through ASGI: same responses, faster."] = True
     auth: Annotated[
         Literal["open", "writes", "all"] | None,
-        "Who needs a token: nobody, who writes, or everybody. Without it: nobody, and only on loopback.",
+        "Which requests need a token: none, writes, or all. Default: none, and only on loopback.",
     ] = None
     cors_origin: Annotated[
         tuple[str, ...],
-        "Another site's origin whose pages may read and write, such as https://shop.example; once for each.",
+        "Origin of another site whose pages may read and write, such as https://shop.example; repeatable.",
     ] = ()
     allowed_host: Annotated[
         tuple[str, ...],
-        "The public name of a proxy in front of a service on loopback, such as stores.example; once for each.",
+        "Public name of a proxy in front of a service on loopback, such as stores.example; repeatable.",
     ] = ()
-    ready_needs_writes: Annotated[
-        bool, "Respond to /health/ready with 503 while writes are refused, not only reads."
-    ] = False
+    ready_needs_writes: Annotated[bool, "Let /health/ready respond with 503 also while only writes are refused."] = (
+        False
+    )
 
 
 def variable(name: str) -> str:
@@ -76,7 +76,7 @@ def option(name: str) -> str:
 
 
 def make(values: Mapping[str, Any]) -> Settings:
-    """Return checked settings from typed or textual values; raise CannotStart with the option that is wrong."""
+    """Return checked settings from typed or textual values. Raises CannotStart, which names the wrong option."""
     try:
         settings = msgspec.convert(values, Settings, strict=False)
     except msgspec.ValidationError as error:
@@ -84,7 +84,7 @@ def make(values: Mapping[str, Any]) -> Settings:
         name = path.rstrip("`")
         raise _invalid(name, reason[0].lower() + reason[1:], values.get(name)) from None
     if settings.database != settings.database.strip():  # else a file of that name is made; a URL may have a password
-        raise CannotStart(f"{option('database')} (or {variable('database')}): has a blank or line end around it")
+        raise _invalid("database", "remove the blanks and line ends around the URL")
     for origin in settings.cors_origin:
         found = _ORIGIN.fullmatch(origin)
         if not found or int(found[1] or 0) > 65535 or _DEFAULT_PORT.fullmatch(origin):
@@ -95,13 +95,13 @@ def make(values: Mapping[str, Any]) -> Settings:
     return settings
 
 
-def _invalid(name: str, reason: str, value: Any) -> CannotStart:
-    message = f"{option(name)} (or {variable(name)}): {reason}"
-    return CannotStart(message if value is None or repr(value) in message else f"{message}, not {value!r}")
+def _invalid(name: str, reason: str, value: Any = None) -> CannotStart:
+    shown = "" if value is None or repr(value) in reason else f", not {value!r}"
+    return CannotStart(f"{reason}{shown}", subject=f"{option(name)} (or {variable(name)})")
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether only this machine reaches a service that listens on this address."""
+    """Return whether a service that listens on this address is reachable from this machine alone."""
     try:
         address = ip_address(host)
         # Only from Python 3.13 on, `is_loopback` looks at the IPv4 address in an IPv6 one.
@@ -126,13 +126,13 @@ def _parsed(kind: Any, value: str) -> Any:
 
 
 def without_service_links(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return all but the variables that Kubernetes adds for a Service whose name begins with `storekeeper`."""
+    """Return the variables without those that Kubernetes adds for a Service named `storekeeper…`."""
     return {name: value for name, value in environ.items() if not _SERVICE_LINK.fullmatch(f"{name}={value}")}
 
 
 def refuse_unknown(environ: Mapping[str, str] = os.environ) -> None:
-    """Raise CannotStart if a variable looks like a setting but is none: else a typing error would go unnoticed."""
+    """Raise CannotStart if a variable with our prefix is not a setting: perhaps it is misspelt."""
     settings = {variable(name) for name in Settings.__struct_fields__}
     for name in sorted(environ):
         if name.startswith(PREFIX) and name not in settings | _NOT_SETTINGS:
-            raise CannotStart(f"{name} is set but is no setting; there are {', '.join(sorted(settings))}")
+            raise CannotStart(f"not a setting; settings are {', '.join(sorted(settings))}", subject=name)

@@ -1,4 +1,4 @@
-"""Domain: what a store is, and each rule beside its exact message. Imports only the domain's errors."""
+"""Domain: a store, and its rules with their exact messages. Imports only the domain's errors."""
 
 from typing import Annotated
 
@@ -11,7 +11,7 @@ MAX_NAME_LENGTH = 30
 
 
 class Payload(msgspec.Struct, frozen=True):
-    """The complete content of a store, as a client sends it to create or replace the store."""
+    """The complete content of a store, which a client sends to create or replace the store."""
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME_LENGTH)]
     address: str | None = None
@@ -43,9 +43,9 @@ EXAMPLES = (
 
 
 def check_payload(value: object, *, reject_unknown: bool = False) -> Payload:
-    """Return the payload in `value`, a decoded JSON value; raise InvalidInput with every violation.
+    """Return the payload in `value`, a decoded JSON value. Raises InvalidInput, which has every violation.
 
-    Keys that name no field are ignored; with `reject_unknown`, they are violations (decision 4).
+    Keys that are not fields are ignored; with `reject_unknown`, they are violations (decision 4).
     """
     if type(value) is not dict:
         raise InvalidInput("payload", '"value" must be of type object')

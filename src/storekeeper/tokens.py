@@ -1,7 +1,7 @@
-"""Domain: tokens, by which clients say who they are (RFC 6750): their form, names, expiry. Imports only the domain.
+"""Domain: the tokens that clients send (RFC 6750): their form, names, expiry. Imports only the domain.
 
-A token is `skt_`, 43 letters and digits at random (256 bits), and 6 of a checksum, so that a scanner for leaked
-secrets needs to ask nobody. It is shown once; the database has its SHA-256.
+A token is `skt_`, 43 random letters and digits (256 bits), and 6 of a checksum, by which a scanner for leaked secrets
+recognizes it. The service shows it once; the database has its SHA-256.
 """
 
 import re
@@ -17,7 +17,7 @@ from storekeeper.errors import CannotStart
 MAX_EXPIRY_DAYS = 36_500
 
 USED_INTERVAL = 60 * 60 * 1000
-"""Milliseconds for which one record of the use of a token is enough."""
+"""Milliseconds between two records of the use of one token."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _PREFIX = "skt_"
@@ -50,29 +50,29 @@ def generate() -> str:
 
 
 def is_well_formed(text: bytes) -> bool:
-    """Tell whether a text has the form and the checksum of a token; any other is refused without a look-up."""
+    """Return whether a text has the form and the checksum of a token; the gate looks up no other."""
     return _FORM.fullmatch(text) is not None and _checksum(text[:-_CHECKSUM].decode()) == text[-_CHECKSUM:].decode()
 
 
 def hashed(text: bytes) -> str:
-    """Return the hash of a token, which is all that the database keeps of it."""
+    """Return the hash of a token, by which the database knows it."""
     return sha256(text).hexdigest()
 
 
 def check_name(name: str) -> str:
-    """Return the name of a token; raise CannotStart if it is none."""
+    """Return the name of a token. Raises CannotStart if it breaks the rule."""
     if not _NAME.fullmatch(name):
-        rule = "a name is 1 to 64 letters, digits, dots, hyphens and underscores, and begins with a letter or digit"
-        raise CannotStart(f"NAME: {rule}")
+        rule = "expected 1 to 64 letters, digits, dots, hyphens and underscores, the first a letter or digit"
+        raise CannotStart(rule, subject="NAME")
     return name
 
 
 def expiry(text: str, now: int) -> int:
-    """Return the time that many days (`90d`) after `now`, both in ms since 1970; raise CannotStart otherwise."""
+    """Return the time that `text`, such as `90d`, is after `now`, both in ms since 1970. Raises CannotStart."""
     found = _EXPIRY.fullmatch(text)
     if not found or int(found[1]) > MAX_EXPIRY_DAYS:
         rule = f"expected a number of days from 1d to {MAX_EXPIRY_DAYS}d, such as 90d"
-        raise CannotStart(f"--expires: {rule}, not {text!r}")
+        raise CannotStart(f"{rule}, not {text!r}", subject="--expires")
     return now + int(found[1]) * 24 * 60 * 60 * 1000
 
 

@@ -19,23 +19,23 @@ NUMBERS = "SELECT (SELECT count(*) FROM stores), (SELECT count(*) FROM changes),
 
 
 class VerificationFailed(StorekeeperError):
-    """The target is not identical to the source; it keeps none of the copied rows."""
+    """The target differs from the source; it keeps none of the copied rows."""
 
 
 class Snapshot(Protocol):
-    """All rows of one collection, as they are at one moment."""
+    """All rows of one collection, as of one moment."""
 
     def numbers(self) -> tuple[int, int, str]:
         """Return how many stores and how many changes there are, and the epoch: the row of `NUMBERS`."""
 
     def rows(self, table: str) -> Rows:
-        """Return a table's rows in the order of its key. Close the generator: the database sends rows until then."""
+        """Return a table's rows in the order of its key. Close the generator, or the database sends rows on."""
 
     def fill(self, table: str, rows: Iterable[Row]) -> None:
-        """Add rows to a table that has none."""
+        """Add rows to an empty table."""
 
     def finish(self, epoch: str | None) -> None:
-        """Set the epoch, None for a new one; write all added rows to where they stay, and read them from there."""
+        """Set the epoch, None for a new one, and write all rows to where they stay; later reads are from there."""
 
 
 def copy(
@@ -48,9 +48,9 @@ def copy(
 ) -> tuple[int, int, str]:
     """Copy everything; return how many stores and changes there are, and the target's epoch.
 
-    The target gets an epoch of its own: both may be written from now on, and would give one version to different
-    changes. With `move`, it keeps the source's epoch; then nobody may write to the source any more. `reading` is
-    entered for each read of the source. `progress` is called for each row: rows done, rows in all.
+    The target gets a new epoch: from now on, both may give the same version to different changes. With `move`, it
+    keeps the source's epoch, and nobody may write to the source any more. Each read of the source is inside
+    `reading`. `progress` gets, after each row, the rows done and the rows in all.
 
     Raises CannotStart, VerificationFailed, Unavailable.
     """
@@ -59,14 +59,14 @@ def copy(
     _require_empty(target, epoch)
 
     def source_rows(table: str) -> Rows:
-        with reading():  # the target runs this generator, but an error in it is the source's
+        with reading():  # the target iterates over this, but an error in it is the source's
             yield from source.rows(table)
 
     numbers, total = itertools.count(1), 2 * sum(count)
 
     def advance() -> None:
         done = next(numbers)
-        progress(done, max(done, total))  # the keys are not counted
+        progress(done, max(done, total))  # `total` is without keys and tokens
 
     sent: dict[str, hashlib._Hash] = {}
     for table in TABLES:
@@ -77,30 +77,28 @@ def copy(
     _verify(target, sent, advance)
     stores, changes, arrived_epoch = target.numbers()
     if [stores, changes, arrived_epoch == epoch] != [*count, move]:
-        raise VerificationFailed("the numbers of stores and changes differ, or the epoch; nothing was kept of them")
+        raise VerificationFailed("the numbers of stores and changes differ, or the epoch; nothing was copied")
     return stores, changes, arrived_epoch
 
 
 def _require_empty(target: Snapshot, source_epoch: str) -> None:
     *count, epoch = target.numbers()
     if any(count):
-        raise CannotStart("the target has stores already: name an empty database")
+        raise CannotStart("the database has stores already: name an empty one")
     if epoch == source_epoch:  # as no other collection has it
-        raise CannotStart("it is the source itself: name another database")
+        raise CannotStart("the database is the source itself: name another one")
     if list(target.rows("tokens")):
-        raise CannotStart("the target has tokens already, and gets those of the source: name an empty database")
+        raise CannotStart("the database has tokens already: name an empty one")
 
 
 def _verify(target: Snapshot, sent: dict[str, "hashlib._Hash"], advance: Callable[[], None]) -> None:
-    """Read each table of the target again; raise VerificationFailed if its rows are not those with this checksum."""
+    """Read each table of the target again. Raises VerificationFailed if its rows have another checksum."""
     for table, checksum in sent.items():
         arrived = hashlib.sha256()
-        with closing(target.rows(table)) as rows:  # if it stayed open, undoing the copy would wait for ever
+        with closing(target.rows(table)) as rows:  # an open one would block the undoing of the copy
             deque(_summed(rows, arrived, advance), maxlen=0)  # reads all rows, and keeps none
         if arrived.digest() != checksum.digest():
-            raise VerificationFailed(
-                f"the {table} that arrived are not those that were sent; nothing was kept of them"
-            )
+            raise VerificationFailed(f"the {table} that arrived differ from those that were sent; nothing was copied")
 
 
 def _summed(rows: Rows, checksum: "hashlib._Hash", advance: Callable[[], None]) -> Rows:

@@ -1,4 +1,4 @@
-"""The command line: parses and prints. May import every part; each command imports what it needs when it runs."""
+"""The command line. May import every part; each command imports what it needs when it runs."""
 
 import os
 import re
@@ -23,7 +23,7 @@ EXIT_USAGE = 2
 TOKEN_VARIABLE = "STOREKEEPER_TOKEN"  # noqa: S105 - the name of one
 
 MAX_TOKEN_FILE_LENGTH = 10_000
-"""Characters that are read of it: it may have no end."""
+"""Characters that are read of a file, which may have no end."""
 
 MIN_TIMEOUT = 0.1
 MAX_TIMEOUT = 60.0
@@ -32,12 +32,12 @@ app = typer.Typer(
     name="storekeeper",
     help="One list of a company's stores, kept durable and served over the Store Resource API.",
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # its tables cut off what does not fit
+    rich_markup_mode=None,  # its tables cut texts off
 )
 
 
 def main() -> None:
-    """Run a command; end with status 2 and one line on stderr if it cannot be carried out."""
+    """Run a command; if it fails, exit with status 2 after one line on stderr."""
     open_standard_streams()
     for name in os.environ.keys() - without_service_links():
         del os.environ[name]
@@ -48,28 +48,28 @@ def main() -> None:
         status = _report_failure(_explained(error))
     except StorekeeperError as error:
         is_unknown = getattr(error, "outcome", None) is Outcome.UNKNOWN
-        status = _report_failure(f"{error}{'; it is not known whether it was done' * is_unknown}")
+        status = _report_failure(f"{error}{'; it is unknown whether the command was carried out' * is_unknown}")
     except (KeyboardInterrupt, typer.Abort):
         status = 130
     except SystemExit as ended:
-        # That is how Typer ends, with the status of a service that violates the contract, if nobody reads the output.
+        # If nobody reads the output, Typer exits with 1, which `check` has for a service that violates the contract.
         if not isinstance(ended.__context__, BrokenPipeError):
             raise
         status = _report_no_output(ended.__context__)
     except OSError as error:
         status = _report_no_output(error)
-    except (MemoryError, ImportError):  # too little memory, to load a library too
-        raise  # `__main__` reports it, as if there were too little for this module
+    except (MemoryError, ImportError):  # too little memory, perhaps to load a library
+        raise  # `__main__` reports it, as it does for this module
     except Exception as error:  # noqa: BLE001 - every bug is reported in one line
-        status = _report_failure(f"a bug, please report it: {type(error).__name__}: {error}", os.EX_SOFTWARE)
+        status = _report_failure(f"bug, please report it: {type(error).__name__}: {error}", os.EX_SOFTWARE)
     sys.exit(status)
 
 
 def _report_no_output(error: OSError) -> int:
-    # Python would write the rest of its output when it ends, and fail once more.
+    # At its end, Python would write the rest of its output, and fail again.
     with suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return _report_failure(f"cannot go on: {error.strerror}")
+    return _report_failure(f"cannot continue: {error.strerror}")
 
 
 def _report_failure(message: str, status: int = EXIT_USAGE) -> int:
@@ -118,14 +118,16 @@ app.command()(transfers.copy)
 @app.command()
 @with_settings("database")
 def epoch(
-    settings: Settings, *, new: Annotated[bool, typer.Option("--new", help="Renew it: no old ETag matches.")] = False
+    settings: Settings,
+    *,
+    new: Annotated[bool, typer.Option("--new", help="Renew the epoch, so that no old ETag matches.")] = False,
 ) -> None:
     """Print the epoch of the database, or renew it.
 
-    It is the second part of every ETag and cursor, and says to which history their number belongs. Renew it when
-    anything but `storekeeper copy`, which does so itself, has set the database back to an earlier state: a copied
-    file, a disk snapshot, pg_dump, a standby that lagged behind. Otherwise new changes get the numbers of those that
-    are gone, and clients take one for the other. A running service goes on with the new epoch.
+    The epoch is the second part of every ETag and cursor: it names the history that their number belongs to. Renew it
+    after you restored an earlier state with anything but `storekeeper copy`, such as a copied file, a disk snapshot,
+    pg_dump, or a standby that lagged. Otherwise new changes get the numbers of lost ones, and clients confuse them.
+    The service may be running: it uses the new epoch at once.
     """
     from storekeeper import databases
 
@@ -135,7 +137,7 @@ def epoch(
     except OSError as error:
         if not new:
             raise
-        raise CannotStart(f"the epoch was renewed, to {found}, but cannot be printed ({error.strerror})") from None
+        raise CannotStart(f"the epoch is now {found}, but cannot be printed ({error.strerror})") from None
 
 
 @app.command()
@@ -177,8 +179,8 @@ def check(
 
 
 def _read_token(file: Path | None) -> str:
-    """Return the token to send, "" for none; an option with its text would stand in the shell's history."""
-    # Who gives the token itself must not find it in the log of a job, too.
+    """Return the token to send, "" for none. An option with its text would stay in the shell's history."""
+    # A user may give the token itself: the log of a job must not show it.
     where = TOKEN_VARIABLE if not file else "--token" if str(file).startswith("skt_") else f"--token {file}"
     try:
         with file.open() if file else StringIO(os.environ.get(TOKEN_VARIABLE)) as opened:

@@ -1,23 +1,24 @@
-"""What a command says to people: lines, progress; standard streams. Imports nothing of the project."""
+"""What a command prints, its standard streams, and Ctrl-C. Imports nothing of the project."""
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 
 def print_line(message: str) -> None:
-    """Print one line on stderr, even if a name in it has line breaks or control characters."""
+    """Print a message as one line on stderr, without the line breaks and control characters in its names."""
     line = " ".join(message.split())
     printable = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
-    # The work is done: a message that cannot be printed must not make it look failed.
+    # Perhaps the message says that the work is done: a failure to print it must not look like a failure of the work.
     with suppress(OSError):
         print(printable, file=sys.stderr)
 
 
 def print_now(result: str) -> None:
-    """Print a result on standard output; raise OSError if that cannot be written."""
-    # Not sys.stdout: it would keep what it cannot write, and fail once more at the end of the process.
+    """Print a result on standard output. Raises OSError."""
+    # sys.stdout would keep what it cannot write, and fail again at the end of the process.
     with open(sys.stdout.fileno(), "w", closefd=False) as out:
         print(result, file=out)
 
@@ -25,7 +26,7 @@ def print_now(result: str) -> None:
 def open_standard_streams() -> None:
     """Replace closed standard streams, so that no other file gets their numbers.
 
-    To write to such a standard output fails; what is written to such a standard error is lost.
+    A write to a closed standard output fails; a write to a closed standard error is lost.
     """
     for number, name, mode in ((0, "stdin", os.O_RDONLY), (1, "stdout", os.O_RDONLY), (2, "stderr", os.O_WRONLY)):
         if getattr(sys, name) is None:
@@ -34,9 +35,14 @@ def open_standard_streams() -> None:
             setattr(sys, name, open(number, "w" if number else "r", closefd=False))  # noqa: SIM115 - stays open
 
 
+def ignore_interrupts() -> None:
+    """Ignore Ctrl-C from now on: the command is about to commit, so it has to end and to say what it did."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 @contextmanager
 def progress(title: str, unit: str = "stores") -> Iterator[Callable[..., None]]:
-    """Show on a terminal, now and then, how many rows are done, and of how many if that is known."""
+    """Show on a terminal how many rows are done, and of how many if that is known."""
     if not sys.stderr.isatty():
         yield lambda *_: None
         return

@@ -12,11 +12,11 @@ from storekeeper.errors import CannotStart
 from storekeeper.settings import Settings
 
 SETTLE_DELAY = 2.0
-"""Seconds after its commit until a command returns: what every process knows of tokens is younger by then."""
+"""Seconds that a command waits after its commit: by then, every process has read the tokens again."""
 
-app = typer.Typer(help="Add, list and revoke tokens, by which clients may read and write.", rich_markup_mode=None)
+app = typer.Typer(help="Add, list and revoke the tokens of clients.", rich_markup_mode=None)
 
-Name = Annotated[str, typer.Argument(help="Its name. No name is given twice, not even after a revoke.")]
+Name = Annotated[str, typer.Argument(help="Name of the token. Names cannot be reused.")]
 
 
 @app.command()
@@ -25,12 +25,12 @@ def add(
     settings: Settings,
     name: Name,
     *,
-    scope: Annotated[Literal["read", "write"], typer.Option(help="What it permits; write includes reading.")],
+    scope: Annotated[Literal["read", "write"], typer.Option(help="What the token permits; write includes read.")],
     expires: Annotated[
-        str | None, typer.Option(help="Days until it expires, such as 90d. Without it: never.")
+        str | None, typer.Option(help="Days until the token expires, such as 90d. Default: never.")
     ] = None,
 ) -> None:
-    """Add a token and print it: nobody can print it again."""
+    """Add a token and print it. It cannot be printed again."""
     from storekeeper import databases, tokens
 
     now = time.time_ns() // 1_000_000
@@ -41,12 +41,12 @@ def add(
     try:
         print_now(text)
     except OSError as error:
-        reason = f"{name} was added, but its token cannot be printed ({error.strerror})"
-        raise CannotStart(f"{reason}: revoke it, and add another one under another name") from None
+        reason = f"Token {name} was added but cannot be printed ({error.strerror})"
+        raise CannotStart(f"{reason}: revoke it, and add one of another name") from None
     expiring = f" until {_day(until)}" if until else ""
     print_line(
-        f"{name} may {scope}{expiring} in {databases.describe(settings.database)}, once its service runs with --auth"
-        " writes (who writes needs a token) or --auth all (everybody does). Keep the token: it is not shown again"
+        f"Token {name} may {scope}{expiring} in {databases.database(settings.database).name}. Keep it: it cannot be"
+        " printed again. The service asks for tokens if it runs with --auth writes or --auth all"
     )
     time.sleep(SETTLE_DELAY)
 
@@ -54,7 +54,7 @@ def add(
 @app.command("list")
 @with_settings("database")
 def list_(settings: Settings) -> None:
-    """List the tokens: scope, state, expiry, last use. The tokens themselves are not kept."""
+    """List the tokens with scope, state, expiry and last use, but not their secret texts, which nobody keeps."""
     from storekeeper import databases
 
     rows = [["NAME", "SCOPE", "STATE", "ADDED", "EXPIRES", "USED"]]
@@ -72,15 +72,15 @@ def list_(settings: Settings) -> None:
 @app.command()
 @with_settings("database")
 def revoke(settings: Settings, name: Name) -> None:
-    """Revoke a token. Once the command has ended, no request with it is served."""
+    """Revoke a token. When this command ends, all requests with the token are refused."""
     from storekeeper import databases, tokens
 
     if not databases.revoke_token(settings.database, tokens.check_name(name), time.time_ns() // 1_000_000):
-        raise CannotStart(f"there is no token {name}: `storekeeper token list` names those there are")
-    # Before the wait: who interrupts that has to know what was done.
-    print_line(f"{name} is revoked: within {SETTLE_DELAY:g} s, nothing is served to it any more")
+        raise CannotStart(f"Token {name} does not exist; see `storekeeper token list`")
+    # Printed before the wait, which a user may interrupt.
+    print_line(f"Token {name} is revoked: within {SETTLE_DELAY:g} s, requests with it are refused")
     time.sleep(SETTLE_DELAY)
-    print_line(f"From now on, nothing is served to {name}")
+    print_line(f"Requests with token {name} are now refused")
 
 
 def _day(at: int) -> str:

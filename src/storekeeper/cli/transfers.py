@@ -12,7 +12,7 @@ import typer
 
 from storekeeper import atomicfile
 from storekeeper.cli.options import with_settings
-from storekeeper.cli.terminal import print_line, progress
+from storekeeper.cli.terminal import ignore_interrupts, print_line, progress
 from storekeeper.errors import CannotStart, Outcome, Unavailable
 from storekeeper.settings import Settings
 from storekeeper.stores import Payload
@@ -26,105 +26,113 @@ _HEADER = ",".join(Payload.__struct_fields__)
 @with_settings("database")
 def import_(
     file: Annotated[
-        Path, typer.Argument(help=f"A CSV file in UTF-8 with the header {_HEADER}; - reads standard input.")
+        Path, typer.Argument(help=f"CSV file in UTF-8 with the header {_HEADER}; - reads standard input.")
     ],
     settings: Settings,
     *,
-    add: Annotated[bool, typer.Option("--add", help="Add the rows even if they have ids, as new stores.")] = False,
+    add: Annotated[bool, typer.Option("--add", help="Add the rows as new stores, even if they have ids.")] = False,
 ) -> None:
     """Add all stores of a CSV file, or none.
 
-    A service may run meanwhile. If the database has stores, a file with a column of ids, such as an
-    export, is refused.
+    The service may be running. A file with a column of ids, such as an export, is refused if the database has stores.
     """
     from storekeeper import csvfile, databases
 
-    into = databases.describe(settings.database)
+    database = databases.database(settings.database)
+    into = database.name
     try:
         with csvfile.open_to_read(sys.stdin.fileno() if file == STANDARD_STREAM else file) as opened:
             source = csvfile.Import(opened, lambda line, message: print_line(f"{file}:{line}: {message}"))
-            if made := not databases.exists(settings.database):
+            if made := not database.exists():
                 into = f"the new database {into}"
-            databases.prepare(settings.database, upgrade=False)
+            database.prepare(upgrade=False)
             with progress("Importing") as show:
                 may_be_export = source.has_ids and not add
-                ids = databases.load(settings.database, source.payloads(show), only_if_empty=may_be_export)
+                payloads = source.payloads(show)
+                ids = database.load(payloads, only_if_empty=may_be_export, committing=ignore_interrupts)
+    except KeyboardInterrupt:  # before COMMIT
+        print_line(f"Interrupted: nothing was imported into {into}")
+        raise
     except csvfile.BadFile as error:
-        raise CannotStart(f"{file}: {error}; nothing was imported into {into}") from None
+        raise CannotStart(f"{error}; nothing was imported into {into}", subject=str(file)) from None
     except OSError as error:
-        raise CannotStart(f"{file} cannot be read: {error.strerror}") from None
+        raise CannotStart(f"cannot read {file}: {error.strerror}") from None
     except Unavailable as error:
-        done = "nothing was imported" if error.outcome is Outcome.NONE else "it is not known whether it was imported"
-        raise CannotStart(f"{into}: {error}; {done}") from None
-    if not ids.start:  # the first store of all has the id 1
+        is_known = error.outcome is Outcome.NONE
+        done = "nothing was imported" if is_known else "it is unknown whether the stores were imported"
+        raise CannotStart(f"{error.problem}; {done}", subject=into) from None
+    if not ids.start:  # the first store of a collection has the id 1
         raise CannotStart(
-            f"{file} has a column of ids, as an export has: its rows would be added to {into} again, as new stores"
-            " that nobody can delete; nothing was imported; with --add they are added"
+            f"{file} has a column of ids, as an export has, and {into} has stores: nothing was imported; with --add,"
+            " the rows become new stores, which cannot be deleted"
         )
     print_line(
         f"{_counted(len(ids), 'store')} imported{_as_ids(ids)} into {into}"
         + "; the file had other ids" * source.renumbered(ids)
-        + "; a service has to be given the same --database" * made
+        + "; start the service with the same --database" * made
     )
 
 
 @with_settings("database")
 def export(
     settings: Settings,
-    file: Annotated[Path, typer.Argument(help="The CSV file to write; - is standard output.")] = STANDARD_STREAM,
+    file: Annotated[Path, typer.Argument(help="CSV file to write; - is standard output.")] = STANDARD_STREAM,
     *,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the file, whatever it is.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite any file.")] = False,
 ) -> None:
-    """Write all stores as CSV.
+    """Write all stores, as of one moment, as CSV in UTF-8.
 
-    The stores are those of one moment, in UTF-8. An existing file is overwritten only if it is empty or an export.
+    An existing file is overwritten only if it is empty or an export.
     """
     from storekeeper import csvfile, databases
 
+    database = databases.database(settings.database)
     try:
         if databases.is_database_file(settings.database, Path("/dev/stdout") if file == STANDARD_STREAM else file):
             raise CannotStart(f"{file} is the database itself, or its log: name another file")
         if not (force or file == STANDARD_STREAM or csvfile.may_be_replaced(file)):
-            raise CannotStart(f"{file} exists and is no export: name another file, or overwrite it with --force")
+            raise CannotStart(f"{file} exists and is not an export: name another file, or overwrite it with --force")
         with (
-            databases.snapshot(settings.database) as snapshot,
+            databases.existing(settings.database).snapshot() as snapshot,
             closing(snapshot.rows("stores")) as rows,
             progress("Exporting") as show,
             _output(file) as opened,
         ):
             count = csvfile.write(opened, rows, show)
     except BrokenPipeError:
-        return  # the reader of the output has closed it
+        return  # the reader has closed its end
     except OSError as error:
-        raise CannotStart(
-            f"{'standard output' if file == STANDARD_STREAM else file} cannot be written: {error.strerror}"
-        ) from None
-    print_line(f"{_counted(count, 'store')} exported from {databases.describe(settings.database)}")
+        output = "standard output" if file == STANDARD_STREAM else file
+        raise CannotStart(f"cannot write {output}: {error.strerror}") from None
+    print_line(f"{_counted(count, 'store')} exported from {database.name}")
 
 
 def copy(
-    source: Annotated[str, typer.Argument(help="The URL of the database to read, as --database takes it.")],
-    target: Annotated[str, typer.Argument(help="The URL of an empty one, of any kind; a file is created.")],
+    source: Annotated[str, typer.Argument(help="URL of the database to read, as for --database.")],
+    target: Annotated[str, typer.Argument(help="URL of an empty or a new database, of any kind.")],
     *,
     move: Annotated[
-        bool, typer.Option("--move", help="Keep the epoch: nobody will write to the source again.")
+        bool, typer.Option("--move", help="Keep the epoch. Nobody may write to the source any more.")
     ] = False,
 ) -> None:
-    """Copy a collection to another database.
+    """Copy a collection to another database: to back it up, to restore a backup, to move it.
 
-    All stores, changes, keys and tokens are copied as of one moment, and verified; or nothing is copied. A service
-    may run meanwhile: this is also how to make a backup, and to restore one. The copy gets a new epoch, so that no
-    ETag of the source matches there: the same number may come to mean another change. With --move, clients go on with
-    the ETags that they have.
+    All stores, changes, keys and tokens are copied as of one moment, and verified; or nothing is copied. The service
+    of the source may be running. The copy gets a new epoch: from now on, both may give one number to different
+    changes, so no ETag of the source matches in the copy. With --move, the ETags of clients stay valid.
     """
     from storekeeper import databases
 
-    with progress("Copying", "rows") as show:
-        stores, changes, epoch = databases.copy(source, target, show, move=move)
-    told = f"it keeps the epoch {epoch}: write no more to the source" if move else f"its new epoch is {epoch}"
+    try:
+        with progress("Copying", "rows") as show:
+            stores, changes, epoch = databases.copy(source, target, show, move=move, committing=ignore_interrupts)
+    except KeyboardInterrupt:  # before COMMIT
+        print_line(f"Interrupted: nothing was copied into {databases.database(target).name}")
+        raise
     counted = f"{_counted(stores, 'store')} and {_counted(changes, 'change')}"
-    between = f"from {databases.describe(source)} into {databases.describe(target)}"
-    print_line(f"{counted} copied {between}, and verified; {told}")
+    between = f"from {databases.database(source).name} into {databases.database(target).name}"
+    kept = f"the copy keeps the epoch {epoch}: write no more to the source" if move else f"its new epoch is {epoch}"
+    print_line(f"{counted} copied {between}, and verified; {kept}")
 
 
 def _counted(count: int, noun: str) -> str:
@@ -139,17 +147,16 @@ def _as_ids(ids: range) -> str:
 
 @contextmanager
 def _output(file: Path) -> Iterator[typing.IO[str]]:
-    """Open the output for writing. A file gets its name, and its old permissions, only when it is complete."""
+    """Open the output to write it. A file gets its name, and its old permissions, when it is complete."""
     if file != STANDARD_STREAM and (file.is_file() or not file.exists()):
         with atomicfile.replacing(file) as opened:
             yield opened
         return
-    # Standard output stays open; what else there is, is a pipe, or /dev/stdout.
-    own = file != STANDARD_STREAM
+    own = file != STANDARD_STREAM  # then it is a pipe, or /dev/stdout
     with open(file if own else sys.stdout.fileno(), "w", encoding="utf-8", newline="", closefd=own) as stream:
         try:
             yield stream
         except BaseException:
-            # Throw away what is not written yet: nobody may be reading, and closing would wait.
+            # Throw away what is not written yet: if nobody reads, to close the stream would wait.
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
             raise

@@ -1,0 +1,79 @@
+"""Ctrl-C during `import` and `copy`: before COMMIT nothing is done, from COMMIT on everything; either is said."""
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storekeeper.cli import transfers
+from storekeeper.cli.terminal import ignore_interrupts, print_line
+from storekeeper.stores import Payload
+from tests.harness.command import Done, run
+from tests.harness.databases import Database, Sqlite
+from tests.harness.transfers import fill_with
+
+MOMENTS = {"a row": 130, "before COMMIT": 130, "COMMIT": 0, "after COMMIT": 0}
+"""Where Ctrl-C is pressed, and the exit status."""
+
+
+def interrupt(*_: object) -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+@pytest.fixture(params=MOMENTS)
+def moment(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Press Ctrl-C at this moment of the next command."""
+    name = str(request.param)
+    if name == "a row":
+        progress = transfers.progress
+
+        def interrupting(*names: str) -> Any:
+            shown = progress(*names)
+            vars(shown)["gen"] = iter([interrupt])
+            return shown
+
+        monkeypatch.setattr(transfers, "progress", interrupting)
+    elif name == "after COMMIT":
+        monkeypatch.setattr(transfers, "print_line", lambda message: (interrupt(), print_line(message)))
+    else:
+        calls = (interrupt, ignore_interrupts) if name == "before COMMIT" else (ignore_interrupts, interrupt)
+        monkeypatch.setattr(transfers, "ignore_interrupts", lambda: [call() for call in calls])
+    return name
+
+
+def assert_said(done: Done, moment: str, what: str) -> None:
+    [line] = done.stderr.decode().splitlines()
+    assert (done.returncode, done.stdout) == (MOMENTS[moment], b"")
+    assert line.startswith(f"Interrupted: nothing was {what} into " if done.returncode else "3 stores ")
+    assert what in line
+
+
+def test_an_import_that_is_interrupted_says_what_it_did(
+    tmp_path: Path, new_database: Callable[[], Database], moment: str
+) -> None:
+    database = new_database()
+    fill_with(database, [Payload("There before")])
+    file = tmp_path / "stores.csv"
+    file.write_text("name,address\nA,\nB,\nC,\n")
+    assert_said(run("import", "--database", database.url, str(file)), moment, "imported")
+    assert len(database.changes()) == (1 if MOMENTS[moment] else 4)
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["new", "empty"])
+def test_a_copy_that_is_interrupted_says_what_it_did(
+    tmp_path: Path, new_database: Callable[[], Database], moment: str, *, there: bool
+) -> None:
+    (tmp_path / "source").mkdir()
+    source, target = Sqlite(tmp_path / "source"), new_database()
+    fill_with(source, [Payload("A"), Payload("B"), Payload("C")])
+    if there:
+        fill_with(target, [])
+    assert_said(run("copy", source.url, target.url), moment, "copied")
+    if isinstance(target, Sqlite):
+        is_kept = there or not MOMENTS[moment]
+        assert [path.name for path in target.path.parent.iterdir()] == ["stores.db"] * is_kept
+        if not is_kept:
+            return
+    assert target.changes() == ([] if MOMENTS[moment] else source.changes())
