@@ -25,7 +25,7 @@ def routes(collection: Collection, unknown: Callable[[Scope], str], ready_needs_
             await collection.check()
             if reason := unknown("read"):
                 raise Unavailable(reason)
-            reason = unknown("write") or await collection.refusal_of_writes()
+            reason = unknown("write") or await collection.refusal_of_writes(probe=ready_needs_writes)
             if reason and ready_needs_writes:
                 raise Unavailable(f"Writes are refused: {reason}")
         except Unavailable as error:

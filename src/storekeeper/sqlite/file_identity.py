@@ -1,7 +1,7 @@
 """Whether an open database is still the one that its path names. Imports the domain.
 
-SQLite does not notice that a file was deleted or replaced below it, and goes on with one without a name. Processes with
-different indexes of the log (`-shm`) do not see each other's locks, and write over each other's frames.
+SQLite does not notice that a file was deleted or replaced below it, and goes on with one without a name. Processes
+with different indexes of the log (`-shm`) do not see each other's locks, and write over each other's frames.
 """
 
 import os

@@ -34,7 +34,7 @@ SCHEMA = f"""
     INSERT INTO collection VALUES (1, {NEW_EPOCH});
     CREATE TABLE keys (
       n       INTEGER PRIMARY KEY,  -- grows; the oldest are deleted, the newest never
-      key     TEXT NOT NULL UNIQUE, -- an Idempotency-Key, behind the number of its token and a blank if it has a token
+      key     TEXT NOT NULL UNIQUE, -- an Idempotency-Key, perhaps behind the number of a token and a blank
       request INTEGER NOT NULL,     -- a hash of the request that it was sent with
       seq     INTEGER NOT NULL,     -- the change that is its response
       at      INTEGER NOT NULL,     -- milliseconds since 1970, UTC

@@ -84,25 +84,27 @@ def raising_cannot_start(path: Path, purpose: str = "writing") -> Iterator[None]
     try:
         yield
     except apsw.NotADBError:
-        raise CannotStart(f"{path} is not a database: name another file with --database") from None
+        raise CannotStart("not a database: name another file", subject=str(path)) from None
     except (apsw.CorruptError, UnicodeDecodeError) as error:
-        raise CannotStart(f"{path} is damaged ({error}): restore it from a backup") from None
+        raise CannotStart(f"damaged ({error}): restore it from a backup", subject=str(path)) from None
     except apsw.BusyError:
-        raise CannotStart(f"{path} is locked by another program: stop that one first") from None
+        raise CannotStart("locked by another program: stop that one first", subject=str(path)) from None
     except apsw.NoMemError as error:
         raise MemoryError(str(error)) from None  # the next attempt may get enough
     except (apsw.Error, OSError) as error:
         reason = error.strerror if isinstance(error, OSError) else errors.to_unavailable(error, Outcome.NONE)
         if reason is None and isinstance(error, apsw.IOError):
             raise CannotStart(
-                f"{path} cannot be read or written ({error}): check the disk, which has to be a local one, because a"
-                " network or shared folder may lack locks or shared memory"
+                f"cannot be read or written ({error}): check the disk, which has to be a local one, because a"
+                " network or shared folder may lack locks or shared memory",
+                subject=str(path),
             ) from None
         if reason is None:
             raise
         raise (CannotStartYet if str(reason) in _FULL else CannotStart)(
-            f"{path} cannot be opened for {purpose} ({reason}): check that its folder exists, has space and may be"
-            " written, or name another file with --database"
+            f"cannot be opened for {purpose} ({reason}): check that its folder exists, has space and may be"
+            " written, or name another file",
+            subject=str(path),
         ) from None
 
 
@@ -167,7 +169,7 @@ def connect(
     # WAL: readers never wait for the writer, and several processes may share the file.
     if connection.pragma("journal_mode", "wal") != "wal":
         connection.close()
-        raise CannotStart(f"{path} is on a file system without shared memory: use a local disk")
+        raise CannotStart("on a file system without shared memory: use a local disk", subject=str(path))
     # FULL: COMMIT returns after fsync. WAL's usual NORMAL would lose acknowledged writes with the power.
     connection.pragma("synchronous", "full")
     # A statement of many rows has its rollback data in memory, not in a file that is written for every page.
@@ -200,7 +202,7 @@ def refuse_orphaned_log(path: Path) -> None:
     # SQLite takes an empty or missing file for a new database and deletes the log beside it: ids would
     # start at 1 again, and the acknowledged writes in that log would be gone.
     if path.exists() and not path.is_file():
-        raise CannotStart(f"{path} is not a file: name another one with --database")
+        raise CannotStart("not a file: name another one", subject=str(path))
     # In this order, and each once: another first start may be creating them, the log last.
     _, log, _, journal = files(path)
     journal_size, log_size, size = map(_size, (journal, log, path))
@@ -208,9 +210,11 @@ def refuse_orphaned_log(path: Path) -> None:
         return
     if log_size or (journal_size and size is None):
         orphan = log if log_size else journal
-        raise CannotStart(f"{path} is gone but its log {orphan.name} is there: restore the file from a backup")
+        raise CannotStart(
+            f"gone but its log {orphan.name} is there: restore the file from a backup", subject=str(path)
+        )
     if size == 0 and not journal.exists():  # else a first start was interrupted
-        raise CannotStart(f"{path} is empty, so not a database: restore it, or delete it to begin a new one")
+        raise CannotStart("empty, so not a database: restore it, or delete it to begin a new one", subject=str(path))
 
 
 def _create(path: Path) -> None:
@@ -271,7 +275,9 @@ def _open_unwritable(path: Path) -> apsw.Connection:
         except (apsw.CantOpenError, apsw.ReadOnlyError):
             connection.close()
     if logs:
-        raise CannotStart(f"{path} is not whole without {logs[0].name}: copy both to where they may be written")
+        raise CannotStart(
+            f"not whole without {logs[0].name}: copy both to where they may be written", subject=str(path)
+        )
     return open_read_only(path, immutable=True)
 
 
@@ -283,28 +289,31 @@ def _refuse_foreign(path: Path, connection: apsw.Connection) -> int:
         version: int = connection.pragma("user_version")
         pages, page_size = connection.pragma("page_count"), connection.pragma("page_size")
     if owner != APPLICATION_ID and (tables or owner or version):
-        raise CannotStart(f"{path} is another program's database: name another file with --database")
+        raise CannotStart("another program's database: name another file", subject=str(path))
     if 0 < version < SCHEMA_NUMBER:
         raise CannotStart(
-            f"{path} was written before the first release (its schema is {version}): export its stores with the"
-            " checkout that wrote it (storekeeper export), and import them here (storekeeper import)"
+            f"written before the first release (its schema is {version}): export its stores with the"
+            " checkout that wrote it (storekeeper export), and import them here (storekeeper import)",
+            subject=str(path),
         )
     if version > (known := migrations.current_number()):
         raise CannotStart(
-            f"{path} was written by a newer Storekeeper (its schema is {version}, this one knows {known}):"
-            " install that version or a later one"
+            f"written by a newer Storekeeper (its schema is {version}, this one knows {known}):"
+            " install that version or a later one",
+            subject=str(path),
         )
     if version and not tables.issuperset((name,) for name in _COMPLETE):
-        raise CannotStart(f"{path} is damaged (a table is missing): restore it from a backup")
+        raise CannotStart("damaged (a table is missing): restore it from a backup", subject=str(path))
     if has_no_log and path.stat().st_size < pages * page_size:
-        raise CannotStart(f"{path} is damaged (its end is missing): restore it from a backup")
+        raise CannotStart("damaged (its end is missing): restore it from a backup", subject=str(path))
     return version
 
 
 def _older(path: Path) -> CannotStart:
     return CannotStart(
-        f"{path} was written by an older Storekeeper: upgrade it first, by starting `storekeeper serve --database"
-        f" sqlite:///{path}` once"
+        "written by an older Storekeeper: upgrade it first, by starting `storekeeper serve --database"
+        f" sqlite:///{path}` once",
+        subject=str(path),
     )
 
 
@@ -350,8 +359,9 @@ def upgrade_schema(connection: apsw.Connection) -> None:
                 connection.execute(migration)
             except apsw.SQLError as error:
                 raise CannotStart(
-                    f"{connection.filename} cannot be upgraded ({error}): it has a table, view or trigger that is not"
-                    " ours; drop that first"
+                    f"cannot be upgraded ({error}): it has a table, view or trigger that is not"
+                    " ours; drop that first",
+                    subject=str(connection.filename),
                 ) from None
         connection.pragma("user_version", migrations.current_number())
         connection.pragma("application_id", APPLICATION_ID)
