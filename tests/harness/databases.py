@@ -4,7 +4,7 @@ A new one is a class like `Sqlite` and a line in `KINDS`.
 """
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractContextManager, asynccontextmanager, closing, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, LiteralString, Protocol
 
@@ -14,15 +14,13 @@ import pytest
 
 from storekeeper.collection import Collection
 from storekeeper.databases import open_collection
-from storekeeper.key_index import entries_in
-from storekeeper.sqlite.migrations import CHANGES_TABLE
 from storekeeper.tables import CONTENT
 from tests.harness.machine import need
 from tests.harness.postgres_server import Missing, Server, shared
 from tests.harness.stores import ChangeRow
 
 _CHANGES = f"SELECT seq, store_id, {', '.join(CONTENT)} FROM changes ORDER BY seq"
-_KEYS = "SELECT entries FROM keys ORDER BY n"
+_KEYS = "SELECT key, request, seq FROM keys ORDER BY n"
 
 
 class Database(Protocol):
@@ -64,7 +62,7 @@ class Sqlite:
 
     def key_rows(self) -> list[tuple[str, int, int]]:
         """See Database."""
-        return [entry for (entries,) in self._rows(_KEYS) for entry in entries_in(entries)]
+        return self._rows(_KEYS)
 
     def _rows(self, query: str) -> list[Any]:
         connection = apsw.Connection(str(self.path))
@@ -72,12 +70,6 @@ class Sqlite:
             return list(connection.execute(query))
         finally:
             connection.close()
-
-
-def without_end(path: Path, seq: int) -> None:
-    """Have the way back over two changes of one store, that one and the next, never end."""
-    with closing(apsw.Connection(str(path))) as connection:
-        connection.execute(f"UPDATE {CHANGES_TABLE} SET previous = ? WHERE seq = ?", (seq + 1, seq))
 
 
 class Postgres:
@@ -92,7 +84,7 @@ class Postgres:
 
     def key_rows(self) -> list[tuple[str, int, int]]:
         """See Database."""
-        return [entry for (entries,) in self._rows(_KEYS) for entry in entries_in(entries)]
+        return self._rows(_KEYS)
 
     def _rows(self, query: LiteralString) -> list[Any]:
         with psycopg.connect(self.url) as connection:

@@ -2,35 +2,26 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager
+from typing import Any
 
 import psycopg
 
 from storekeeper.collection import Listing, Moment, Query, State
-from storekeeper.commands import KEYS_INTERVAL, MAX_BATCH, Command, size
+from storekeeper.commands import MAX_BATCH, Command, memory_size
 from storekeeper.concurrency.threads import run_in_thread
-from storekeeper.errors import FAILED, Unavailable
-from storekeeper.postgres import past, reads, session, writes
+from storekeeper.postgres import bulk, reads, schema, session, writes
 from storekeeper.postgres.batcher import Batcher
-from storekeeper.postgres.bulk import RENEW_EPOCH, load_all, opened, snapshot
 from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, StatementError, array, rows
 from storekeeper.postgres.pool import RESPONSE_TIMEOUT, Pool, single_row
-from storekeeper.postgres.schema import exists, prepare
-from storekeeper.postgres.session import describe
 from storekeeper.stores import Payload, Store
 from storekeeper.tokens import Token
+from storekeeper.transfer import Snapshot
 from storekeeper.write_state import WriteState
 
-__all__ = ["RENEW_EPOCH", "PostgresCollection", "describe", "exists", "load_all", "open_collection", "opened"]
-__all__ += ["prepare", "snapshot"]
+__all__ = ["PostgresCollection", "PostgresDatabase"]
 
-FIRST_LOOK = 1.0
-"""Seconds after which a new process reads the remembered keys, if no write with a key comes before."""
-
-PROBE_SIZE = 1000
-"""Bytes that a probe writes while writes are refused. Other probes write none: a vacuum would have to remove them."""
-
-_STATEMENTS = reads.STATEMENTS | past.STATEMENTS | writes.STATEMENTS
+_STATEMENTS = reads.STATEMENTS | writes.STATEMENTS
 
 
 class PostgresCollection:
@@ -49,27 +40,22 @@ class PostgresCollection:
         self._conninfo = session.parameters(url)
         self._schema = ""
         self._pool = Pool(self._connect, fail)
-        self._state = WriteState(self._begin_probe)
-        reader = reads.Reader(self._pool)
+        self._state = WriteState(self._probe)
+        self._reader = reader = reads.Reader(self._pool)
         self._by_id = Batcher(reader.get, workers=2)
         self._states = Batcher(reader.state)
         self._lists = Batcher(reader.list_stores, max_batch=50)
-        self._past = past.PastReader(self._pool)
-        self._writer = writes.Writer(self._pool, self._state.refused)
-        self._writes = Batcher(self._writer.commit, max_batch=MAX_BATCH, size=size, gather=True)
-        self._probing: asyncio.Task[None] | None = None
-        self._tending = asyncio.create_task(self._tend_keys())
+        writer = writes.Writer(self._pool, self._state)
+        self._writes = Batcher(writer.carry_out, max_batch=MAX_BATCH, size=_memory_size, gather=True)
 
     def get(self, id: int) -> asyncio.Future[Store | None]:
         return self._by_id.add(id)
 
     def get_at(self, id: int, at: Moment) -> asyncio.Future[Store | None]:
-        return asyncio.ensure_future(self._past.get(id, at))
+        return asyncio.ensure_future(self._reader.get_at(id, at))
 
     def list(self, query: Query) -> asyncio.Future[Listing]:
-        if query.at is not None:
-            return asyncio.ensure_future(self._past.list_stores(query))
-        return self._lists.add(query)
+        return self._lists.add(query) if query.at is None else asyncio.ensure_future(self._reader.list_past(query))
 
     def state(self) -> asyncio.Future[State]:
         return self._states.add(None)
@@ -77,9 +63,11 @@ class PostgresCollection:
     def write(self, command: Command) -> asyncio.Future[Store | None]:
         return self._writes.add(command)
 
-    async def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False) -> range:
+    async def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False, token_number: int = 0) -> range:
         await self.check()  # after that, its tables are there
-        return await run_in_thread(lambda: load_all(self._url, payloads, only_if_empty=only_if_empty))
+        return await run_in_thread(
+            lambda: bulk.load_all(self._url, payloads, only_if_empty=only_if_empty, token_number=token_number)
+        )
 
     async def tokens(self) -> Sequence[Token]:
         (result,) = await self._pool.execute((b"tokens", ()))
@@ -91,46 +79,21 @@ class PostgresCollection:
     def change_token(self) -> None:
         return None
 
-    def changed_since(self, state: State) -> tuple[State, None]:
-        return state, None
-
     async def check(self) -> None:
         # `get` of no id: other reads need the table `stores`, which alone may be locked or forbidden.
         state, _ = await self._pool.execute((b"state", ()), (b"get", (array(()),)))
         single_row(rows(state))
 
-    async def refusal_of_writes(self) -> str:
-        return await self._state.refusal()
-
-    def _begin_probe(self) -> None:
-        self._probing = asyncio.create_task(self._probe())
+    async def refusal_of_writes(self, *, probe: bool) -> str:
+        return await self._state.refusal(probe=probe)
 
     async def _probe(self) -> None:
-        reason = FAILED
-        try:
-            await self._writer.probe(PROBE_SIZE if self._state.reason else 0)
-            reason = ""
-        except Unavailable as error:
-            reason = str(error)
-        finally:
-            self._state.probed(reason)
-
-    async def _tend_keys(self) -> None:
-        await asyncio.sleep(FIRST_LOOK)
-        while True:
-            with suppress(Unavailable, MemoryError):
-                await self._writer.load_keys()
-                while not self._state.reason and await self._writer.forget_keys():
-                    pass
-            await asyncio.sleep(KEYS_INTERVAL)
+        await self._writes.add(None)
 
     async def close(self) -> None:
-        self._state.close()
-        self._tending.cancel()
         await asyncio.gather(*(each.close() for each in (self._by_id, self._states, self._lists, self._writes)))
         await self._pool.close()
-        if self._probing is not None:
-            await asyncio.wait([self._probing])
+        await self._state.close()
 
     async def _connect(self) -> PipelineConnection:
         """Open a connection and prepare its session; raises Unavailable, CannotStart."""
@@ -148,9 +111,41 @@ class PostgresCollection:
         return connection
 
     def _prepare(self) -> str:
-        schema = prepare(self._url)
+        found = schema.prepare(self._url)
         self._reached()
-        return schema
+        return found
 
 
-open_collection = PostgresCollection
+def _memory_size(write: writes.Write) -> int:
+    return 0 if write is None else memory_size(write)
+
+
+class PostgresDatabase:
+    """The database of a URL, whether it can be reached or not; see `databases.Database`."""
+
+    renew_epoch = bulk.RENEW_EPOCH
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.name = session.describe(url)
+
+    def open_collection(self, fail: Callable[[str], None], reached: Callable[[], None]) -> PostgresCollection:
+        return PostgresCollection(self.url, fail, reached)
+
+    def prepare(self, *, upgrade: bool = True) -> str:
+        return schema.prepare(self.url, upgrade=upgrade)
+
+    def exists(self) -> bool:
+        return schema.exists(self.url)
+
+    def opened(self, *, write: bool) -> AbstractContextManager[Callable[..., psycopg.RawCursor[tuple[Any, ...]]]]:
+        return bulk.opened(self.url, write=write)
+
+    def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False, **options: Any) -> range:
+        return bulk.load_all(self.url, payloads, only_if_empty=only_if_empty, **options)
+
+    def snapshot(self) -> AbstractContextManager[Snapshot]:
+        return bulk.snapshot(self.url)
+
+    def target(self, *, committing: Callable[[], None] = lambda: None) -> AbstractContextManager[Snapshot]:
+        return bulk.target(self.url, committing=committing)

@@ -1,4 +1,4 @@
-"""What commands do: bulk creates, a snapshot for `transfer`, single statements. Imports psycopg and the domain.
+"""What commands do: bulk creates, snapshots for `transfer`, single statements. Imports psycopg and the domain.
 
 Each has a connection of its own.
 """
@@ -27,7 +27,7 @@ _IS_EMPTY = f"SELECT count = 0 FROM {COLLECTION_TABLE}"
 _ADD_STORES = f"""INSERT INTO stores ({", ".join(STORES)})
   SELECT place + %s, {FIELDS}, place + %s FROM pg_temp.staged ORDER BY place"""
 _ADD_CHANGES = f"""INSERT INTO changes ({", ".join(CHANGES)})
-  SELECT place + %s, place + %s, {FIELDS}, %s, 0, place + %s, 0 FROM pg_temp.staged ORDER BY place"""
+  SELECT place + %s, place + %s, {FIELDS}, %s, place + %s, %s FROM pg_temp.staged ORDER BY place"""
 _ADD_COUNT = f"UPDATE {COLLECTION_TABLE} SET count = count + %s, version = version + %s, at = %s WHERE one = 1"
 
 _SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
@@ -37,8 +37,18 @@ _FINISH = f"""UPDATE {COLLECTION_TABLE} SET count = (SELECT count(*) FROM stores
 RENEW_EPOCH = f"UPDATE {COLLECTION_TABLE} SET epoch = {NEW_EPOCH} WHERE one = 1 RETURNING epoch"
 
 
-def load_all(url: str, payloads: Iterable[Payload], *, only_if_empty: bool) -> range:
-    """Create all of `payloads`, or none if reading them raises; return their ids. Raises Unavailable, CannotStart."""
+def load_all(
+    url: str,
+    payloads: Iterable[Payload],
+    *,
+    only_if_empty: bool,
+    token_number: int = 0,
+    committing: Callable[[], None] = lambda: None,
+) -> range:
+    """Create all of `payloads`, or none if reading them raises; return their ids. Raises Unavailable, CannotStart.
+
+    `committing` is called before the COMMIT.
+    """
     with connected(url, needs="to create many stores at once needs TEMPORARY on the database") as connection:
         # Checked without the lock, which another writer may hold for long.
         if only_if_empty and connection.execute(_IS_EMPTY).fetchone() != (True,):
@@ -48,17 +58,19 @@ def load_all(url: str, payloads: Iterable[Payload], *, only_if_empty: bool) -> r
         with connection.cursor() as cursor, cursor.copy("COPY pg_temp.staged FROM STDIN") as copy:
             for staged, payload in enumerate(payloads, 1):
                 copy.write_row((staged, *astuple(payload)))
-        return _move(connection, staged, only_if_empty=only_if_empty)
+        ids = _move(connection, staged, token_number, only_if_empty=only_if_empty)
+        committing()
+        return ids
 
 
-def _move(connection: Connection, staged: int, *, only_if_empty: bool) -> range:
+def _move(connection: Connection, staged: int, token_number: int, *, only_if_empty: bool) -> range:
     connection.execute(LOCK_TIMEOUT)
     count, version, at, *_ = single_row(connection.execute(LOCK.encode()).fetchall())
     if count and only_if_empty:
         return range(0)
     write(connection, staged, _ADD_STORES, (count, version))
     at = max(at, time.time_ns() // 1_000_000)
-    write(connection, staged, _ADD_CHANGES, (version, count, at, count))
+    write(connection, staged, _ADD_CHANGES, (version, count, at, count, token_number))
     write(connection, 1, _ADD_COUNT, (staged, staged, at))
     return range(count + 1, count + staged + 1)
 
@@ -96,14 +108,25 @@ class PostgresSnapshot:
 
 
 @contextmanager
-def snapshot(url: str, *, fill: bool) -> Iterator[Snapshot]:
-    """Open a prepared database to read it; with `fill`, an empty or a new one. Raises CannotStart, Unavailable."""
-    if fill:
-        prepare(url, upgrade=False)
-    with connected(url, commits=fill) as connection:
-        for statement in (LOCK_TIMEOUT, LOCK) if fill else (_SNAPSHOT,):
-            connection.execute(statement)
+def snapshot(url: str) -> Iterator[Snapshot]:
+    """Open a prepared database to read it. Raises CannotStart, Unavailable."""
+    with connected(url, commits=False) as connection:
+        connection.execute(_SNAPSHOT)
         yield PostgresSnapshot(url, connection)
+
+
+@contextmanager
+def target(url: str, *, committing: Callable[[], None] = lambda: None) -> Iterator[Snapshot]:
+    """Open a database without stores, or a new one, to fill it. Raises CannotStart, Unavailable.
+
+    `committing` is called before the COMMIT.
+    """
+    prepare(url, upgrade=False)
+    with connected(url) as connection:
+        connection.execute(LOCK_TIMEOUT)
+        connection.execute(LOCK.encode())
+        yield PostgresSnapshot(url, connection)
+        committing()
 
 
 @contextmanager

@@ -185,15 +185,13 @@ def single_row(rows: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
     return rows[0]
 
 
-def to_unavailable(
-    error: StatementError, outcome: Outcome = Outcome.NONE, *, log: bool = True, read: bool = False
-) -> Unavailable:
+def to_unavailable(error: StatementError, outcome: Outcome = Outcome.NONE, *, read: bool = False) -> Unavailable:
     """Return the Unavailable for a statement that the server refused; log what is out of the ordinary.
 
     A lock or a lack of space is logged only for a read: `WriteState` logs it for writes.
     """
     expected = _EXPECTED.get(error.sqlstate) or _EXPECTED.get(error.sqlstate[:2])
-    if log and (not expected or (read and error.sqlstate.startswith(("53", "55P03")))):
+    if not expected or (read and error.sqlstate.startswith(("53", "55P03"))):
         emit(Event.DATABASE_REFUSED, sqlstate=error.sqlstate, reason=str(error))
     return Unavailable(expected or FAILED, outcome)
 

@@ -1,18 +1,20 @@
 """Reads of the shared collection: those of one loop iteration are one round trip. Imports the domain.
 
 Every read queries the database after it arrived: nothing is cached, so nothing can be stale. A long list is read page
-by page, each page as of the first one's version, so that no slow client keeps a transaction or a connection.
+by page, each page as of the first one's version, so that no slow client keeps a transaction or a connection. The past
+is read in the same way.
 """
 
 import asyncio
+import time
 from array import array
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
-from storekeeper.collection import Listing, Query, State
+from storekeeper.collection import Listing, Moment, Query, State, check_moment
 from storekeeper.postgres.pipeline import Statement, rows
 from storekeeper.postgres.pipeline import array as parameter
 from storekeeper.postgres.pool import Pool, single_row
@@ -38,6 +40,9 @@ _JSON = f"""
 # Each write leaves a dead version of the row, and a long transaction keeps them: the table then has many pages. By
 # `one = 1` the server uses the index, and does not scan all of them for each read.
 _ROW = f"{COLLECTION_TABLE} WHERE one = 1"
+# LIMIT and `one = 1` have the server use the index even before it has statistics: else it reads all changes.
+_PRESENT = f"""SELECT version, epoch, at, was.seq, was.count
+  FROM {COLLECTION_TABLE} LEFT JOIN LATERAL (SELECT seq, changes.count FROM changes WHERE seq ="""
 
 STATEMENTS = {
     b"get": f"SELECT {', '.join(STORES)}, (SELECT epoch FROM {_ROW}) FROM stores WHERE id = ANY($1::int8[])",
@@ -50,45 +55,34 @@ STATEMENTS = {
         WHERE name = $1::text AND id > $2::int8 ORDER BY id LIMIT least($3::int8, {PAGE_SIZE})) AS same)
       SELECT {_JSON}, ARRAY(SELECT id FROM stores
         WHERE name = $1::text AND id > $2::int8 ORDER BY id LIMIT $3::int8 + 1), version, epoch FROM {_ROW}""",
-    # The slow way, for a page that changed after the version: each store as its last change up to there left it.
+    # Each store as its last change up to a version left it.
     b"as of": f"""WITH page AS ({_PAGE} (
         SELECT pick.id, was.* FROM unnest($1::int8[]) AS pick (id), LATERAL (
           SELECT {FIELDS}, seq AS version FROM changes
           WHERE store_id = pick.id AND seq <= $2::int8 ORDER BY seq DESC LIMIT 1) AS was) AS past)
       SELECT {_JSON}""",
+    b"was": f"""SELECT {FIELDS}, seq FROM changes
+      WHERE store_id = $1::int8 AND seq <= $2::int8 ORDER BY seq DESC LIMIT 1""",
+    b"version": f"{_PRESENT} $1::int8 LIMIT 1) AS was ON true WHERE one = 1",
+    # `at` never falls, so half of what is left is left out with each step.
+    b"moment": f"""{_PRESENT} (
+      WITH RECURSIVE search (low, high) AS (
+        SELECT 0::int8, version
+        UNION ALL SELECT CASE WHEN at <= $1::int8 THEN seq ELSE low END,
+          CASE WHEN at <= $1::int8 THEN high ELSE seq - 1 END
+        FROM search, LATERAL (SELECT seq, at FROM changes WHERE seq = (low + high + 1) / 2 LIMIT 1) AS middle
+        WHERE low < high)
+      SELECT max(low) FROM search) LIMIT 1) AS was ON true WHERE one = 1""",
     b"tokens": GOOD_TOKENS,
 }
 """The statements that a connection has to prepare for these reads."""
-
-Page = Callable[[Sequence[int], int], Awaitable[tuple[bytes, int]]]
-"""Reads stores by their ids as they were at a version: returns as many as fit in a page, as JSON, and the last id."""
 
 Found = tuple[Listing, Sequence[int], int]
 """The first page of a list, all ids of the list, and the last id in that page."""
 
 
-def with_rest(found: Found, page: Page) -> Listing:
-    """Return the listing with `rest`, if it has more pages; `page` reads these."""
-    listing, ids, end = found
-    if not ids or ids[-1] <= end:
-        return listing
-
-    async def rest() -> AsyncIterator[bytes]:
-        done = end
-        while (start := bisect_right(ids, done)) < len(ids):
-            part, done = await page(ids[start : start + PAGE_SIZE], listing.version)
-            yield b"," + part
-
-    return replace(listing, rest=rest())
-
-
-def as_of(ids: Sequence[int], version: int) -> Statement:
-    """Return the statement that reads stores as they were at a version."""
-    return b"as of", (parameter(ids), version)
-
-
 class Reader:
-    """Carries out batches of reads; raises Unavailable."""
+    """Carries out batches of reads, and reads of the past; raises Unavailable."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -102,6 +96,14 @@ class Reader:
         stores = {row[0]: Store(*row) for row in found}
         return [stores.get(id) for id in ids]
 
+    async def get_at(self, id: int, at: Moment) -> Store | None:
+        """Return the store of that id as it was, None if there was none. Raises EpochEnded, InvalidInput."""
+        was = await self._state_at(at)
+        if not 0 < id <= was.total:
+            return None
+        ((name, address, seq),) = await self._rows((b"was", (id, was.version)))
+        return Store(id, name, address, seq, was.epoch)
+
     async def state(self, asked: Sequence[None], deadline: float) -> list[State]:
         """Return the numbers of the collection, once for each that asked."""
         return [State(*single_row(await self._rows((b"state", ()), deadline)))] * len(asked)
@@ -114,7 +116,25 @@ class Reader:
             query: await self._found(query, single_row(rows(result)), deadline)
             for query, result in zip(asked, results, strict=True)
         }
-        return [with_rest(found[query], self._page) for query in queries]
+        return [self._with_rest(found[query]) for query in queries]
+
+    async def list_past(self, query: Query) -> Listing:
+        """Return the stores that the query asks for, as they were. Raises EpochEnded, InvalidInput."""
+        assert query.at is not None
+        was = await self._state_at(query.at)
+        ids, last = query.ids(was.total)
+        first, end = await self._page_as_of(ids[:PAGE_SIZE], was.version) if ids else (b"", 0)
+        return self._with_rest((Listing(was.version, was.epoch, first, None, last, was.total), ids, end))
+
+    async def _state_at(self, moment: Moment) -> State:
+        """Return the numbers of the collection at a moment."""
+        if moment.time is not None:
+            statement: Statement = (b"moment", (max(-MAX_INTEGER, min(moment.time, MAX_INTEGER)),))
+        else:
+            statement = (b"version", (min(moment.seq or 0, MAX_INTEGER),))
+        version, epoch, at, seq, count = single_row(await self._rows(statement))
+        check_moment(moment, version, epoch, max(at, time.time_ns() // 1_000_000))
+        return State(count or 0, seq or 0, epoch)
 
     async def _found(self, query: Query, row: Sequence[Any], deadline: float) -> Found:
         if query.name is None:
@@ -129,7 +149,18 @@ class Reader:
         last = some[-1] if len(some) < len(named) else None
         return Listing(version, epoch, first or b"", None, last), some, end or 0
 
+    def _with_rest(self, found: Found) -> Listing:
+        """Return the listing with `rest`, if it has more pages."""
+        listing, ids, end = found
+        return listing if not ids or ids[-1] <= end else replace(listing, rest=self._rest(ids, end, listing.version))
+
+    async def _rest(self, ids: Sequence[int], done: int, version: int) -> AsyncIterator[bytes]:
+        while (start := bisect_right(ids, done)) < len(ids):
+            part, done = await self._page(ids[start : start + PAGE_SIZE], version)
+            yield b"," + part
+
     async def _page(self, ids: Sequence[int], version: int) -> tuple[bytes, int]:
+        """Return as many of these stores as fit in a page, as they were at a version, and the last id."""
         if isinstance(ids, range):
             statement: Statement = (b"first", (ids[0], ids[-1]))
         else:
@@ -137,8 +168,10 @@ class Reader:
         # One page at a time, so that long lists leave connections for all other requests.
         async with self._paging:
             page, end, newest, *_ = single_row(await self._rows(statement))
-            if newest > version:
-                ((page, end, _),) = await self._rows(as_of(ids, version))
+            return (page, end) if newest <= version else await self._page_as_of(ids, version)
+
+    async def _page_as_of(self, ids: Sequence[int], version: int) -> tuple[bytes, int]:
+        ((page, end, _),) = await self._rows((b"as of", (parameter(ids), version)))
         return page, end
 
     async def _rows(self, statement: Statement, deadline: float | None = None) -> list[tuple[Any, ...]]:
@@ -147,7 +180,7 @@ class Reader:
 
 
 def _statement(query: Query, most: int = PAGE_SIZE) -> Statement:
-    """Return the statement that reads the first page of a list, of at most so many stores if it has no limit."""
+    """Return the statement that reads the first page of a list; without a limit, of at most `most` stores."""
     after, most = min(query.after, MAX_INTEGER - PAGE_SIZE), query.limit or most
     if query.name is None:
         return b"first", (after + 1, after + most)

@@ -107,21 +107,22 @@ def parameters(url: str, **defaults: str) -> str:
         given = {name: str(value) for name, value in conninfo_to_dict(url).items() if value is not None}
     except (psycopg.Error, UnicodeError):
         raise CannotStart(
-            "--database is no valid PostgreSQL URL: postgresql://user:password@host:port/database, with special"
-            " characters of user and password percent-encoded"
+            "no valid PostgreSQL URL: postgresql://user:password@host:port/database, with special characters of user"
+            " and password percent-encoded",
+            subject="--database",
         ) from None
     # Else what is meant as a password would be shown as the name of a port and of a database.
     path = url.partition("://")[2].partition("?")[0].partition("/")[2]
     if "@" in given.get("host", "") or "@" in path:
-        raise CannotStart("--database: an @ or / within user or password has to be written as %40 or %2F")
+        raise CannotStart("an @ or / within user or password has to be written as %40 or %2F", subject="--database")
     for name in _NUMBERS:
         if not _NUMBER.fullmatch(given.get(name, "")):
-            raise CannotStart(f"--database: {name} has to be a number")
+            raise CannotStart(f"{name} has to be a number", subject="--database")
     if any(port and not (len(port) < 10 and 0 < int(port) < 65536) for port in given.get("port", "").split(",")):
-        raise CannotStart("--database: port has to be a number from 1 to 65535")
+        raise CannotStart("port has to be a number from 1 to 65535", subject="--database")
     if given.get("target_session_attrs", "primary") not in ("read-write", "primary"):
         raise CannotStart(
-            "--database: target_session_attrs can only be read-write or primary: a standby may be behind"
+            "target_session_attrs can only be read-write or primary: a standby may be behind", subject="--database"
         )
     timeout = {"connect_timeout": os.environ.get("PGCONNECT_TIMEOUT") or "3"}
     conninfo = make_conninfo(**(_DEFAULTS | timeout | defaults | given | {"client_encoding": "utf8"}))
@@ -129,7 +130,7 @@ def parameters(url: str, **defaults: str) -> str:
     trial = PGconn.connect_start(make_conninfo(conninfo, **_NOWHERE).encode())
     reason = trial.error_message.decode(errors="replace")  # none: the system would open no socket now
     if trial.status == ConnStatus.BAD and reason and _NOWHERE["hostaddr"] not in reason:
-        raise CannotStart(f"--database: {_one_line(reason, url)}")
+        raise CannotStart(_one_line(reason, url), subject="--database")
     trial.finish()
     return conninfo
 
@@ -216,13 +217,18 @@ def translate(error: Exception, url: str, needs: str = "") -> StorekeeperError:
     text = _one_line(error.with_traceback(None), url)
     if getattr(error, "sqlstate", "") == SHARED_SESSION:
         return CannotStart(
-            "--database: a pooler gives each session to many clients, or sends reads to other servers: use session"
-            " pooling, with DISCARD ALL between them, and no load balancing"
+            "a pooler gives each session to many clients, or sends reads to other servers: use session"
+            " pooling, with DISCARD ALL between them, and no load balancing",
+            subject="--database",
         )
     if isinstance(error, psycopg.errors.DuplicateTable | psycopg.errors.DuplicateObject):
-        return CannotStart(f"--database has tables of another program ({text}): name another database")
+        return CannotStart(
+            f"tables of another program are there ({text}): name another database", subject="--database"
+        )
     if needs and isinstance(error, psycopg.errors.InsufficientPrivilege):
-        return CannotStart(f"--database: {error.diag.message_primary}: the user has to own the tables, and {needs}")
+        return CannotStart(
+            f"{error.diag.message_primary}: the user has to own the tables, and {needs}", subject="--database"
+        )
     return Unavailable(text)
 
 
@@ -233,11 +239,14 @@ def collection_schema(connection: Connection) -> str:
     ]
     if len(found) > 1:
         raise CannotStart(
-            f"--database has two collections, in the schemas {' and '.join(found)}: name one, as by"
-            " ALTER ROLE ... SET search_path, or with ?options=-csearch_path%3D... in the URL"
+            f"two collections are there, in the schemas {' and '.join(found)}: name one, as by"
+            " ALTER ROLE ... SET search_path, or with ?options=-csearch_path%3D... in the URL",
+            subject="--database",
         )
     if not found:
-        raise CannotStart("--database: the search_path names no schema that is there and that this user may use")
+        raise CannotStart(
+            "the search_path names no schema that is there and that this user may use", subject="--database"
+        )
     return str(found[0])
 
 
