@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from storekeeper.collection import Collection, State
+from storekeeper.collection import Collection
 from storekeeper.errors import Unavailable
 from storekeeper.stores import EXAMPLES, Payload, Store
 from tests.harness.collection import MANY, create, get, listing, numbered, replace, run, stores
@@ -205,26 +205,6 @@ class TestCollection:
                     await write()
                     after = one.change_token(), two.change_token()
                     assert all(a is None or a != b for a, b in zip(after, before, strict=True))
-
-        run(main())
-
-    def test_a_collection_with_a_change_token_tells_which_stores_changed(self, database: Database) -> None:
-        async def main() -> None:
-            async with handle(database) as one, handle(database) as two:
-                assert one.has_change_token is (one.change_token() is not None)
-                if not one.has_change_token:
-                    return
-                await one.load(numbered(MANY))
-                start, _ = one.changed_since(State(0, 0, ""))
-                assert one.changed_since(start) == (start, [])
-                await replace(two, 7, Payload("Changed"))
-                await create(one, Payload("New"))
-                await replace(one, 7, Payload("Changed again"))
-                present, changed = one.changed_since(start)
-                assert (present, changed) == (State(MANY + 1, MANY + 3, start.epoch), [7, MANY + 1, 7])
-                assert one.changed_since(start._replace(epoch="aaaaaaaa")) == (present, None)
-                assert one.changed_since(start._replace(version=0)) == (present, None), "too many"
-                assert one.changed_since(present._replace(version=present.version + 1)) == (present, None)
 
         run(main())
 

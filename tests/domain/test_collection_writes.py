@@ -198,7 +198,7 @@ class TestKeys:
                     )
                     assert [type(result) for result in found] == [KeyReused, Replay, KeyReused]
                     assert found[1] == a_store(1, "First", None, 1)
-                assert not await one.refusal_of_writes()
+                assert not await one.refusal_of_writes(probe=False)
 
         run(main())
         assert len(database.changes()) == 1
@@ -240,16 +240,33 @@ class TestKeys:
         run(main())
         assert len(database.changes()) == 2
 
-    def test_a_key_that_is_too_old_is_as_new(self, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_old_keys_are_deleted_but_never_the_latest_100_000(self, database: Database) -> None:
+        """The oldest go first, a thousand with each write that has a key."""
+        day_ago = time.time_ns() // 1_000_000 - commands.MIN_KEY_AGE
+
         async def main() -> None:
             async with handle(database) as collection:
-                command = Create(Payload("Again"), key=("1", 1))
-                await written(collection, command)
-                with monkeypatch.context() as patch:
-                    patch.setattr(commands, "MAX_KEY_AGE", -1)
-                    assert await written(collection, command) == a_store(2, "Again", None, 2)
-                for _ in range(2):  # the latest counts
-                    assert await written(collection, command) == a_store(2, "Again", None, 2)
+                await written(collection, Create(Payload("First")))
+                database.add_keys(1500, day_ago - 60_000)
+                database.add_keys(commands.MIN_KEYS - 1, day_ago - 60_000)
+                database.add_keys(10, day_ago + 3_600_000)
+                left = []
+                for number in range(3):
+                    await written(collection, Create(Payload("New"), key=(f"new {number}", 1)))
+                    left.append(len(database.key_rows()) - commands.MIN_KEYS)
+                assert left == [510, 0, 0]
+                assert database.key_rows()[0][0] == "1513"
+
+        run(main())
+
+    def test_keys_of_a_day_are_kept_however_many_they_are(self, database: Database) -> None:
+        async def main() -> None:
+            async with handle(database) as collection:
+                first = Create(Payload("First"), key=("first", 1))
+                await written(collection, first)
+                database.add_keys(commands.MIN_KEYS + 10, time.time_ns() // 1_000_000)
+                await written(collection, Create(Payload("New"), key=("new", 1)))
+                assert type(await written(collection, first)) is Replay
 
         run(main())
 
@@ -267,22 +284,21 @@ class TestKeys:
         assert len(database.changes()) == 2
 
 
-def test_a_clock_that_was_wrong_once_makes_no_key_too_old(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Ten days ahead for one change, then set right: the changes after it have its time."""
+def test_no_clock_decides_whether_a_key_counts(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten days ahead for one request with a key, then right again, then ten days behind."""
     right = time.time_ns
+    ten_days = 10 * commands.MIN_KEY_AGE * 1_000_000
 
     async def main() -> None:
         async with handle(database) as collection:
-            first = Create(Payload("First"), key=("1", 1))
-            await written(collection, first)
-            with monkeypatch.context() as patch:
-                patch.setattr(time, "time_ns", lambda: right() + 10 * commands.MAX_KEY_AGE * 1_000_000)
-                await written(collection, Create(Payload("Ahead")))
-            second = Create(Payload("Second"), key=("2", 2))
-            await written(collection, second)
-            assert [type(await written(collection, each)) for each in (first, second)] == [Replay, Replay]
+            keyed = [Create(Payload(f"Store {number}"), key=(str(number), 1)) for number in range(4)]
+            await written(collection, keyed[0])
+            for number, off in enumerate((ten_days, 0, -ten_days), 1):
+                with monkeypatch.context() as patch:
+                    patch.setattr(time, "time_ns", lambda off=off: right() + off)
+                    await written(collection, keyed[number])
+                    assert [type(await written(collection, each)) for each in keyed[:number]] == [Replay] * number
+            assert [type(await written(collection, each)) for each in keyed] == [Replay] * 4
+            assert len(await stores(collection)) == 4
 
     run(main())
-    assert [key for key, *_ in database.key_rows()] == ["1", "2"]

@@ -4,33 +4,33 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
+from zlib import crc32
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from storekeeper.commands import (
     ANY,
-    MAX_KEY_AGE,
     Batch,
+    Before,
     Change,
     Command,
     Create,
-    Present,
     Remembered,
     Replace,
     Result,
     Tags,
     apply,
-    keys,
-    size,
+    keys_of,
+    memory_size,
+    replacements,
     tag,
-    touched,
 )
 from storekeeper.errors import KeyReused, PreconditionFailed
 from storekeeper.stores import Payload, Replay, Store
-from tests.harness.stores import a_change, a_store_with, content, store_of
+from tests.harness.stores import a_change, a_store_with, content
 
 NOW = 1_000_000_000
 EPOCH = "abcdefgh"
@@ -46,50 +46,48 @@ def _store(id: int, of: Payload, version: int) -> Store:
 
 
 THEN = _store(2, A, 9)
+"""The response that a key is remembered with."""
 
 
 def _tags(*versions: int, epoch: str = EPOCH) -> Tags:
     return frozenset(tag(version, epoch) for version in versions)
 
 
-def _present(equal: tuple[int, ...] = (), remembered: dict[str, Remembered] | None = None) -> Present:
+def _present(equal: tuple[int, ...] = (), remembered: dict[str, Remembered] | None = None) -> Before:
     """Seven stores and twenty changes; the store 3 is of the eleventh."""
-    return Present(7, 20, NOW - 5, EPOCH, {3: 11}, equal, remembered or {})
+    return Before(7, 20, NOW - 5, EPOCH, {3: 11}, equal, remembered or {})
 
 
-def _remembered(at: int = NOW - 100) -> dict[str, Remembered]:
-    return {"77": Remembered(1, THEN, at)}
+def _remembered() -> dict[str, Remembered]:
+    return {"77": Remembered(1, THEN.id, THEN.version)}
 
 
 def test_creates_count_on_from_the_stores_and_versions_that_there_are() -> None:
     batch = apply([Create(A), Create(B)], _present(), NOW)
     assert batch.results == [_store(8, A, 21), _store(9, B, 22)]
-    assert (
-        list(batch.created.values())
-        == batch.changes
-        == [a_change(21, 8, A, NOW, 0, 8), a_change(22, 9, B, NOW, 0, 9)]
-    )
+    assert list(batch.created.values()) == batch.changes == [a_change(21, 8, A, NOW, 8), a_change(22, 9, B, NOW, 9)]
     assert (batch.count, batch.version, batch.at, batch.replaced) == (9, 22, NOW, {})
 
 
 def test_a_command_counts_with_the_tags_of_all_its_conditions() -> None:
     tags = frozenset(tag(version, "abcdefgh") for version in range(100))
     payload = Payload("A")
-    plain = size(Replace(1, payload))
-    assert size(Create(payload)) == plain
-    assert size(Replace(1, payload, tags)) == size(Replace(1, payload, None, tags)) == size(Create(payload, tags))
-    assert size(Replace(1, payload, tags)) > plain + 100 * len('"1.abcdefgh"')
-    assert size(Replace(1, payload, tags, tags)) == 2 * size(Replace(1, payload, tags)) - plain
+    plain = memory_size(Replace(1, payload))
+    assert memory_size(Create(payload)) == plain
+    sizes = {memory_size(each) for each in (Replace(1, payload, tags), Replace(1, payload, None, tags))}
+    assert sizes == {memory_size(Create(payload, tags))}
+    assert memory_size(Replace(1, payload, tags)) > plain + 100 * len('"1.abcdefgh"')
+    assert memory_size(Replace(1, payload, tags, tags)) == 2 * memory_size(Replace(1, payload, tags)) - plain
 
 
 @pytest.mark.parametrize(("character", "width"), [("x", 1), ("é", 1), ("店", 2), ("😀", 4)])
 def test_a_command_counts_with_the_bytes_of_its_texts_whatever_they_contain(character: str, width: int) -> None:
     short, long = (Create(Payload("A", character * length)) for length in (1000, 3000))
-    assert size(long) - size(short) == 2000 * width
+    assert memory_size(long) - memory_size(short) == 2000 * width
 
 
 def test_each_change_has_the_token_that_wrote_it() -> None:
-    batch = apply([Create(A, by=5), Replace(3, B), Replace(8, B, by=6)], _present(), NOW)
+    batch = apply([Create(A, token_number=5), Replace(3, B), Replace(8, B, token_number=6)], _present(), NOW)
     assert [(seq, by) for seq, *_, by in batch.changes] == [(21, 5), (22, 0), (23, 6)]
 
 
@@ -101,27 +99,18 @@ def test_a_replace_of_no_store_changes_nothing() -> None:
 
 def test_a_store_of_the_same_batch_can_be_replaced() -> None:
     batch = apply([Create(A), Replace(8, B)], _present(), NOW)
-    assert batch.created == {8: a_change(22, 8, B, NOW, 21, 8)}
+    assert batch.created == {8: a_change(22, 8, B, NOW, 8)}
     assert batch.replaced == {}
     assert [seq for seq, *_ in batch.changes] == [21, 22]
 
 
-def test_each_change_names_the_previous_one_of_its_store() -> None:
-    batch = apply([Replace(3, A), Create(B), Replace(3, B)], _present(), NOW)
-    assert [(seq, id, previous) for seq, id, *_, previous, _, _ in batch.changes] == [
-        (21, 3, 11),
-        (22, 8, 0),
-        (23, 3, 21),
-    ]
-
-
 def test_no_change_is_earlier_than_the_one_before_it() -> None:
-    batch = apply([Create(A, key=KEY)], Present(count=7, version=20, at=NOW + 5), NOW)
-    assert (batch.at, batch.changes[0][-4]) == (NOW + 5, NOW + 5)
+    batch = apply([Create(A, key=KEY)], Before(count=7, version=20, at=NOW + 5), NOW)
+    assert (batch.at, batch.changes[0][-3]) == (NOW + 5, NOW + 5)
 
 
 def test_what_a_batch_touches_is_each_store_that_it_replaces_with_what_it_is_to_become() -> None:
-    assert touched([Create(A), Replace(3, A), Replace(9, B), Replace(3, B)]) == [
+    assert replacements([Create(A), Replace(3, A), Replace(9, B), Replace(3, B)]) == [
         (1, 3, *content(A)),
         (2, 9, *content(B)),
         (3, 3, *content(B)),
@@ -136,7 +125,7 @@ def test_the_keys_of_a_batch_are_asked_for() -> None:
         Create(B, key=KEY),
         Create(A, key=("0", 0)),
     ]
-    assert keys(batch) == [KEY, SAME_KEY, KEY, ("0", 0)]
+    assert keys_of(batch) == ["77", "77", "77", "0"]
 
 
 STORED, UNCHANGED = _store(3, A, 21), _store(3, A, 11)
@@ -234,7 +223,6 @@ def test_a_replay_is_the_response_of_then_whatever_the_store_is_now() -> None:
 ORDER = [
     # of the refusals, inside the transaction (decision 31): 422, 404, 412; a replay comes before all others
     (Create(A, _tags(1), SAME_KEY), KeyReused),
-    (Create(B, _tags(1), KEY), KeyReused),
     (Replace(99, A, _tags(1), key=SAME_KEY), KeyReused),
     (Replace(3, A, _tags(1), key=SAME_KEY), KeyReused),
     (Create(A, _tags(1), KEY), Replay),
@@ -287,16 +275,6 @@ def test_the_key_of_a_write_that_changed_nothing_is_remembered_with_the_version_
     assert batch.writes
 
 
-@pytest.mark.parametrize(("age", "remembered"), [(0, True), (MAX_KEY_AGE, True), (MAX_KEY_AGE + 1, False)])
-def test_a_key_is_forgotten_when_its_time_is_over(age: int, *, remembered: bool) -> None:
-    present = _present(remembered=_remembered(NOW - age))
-    batch = apply([Create(A, key=KEY), Create(A, key=KEY)], present, NOW)
-    assert [type(result) for result in batch.results] == [Replay if remembered else Store, Replay]
-    assert batch.keys == ([] if remembered else [("77", 1, 21)])
-    [other] = apply([Create(A, key=SAME_KEY)], present, NOW).results
-    assert type(other) is (KeyReused if remembered else Store)
-
-
 # Any batches, one after another, against a model that knows no batches.
 
 
@@ -313,11 +291,11 @@ REUSED = "the key belongs to another request"
 class Model:
     """The collection as the decisions describe it: it does one command at a time, and remembers everything."""
 
-    history: list[tuple[int, Payload, int, int]] = field(default_factory=list)
-    """Of each change its store, the content, the time, and the store's change before."""
+    history: list[tuple[int, Payload, int]] = field(default_factory=list)
+    """Of each change its store, the content and the time."""
 
-    responses: list[tuple[str, int, int, int]] = field(default_factory=list)
-    """Key, request, change and time of each first success."""
+    responses: list[tuple[str, int, int]] = field(default_factory=list)
+    """Key, request and change of each first success."""
 
     def version(self, id: int) -> int:
         """Return the number of a store's latest change, 0 if there is none."""
@@ -341,15 +319,12 @@ class Model:
     def do(self, command: Command, now: int) -> object:
         """Carry out one command."""
         if command.key is not None:
-            for key, request, seq, at in reversed(self.responses):
+            for key, request, seq in self.responses:
                 if key == command.key[0]:
-                    if now > at + MAX_KEY_AGE:
-                        break
-                    same = (request, self.content(seq)[1]) == (command.key[1], command.payload)
-                    return (*self.content(seq), "again") if same else REUSED
+                    return (*self.content(seq), "again") if request == command.key[1] else REUSED
         done = self._decide(command, max([now, *(change[2] for change in self.history[-1:])]))
         if command.key is not None and isinstance(done, tuple) and not isinstance(done, Refused):
-            self.responses.append((*command.key, done[2], now))
+            self.responses.append((*command.key, done[2]))
         return done
 
     def _decide(self, command: Command, now: int) -> object:
@@ -367,7 +342,7 @@ class Model:
             return Refused(current)
         if same:
             return self.content(held)
-        self.history.append((*wanted, now, self.version(id)))
+        self.history.append((*wanted, now))
         return self.content(len(self.history))
 
 
@@ -377,34 +352,30 @@ class Rows:
 
     stores: dict[int, Change] = field(default_factory=dict)
     changes: dict[int, Change] = field(default_factory=dict)
-    keys: list[tuple[str, int, int, int]] = field(default_factory=list)
+    keys: list[tuple[str, int, int]] = field(default_factory=list)
 
-    def present(self, commands: list[Command]) -> Present:
+    def before(self, commands: list[Command]) -> Before:
         """Return what the database says before a batch."""
-        places = touched(commands)
-        asked = {key for key, _ in keys(commands)}
-        return Present(
+        places = replacements(commands)
+        asked = {*keys_of(commands)}
+        return Before(
             len(self.stores),
             len(self.changes),
-            self.changes[len(self.changes)][-4] if self.changes else 0,
+            self.changes[len(self.changes)][-3] if self.changes else 0,
             EPOCH,
             {id: self.stores[id][0] for _, id, *_ in places if id in self.stores},
-            {place for place, id, *sent in places if id in self.stores and [*self.stores[id][2:-4]] == sent},
-            {
-                key: Remembered(request, store_of(self.changes[seq], EPOCH), at)
-                for key, request, seq, at in self.keys
-                if key in asked
-            },
+            {place for place, id, *sent in places if id in self.stores and [*self.stores[id][2:-3]] == sent},
+            {key: Remembered(request, self.changes[seq][1], seq) for key, request, seq in self.keys if key in asked},
         )
 
-    def keep(self, batch: Batch, now: int) -> None:
+    def keep(self, batch: Batch) -> None:
         """Write the rows of a batch."""
         assert all(id == change[1] for id, change in (*batch.created.items(), *batch.replaced.items()))
         assert batch.created.keys().isdisjoint(self.stores)
         assert batch.replaced.keys() <= self.stores.keys()
         self.stores |= batch.created | batch.replaced
         self.changes |= {change[0]: change for change in batch.changes}
-        self.keys += [(*entry, now) for entry in batch.keys]
+        self.keys += batch.keys
         assert (batch.count, batch.version) == (len(self.stores), len(self.changes))
 
 
@@ -423,11 +394,21 @@ def _as_modelled(result: Result) -> object:
 IDS = st.integers(0, 5)
 PAYLOADS = st.builds(Payload, st.sampled_from("AB"), st.none() | st.just("x"))
 TAGS = st.just(ANY) | st.frozensets(st.builds(tag, st.integers(0, 9), st.sampled_from([EPOCH] * 4 + [OTHER])))
-KEYS = st.none() | st.tuples(st.integers(0, 2), st.integers(0, 1))
-COMMANDS = st.builds(Create, PAYLOADS, st.none() | TAGS, KEYS) | st.builds(
-    Replace, IDS, PAYLOADS, st.none() | TAGS, st.none() | TAGS, KEYS
+KEYS = st.none() | st.sampled_from("012")
+
+
+def _keyed(command: Command, key: str | None) -> Command:
+    """Return the command with a key and a number for its request, which depends on all of it."""
+    return command if key is None else replace(command, key=(key, crc32(repr(command).encode())))
+
+
+COMMANDS = st.builds(
+    _keyed,
+    st.builds(Create, PAYLOADS, st.none() | TAGS)
+    | st.builds(Replace, IDS, PAYLOADS, st.none() | TAGS, st.none() | TAGS),
+    KEYS,
 )
-STEPS = st.sampled_from([1, -1, MAX_KEY_AGE // 2, MAX_KEY_AGE, MAX_KEY_AGE + 1])
+STEPS = st.sampled_from([1, -1, 1_000_000_000])
 BATCHES = st.lists(st.tuples(STEPS, st.lists(COMMANDS, max_size=5)), max_size=4)
 
 
@@ -450,10 +431,10 @@ def _compare(batches: list[tuple[int, list[Command]]]) -> set[str]:
         now += step
         before = len(model.history), len(model.responses)
         expected = [model.do(command, now) for command in commands]
-        batch = apply(commands, rows.present(commands), now)
+        batch = apply(commands, rows.before(commands), now)
         assert [_as_modelled(result) for result in batch.results] == expected
         assert batch.writes == ((len(model.history), len(model.responses)) != before)
-        rows.keep(batch, now)
+        rows.keep(batch)
         assert list(rows.changes.values()) == list(model.changes())
         assert rows.keys == model.responses
         seen |= {_kind(result, batch) for result in batch.results}
@@ -476,15 +457,17 @@ def _random_batches(chosen: random.Random) -> Iterator[tuple[int, list[Command]]
         return chosen.choice([None, None, ANY, frozenset(near), frozenset()])
 
     def command() -> Command:
-        key = chosen.choice([None, (chosen.choice("abcdefghi"), chosen.randrange(2))])
+        key = chosen.choice([None, chosen.choice("abcdefghi")])
         payload = Payload(chosen.choice("AB"), chosen.choice([None, "x"]))
         if chosen.random() < 0.2:
-            return Create(payload, tags(), key)
-        return Replace(chosen.randrange(1, 6), payload, tags(), chosen.choice([None, None, None, tags()]), key)
+            return _keyed(Create(payload, tags()), key)
+        return _keyed(
+            Replace(chosen.randrange(1, 6), payload, tags(), chosen.choice([None, None, None, tags()])), key
+        )
 
     for _ in range(12):
         commands = []
         for _ in range(chosen.randrange(10)):
             commands.append(command())
             version += chosen.random() < 0.4
-        yield chosen.choice([0, 5, -5, MAX_KEY_AGE // 3, MAX_KEY_AGE + 1]), commands
+        yield chosen.choice([0, 5, -5, 1_000_000_000]), commands

@@ -35,7 +35,7 @@ def test_a_name(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "a b", "a" * 65, "-a", ".a", "_a", "ü", "a\n", "a/b"])
 def test_what_is_no_name(name: str) -> None:
-    with pytest.raises(CannotStart, match="NAME: a name is 1 to 64 letters"):
+    with pytest.raises(CannotStart, match="NAME: expected 1 to 64 letters"):
         check_name(name)
 
 

@@ -21,6 +21,9 @@ from tests.harness.stores import ChangeRow
 
 _CHANGES = f"SELECT seq, store_id, {', '.join(CONTENT)} FROM changes ORDER BY seq"
 _KEYS = "SELECT key, request, seq FROM keys ORDER BY n"
+_ADD_KEYS = """INSERT INTO keys (n, key, request, seq, at)
+  SELECT last + {n}, CAST(last + {n} AS text), 1, 1, {at}
+  FROM {numbers}, (SELECT coalesce(max(n), 0) AS last FROM keys) AS before"""
 
 
 class Database(Protocol):
@@ -34,6 +37,10 @@ class Database(Protocol):
 
     def key_rows(self) -> list[tuple[str, int, int]]:
         """Return key, request and seq of what stands in its table of keys, the oldest first."""
+        ...
+
+    def add_keys(self, count: int, at: int) -> None:
+        """Add keys that were used at that time with the first change; each is its number in the table."""
         ...
 
 
@@ -64,6 +71,12 @@ class Sqlite:
         """See Database."""
         return self._rows(_KEYS)
 
+    def add_keys(self, count: int, at: int) -> None:
+        """See Database."""
+        counted = f"SELECT 1 UNION ALL SELECT value + 1 FROM n LIMIT {count}"
+        numbers = f"(WITH RECURSIVE n (value) AS ({counted}) SELECT * FROM n)"
+        self._rows(_ADD_KEYS.format(numbers=numbers, n="value", at=at))
+
     def _rows(self, query: str) -> list[Any]:
         connection = apsw.Connection(str(self.path))
         try:
@@ -85,6 +98,12 @@ class Postgres:
     def key_rows(self) -> list[tuple[str, int, int]]:
         """See Database."""
         return self._rows(_KEYS)
+
+    def add_keys(self, count: int, at: int) -> None:
+        """See Database."""
+        statement = _ADD_KEYS.format(numbers=f"generate_series(1, {count}) AS value", n="value", at=at)
+        with psycopg.connect(self.url) as connection:
+            connection.execute(statement.encode())
 
     def _rows(self, query: LiteralString) -> list[Any]:
         with psycopg.connect(self.url) as connection:

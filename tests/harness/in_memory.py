@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from storekeeper import commands
 from storekeeper.api.resource import Resource
 from storekeeper.collection import Listing, Moment, Query, State, check_moment
-from storekeeper.commands import Change, Command, Create, Present, Remembered, Result, apply, touched
+from storekeeper.commands import Before, Change, Command, Create, Remembered, Result, apply, keys_of, replacements
 from storekeeper.errors import Unavailable
 from storekeeper.http.response import Deferred, Response
 from storekeeper.settings import Settings
@@ -80,18 +79,18 @@ class InMemory:
         stores = self.stores
         equal = [
             place
-            for place, id, *sent in touched([command])
+            for place, id, *sent in replacements([command])
             if 1 <= id <= len(stores) and sent == content(stores[id - 1])
         ]
         versions = {store.id: store.version for store in stores}
-        present = Present(len(stores), len(self.changes), 0, EPOCH, versions, equal, self._remembered)
-        batch = apply([command], present, at := 1000 * (len(self.changes) + 1))
+        before = Before(len(stores), len(self.changes), 0, EPOCH, versions, equal, self._remembered)
+        batch = apply([command], before, 1000 * (len(self.changes) + 1))
         self.changes += batch.changes
         [result] = batch.results
-        for key, request, _seq in batch.keys:
+        for key, request, seq in batch.keys:
             assert isinstance(result, Store)
-            self._remembered[key] = Remembered(request, result, at)
-        assert command.key is None or commands.keys([command]) == [command.key]
+            self._remembered[key] = Remembered(request, result.id, seq)
+        assert command.key is None or keys_of([command]) == [command.key[0]]
         return Done(result)
 
     def _called(self, name: str) -> None:
@@ -109,7 +108,7 @@ class InMemory:
     def _version(self, at: Moment) -> int:
         latest = len(self.changes)
         check_moment(at, latest, EPOCH, 1000 * (latest + 1))
-        return at.seq if at.seq is not None else sum(change[-4] <= (at.time or 0) for change in self.changes)
+        return at.seq if at.seq is not None else sum(change[-3] <= (at.time or 0) for change in self.changes)
 
 
 class Later(InMemory):

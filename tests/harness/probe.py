@@ -18,9 +18,9 @@ from typing import Any
 import uvloop
 
 from storekeeper import write_state
-from storekeeper.collection import Collection, Moment, State
+from storekeeper.collection import Collection, Moment
 from storekeeper.errors import StorekeeperError, Unavailable
-from storekeeper.sqlite import SqliteCollection, prepare
+from storekeeper.sqlite import SqliteCollection, SqliteDatabase
 from storekeeper.stores import Payload
 from tests.harness.collection import MANY, create, get, numbered, replace, stores
 
@@ -29,10 +29,6 @@ LOAD = 3000
 
 async def _change_token(collection: Collection) -> Any:
     return collection.change_token()
-
-
-async def _changed_since(collection: Collection) -> Any:
-    return collection.changed_since(State(0, 0, ""))
 
 
 async def _get_at(collection: Collection) -> Any:
@@ -50,8 +46,7 @@ async def _tokens(collection: Collection) -> Any:
 
 
 async def _refusal_of_writes(collection: Collection) -> None:
-    await asyncio.sleep(0.3)  # several probes, if writes are refused
-    if reason := await collection.refusal_of_writes():
+    if reason := await collection.refusal_of_writes(probe=True):
         raise Unavailable(reason)
 
 
@@ -67,7 +62,6 @@ QUESTIONS: dict[str, Callable[[Collection], Awaitable[Any]]] = {
     "tokens": _tokens,
     "mark_used": lambda collection: collection.mark_used([1], 1),
     "change_token": _change_token,
-    "changed_since": _changed_since,
     "check": lambda collection: collection.check(),
     "refusal_of_writes": _refusal_of_writes,
     "close": lambda collection: collection.close(),
@@ -91,14 +85,14 @@ async def main() -> None:
     # Not the real ones: a test has no time for them.
     for name in ("bulk", "write_queue"):
         vars(import_module(f"storekeeper.sqlite.{name}"))["LOCK_TIMEOUT"] = 0.3
-    vars(write_state)["PROBE_INTERVAL"] = 0.05
+    vars(write_state)["PROBE_INTERVAL"] = 0.0
     vars(write_state)["CHECK_TIMEOUT"] = 5.0
     if rights and os.getuid() == 0:
         os.setgroups([])
         os.setgid(65534)
         os.setuid(65534)
     if not rights:
-        prepare(Path(path))
+        SqliteDatabase(Path(path)).prepare()
     failures: dict[str, list[str]] = {question: [] for question in questions.split(",")}
     opened = {question: SqliteCollection(Path(path), told.append) for question, told in failures.items()}
     print("ready", flush=True)

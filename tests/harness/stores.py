@@ -59,9 +59,9 @@ def a_store_with(id: int, of: Payload | Store, version: int, epoch: str | None =
     return _InAnyEpoch(*values) if epoch is None else Store(*values)
 
 
-def a_change(seq: int, id: int, of: Payload, at: int, previous: int, count: int, by: int = 0) -> Change:
+def a_change(seq: int, id: int, of: Payload, at: int, count: int, token_number: int = 0) -> Change:
     """Return a row of the table of changes."""
-    return (seq, id, *astuple(of), at, previous, count, by)
+    return (seq, id, *astuple(of), at, count, token_number)
 
 
 def store_of(change: Change, epoch: str) -> Store:

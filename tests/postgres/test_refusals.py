@@ -118,7 +118,7 @@ def test_writes_are_called_refused_if_a_trigger_refuses_all_of_them(
             await create(collection, Payload("First"))
             execute(database, REFUSING.format(sqlstate="P0001", **AT_ONCE).replace("Bad%", f"{which}%"))
             assert (await outcome_of(create(collection, Payload("Bad"))))[0] is Outcome.NONE
-            assert bool(await collection.refusal_of_writes()) is refused
+            assert bool(await collection.refusal_of_writes(probe=False)) is refused
 
     run(main())
 
@@ -131,7 +131,7 @@ def test_a_warning_of_a_trigger_is_no_standby_that_does_not_respond(database: Po
             await create(collection, Payload("First"))
             execute(database, WARNING)
             assert await create(collection, Payload("Second")) == a_store(2, "Second", None, 2)
-            assert not await collection.refusal_of_writes()
+            assert not await collection.refusal_of_writes(probe=False)
 
     run(main())
 

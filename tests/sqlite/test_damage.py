@@ -169,7 +169,7 @@ def test_no_probe_finds_that_writes_work_again_after_damage(
                 await get(collection, BAD)
             for _ in range(10):  # some probes have come and gone
                 await asyncio.sleep(0.02)
-                assert "is damaged" in await collection.refusal_of_writes()
+                assert "is damaged" in await collection.refusal_of_writes(probe=False)
 
     asyncio.run(scenario())
     flush()

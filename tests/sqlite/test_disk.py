@@ -162,10 +162,10 @@ def test_a_write_that_gets_the_lock_ends_a_refusal_although_every_probe_misses_i
             assert isinstance(collection, SqliteCollection)
             collection._queue.state.refused(LOCKED)
             await create(collection, Payload("First"))
-            assert not await collection.refusal_of_writes()
+            assert not await collection.refusal_of_writes(probe=False)
             collection._queue.state.refused("The disk is full")
             await create(collection, Payload("On one of the last pages"))
-            assert await collection.refusal_of_writes() == "The disk is full"
+            assert await collection.refusal_of_writes(probe=False) == "The disk is full"
 
     run(main())
 
@@ -427,7 +427,7 @@ def test_no_more_writes_than_the_limit_wait(
                     await refused
                 assert error.value.outcome is Outcome.NONE
             assert await get(collection, 1) == a_store(1, "First", None, 1)
-            assert not await collection.refusal_of_writes()
+            assert not await collection.refusal_of_writes(probe=False)
             connection.execute("COMMIT")
             assert [store.id for store in await asyncio.gather(*waiting)] == list(range(2, 52))
             assert (await create(collection, Payload("Now"))).id == 52
@@ -440,7 +440,7 @@ def test_a_lock_of_a_moment_is_no_refusal_of_writes(held: tuple[Sqlite, apsw.Con
 
     async def main() -> None:
         async with handle(database) as collection:
-            assert not await collection.refusal_of_writes()
+            assert not await collection.refusal_of_writes(probe=False)
             connection.execute("COMMIT")
             assert (await create(collection, Payload("Next"))).id == 2
 
@@ -465,7 +465,7 @@ def test_a_write_that_has_waited_for_too_long_is_told_so_and_nothing_changes(
                 await late
             assert error.value.outcome is Outcome.NONE
             assert (await first).id == 2
-            assert not await collection.refusal_of_writes()
+            assert not await collection.refusal_of_writes(probe=False)
             assert await get(collection, 3) is None
 
     run(main())
@@ -517,7 +517,7 @@ def test_a_write_that_nobody_carries_out_gets_its_response_all_the_same(
                 with pytest.raises(Unavailable, match="The disk does not respond") as error:
                     await write
                 assert error.value.outcome is Outcome.UNKNOWN
-            assert await collection.refusal_of_writes() == "The disk does not respond"
+            assert await collection.refusal_of_writes(probe=False) == "The disk does not respond"
             connection.execute("COMMIT")
             assert (await create(collection, Payload("Next"))).id == 3
             assert await get(collection, 1) == a_store(1, "Late", None, 3)

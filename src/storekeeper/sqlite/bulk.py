@@ -19,15 +19,15 @@ from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.sqlite.migrations import CHANGES_TABLE, NEW_EPOCH
 from storekeeper.sqlite.statements import STATE
 from storekeeper.stores import Payload
-from storekeeper.tables import CONTENT, FIELDS, TABLES
+from storekeeper.tables import CHANGES, CONTENT, FIELDS, STORES, TABLES
 from storekeeper.transfer import NUMBERS, Row, Rows, Snapshot, VerificationFailed
 
 LOCK_TIMEOUT = 60.0
 """Seconds that a bulk load waits for other writers."""
 
-_ADD_STORES = """INSERT INTO stores ({", ".join(STORES)})
+_ADD_STORES = f"""INSERT INTO stores ({", ".join(STORES)})
   SELECT rowid + ?, {FIELDS}, rowid + ? FROM temp.staged ORDER BY rowid"""
-_ADD_CHANGES = """INSERT INTO {CHANGES_TABLE} ({", ".join(CHANGES)})
+_ADD_CHANGES = f"""INSERT INTO {CHANGES_TABLE} ({", ".join(CHANGES)})
   SELECT rowid + ?2, rowid + ?1, {FIELDS}, ?3, rowid + ?1, ?4 FROM temp.staged ORDER BY rowid"""
 _IS_EMPTY = "SELECT NOT EXISTS (SELECT 1 FROM stores)"
 _INDEXES = "SELECT name, sql FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL"

@@ -50,11 +50,11 @@ _MEMBERS = ", ".join(f"'{name}', {name}" for name in ("id", *CONTENT))
 _JSON = f"CAST(group_concat(json_object({_MEMBERS}), ',') AS BLOB), max(version)"
 # A scan of the table by its key is in the order of the key; a sub-query with ORDER BY takes a third longer.
 _RANGE = f"(SELECT id, {FIELDS}, version FROM stores NOT INDEXED WHERE id BETWEEN ?1 AND ?2)"
-_PICKED = f"""(SELECT id, {FIELDS}, version FROM json_each(?1) AS pick CROSS JOIN stores ON id = pick.value
-  ORDER BY id)"""
+_PICKED = f"""(SELECT stores.id, {FIELDS}, version FROM json_each(?1) AS pick
+  CROSS JOIN stores ON stores.id = pick.value ORDER BY stores.id)"""
 _AS_OF = f"""(SELECT store_id AS id, {FIELDS}, seq AS version FROM json_each(?1) AS pick
   CROSS JOIN {CHANGES_TABLE} ON seq = (
-    SELECT max(seq) FROM {CHANGES_TABLE} WHERE store_id = pick.value AND seq <= ?2) ORDER BY id)"""
+    SELECT max(seq) FROM {CHANGES_TABLE} WHERE store_id = pick.value AND seq <= ?2) ORDER BY store_id)"""
 
 _GET = f"SELECT {FIELDS}, version FROM stores WHERE id = ?"
 _GET_AT = f"SELECT {FIELDS}, seq FROM {CHANGES_TABLE} WHERE store_id = ? AND seq <= ? ORDER BY seq DESC LIMIT 1"

@@ -64,8 +64,8 @@ COMPARE = f"""WITH new (place, id, {FIELDS}) AS (VALUES {{rows}})
     json_group_array(place) FILTER (WHERE {" AND ".join(f"stores.{name} IS new.{name}" for name in CONTENT)})
   FROM new CROSS JOIN stores USING (id)"""
 """Selects of `commands.replacements`: the ids that exist, their versions, and the places whose content is equal."""
-FIND_KEYS = f"""SELECT key, request, store_id, seq
-  FROM json_each(?) AS wanted CROSS JOIN keys ON key = wanted.value CROSS JOIN {CHANGES_TABLE} USING (seq)"""
+FIND_KEYS = f"""SELECT keys.key, request, store_id, seq
+  FROM json_each(?) AS wanted CROSS JOIN keys ON keys.key = wanted.value CROSS JOIN {CHANGES_TABLE} USING (seq)"""
 ADD_KEYS = "INSERT INTO keys (key, request, seq, at) VALUES {rows}"
 OLDEST_KEY = "SELECT n, at, (SELECT max(n) FROM keys) FROM keys ORDER BY n LIMIT 1"
 DELETE_KEYS = """DELETE FROM keys WHERE n IN (SELECT n FROM keys ORDER BY n LIMIT ?)
