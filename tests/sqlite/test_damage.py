@@ -15,7 +15,7 @@ from storekeeper import write_state
 from storekeeper.collection import Eventual, Moment
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.events import flush
-from storekeeper.sqlite import prepare
+from storekeeper.sqlite.schema import prepare
 from storekeeper.stores import Payload, Store
 from tests.harness import weakened
 from tests.harness.cases import thorough

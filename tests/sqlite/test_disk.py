@@ -4,7 +4,7 @@ import asyncio
 import re
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from http.client import HTTPException
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from storekeeper import write_state
 from storekeeper.collection import Collection
 from storekeeper.commands import Command, Create, Replace
 from storekeeper.concurrency import queue_limit
-from storekeeper.errors import LOCKED, Outcome, Unavailable
+from storekeeper.errors import LOCKED, Outcome, PreconditionFailed, Unavailable
 from storekeeper.events import Event
 from storekeeper.sqlite import SqliteCollection, schema, write_queue
 from storekeeper.sqlite.committer import Committer
@@ -132,59 +132,75 @@ def committer(small: Path) -> Iterator[Committer]:
     committer.close()
 
 
-@pytest.mark.parametrize("size", [0, write_queue.PROBE_SIZE])
-def test_a_probe_needs_the_disk_and_changes_nothing(small: Path, committer: Committer, size: int) -> None:
-    other = apsw.Connection(str(small / "stores.db"))
-    before = other.pragma("data_version"), other.execute("SELECT * FROM changes").fetchall()
-    fill_disk(small / "filler")
-    assert committer.probe(0, size) == "The disk is full"
-    (small / "filler").unlink()
-    for _ in range(3):
-        assert committer.probe(0, size) == ""
-    assert (other.pragma("data_version"), other.execute("SELECT * FROM changes").fetchall()) == before
+def test_a_probe_needs_the_disk_and_leaves_nothing_behind(small: Path, committer: Committer) -> None:
+    with closing(apsw.Connection(str(small / "stores.db"))) as other:
+        before = other.execute("SELECT * FROM changes").fetchall()
+        fill_disk(small / "filler")
+        assert str(committer.probe(0)) == "The disk is full"
+        (small / "filler").unlink()
+        for _ in range(3):
+            assert committer.probe(0) is None
+        assert other.execute("SELECT * FROM changes").fetchall() == before
+        assert other.execute("SELECT count(*) FROM probe").get == 0
     assert committer.commit([Create(Payload("Next"))], 0) == [a_store(2, "Next", None, 2)]
-    other.close()
 
 
-def test_a_commit_of_nothing_would_find_space_on_a_full_disk(small: Path, committer: Committer) -> None:
-    fill_disk(small / "filler")
-    committer.connection.execute("BEGIN IMMEDIATE; COMMIT")
-    assert committer.probe(0, 0) == "The disk is full"
-
-
-def test_a_write_that_gets_the_lock_ends_a_refusal_although_every_probe_misses_it(
+def test_the_first_write_that_works_ends_a_refusal_and_nobody_probes_unasked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Committer, "probe", lambda *_: LOCKED)
+    probed: list[float] = []
+    monkeypatch.setattr(Committer, "probe", lambda _committer, deadline: probed.append(deadline))
 
     async def main() -> None:
         async with handle(Sqlite(tmp_path)) as collection:
             assert isinstance(collection, SqliteCollection)
-            collection._queue.state.refused(LOCKED)
-            await create(collection, Payload("First"))
             assert not await collection.refusal_of_writes(probe=False)
-            collection._queue.state.refused("The disk is full")
-            await create(collection, Payload("On one of the last pages"))
-            assert await collection.refusal_of_writes(probe=False) == "The disk is full"
+            for reason in (LOCKED, "The disk is full"):
+                collection._queue.state.refused(reason)
+                assert collection._queue.state.reason == reason
+                await create(collection, Payload("Works"))
+                assert not await collection.refusal_of_writes(probe=False)
+            assert probed == []
+            for _ in range(3):
+                assert not await collection.refusal_of_writes(probe=True)
+            assert len(probed) == 1, "once in 5 s"
+
+    run(main())
+
+
+def test_a_refused_precondition_is_no_refusal_of_the_database(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with handle(Sqlite(tmp_path)) as collection:
+            assert isinstance(collection, SqliteCollection)
+            await create(collection, Payload("First"))
+            for before in ("", LOCKED):
+                collection._queue.state.reason = before
+                with pytest.raises(PreconditionFailed):
+                    await collection.write(Replace(1, Payload("x"), if_match=frozenset(['"9.aaaaaaaa"'])))
+                assert collection._queue.state.reason == ""
 
     run(main())
 
 
 def test_a_probe_that_does_not_come_back_is_a_refusal_until_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write_state, "MAX_AGE", -1.0)
     monkeypatch.setattr(write_state, "CHECK_TIMEOUT", 0.01)
     monkeypatch.setattr(write_state, "PROBE_TIMEOUT", 0.1)
 
     async def scenario() -> None:
-        state = WriteState(lambda: None)
-        assert not await state.refusal()
+        back = asyncio.Event()
+
+        async def probe() -> None:
+            await back.wait()
+
+        state = WriteState(probe)
+        assert not await state.refusal(probe=True)
         async with asyncio.timeout(TIMEOUT):
-            while not await state.refusal():
+            while not await state.refusal(probe=True):
                 pass
         assert state.reason == "The disk does not respond"
-        state.probed("")
+        back.set()
+        await state.close()
         assert state.reason == ""
-        state.close()
 
     asyncio.run(scenario())
 
@@ -193,7 +209,7 @@ def test_a_probe_that_waits_for_the_disk_keeps_no_read_waiting(tmp_path: Path) -
     schema.prepare(tmp_path / "stores.db")
     delay = 3.0
     slow = injected("pwrite64", tmp_path / "stores.db-wal", "2+", f"delay_enter={delay * 1e6:.0f}")
-    with serving(tmp_path, within=slow) as service:
+    with serving(tmp_path, "--ready-needs-writes", within=slow) as service:
         began = time.monotonic()
         assert service.request("GET", "/health/ready").json["status"] == "ready"
         assert service.request("GET", "/api/stores").json == []
@@ -201,29 +217,25 @@ def test_a_probe_that_waits_for_the_disk_keeps_no_read_waiting(tmp_path: Path) -
         kill_group(service.process)
 
 
-def test_a_refusal_that_lasts_is_told_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also if the disk does not respond, so that no probe ends."""
-    monkeypatch.setattr(write_state, "PROBE_INTERVAL", 0.01)
-    monkeypatch.setattr(write_state, "LOG_INTERVAL", 0.05)
+def test_a_refusal_that_lasts_is_logged_again(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[tuple[Event, object]] = []
     monkeypatch.setattr(write_state, "emit", lambda event, reason="", **_fields: said.append((event, reason)))
+    refusal = (Event.WRITES_REFUSED, "The disk is full")
 
     async def main() -> None:
-        probes: list[None] = []
-        state = WriteState(lambda: probes.append(None))
-        state.refused("The disk does not respond")
-        await asyncio.sleep(0.2)
-        assert said[0] == (Event.WRITES_REFUSED, "The disk does not respond")
-        assert said == said[:1] * len(said)
-        assert len(said) > 1
-        assert len(probes) == 1
-        state.probed("")
-        assert said.pop() == (Event.WRITES_ACCEPTED, "")
-        before = len(said)
-        await asyncio.sleep(0.1)
-        assert len(said) == before
-        assert len(probes) == 1
-        state.close()
+        async def probe() -> None:
+            raise Unavailable("The disk is full")
+
+        state = WriteState(probe)
+        state.refused("The disk is full")
+        state.refused("The disk is full")
+        assert said == [refusal], "not with each refused write"
+        monkeypatch.setattr(write_state, "LOG_INTERVAL", 0.0)
+        assert await state.refusal(probe=False) == "The disk is full"
+        assert said == [refusal] * 2
+        state.accepted()
+        state.accepted()
+        assert said == [*[refusal] * 2, (Event.WRITES_ACCEPTED, "")]
 
     run(main())
 

@@ -1,10 +1,11 @@
 """A SQLite file at a start: made, upgraded, or refused and left as it was."""
 
+import asyncio
 import os
-import re
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
@@ -16,20 +17,20 @@ import pytest
 from storekeeper import databases
 from storekeeper.collection import Query, State
 from storekeeper.errors import CannotStart, Unavailable
-from storekeeper.sqlite import SqliteCollection, bulk, load_all, schema, snapshot
+from storekeeper.sqlite import SqliteCollection, bulk, migrations, schema
 from storekeeper.sqlite.migrations import CHANGES_TABLE
 from storekeeper.sqlite.reads import Reader
 from storekeeper.stores import EXAMPLES, Payload
+from storekeeper.tables import SCHEMA_NUMBER
 from tests.harness.cases import thorough
 from tests.harness.collection import get, listing, numbered, replace, run, stores
-from tests.harness.command import run as run_command
 from tests.harness.databases import Sqlite, handle
 from tests.harness.machine import mounted
 from tests.harness.process import TIMEOUT, serving
 from tests.harness.system_calls import injected
 
-NOW = len(schema.MIGRATIONS)
-"""The version of today's schema."""
+NOW = SCHEMA_NUMBER
+"""The number of today's schema."""
 
 SECOND = "CREATE TABLE second (a INTEGER); INSERT INTO second SELECT id FROM stores;"
 
@@ -73,12 +74,12 @@ def inside(folder: Path) -> dict[str, bytes]:
 # Migrations.
 
 
-def test_a_new_database_has_all_migrations_and_says_whose_it_is(tmp_path: Path) -> None:
+def test_a_new_database_has_the_whole_schema_and_says_whose_it_is(tmp_path: Path) -> None:
     path = tmp_path / "new.db"
     schema.prepare(path)
     assert [file.name for file in tmp_path.iterdir()] == ["new.db"]
     with connected(path) as connection:
-        assert connection.pragma("user_version") == len(schema.MIGRATIONS)
+        assert connection.pragma("user_version") == NOW
         assert connection.pragma("application_id") == 0x53544F52
         assert connection.pragma("journal_mode") == "wal"
         assert connection.pragma("integrity_check") == "ok"
@@ -88,7 +89,7 @@ def test_a_new_database_has_all_migrations_and_says_whose_it_is(tmp_path: Path) 
 
 
 def test_a_later_migration_upgrades_and_keeps_the_stores(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, SECOND, "ALTER TABLE second ADD COLUMN b TEXT;"))
+    monkeypatch.setattr(migrations, "MIGRATIONS", (SECOND, "ALTER TABLE second ADD COLUMN b TEXT;"))
     schema.prepare(path)
     with connected(path) as connection:
         assert connection.pragma("user_version") == NOW + 2
@@ -97,7 +98,7 @@ def test_a_later_migration_upgrades_and_keeps_the_stores(path: Path, monkeypatch
 
 
 def test_a_migration_that_fails_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, SECOND, "CREATE TABLE stores (again);"))
+    monkeypatch.setattr(migrations, "MIGRATIONS", (SECOND, "CREATE TABLE stores (again);"))
     with pytest.raises(CannotStart):
         schema.prepare(path)
     monkeypatch.undo()
@@ -112,7 +113,7 @@ def test_a_migration_that_finds_no_space_changes_nothing(tmp_path: Path, monkeyp
     with mounted(tmp_path / "disk", "size=512k") as disk:
         schema.prepare(disk / "stores.db")
         large = "CREATE TABLE large AS SELECT zeroblob(400000); INSERT INTO large SELECT * FROM large"
-        monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, f"PRAGMA cache_size = 1; {large}"))
+        monkeypatch.setattr(migrations, "MIGRATIONS", (f"PRAGMA cache_size = 1; {large}",))
         with pytest.raises(CannotStart, match="The disk is full"):
             schema.prepare(disk / "stores.db")
         with connected(disk / "stores.db") as connection:
@@ -123,8 +124,8 @@ def test_a_crash_in_the_middle_of_a_migration_leaves_the_old_version(path: Path)
     program = f"""
 import apsw, os
 from pathlib import Path
-from storekeeper.sqlite import schema
-schema.MIGRATIONS += ({SECOND!r}, "CREATE TABLE third (a)")
+from storekeeper.sqlite import migrations, schema
+migrations.MIGRATIONS += ({SECOND!r}, "CREATE TABLE third (a)")
 def trace(cursor, sql, bindings):
     if "third" in sql:
         os.kill(os.getpid(), 9)
@@ -140,7 +141,7 @@ schema.prepare(Path({str(path)!r}))
 
 
 def test_a_start_waits_for_another_process_that_upgrades(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, SECOND))
+    monkeypatch.setattr(migrations, "MIGRATIONS", (SECOND,))
     with connected(path) as other:
         other.execute("BEGIN IMMEDIATE")
         start = threading.Thread(target=schema.prepare, args=(path,))
@@ -154,11 +155,11 @@ def test_a_start_waits_for_another_process_that_upgrades(path: Path, monkeypatch
 
 
 def test_an_upgrade_that_cannot_get_the_lock_says_who_has_to_go(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, SECOND))
+    monkeypatch.setattr(migrations, "MIGRATIONS", (SECOND,))
     monkeypatch.setattr(schema, "START_TIMEOUT", 0.1)
     with connected(path) as other:
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(CannotStart, match="is locked by another program: stop that one first"):
+        with pytest.raises(CannotStart, match="locked by another program: stop that one first"):
             schema.prepare(path)
 
 
@@ -186,13 +187,13 @@ def locked_after_look(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[a
 
 
 def read_snapshot(path: Path) -> None:
-    with snapshot(path, fill=False) as found:
+    with bulk.snapshot(path) as found:
         assert found.numbers()[:2] == (5, 5)
 
 
 def load_examples(path: Path) -> None:
     schema.prepare(path)
-    assert load_all(path, EXAMPLES, only_if_empty=False) == range(6, 9)
+    assert bulk.load_all(path, EXAMPLES, only_if_empty=False) == range(6, 9)
 
 
 def open_service(path: Path) -> None:
@@ -232,7 +233,7 @@ def test_a_command_or_start_says_that_a_program_locks_the_file_after_it_was_look
 ) -> None:
     monkeypatch.setattr(schema, "START_TIMEOUT", 0.1)
     monkeypatch.setattr(bulk, "LOCK_TIMEOUT", 0.1)
-    with locked_after_look(path, monkeypatch), pytest.raises((CannotStart, Unavailable), match="is locked"):
+    with locked_after_look(path, monkeypatch), pytest.raises((CannotStart, Unavailable), match="locked"):
         use(path)
 
 
@@ -242,39 +243,60 @@ def test_a_start_without_shared_memory_says_that_the_disk_has_to_be_a_local_one(
     with serving(path.parent, database=f"sqlite:///{path}", within=unshared, ready=False) as service:
         assert service.process.wait(TIMEOUT) == 2
         [line] = service.log.splitlines()
-        assert line.startswith(f"storekeeper: {path} ")
+        assert line.startswith(f"storekeeper: {path}: ")
         assert "a local one" in line
     assert names(path) == [f"Store {number}" for number in range(1, 6)]
 
 
-# An older schema.
+# A made-up next schema.
 
 
-@pytest.fixture
-def older(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file of the first schema with three stores, of which the second was replaced twice."""
-    path = tmp_path / "older.db"
-    with monkeypatch.context() as patch:
-        patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:1])
+UPGRADE = f"""
+    ALTER TABLE {CHANGES_TABLE} RENAME TO changes_2;
+    ALTER TABLE changes_2 ADD COLUMN reason TEXT;
+    CREATE VIEW {CHANGES_TABLE} AS SELECT * FROM changes_2;
+"""
+
+
+@pytest.mark.parametrize("what", ["", "VIEW own AS SELECT * FROM changes", "VIEW own AS SELECT * FROM nowhere"])
+def test_a_process_of_an_older_version_reads_but_writes_nothing_more(
+    path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Views of somebody else stay as they are."""
+    with connected(path) as old:
+        if what:
+            old.execute(f"CREATE {what}")
+        insert = "INSERT INTO changes VALUES (6, 1, 'E', NULL, 60, 5, 0)"
+        old.execute(f"BEGIN IMMEDIATE; {insert}; ROLLBACK")
+        monkeypatch.setattr(migrations, "MIGRATIONS", (UPGRADE,))
         schema.prepare(path)
+        with pytest.raises(apsw.SQLError, match="it is a view"):
+            old.execute(insert)
+        assert old.execute("SELECT max(seq) FROM changes").get == 5
+        assert old.pragma("user_version") == NOW + 1
+
+
+def test_a_table_of_somebody_else_that_an_upgrade_needs_is_named(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with connected(path) as connection:
-        connection.execute("""
-            INSERT INTO stores VALUES (1, 'A', NULL, 1), (2, 'D', 'x', 5), (3, 'C', NULL, 3);
-            INSERT INTO changes VALUES (1, 1, 'A', NULL, 10), (2, 2, 'B', NULL, 30), (3, 3, 'C', NULL, 20),
-              (4, 2, 'B', 'x', 40), (5, 2, 'D', 'x', 50)""")
-    return path
+        connection.execute("CREATE TABLE second (ours TEXT)")
+    before = inside(path.parent)
+    monkeypatch.setattr(migrations, "MIGRATIONS", (SECOND,))
+    with pytest.raises(CannotStart, match=r"stores.db: cannot be upgraded \(table second already exists\): it has a"):
+        schema.prepare(path)
+    assert inside(path.parent) == before
 
 
-def test_a_file_of_the_first_schema_is_upgraded_with_its_history(older: Path) -> None:
-    schema.prepare(older)
-    with connected(older) as connection:
-        rows = list(connection.execute("SELECT seq, at, previous, count, by_token FROM changes ORDER BY seq"))
-        assert rows == [(1, 10, 0, 1, 0), (2, 30, 0, 2, 0), (3, 30, 0, 3, 0), (4, 40, 2, 3, 0), (5, 50, 4, 3, 0)]
-        assert connection.pragma("integrity_check") == "ok"
+def test_only_the_service_upgrades_a_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = inside(path.parent)
+    monkeypatch.setattr(migrations, "MIGRATIONS", (SECOND,))
+    for use in (read_tokens, renew_epoch, read_snapshot):
+        with pytest.raises(CannotStart, match="written by an older Storekeeper: upgrade it first, by starting"):
+            use(path)
+    assert inside(path.parent) == before
 
 
 def test_a_file_that_another_start_upgrades_while_it_is_looked_at_is_not_damaged(
-    older: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     look = schema.open_read_only
 
@@ -283,7 +305,8 @@ def test_a_file_that_another_start_upgrades_while_it_is_looked_at_is_not_damaged
 
         def trace(_cursor: apsw.Cursor, statement: str, _bindings: object) -> bool:
             if "user_version" in statement:
-                monkeypatch.undo()
+                monkeypatch.setattr(schema, "open_read_only", look)
+                monkeypatch.setattr(migrations, "MIGRATIONS", (UPGRADE,))
                 with closing(schema.connect(path)) as other:
                     schema.upgrade_schema(other)
             return True
@@ -293,127 +316,52 @@ def test_a_file_that_another_start_upgrades_while_it_is_looked_at_is_not_damaged
         return connection
 
     monkeypatch.setattr(schema, "open_read_only", upgraded_meanwhile)
-    with connected(older):
-        schema.prepare(older)
+    with connected(path):
+        schema.prepare(path)
     assert schema.open_read_only is look, "it was upgraded meanwhile"
 
 
-def test_a_process_of_an_older_version_reads_but_writes_nothing_more(older: Path) -> None:
-    with connected(older) as old:
-        insert = "INSERT INTO changes (seq, store_id, name, address, at) VALUES (6, 1, 'E', NULL, 60)"
-        old.execute(f"BEGIN IMMEDIATE; {insert}; ROLLBACK")
-        schema.prepare(older)
-        with pytest.raises(apsw.SQLError, match="it is a view"):
-            old.execute(insert)
-        for name in ("changes", *(f"changes_{number}" for number in range(2, NOW))):
-            assert old.execute(f"SELECT max(seq) FROM {name}").get == 5
-    assert f"changes_{NOW}" == CHANGES_TABLE, "each migration renames it"
+def test_a_new_epoch_beside_a_service_is_that_of_its_reads_after_a_second(tmp_path: Path) -> None:
+    """At once where a statement reads it anyway; singles know it after the next tick."""
 
-
-def test_a_file_of_a_checkout_that_made_no_view_of_the_second_name_is_upgraded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:3])
-        schema.prepare(tmp_path / "older.db")
-    with connected(tmp_path / "older.db") as connection:
-        connection.execute("DROP VIEW changes_2")
-    schema.prepare(tmp_path / "older.db")
-    with connected(tmp_path / "older.db") as connection:
-        assert connection.execute("SELECT count(*) FROM changes_2").get == 0
-
-
-@pytest.mark.parametrize("what", ["VIEW own AS SELECT * FROM changes", "VIEW own AS SELECT * FROM nowhere"])
-def test_a_view_of_somebody_else_does_not_keep_a_file_from_being_upgraded(older: Path, what: str) -> None:
-    with connected(older) as connection:
-        connection.execute(f"CREATE {what}")
-        before = connection.execute("SELECT sql FROM sqlite_schema WHERE name = 'own'").get
-        schema.prepare(older)
-        assert connection.execute("SELECT sql FROM sqlite_schema WHERE name = 'own'").get == before
-        if "changes" in what:
-            assert connection.execute("SELECT count(*) FROM own").get == 5
-
-
-def test_a_table_of_somebody_else_that_an_upgrade_needs_is_named(older: Path) -> None:
-    with connected(older) as connection:
-        connection.execute("CREATE TABLE tokens (ours TEXT)")
-    before = inside(older.parent)
-    with pytest.raises(CannotStart, match=r"older.db cannot be upgraded \(table tokens already exists\): it has a"):
-        schema.prepare(older)
-    assert inside(older.parent) == before
-
-
-def test_a_file_of_the_second_schema_gets_an_epoch_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    epochs = set()
-    for number in range(5):
-        path = tmp_path / f"{number}.db"
-        with monkeypatch.context() as patch:
-            patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:2])
-            schema.prepare(path)
-        with connected(path) as old:
-            old.execute("""INSERT INTO stores VALUES (1, 'A', NULL, 2);
-              INSERT INTO changes_2 VALUES (1, 1, 'B', NULL, 10, 0, 1), (2, 1, 'A', NULL, 20, 1, 1)""")
-            schema.prepare(path)
-            insert = "INSERT INTO changes_2 VALUES (3, 1, 'E', NULL, 60, 2, 1)"
-            with pytest.raises(apsw.SQLError, match="cannot modify changes_2 because it is a view"):
-                old.execute(insert)
-            assert old.execute("SELECT count(*), max(seq) FROM changes").get == (2, 2)
-        epochs.add(databases.epoch(f"sqlite:///{path}", renew=False))
-    assert len(epochs) == 5
-    assert all(re.fullmatch("[a-z2-7]{8}", one) for one in epochs)
-
-
-def test_a_new_epoch_beside_a_service_is_that_of_its_next_reads(tmp_path: Path) -> None:
     async def main() -> None:
         database = Sqlite(tmp_path)
         async with handle(database) as collection:
             await collection.load(numbered(3))
             for _ in range(3):
-                state = collection.state()
+                state, token = collection.state(), collection.change_token()
                 assert isinstance(state, State)
                 assert state[:2] == (3, 3)
                 assert databases.epoch(database.url, renew=False) == state.epoch
                 renewed = databases.epoch(database.url, renew=True)
                 assert renewed != state.epoch
+                assert collection.change_token() != token
                 assert collection.state() == (3, 3, renewed)
-                for _ in range(4):  # without the shared transaction, and with it
-                    store = await get(collection, 2)
-                    assert store is not None
-                    assert store.epoch == renewed
                 for name in (None, "Store 2"):
                     assert (await listing(collection, name)).epoch == renewed
                 replaced = await replace(collection, 1, Payload("Store 1", "1 Road"))
                 assert replaced is not None
                 assert replaced.epoch == renewed
+                await asyncio.sleep(1)
+                store = await get(collection, 2)
+                assert store is not None
+                assert store.epoch == renewed
 
     run(main())
 
 
-@pytest.mark.parametrize("renew", [False, True])
-def test_the_epoch_of_an_older_file_is_refused(older: Path, renew: bool) -> None:
-    with pytest.raises(CannotStart, match="was written by an older Storekeeper: upgrade it first"):
-        databases.epoch(f"sqlite:///{older}", renew=renew)
+def test_a_process_that_stood_still_reads_the_epoch_before_it_responds(tmp_path: Path) -> None:
+    async def main() -> None:
+        database = Sqlite(tmp_path)
+        async with handle(database) as collection:
+            await collection.load(numbered(1))
+            renewed = databases.epoch(database.url, renew=True)
+            time.sleep(1.1)  # noqa: ASYNC251 - nothing of it runs
+            store = await get(collection, 1)
+            assert store is not None
+            assert store.epoch == renewed
 
-
-def test_only_the_service_upgrades_a_file(older: Path, tmp_path: Path) -> None:
-    before = inside(tmp_path)
-    file = tmp_path / "stores.csv"
-    file.write_text("name,address\nA,\n")
-    url = f"sqlite:///{older}"
-    for command in (
-        ("import", "--database", url, str(file)),
-        ("export", "--database", url),
-        ("epoch", "--database", url),
-        ("epoch", "--new", "--database", url),
-        ("copy", url, f"sqlite:///{tmp_path}/copy.db"),
-    ):
-        done = run_command(*command)
-        assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
-        assert b"was written by an older Storekeeper: upgrade it first, by starting `storekeeper serve" in done.stderr
-    file.unlink()
-    assert inside(tmp_path) == before
+    run(main())
 
 
 # What is refused, and stays as it was.
@@ -472,7 +420,13 @@ os.kill(os.getpid(), 9)
 def newer(path: Path) -> None:
     schema.prepare(path)
     with connected(path) as connection:
-        connection.pragma("user_version", len(schema.MIGRATIONS) + 1)
+        connection.pragma("user_version", NOW + 1)
+
+
+def never_released(path: Path) -> None:
+    schema.prepare(path)
+    with connected(path) as connection:
+        connection.pragma("user_version", NOW - 1)
 
 
 def text(path: Path) -> None:
@@ -529,28 +483,29 @@ def pipe(path: Path) -> None:
 
 
 REFUSED = [
-    (foreign, "is another program's database: name another file"),
-    (foreign_with_a_log, "is another program's database"),
-    (foreign_by_its_id, "is another program's database"),
-    (foreign_by_its_version, "is another program's database"),
-    (foreign_killed, "is another program's database"),
-    (foreign_killed_while_writing, "is another program's database"),
-    (newer, f"was written by a newer Storekeeper (its schema is {NOW + 1}, this one knows {NOW}): install that"),
-    (text, "is not a database: name another file"),
-    (empty, "is empty, so not a database: restore it, or delete it"),
-    (only_a_log, "is gone but its log stores.db-wal is there: restore"),
-    (only_a_journal, "is gone but its log stores.db-journal is there: restore"),
-    (emptied_beside_its_log, "is gone but its log stores.db-wal is there: restore"),
-    (shortened(100), "is damaged (its end is missing): restore"),
-    (shortened(4096), "is damaged (database disk image is malformed): restore"),
-    (shortened(-4096), "is damaged (database disk image is malformed): restore"),
-    (shortened(-50), "is damaged (database disk image is malformed): restore"),
-    (garbage_in_the_schema, "is damaged (database disk image is malformed): restore"),
-    (without(f"VIEW changes; DROP TABLE {CHANGES_TABLE}"), "is damaged (a table is missing): restore"),
-    (without("TABLE tokens"), "is damaged (a table is missing): restore"),
-    (without("TABLE collection"), "is damaged (a table is missing): restore"),
-    (folder, "is not a file: name another one"),
-    (pipe, "is not a file: name another one"),
+    (foreign, "another program's database: name another file"),
+    (foreign_with_a_log, "another program's database"),
+    (foreign_by_its_id, "another program's database"),
+    (foreign_by_its_version, "another program's database"),
+    (foreign_killed, "another program's database"),
+    (foreign_killed_while_writing, "another program's database"),
+    (never_released, f"written before the first release (its schema is {NOW - 1}): export its stores with the"),
+    (newer, f"written by a newer Storekeeper (its schema is {NOW + 1}, this one knows {NOW}): install that"),
+    (text, "not a database: name another file"),
+    (empty, "empty, so not a database: restore it, or delete it"),
+    (only_a_log, "gone but its log stores.db-wal is there: restore"),
+    (only_a_journal, "gone but its log stores.db-journal is there: restore"),
+    (emptied_beside_its_log, "gone but its log stores.db-wal is there: restore"),
+    (shortened(100), "damaged (its end is missing): restore"),
+    (shortened(4096), "damaged (database disk image is malformed): restore"),
+    (shortened(-4096), "damaged (database disk image is malformed): restore"),
+    (shortened(-50), "damaged (database disk image is malformed): restore"),
+    (garbage_in_the_schema, "damaged (database disk image is malformed): restore"),
+    (without(f"TABLE {CHANGES_TABLE}"), "damaged (a table is missing): restore"),
+    (without("TABLE tokens"), "damaged (a table is missing): restore"),
+    (without("TABLE collection"), "damaged (a table is missing): restore"),
+    (folder, "not a file: name another one"),
+    (pipe, "not a file: name another one"),
 ]
 
 
@@ -565,7 +520,7 @@ def test_what_is_no_good_database_is_refused_untouched(
     before = inside(tmp_path)
     with pytest.raises(CannotStart) as refusal:
         schema.prepare(path)
-    assert str(refusal.value).startswith(f"{path} {message}")
+    assert str(refusal.value).startswith(f"{path}: {message}")
     assert inside(tmp_path) == before
 
 
