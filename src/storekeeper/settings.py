@@ -47,7 +47,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Literal["ignore", "reject"], "What happens to payload keys that are no field of a store."
     ] = "ignore"
     examples: Annotated[bool, "Put 3 example stores into an empty database."] = True
-    fast_lane: Annotated[bool, "Serve the API's routes without going through ASGI: same responses, faster."] = True
     auth: Annotated[
         Literal["open", "writes", "all"] | None,
         "Who needs a token: nobody, who writes, or everybody. Without it: nobody, and only on loopback.",

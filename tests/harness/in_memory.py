@@ -7,11 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from storekeeper import commands
+from storekeeper.api.application import Application
+from storekeeper.api.errors import NOT_FOUND
+from storekeeper.api.gate import Gate
+from storekeeper.api.origins import WebPages
+from storekeeper.api.plan import Plan, constant
 from storekeeper.api.resource import Resource
+from storekeeper.api.routes import ROUTES
 from storekeeper.collection import Listing, Moment, Query, State, check_moment
-from storekeeper.commands import Change, Command, Create, Present, Remembered, Result, apply, touched
+from storekeeper.commands import Before, Change, Command, Create, Remembered, Result, apply, replacements
 from storekeeper.errors import Unavailable
-from storekeeper.http.response import Deferred, Response
+from storekeeper.http.request import Request
+from storekeeper.http.response import Deferred, Fields, Response
 from storekeeper.settings import Settings
 from storekeeper.stores import Payload, Store
 from tests.harness.stores import content, shown_with, store_of
@@ -80,19 +87,22 @@ class InMemory:
         stores = self.stores
         equal = [
             place
-            for place, id, *sent in touched([command])
+            for place, id, *sent in replacements([command])
             if 1 <= id <= len(stores) and sent == content(stores[id - 1])
         ]
         versions = {store.id: store.version for store in stores}
-        present = Present(len(stores), len(self.changes), 0, EPOCH, versions, equal, self._remembered)
-        batch = apply([command], present, at := 1000 * (len(self.changes) + 1))
+        before = Before(len(stores), len(self.changes), 0, EPOCH, versions, equal, self._remembered)
+        batch = apply([command], before, 1000 * (len(self.changes) + 1))
         self.changes += batch.changes
         [result] = batch.results
         for key, request, _seq in batch.keys:
             assert isinstance(result, Store)
-            self._remembered[key] = Remembered(request, result, at)
-        assert command.key is None or commands.keys([command]) == [command.key]
+            self._remembered[key] = Remembered(request, result.id, result.version)
+        assert command.key is None or commands.keys_of([command]) == [command.key[0]]
         return Done(result)
+
+    def change_token(self) -> object:
+        return len(self.changes)
 
     def _called(self, name: str) -> None:
         self.calls.append(name)
@@ -109,7 +119,7 @@ class InMemory:
     def _version(self, at: Moment) -> int:
         latest = len(self.changes)
         check_moment(at, latest, EPOCH, 1000 * (latest + 1))
-        return at.seq if at.seq is not None else sum(change[-4] <= (at.time or 0) for change in self.changes)
+        return at.seq if at.seq is not None else sum(change[4] <= (at.time or 0) for change in self.changes)
 
 
 class Later(InMemory):
@@ -159,10 +169,23 @@ def ask_later(
     return asyncio.run(main())
 
 
+def application(collection: Any, gate: Gate | None = None, **settings: Any) -> Application:
+    """Return the contract's routes on a collection; the others have no planner."""
+    given = Settings(**settings)
+    planners = {route.name: _no_planner for route in ROUTES} | dict(Resource(collection, given).planners)
+    return Application(gate or Gate(WebPages()), planners, generic=given.error_detail == "generic")
+
+
+def _no_planner(_method: str, _headers: Fields) -> Plan:
+    return constant(NOT_FOUND)
+
+
+def a_request(method: str, target: bytes, headers: Fields = (), body: bytes = b"") -> Request:
+    """Return a whole request as a reader makes it."""
+    return Request(method, target, headers, "1.1", True, body)
+
+
 def _respond(
     collection: Any, method: str, target: str, body: bytes, *headers: tuple[bytes, bytes], **settings: Any
 ) -> Response | Deferred:
-    resource = Resource(collection, Settings(**settings))
-    plan = resource.plan(method, target.encode(), headers)
-    assert plan
-    return resource.respond(plan, target.encode(), body)
+    return application(collection, **settings).respond(a_request(method, target.encode(), headers, body))
