@@ -17,12 +17,8 @@ import msgspec
 import uvicorn
 
 from storekeeper import __version__, supervisor
-from storekeeper.api import docs, operations
-from storekeeper.api.application import Application
+from storekeeper.api.application import make_application
 from storekeeper.api.asgi import AsgiApplication
-from storekeeper.api.gate import Gate
-from storekeeper.api.origins import WebPages
-from storekeeper.api.resource import Resource
 from storekeeper.api.routes import match_route
 from storekeeper.api.token_table import TokenTable
 from storekeeper.collection import Collection
@@ -118,12 +114,13 @@ class Service:
         if settings.examples:
             self._tasks.append(asyncio.create_task(_add_examples(collection)))
             await asyncio.wait(self._tasks, timeout=EXAMPLES_TIMEOUT)
-        mode = settings.auth or "open"
-        tokens = None if mode == "open" else TokenTable(collection)
+        tokens = None if settings.auth in ("open", None) else TokenTable(collection)
         if tokens:
             await tokens.refresh()
             self._tasks.append(asyncio.create_task(tokens.keep_fresh()))
-        self.runtime = _join(collection, settings, tokens)
+        application = make_application(collection, settings, tokens)
+        plain = PlainReader(match_route, application.plan)
+        self.runtime = Runtime(application, plain, ResponseCache(partial(_change_token, collection)), Limits())
         return collection
 
     async def _sweep(self) -> None:
@@ -131,22 +128,6 @@ class Service:
         while True:
             await asyncio.sleep(_SWEEP_INTERVAL)
             await self.runtime.limits.connections.sweep(loop.time())
-
-
-def _join(collection: Collection, settings: Settings, tokens: TokenTable | None) -> Runtime:
-    """Return the objects that all connections share."""
-    mode = settings.auth or "open"
-    # What nobody can read without a token, no rebound page can.
-    hosts = settings.allowed_host if is_loopback(settings.host) and mode != "all" else None
-    gate = Gate(WebPages(settings.cors_origin, hosts), mode, tokens)
-    planners = {
-        **Resource(collection, settings).planners,
-        **operations.planners(collection, gate.unknown, ready_needs_writes=settings.ready_needs_writes),
-        **docs.PLANNERS,
-    }
-    application = Application(gate, planners, generic=settings.error_detail == "generic")
-    plain = PlainReader(match_route, application.plan)
-    return Runtime(application, plain, ResponseCache(partial(_change_token, collection)), Limits())
 
 
 def _change_token(collection: Collection) -> object | None:

@@ -7,13 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from storekeeper import commands
-from storekeeper.api.application import Application
-from storekeeper.api.errors import NOT_FOUND
-from storekeeper.api.gate import Gate
-from storekeeper.api.origins import WebPages
-from storekeeper.api.plan import Plan, constant
-from storekeeper.api.resource import Resource
-from storekeeper.api.routes import ROUTES
+from storekeeper.api.application import Application, make_application
+from storekeeper.api.token_table import TokenTable
 from storekeeper.collection import Listing, Moment, Query, State, check_moment
 from storekeeper.commands import Before, Change, Command, Create, Remembered, Result, apply, replacements
 from storekeeper.errors import Unavailable
@@ -169,15 +164,10 @@ def ask_later(
     return asyncio.run(main())
 
 
-def application(collection: Any, gate: Gate | None = None, **settings: Any) -> Application:
-    """Return the contract's routes on a collection; the others have no planner."""
-    given = Settings(**settings)
-    planners = {route.name: _no_planner for route in ROUTES} | dict(Resource(collection, given).planners)
-    return Application(gate or Gate(WebPages()), planners, generic=given.error_detail == "generic")
-
-
-def _no_planner(_method: str, _headers: Fields) -> Plan:
-    return constant(NOT_FOUND)
+def an_application(*, tokens: bool = False, **settings: Any) -> Application:
+    """Return an application without a database, which can plan; with `tokens`, of which none is known."""
+    collection: Any = InMemory()
+    return make_application(collection, Settings(**settings), TokenTable(collection) if tokens else None)
 
 
 def a_request(method: str, target: bytes, headers: Fields = (), body: bytes = b"") -> Request:
@@ -188,4 +178,5 @@ def a_request(method: str, target: bytes, headers: Fields = (), body: bytes = b"
 def _respond(
     collection: Any, method: str, target: str, body: bytes, *headers: tuple[bytes, bytes], **settings: Any
 ) -> Response | Deferred:
-    return application(collection, **settings).respond(a_request(method, target.encode(), headers, body))
+    application = make_application(collection, Settings(**settings), None)
+    return application.respond(a_request(method, target.encode(), headers, body))

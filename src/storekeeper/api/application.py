@@ -1,16 +1,22 @@
-"""The adapter from HTTP to the routes: plans a request, has the gate admit it, runs it. Imports `http`."""
+"""The adapter from HTTP to all routes: plans, admits and runs requests. Imports `http`, the domain."""
 
 from collections.abc import Mapping
 from functools import partial
 
 from msgspec.structs import replace
 
+from storekeeper.api import docs, operations
 from storekeeper.api.errors import NOT_FOUND, not_allowed, to_response
 from storekeeper.api.gate import Gate
+from storekeeper.api.origins import WebPages
 from storekeeper.api.plan import Plan, Planner, constant
+from storekeeper.api.resource import Resource
 from storekeeper.api.routes import METHODS, ROUTES, Route, match_route
+from storekeeper.api.token_table import TokenTable
+from storekeeper.collection import Collection
 from storekeeper.http.request import BodyLimit, Request
 from storekeeper.http.response import Deferred, Fields, Headers, Response
+from storekeeper.settings import Settings, is_loopback
 
 _NO_ROUTE = Route("", "", (), is_open=True)
 
@@ -19,8 +25,7 @@ class Application:
     """Responds to requests. `planners` has the planner of each route; `generic` explains no invalid input."""
 
     def __init__(self, gate: Gate, planners: Mapping[str, Planner], *, generic: bool = False) -> None:
-        own: dict[str, Planner] = {"server": _plan_server}
-        self._planners = {route.name: (own | dict(planners))[route.name] for route in ROUTES}
+        self._planners = {route.name: planners[route.name] for route in ROUTES}
         self._gate = gate
         self._to_response = partial(to_response, generic=generic)
 
@@ -63,6 +68,21 @@ class Application:
         route = match_route(request.target.partition(b"?")[0])
         request.plan = plan = self.plan(request.method, route, request.headers)
         return plan
+
+
+def make_application(collection: Collection, settings: Settings, tokens: TokenTable | None) -> Application:
+    """Return the application on a collection, with a planner for each route. Without `tokens`, nobody needs one."""
+    mode = settings.auth or "open"
+    # What nobody can read without a token, no rebound page can.
+    hosts = settings.allowed_host if is_loopback(settings.host) and mode != "all" else None
+    gate = Gate(WebPages(settings.cors_origin, hosts), mode, tokens)
+    planners = {
+        **Resource(collection, settings).planners,
+        **operations.planners(collection, gate.unknown, ready_needs_writes=settings.ready_needs_writes),
+        **docs.PLANNERS,
+        "server": _plan_server,
+    }
+    return Application(gate, planners, generic=settings.error_detail == "generic")
 
 
 def _plan_server(method: str, _headers: Fields) -> Plan:

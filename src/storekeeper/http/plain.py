@@ -74,6 +74,9 @@ class _Head(msgspec.Struct, eq=False):
     plans: dict[tuple[bytes, Any], Plan]
     """By method and route."""
 
+    comes_again: bool
+    """Whether other requests may have the same fields."""
+
 
 class PlainReader(Generic[R]):
     """Reads plain requests, of all connections of a process.
@@ -126,10 +129,9 @@ class PlainReader(Generic[R]):
         return head
 
     def _remember(self, text: bytes, head: _Head) -> None:
-        if len(text) > MAX_CACHED_HEAD_BYTES or not _NEW_EACH_TIME.isdisjoint([name for name, _ in head.fields]):
-            return
-        self._grow(len(text) + head.size)
-        self._heads[text] = head
+        if head.comes_again and len(text) <= MAX_CACHED_HEAD_BYTES:
+            self._grow(len(text) + head.size)
+            self._heads[text] = head
 
     def _make_plan(self, method: bytes, route: R, head: _Head) -> Plan:
         plan = self._plan(method.decode(), route, head.fields)
@@ -161,4 +163,5 @@ def _decide(text: bytes) -> _Head | None:
     length = dict(fields).get(b"content-length", b"0")
     if b"host" not in names or not length.isdigit() or len(length) > len(str(MAX_PLAIN_BYTES)):
         return None
-    return _Head(fields, int(length), size_of(b"", fields), PLAN_BYTES + QUOTE_BYTES * text.count(b'"'), {})
+    plan_size = PLAN_BYTES + QUOTE_BYTES * text.count(b'"')
+    return _Head(fields, int(length), size_of(b"", fields), plan_size, {}, _NEW_EACH_TIME.isdisjoint(names))
