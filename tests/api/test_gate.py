@@ -152,9 +152,7 @@ def test_a_refusal_says_what_is_missing(tmp_path: Path) -> None:
                 expected = 401
                 assert (await exchange(service, sent("GET", "/api/stores", wrong))).status == expected
             twice = sent("GET", "/api/stores", good, f"Authorization: {good}")
-            assert_error(
-                await exchange(service, twice), 400, "The request has more than one Authorization header"
-            )
+            assert_error(await exchange(service, twice), 400, "The request has more than one Authorization header")
 
     run(scenario())
 
@@ -346,9 +344,7 @@ def test_a_backup_from_before_the_first_token_opens_nothing(tmp_path: Path) -> N
         for mode, read in (("writes", 200), ("all", 401)):
             async with inside(tmp_path, auth=mode) as service:
                 for authorization in (None, f"Bearer {generate()}"):
-                    assert (
-                        await exchange(service, sent("POST", "/api/stores", authorization))
-                    ).status == 401
+                    assert (await exchange(service, sent("POST", "/api/stores", authorization))).status == 401
                 assert (await exchange(service, sent("GET", "/api/stores", None))).status == read
 
     run(scenario())

@@ -168,9 +168,7 @@ def test_without_a_named_origin_no_response_has_a_field_for_pages(case: str, tmp
     run(scenario())
 
 
-def test_a_refusal_in_the_middle_of_a_request_is_readable_once_its_origin_was_read(
-    tmp_path: Path
-) -> None:
+def test_a_refusal_in_the_middle_of_a_request_is_readable_once_its_origin_was_read(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with inside(tmp_path, cors_origin=[SHOP], allowed_host=["stores.example"]) as service:
             origin = NAMED.encode() + b"\r\n"
@@ -226,9 +224,7 @@ def test_a_refusal_of_what_follows_its_origin_is_readable_however_the_bytes_are_
     run(scenario())
 
 
-def test_a_503_is_readable_and_a_preflight_needs_no_database(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_503_is_readable_and_a_preflight_needs_no_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         async with inside(tmp_path, cors_origin=[SHOP]) as service:
 
@@ -330,9 +326,7 @@ def test_off_the_loopback_address_or_where_all_need_a_token_any_name_is_good(
 
 
 @pytest.mark.parametrize("framing", ["Content-Length: 9000", "Transfer-Encoding: chunked", "Expect: 100-continue"])
-def test_what_is_refused_by_its_head_is_refused_before_its_body_is_read(
-    framing: str, tmp_path: Path
-) -> None:
+def test_what_is_refused_by_its_head_is_refused_before_its_body_is_read(framing: str, tmp_path: Path) -> None:
     async def scenario() -> None:
         async with inside(tmp_path) as service:
             length = ["Content-Length: 3"] if "Expect" in framing else []

@@ -125,6 +125,12 @@ class Inside:
         )
         self._config.load()
 
+    @property
+    def collection(self) -> Any:
+        """The collection that the service reads and writes."""
+        application: Any = self.service.runtime.application
+        return application._planners["store"].__self__._collection
+
     def protocol(self, kind: type[Connection] = Connection, **changes: Any) -> Connection:
         """Return a connection that has no transport yet; `changes` are other parts of the runtime."""
         runtime = replace(self.service.runtime, **changes)

@@ -56,9 +56,7 @@ def test_the_connection_that_is_idle_for_longest_makes_room(tmp_path: Path) -> N
     run(scenario())
 
 
-def test_one_that_was_served_since_idle_ones_were_looked_for_is_the_last_to_make_room(
-    tmp_path: Path
-) -> None:
+def test_one_that_was_served_since_idle_ones_were_looked_for_is_the_last_to_make_room(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with inside(tmp_path) as service:
             service.service.runtime.limits.connections.maximum = 3

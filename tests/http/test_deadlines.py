@@ -172,9 +172,7 @@ def test_a_client_that_was_not_yet_told_to_continue_is_not_late(tmp_path: Path) 
     run(scenario())
 
 
-def test_a_client_that_does_not_read_is_not_told_to_continue_before_its_earlier_responses(
-    tmp_path: Path
-) -> None:
+def test_a_client_that_does_not_read_is_not_told_to_continue_before_its_earlier_responses(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with inside(tmp_path) as service:
             connection, line = service.connect()
@@ -215,9 +213,7 @@ def test_a_bug_in_the_sweep_of_a_connection_ends_it_and_leaves_the_others_their_
 
 
 @pytest.mark.parametrize("count", [500, 2500], ids=["whole", "streamed"])
-def test_a_client_that_reads_nothing_is_dropped_and_one_that_reads_slowly_is_not(
-    tmp_path: Path, count: int
-) -> None:
+def test_a_client_that_reads_nothing_is_dropped_and_one_that_reads_slowly_is_not(tmp_path: Path, count: int) -> None:
     some_stores(tmp_path, count)
 
     async def scenario() -> None:
@@ -353,7 +349,7 @@ def test_a_list_that_breaks_off_is_not_taken_for_whole_nor_given_to_the_next(
 
     async def scenario() -> None:
         async with inside(tmp_path) as service:
-            collection = service.service.runtime.resource._collection
+            collection = service.collection
             with monkeypatch.context() as patch:
                 patch.setattr(collection, "list", lambda _name: Listing(1, "epoch", b'{"id":1}', broken()))
                 connection, line = service.connect()
@@ -457,7 +453,7 @@ def test_a_request_behind_the_response_that_closes_the_connection_is_not_carried
             other, _ = service.connect()
             other.data_received(create("First"))
             await settled(other)
-            collection = service.service.runtime.resource._collection
+            collection = service.collection
             assert collection.state()[0] == 1  # type: ignore[index]  # SQLite has it at once
 
     run(scenario())

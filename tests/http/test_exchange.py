@@ -316,7 +316,7 @@ def test_a_bug_in_a_route_is_a_500_and_the_connection_goes_on(
 ) -> None:
     async def scenario() -> None:
         async with inside(tmp_path) as service:
-            collection = service.service.runtime.application._planners["stores"].__self__._collection
+            collection = service.collection
 
             def raises(*_: object) -> None:
                 raise RuntimeError("a bug")

@@ -48,9 +48,7 @@ LATE = {
 LATE |= {LINE + HOST + b"Content-Length: 9\r\n\r\nx": True}
 
 
-async def refusal(
-    service: Inside, data: bytes, size: int, *, late: bool = False
-) -> tuple[bytes, bytes]:
+async def refusal(service: Inside, data: bytes, size: int, *, late: bool = False) -> tuple[bytes, bytes]:
     """Return head and content of the last response to data that arrives in pieces of a size."""
     connection, line = service.connect()
     for at in range(0, len(data), size):

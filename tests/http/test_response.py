@@ -9,9 +9,7 @@ from tests.harness.wire import request
 
 
 @pytest.mark.parametrize("target", ["/test", "/api/stores/1", "/api/stores", "/api/stores/none", "/health/live"])
-def test_a_response_has_the_date_of_now_whether_it_is_cached_or_not(
-    tmp_path: Path, target: str
-) -> None:
+def test_a_response_has_the_date_of_now_whether_it_is_cached_or_not(tmp_path: Path, target: str) -> None:
     some_stores(tmp_path, 1)
 
     async def scenario() -> None:

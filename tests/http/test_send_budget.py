@@ -82,31 +82,6 @@ def test_who_reads_or_leaves_takes_no_room_any_more(tmp_path: Path) -> None:
     run(scenario())
 
 
-async def has_cached(service: Inside) -> None:
-    """Ask twice for the store that `ask` asks for, so that its response is in the cache; both clients leave."""
-    for _ in range(2):
-        _, line = await ask(service)
-        line.abort()
-        await tick()
-
-
-def test_one_cached_response_for_many_takes_its_room_once(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            kept = service.service.runtime.limits.send_budget
-            await store(service, "x" * LONG)
-            await has_cached(service)
-            many = [await ask(service) for _ in range(9)]
-            assert LONG < kept.size < 2 * LONG
-            assert not any(line.aborted for _, line in many)
-            for _, line in many:
-                assert LONG < kept.size < 2 * LONG
-                line.client_reads(2 * LONG)
-            assert kept.size == 0
-
-    run(scenario())
-
-
 def test_one_that_is_longer_than_all_may_be_is_sent(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with inside(tmp_path) as service:
