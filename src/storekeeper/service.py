@@ -17,21 +17,19 @@ import msgspec
 import uvicorn
 
 from storekeeper import __version__, supervisor
-from storekeeper.api.asgi import Application
-from storekeeper.api.cache import ResponseCache
-from storekeeper.api.fastlane import FastLane, Runtime
-from storekeeper.api.gate import Gate
-from storekeeper.api.origins import WebPages
-from storekeeper.api.resource import Resource
-from storekeeper.api.routes import SHAPES
+from storekeeper.api.application import make_application
+from storekeeper.api.asgi import AsgiApplication
+from storekeeper.api.routes import match_route
 from storekeeper.api.token_table import TokenTable
 from storekeeper.collection import Collection
 from storekeeper.databases import absolute, describe, open_collection, prepare, refuse_gone, refuse_tokens
 from storekeeper.errors import CannotStart, CannotStartYet, Unavailable
 from storekeeper.events import Event, bridge_log, emit, flush, write_line
+from storekeeper.http.cache import ResponseCache
 from storekeeper.http.connection import Connection
 from storekeeper.http.limits import Limits
 from storekeeper.http.plain import PlainReader
+from storekeeper.http.runtime import Runtime
 from storekeeper.listener import bind, check_open_files_limit, has_client, listen
 from storekeeper.settings import Settings, from_environment, is_loopback
 from storekeeper.stores import EXAMPLES
@@ -71,15 +69,13 @@ class Service:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Respond to one request, or handle the lifespan."""
         if scope["type"] in ("http", "websocket"):
-            await self.runtime.application(scope, receive, send)
+            await AsgiApplication(self.runtime)(scope, receive, send)
         elif scope["type"] == "lifespan":
             await self._run_lifespan(receive, send)
 
     def connect(self, *args: Any, **kwargs: Any) -> Connection:
         """Return the protocol object of a new connection, as uvicorn asks for it."""
-        if self.settings.fast_lane:
-            return FastLane(self.runtime, *args, **kwargs)
-        return Connection(self.runtime.limits, self.runtime.gate, *args, **kwargs)
+        return Connection(self.runtime, *args, **kwargs)
 
     async def _run_lifespan(self, receive: Any, send: Any) -> None:
         await receive()
@@ -106,10 +102,11 @@ class Service:
 
     async def _open(self) -> Collection:
         settings = self.settings
-        fail = partial(_fail, settings.database)
         if not self._create:  # the file existed when this service started
             refuse_gone(settings.database)
-        collection = open_collection(settings.database, fail, self._check_tokens)
+        # There is no mode if the database was away at the start: if it has tokens, it is refused once it is reached.
+        reached = partial(refuse_tokens, settings.database) if settings.auth is None else lambda: None
+        collection = open_collection(settings.database, partial(_fail, settings), reached)
         if settings.workers > 1:
             # The supervisor must not give up another worker for this one before this one can use the database.
             with suppress(Unavailable):
@@ -117,34 +114,27 @@ class Service:
         if settings.examples:
             self._tasks.append(asyncio.create_task(_add_examples(collection)))
             await asyncio.wait(self._tasks, timeout=EXAMPLES_TIMEOUT)
-        resource = Resource(collection, settings)
-        mode = settings.auth or "open"
-        tokens = None if mode == "open" else TokenTable(collection)
+        tokens = None if settings.auth in ("open", None) else TokenTable(collection)
         if tokens:
             await tokens.refresh()
             self._tasks.append(asyncio.create_task(tokens.keep_fresh()))
-        # What nobody can read without a token, no rebound page can.
-        hosts = settings.allowed_host if is_loopback(settings.host) and mode != "all" else None
-        gate = Gate(resource, WebPages(settings.cors_origin, hosts), mode, tokens)
-        application = Application(resource, gate, collection, ready_needs_writes=settings.ready_needs_writes)
-        plain = PlainReader(gate.plan, SHAPES)
-        self.runtime = Runtime(resource, gate, ResponseCache(collection), plain, Limits(), application)
+        application = make_application(collection, settings, tokens)
+        plain = PlainReader(match_route, application.plan)
+        self.runtime = Runtime(application, plain, ResponseCache(partial(_change_token, collection)), Limits())
         return collection
-
-    def _check_tokens(self) -> None:
-        try:
-            if self.settings.auth is None:  # because the database was away when the service started
-                refuse_tokens(self.settings.database)
-        except CannotStart as error:  # the service must not run; `serve` says why
-            self.cannot_start = True
-            os.kill(os.getpid(), signal.SIGTERM)
-            raise Unavailable(str(error)) from None
 
     async def _sweep(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(_SWEEP_INTERVAL)
             await self.runtime.limits.connections.sweep(loop.time())
+
+
+def _change_token(collection: Collection) -> object | None:
+    try:
+        return collection.change_token()
+    except Unavailable:  # the request itself meets the error, and responds with it
+        return None
 
 
 async def _add_examples(collection: Collection) -> None:
@@ -315,21 +305,28 @@ def _announce(settings: Settings, address: str) -> None:
         emit(Event.OPEN_TO_ALL, address=address)
 
 
-def _fail(database: str, reason: str) -> None:
+def _fail(settings: Settings, reason: str) -> None:
     """End this process soon: requests under way get their 503 first, and the supervisor starts another process."""
     try:
         emit(Event.DATABASE_FAILED, reason=reason)
     finally:  # begin the 0.3 s only now: the first log line takes a while, and the responses are sent after it
-        asyncio.get_running_loop().call_later(0.3, _exit, database)
+        asyncio.get_running_loop().call_later(0.3, _exit, settings)
 
 
-def _exit(database: str) -> None:
-    flush()
+def _exit(settings: Settings) -> None:
     status = os.EX_IOERR
     try:
-        refuse_gone(database)
-    except CannotStart:
-        status = 2  # no service manager may start it again: it would begin a new list
-    except OSError:
-        pass  # the disk does not even say whether the file exists
+        refuse_gone(settings.database)
+        if settings.auth is None:
+            refuse_tokens(settings.database)
+    except CannotStart as error:
+        # No service manager may start it again: it would begin a new list, or serve what needs a token.
+        if settings.workers > 1:
+            status = CANNOT_START  # `serve` says why
+        else:
+            write_line(f"storekeeper: {error}")
+            status = 2
+    except (OSError, Unavailable):
+        pass  # the disk does not even say whether the file exists, or the database is away
+    flush()
     os._exit(status)

@@ -9,9 +9,9 @@ from typing import Any
 import apsw
 import pytest
 import uvloop
+from storekeeper.api.fastlane import FastLane
 
 from storekeeper import databases
-from storekeeper.api.fastlane import FastLane
 from storekeeper.commands import Replace
 from storekeeper.http.limits import raise_files_limit
 from storekeeper.sqlite import SqliteCollection

@@ -136,8 +136,8 @@ def written(fields: str, method: str, target: str, more: str, number: int) -> by
     return (f"{method} {target} HTTP/1.1\r\n{lines}\r\n".format(number) + body).encode()
 
 
-async def sent(service: Inside, adapter: str, data: bytes) -> Response:
-    connection, line = service.connect(adapter)
+async def sent(service: Inside, data: bytes) -> Response:
+    connection, line = service.connect()
     connection.data_received(data)
     await settled(connection)
     connection.connection_lost(None)

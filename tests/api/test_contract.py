@@ -34,9 +34,9 @@ INVALID = [
 
 
 @pytest.fixture(scope="module")
-def generic(adapter: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def generic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A service in the generic mode, with some stores."""
-    with serving(tmp_path_factory.mktemp("generic"), adapter, "--error-detail=generic", "--examples") as running:
+    with serving(tmp_path_factory.mktemp("generic"), "--error-detail=generic", "--examples") as running:
         yield running
 
 
@@ -231,9 +231,9 @@ def test_the_keys_of_an_error_body_are_those_of_the_contract(service: Running) -
     }
 
 
-def test_the_observed_500_for_a_missing_store_can_be_chosen(adapter: str, tmp_path: Path) -> None:
+def test_the_observed_500_for_a_missing_store_can_be_chosen(tmp_path: Path) -> None:
     """The contract's only error besides 400: a handler that produces no value."""
-    with serving(tmp_path, adapter, "--missing-store=500") as service:
+    with serving(tmp_path, "--missing-store=500") as service:
         create(service, "There")
         with nothing_changes(service):
             for id in ("2", "abc", "0", "-1"):

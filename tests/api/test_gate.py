@@ -30,7 +30,6 @@ from tests.harness.process import run as run_command
 from tests.harness.tokens import STATES, add_token, add_tokens, now
 from tests.harness.wire import assert_error, request
 
-ADAPTERS = pytest.mark.parametrize("adapter", ["--fast-lane", "--no-fast-lane"])
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS")
 HOST = b"Host: localhost\r\n"
 
@@ -74,8 +73,8 @@ def test_somebody_has_decided_about_every_route() -> None:
     assert routes() == SCOPES.keys()
 
 
-async def exchange(service: Inside, adapter: str, data: bytes) -> Response:
-    connection, line = service.connect(adapter)
+async def exchange(service: Inside, data: bytes) -> Response:
+    connection, line = service.connect()
     connection.data_received(data)
     await settled(connection)
     return last_response(line)
@@ -99,12 +98,12 @@ def sent(method: str, path: str, authorization: str | None, *fields: str) -> byt
 @pytest.mark.parametrize(
     ("mode", "adapter"),
     [
-        *(("open", "--fast-lane"), ("writes", "--fast-lane"), ("all", "--fast-lane"), ("all", "--no-fast-lane")),
+        *(("open"), ("writes"), ("all"), ("all", "--no-fast-lane")),
         pytest.param("open", "--no-fast-lane", marks=pytest.mark.thorough),
         pytest.param("writes", "--no-fast-lane", marks=pytest.mark.thorough),
     ],
 )
-def test_every_route_and_method_asks_for_its_token(mode: str, adapter: str, tmp_path: Path) -> None:
+def test_every_route_and_method_asks_for_its_token(mode: str, tmp_path: Path) -> None:
     some_stores(tmp_path, 1)
     tokens = add_tokens(tmp_path)
     assert tuple(tokens) == STATES
@@ -117,18 +116,17 @@ def test_every_route_and_method_asks_for_its_token(mode: str, adapter: str, tmp_
                 for method in METHODS:
                     if path == "*" and method != "OPTIONS":
                         continue  # no request
-                    expected = (await exchange(served, adapter, sent(method, path, None))).status
+                    expected = (await exchange(served, sent(method, path, None))).status
                     assert expected not in (401, 403)
                     for state, cell in zip(STATES, CELLS[mode, SCOPES[path][method]], strict=True):
-                        response = await exchange(service, adapter, sent(method, path, tokens[state]))
+                        response = await exchange(service, sent(method, path, tokens[state]))
                         assert response.status == (cell or expected), (method, path, state)
                         assert ("www-authenticate" in response.headers) == (cell is not None)
 
     run(scenario())
 
 
-@ADAPTERS
-def test_a_refusal_says_what_is_missing(adapter: str, tmp_path: Path) -> None:
+def test_a_refusal_says_what_is_missing(tmp_path: Path) -> None:
     tokens = add_tokens(tmp_path)
     realm = 'Bearer realm="storekeeper"'
 
@@ -142,33 +140,30 @@ def test_a_refusal_says_what_is_missing(adapter: str, tmp_path: Path) -> None:
                 ("GET", "revoked", 401, None, f'{realm}, error="invalid_token"'),
                 ("POST", "read", 403, None, f'{realm}, error="insufficient_scope", scope="write"'),
             ):
-                refused = await exchange(service, adapter, sent(method, "/api/stores", tokens[state]))
+                refused = await exchange(service, sent(method, "/api/stores", tokens[state]))
                 assert_error(refused, status, message)
                 assert refused.headers["www-authenticate"] == challenge
             good = tokens["write"]
             assert good is not None
             for written in (good.replace("Bearer", "bearer"), good.replace(" ", "   ")):
-                assert (await exchange(service, adapter, sent("GET", "/api/stores", written))).status == 200
+                assert (await exchange(service, sent("GET", "/api/stores", written))).status == 200
             longer = (f"{good}{' ' * 300}x", f"{good}x", f"{good} {good}")
             for wrong in ("Bearer", "Bearer ", *longer, good.swapcase(), good[:-1]):
                 expected = 401
-                assert (await exchange(service, adapter, sent("GET", "/api/stores", wrong))).status == expected
+                assert (await exchange(service, sent("GET", "/api/stores", wrong))).status == expected
             twice = sent("GET", "/api/stores", good, f"Authorization: {good}")
-            assert_error(
-                await exchange(service, adapter, twice), 400, "The request has more than one Authorization header"
-            )
+            assert_error(await exchange(service, twice), 400, "The request has more than one Authorization header")
 
     run(scenario())
 
 
-@ADAPTERS
-def test_what_needs_a_token_is_refused_before_its_body_is_read(adapter: str, tmp_path: Path) -> None:
+def test_what_needs_a_token_is_refused_before_its_body_is_read(tmp_path: Path) -> None:
     tokens = add_tokens(tmp_path)
 
     async def scenario() -> None:
         async with inside(tmp_path, auth="writes") as service:
             for state, expected in (("no token", [401]), ("unknown", [401]), ("read", [403]), ("write", [])):
-                connection, line = service.connect(adapter)
+                connection, line = service.connect()
                 head = sent("DELETE", "/api/stores", tokens[state], "Content-Length: 9000")
                 connection.data_received(head.replace(b"DELETE", b"POST"))
                 await tick()
@@ -177,8 +172,7 @@ def test_what_needs_a_token_is_refused_before_its_body_is_read(adapter: str, tmp
     run(scenario())
 
 
-@ADAPTERS
-def test_a_cached_response_is_for_those_who_may_read(adapter: str, tmp_path: Path) -> None:
+def test_a_cached_response_is_for_those_who_may_read(tmp_path: Path) -> None:
     some_stores(tmp_path, 3)
     tokens = add_tokens(tmp_path)
 
@@ -187,14 +181,13 @@ def test_a_cached_response_is_for_those_who_may_read(adapter: str, tmp_path: Pat
             for _ in range(4):
                 for target in ("/api/stores", "/api/stores/{id}"):
                     for state, status in (("read", 200), ("no token", 401), ("unknown", 401), ("write", 200)):
-                        response = await exchange(service, adapter, sent("GET", target, tokens[state]))
+                        response = await exchange(service, sent("GET", target, tokens[state]))
                         assert response.status == status
 
     run(scenario())
 
 
-@ADAPTERS
-def test_a_key_belongs_to_its_token_and_each_change_has_its_number(adapter: str, tmp_path: Path) -> None:
+def test_a_key_belongs_to_its_token_and_each_change_has_its_number(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/stores.db"
     texts = [add_token(url, name, "write") for name in ("one", "two")]
 
@@ -203,22 +196,21 @@ def test_a_key_belongs_to_its_token_and_each_change_has_its_number(adapter: str,
             for _ in range(2):
                 for number, text in enumerate(texts, 1):
                     create = sent("POST", "/api/stores", f"Bearer {text}", "Idempotency-Key: k")
-                    assert (await exchange(service, adapter, create)).json["id"] == number
+                    assert (await exchange(service, create)).json["id"] == number
 
     run(scenario())
     with databases.snapshot(url) as snapshot:
         assert [row[-1] for row in snapshot.rows("changes")] == [1, 2]
 
 
-@ADAPTERS
-def test_a_revoked_token_is_not_good_after_a_second(adapter: str, tmp_path: Path) -> None:
+def test_a_revoked_token_is_not_good_after_a_second(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/stores.db"
     assert SETTLE_DELAY > 1.5 * token_table.MAX_AGE
 
     async def scenario() -> None:
         async with inside(tmp_path, auth="all") as service:
             late = f"Bearer {add_token(url, 'late', 'read')}"
-            connection, line = service.connect(adapter)
+            connection, line = service.connect()
 
             async def status() -> int:
                 connection.data_received(sent("GET", "/api/stores", late))
@@ -272,7 +264,6 @@ def test_a_plan_with_a_token_takes_a_condition_too(tmp_path: Path) -> None:
     run(scenario())
 
 
-@ADAPTERS
 @pytest.mark.parametrize(("mode", "without", "ready"), [("all", 401, (503, None)), ("writes", 200, (200, "refused"))])
 def test_without_its_database_no_token_is_good_and_none_is_bad(
     mode: str,
@@ -301,14 +292,14 @@ def test_without_its_database_no_token_is_good_and_none_is_bad(
             monkeypatch.setattr(collection, "tokens", unless_away)
 
             async def seen(state: str) -> int:
-                return (await exchange(service, adapter, sent("GET", "/api/stores/{id}", tokens[state]))).status
+                return (await exchange(service, sent("GET", "/api/stores/{id}", tokens[state]))).status
 
             nonlocal away
             assert [await seen(state) for state in ("read", "unknown", "no token")] == [200, 401, without]
             away = True
             await until_async(lambda: seen("read"), 503)
             assert [await seen(state) for state in ("unknown", "revoked", "no token")] == [503, 503, without]
-            health = await exchange(service, adapter, request("GET", "/health/ready", host=HOST))
+            health = await exchange(service, request("GET", "/health/ready", host=HOST))
             assert (health.status, health.json.get("writes")) == ready
             assert "The tokens cannot be read now" in health.body.decode()
             away = False
@@ -339,25 +330,22 @@ def test_a_bug_in_one_read_of_the_tokens_does_not_end_their_reading(
             later = f"Bearer {add_token(f'sqlite:///{tmp_path}/stores.db', 'later', 'read')}"
 
             async def seen() -> int:
-                return (await exchange(service, "--fast-lane", sent("GET", "/api/stores", later))).status
+                return (await exchange(service, sent("GET", "/api/stores", later))).status
 
             await until_async(seen, 200)
 
     run(scenario())
 
 
-@ADAPTERS
-def test_a_backup_from_before_the_first_token_opens_nothing(adapter: str, tmp_path: Path) -> None:
+def test_a_backup_from_before_the_first_token_opens_nothing(tmp_path: Path) -> None:
     some_stores(tmp_path, 1)
 
     async def scenario() -> None:
         for mode, read in (("writes", 200), ("all", 401)):
             async with inside(tmp_path, auth=mode) as service:
                 for authorization in (None, f"Bearer {generate()}"):
-                    assert (
-                        await exchange(service, adapter, sent("POST", "/api/stores", authorization))
-                    ).status == 401
-                assert (await exchange(service, adapter, sent("GET", "/api/stores", None))).status == read
+                    assert (await exchange(service, sent("POST", "/api/stores", authorization))).status == 401
+                assert (await exchange(service, sent("GET", "/api/stores", None))).status == read
 
     run(scenario())
 
@@ -375,15 +363,15 @@ def test_wrong_tokens_are_logged_once_a_minute_without_their_text(
 
     async def scenario() -> None:
         async with inside(tmp_path, auth="all") as service:
-            await exchange(service, "--fast-lane", sent("GET", "/api/stores", tokens["unknown"]))
+            await exchange(service, sent("GET", "/api/stores", tokens["unknown"]))
             (line,) = logged
             assert line.endswith('reason="it is unknown or was revoked"')
             for state in ("unknown", "revoked", "expired", "malformed", "no token"):
-                await exchange(service, "--fast-lane", sent("GET", "/api/stores", tokens[state]))
+                await exchange(service, sent("GET", "/api/stores", tokens[state]))
             assert logged == [line]
             nonlocal now
             now += 60
-            await exchange(service, "--fast-lane", sent("GET", "/api/stores", tokens["malformed"]))
+            await exchange(service, sent("GET", "/api/stores", tokens["malformed"]))
             assert logged[1].endswith('reason="it is no token of Storekeeper" suppressed=4')
 
     run(scenario())
@@ -403,14 +391,14 @@ def test_the_use_of_a_token_is_written_once_an_hour_and_by_no_request(
     async def scenario() -> None:
         async with inside(tmp_path, auth="all") as service:
             for state in ("read", "expired", "revoked"):
-                await exchange(service, "--fast-lane", sent("GET", "/api/stores", tokens[state]))
+                await exchange(service, sent("GET", "/api/stores", tokens[state]))
             await until(lambda: used()["read"])
             first = used()
             assert {name for name, at in first.items() if at is not None} == {"read"}
             assert before <= (first["read"] or 0) <= now()
             version = service.service.runtime.resource._collection.change_token()
             for _ in range(5):
-                await exchange(service, "--fast-lane", sent("GET", "/api/stores", tokens["read"]))
+                await exchange(service, sent("GET", "/api/stores", tokens["read"]))
                 await asyncio.sleep(0.03)
             assert used() == first
             assert service.service.runtime.resource._collection.change_token() == version, "nobody has written"
@@ -436,7 +424,7 @@ def test_a_use_that_cannot_be_written_is_written_later(tmp_path: Path, monkeypat
                 await write(numbers, now)
 
             monkeypatch.setattr(collection, "mark_used", refuse_once)
-            await exchange(service, "--fast-lane", sent("GET", "/api/stores", tokens["read"]))
+            await exchange(service, sent("GET", "/api/stores", tokens["read"]))
             await until(lambda: attempts)
             read = databases.read_tokens
             await until(lambda: any(token.used for token in read(f"sqlite:///{tmp_path}/stores.db")))
@@ -459,7 +447,7 @@ def test_a_use_that_was_noted_by_a_clock_far_ahead_is_noted_again(
             (number,) = (token.number for token in databases.read_tokens(url) if token.name == "read")
             await service.service.runtime.resource._collection.mark_used([number], now() + 10**12)
             await asyncio.sleep(0.1)
-            await exchange(service, "--fast-lane", sent("GET", "/api/stores", token))
+            await exchange(service, sent("GET", "/api/stores", token))
             await until(lambda: any((token.used or 10**15) <= now() for token in databases.read_tokens(url)))
 
     run(scenario())
@@ -474,12 +462,12 @@ def test_a_named_page_reads_that_it_needs_a_token_and_asks_before_without_one(tm
     async def scenario() -> None:
         async with inside(tmp_path, auth="all", cors_origin=["https://shop.example"]) as service:
             for state, status in (("no token", 401), ("unknown", 401), ("read", 200)):
-                response = await exchange(service, "--fast-lane", sent("GET", "/api/stores", tokens[state], *PAGE))
+                response = await exchange(service, sent("GET", "/api/stores", tokens[state], *PAGE))
                 assert response.status == status
                 assert response.headers["access-control-allow-origin"] == "https://shop.example"
                 assert "www-authenticate" in response.headers["access-control-expose-headers"]
             preflight = sent("OPTIONS", "/api/stores", None, PAGE[0], "Access-Control-Request-Method: PUT")
-            assert (await exchange(service, "--fast-lane", preflight)).status == 204
+            assert (await exchange(service, preflight)).status == 204
 
     run(scenario())
 
@@ -558,7 +546,7 @@ def test_the_document_has_the_very_refusals_and_the_scheme(tmp_path: Path) -> No
                 data = sent(method, "/api/stores", tokens[state], *fields)
                 if "rebound" in str(fields):
                     data = data.replace(HOST, b"Host: rebound.example\r\n")
-                received[name].append((await exchange(service, "--fast-lane", data)).json)
+                received[name].append((await exchange(service, data)).json)
 
     run(scenario())
     assert received == documented

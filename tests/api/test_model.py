@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from storekeeper.api.cache import ResponseCache
 
 from storekeeper.api import conditions, resource
-from storekeeper.api.cache import ResponseCache
 from storekeeper.api.conditions import Conditions
 from storekeeper.api.origins import WebPages
 from tests.harness.asgi import asked as call

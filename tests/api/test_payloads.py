@@ -14,17 +14,17 @@ from tests.harness.wire import assert_error, assert_invalid
 
 
 @pytest.fixture(scope="module")
-def strict(adapter: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A service that rejects unknown keys."""
-    with serving(tmp_path_factory.mktemp("strict"), adapter, "--unknown-keys=reject", "--examples") as running:
+    with serving(tmp_path_factory.mktemp("strict"), "--unknown-keys=reject", "--examples") as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def generic(adapter: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def generic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A service in the generic mode that rejects unknown keys."""
     options = ("--error-detail=generic", "--unknown-keys=reject", "--examples")
-    with serving(tmp_path_factory.mktemp("generic"), adapter, *options) as running:
+    with serving(tmp_path_factory.mktemp("generic"), *options) as running:
         yield running
 
 

@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from storekeeper.api.resource import Resource
+from storekeeper import commands
+from storekeeper.api.application import Application, make_application
+from storekeeper.api.token_table import TokenTable
 from storekeeper.collection import Listing, Moment, Query, State, check_moment
-from storekeeper.commands import Before, Change, Command, Create, Remembered, Result, apply, keys_of, replacements
+from storekeeper.commands import Before, Change, Command, Create, Remembered, Result, apply, replacements
 from storekeeper.errors import Unavailable
-from storekeeper.http.response import Deferred, Response
+from storekeeper.http.request import Request
+from storekeeper.http.response import Deferred, Fields, Response
 from storekeeper.settings import Settings
 from storekeeper.stores import Payload, Store
 from tests.harness.stores import content, shown_with, store_of
@@ -89,9 +92,12 @@ class InMemory:
         [result] = batch.results
         for key, request, seq in batch.keys:
             assert isinstance(result, Store)
-            self._remembered[key] = Remembered(request, result.id, seq)
-        assert command.key is None or keys_of([command]) == [command.key[0]]
+            self._remembered[key] = Remembered(request, result.id, result.version)
+        assert command.key is None or commands.keys_of([command]) == [command.key[0]]
         return Done(result)
+
+    def change_token(self) -> object:
+        return len(self.changes)
 
     def _called(self, name: str) -> None:
         self.calls.append(name)
@@ -108,7 +114,7 @@ class InMemory:
     def _version(self, at: Moment) -> int:
         latest = len(self.changes)
         check_moment(at, latest, EPOCH, 1000 * (latest + 1))
-        return at.seq if at.seq is not None else sum(change[-3] <= (at.time or 0) for change in self.changes)
+        return at.seq if at.seq is not None else sum(change[4] <= (at.time or 0) for change in self.changes)
 
 
 class Later(InMemory):
@@ -158,10 +164,19 @@ def ask_later(
     return asyncio.run(main())
 
 
+def an_application(*, tokens: bool = False, **settings: Any) -> Application:
+    """Return an application without a database, which can plan; with `tokens`, of which none is known."""
+    collection: Any = InMemory()
+    return make_application(collection, Settings(**settings), TokenTable(collection) if tokens else None)
+
+
+def a_request(method: str, target: bytes, headers: Fields = (), body: bytes = b"") -> Request:
+    """Return a whole request as a reader makes it."""
+    return Request(method, target, headers, "1.1", True, body)
+
+
 def _respond(
     collection: Any, method: str, target: str, body: bytes, *headers: tuple[bytes, bytes], **settings: Any
 ) -> Response | Deferred:
-    resource = Resource(collection, Settings(**settings))
-    plan = resource.plan(method, target.encode(), headers)
-    assert plan
-    return resource.respond(plan, target.encode(), body)
+    application = make_application(collection, Settings(**settings), None)
+    return application.respond(a_request(method, target.encode(), headers, body))

@@ -7,6 +7,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,6 @@ from typing import Any
 import uvicorn
 from uvicorn.server import ServerState
 
-from storekeeper.api.fastlane import FastLane
 from storekeeper.http.connection import Connection
 from storekeeper.service import Service
 from storekeeper.settings import make
@@ -105,6 +105,13 @@ class Line(asyncio.Transport):
             asyncio.get_running_loop().call_soon(self.protocol.connection_lost, None)
 
 
+class Careful(Connection):
+    """A connection that reads every request the careful way, and has nothing from a cache."""
+
+    def data_received(self, data: bytes) -> None:
+        self._read(data)
+
+
 class Inside:
     """A service that lives; `connect` gives a connection to it."""
 
@@ -118,15 +125,19 @@ class Inside:
         )
         self._config.load()
 
-    def protocol(self, adapter: str = "--fast-lane") -> Connection:
-        """Return a connection that has no transport yet."""
-        runtime = self.service.runtime
-        given = self._config, self.server_state, self._state, asyncio.get_running_loop()
-        fast = adapter == "--fast-lane"
-        return FastLane(runtime, *given) if fast else Connection(runtime.limits, runtime.gate, *given)
+    @property
+    def collection(self) -> Any:
+        """The collection that the service reads and writes."""
+        application: Any = self.service.runtime.application
+        return application._planners["store"].__self__._collection
 
-    def connect(self, adapter: str = "--fast-lane") -> tuple[Connection, Line]:
-        connection = self.protocol(adapter)
+    def protocol(self, kind: type[Connection] = Connection, **changes: Any) -> Connection:
+        """Return a connection that has no transport yet; `changes` are other parts of the runtime."""
+        runtime = replace(self.service.runtime, **changes)
+        return kind(runtime, self._config, self.server_state, self._state, asyncio.get_running_loop())
+
+    def connect(self, kind: type[Connection] = Connection, **changes: Any) -> tuple[Connection, Line]:
+        connection = self.protocol(kind, **changes)
         line = Line()
         line.protocol = connection
         connection.connection_made(line)
@@ -165,12 +176,9 @@ async def settled(connection: Connection) -> None:
     await until(lambda: connection.exchange is None and not connection.waiting and not connection._unread)
 
 
-def cached(connection: Connection) -> tuple[int, int]:
-    """Return how many requests and how many responses a process has in its caches."""
-    assert isinstance(connection, FastLane)
-    caches = connection.plain._requests, connection.cache._stores, connection.cache._others
-    requests, stores, others = (len(each.young.keys() | each.old.keys()) for each in caches)
-    return requests, stores + others
+def cached(connection: Connection) -> int:
+    """Return how many responses a process has in its cache."""
+    return len(connection.runtime.cache._responses)
 
 
 def last_response(line: Line) -> Response:
@@ -193,9 +201,9 @@ async def tick() -> None:
         await asyncio.sleep(0)
 
 
-async def stuck(service: Inside, adapter: str) -> tuple[Connection, Line]:
+async def stuck(service: Inside) -> tuple[Connection, Line]:
     """Return a connection whose client asked for more than the line holds, and reads nothing."""
-    connection, line = service.connect(adapter)
+    connection, line = service.connect()
     line.stuck = True
     connection.data_received(request("GET", "/api/stores") * 1000)
     await until(lambda: connection.flow.write_paused)

@@ -18,11 +18,11 @@ import msgspec
 
 from storekeeper import cli, commands, listener, service, supervisor
 from storekeeper.api import token_table
-from storekeeper.api.cache import ResponseCache
 from storekeeper.api.resource import Resource
 from storekeeper.commands import Batch, Command, Present, Replace
 from storekeeper.concurrency.queue_limit import QueueLimit
 from storekeeper.http import deadlines, limits
+from storekeeper.http.cache import Cached, ResponseCache
 from storekeeper.http.limits import ConnectionLimit
 from storekeeper.sqlite import columns, committer, migrations, schema, write_queue
 from storekeeper.sqlite.committer import CommandResult, Committer
@@ -42,7 +42,11 @@ def environment(*changes: str) -> dict[str, str]:
 
 
 def keeps_responses_for_ever() -> None:
-    vars_of(ResponseCache)._catch_up = lambda cache, token: setattr(cache, "_token", token)
+    def get(cache: ResponseCache, request: bytes) -> Cached | None:
+        vars_of(cache)._token = b"one for all times"
+        return cache._responses.get(request)
+
+    vars_of(ResponseCache).get = get
 
 
 def sees_own_writes_only() -> None:
@@ -57,13 +61,13 @@ def sees_own_writes_only() -> None:
         settle(writes, batch, results)
 
     vars_of(WriteQueue)._settle = settle_and_count
-    revalidate = ResponseCache._revalidate
+    get = ResponseCache.get
 
-    def look_at_own(cache: ResponseCache) -> bool:
+    def look_at_own(cache: ResponseCache, request: bytes) -> Cached | None:
         vars_of(cache)._change_token = lambda: now.to_bytes(8)
-        return revalidate(cache)
+        return get(cache, request)
 
-    vars_of(ResponseCache)._revalidate = look_at_own
+    vars_of(ResponseCache).get = look_at_own
 
 
 def tells_no_changed_stores() -> None:

@@ -25,9 +25,9 @@ TAKEN = FILES - limits.RESERVED_FILES - limits.MAX_REFUSED
 MANY = 300
 
 
-async def connected(service: Inside, adapter: str, count: int) -> list[tuple[Connection, Line]]:
+async def connected(service: Inside, count: int) -> list[tuple[Connection, Line]]:
     """Return connections that were served once, each idle for a second longer than the next."""
-    made = [service.connect(adapter) for _ in range(count)]
+    made = [service.connect() for _ in range(count)]
     now = asyncio.get_running_loop().time()
     for number, (connection, _) in enumerate(made):
         connection.data_received(request("GET", "/test"))
@@ -36,16 +36,16 @@ async def connected(service: Inside, adapter: str, count: int) -> list[tuple[Con
     return made
 
 
-def test_the_connection_that_is_idle_for_longest_makes_room(adapter: str, tmp_path: Path) -> None:
+def test_the_connection_that_is_idle_for_longest_makes_room(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with inside(tmp_path) as service:
             service.service.runtime.limits.connections.maximum = 5
-            made = await connected(service, adapter, 5)
+            made = await connected(service, 5)
             made[0][0].data_received(request("GET", "/test"))  # so that it is the latest
             await settled(made[0][0])
             for longest in (1, 2, 3, 4, 0):
                 assert not made[longest][1].is_closing()
-                newcomer, line = service.connect(adapter)
+                newcomer, line = service.connect()
                 assert made[longest][1].is_closing()
                 await tick()
                 newcomer.data_received(request("GET", "/test"))
@@ -56,51 +56,49 @@ def test_the_connection_that_is_idle_for_longest_makes_room(adapter: str, tmp_pa
     run(scenario())
 
 
-def test_one_that_was_served_since_idle_ones_were_looked_for_is_the_last_to_make_room(
-    adapter: str, tmp_path: Path
-) -> None:
+def test_one_that_was_served_since_idle_ones_were_looked_for_is_the_last_to_make_room(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with inside(tmp_path) as service:
             service.service.runtime.limits.connections.maximum = 3
-            made = await connected(service, adapter, 3)
-            service.connect(adapter)
+            made = await connected(service, 3)
+            service.connect()
             await tick()
             made[1][0].data_received(request("GET", "/test"))
             await settled(made[1][0])
-            service.connect(adapter)
+            service.connect()
             assert [line.is_closing() for _, line in made] == [True, False, True]
 
     run(scenario())
 
 
-def test_a_connection_with_an_unread_response_is_not_idle(adapter: str, tmp_path: Path) -> None:
+def test_a_connection_with_an_unread_response_is_not_idle(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with inside(tmp_path) as service:
             service.service.runtime.limits.connections.maximum = 1
-            connection, line = service.connect(adapter)
+            connection, line = service.connect()
             line.stuck = True
             connection.data_received(request("GET", "/test"))
             await settled(connection)
             assert 0 < line.unread < line.high
-            assert last_response(service.connect(adapter)[1]).status == 503
+            assert last_response(service.connect()[1]).status == 503
             assert not line.is_closing()
 
     run(scenario())
 
 
-def test_no_connection_at_work_is_closed_and_the_newcomer_is_told(adapter: str, tmp_path: Path) -> None:
+def test_no_connection_at_work_is_closed_and_the_newcomer_is_told(tmp_path: Path) -> None:
     some_stores(tmp_path, 2500)
 
     async def scenario() -> None:
         async with inside(tmp_path) as service:
             service.service.runtime.limits.connections.maximum = 5
-            at_work = [await stuck(service, adapter)]
+            at_work = [await stuck(service)]
             with locked(tmp_path):
                 for sent in (b"G", create("Half")[:-1], create("Waits"), request("GET", SLOW) + b"GET /te"):
-                    connection, line = service.connect(adapter)
+                    connection, line = service.connect()
                     connection.data_received(sent)
                     at_work.append((connection, line))
-                newcomer, line = service.connect(adapter)
+                newcomer, line = service.connect()
                 assert_error(last_response(line), 503, "Too many connections", outcome="none")
                 assert last_response(line).headers["connection"] == "close"
                 newcomer.data_received(create("Never"))
@@ -113,7 +111,7 @@ def test_no_connection_at_work_is_closed_and_the_newcomer_is_told(adapter: str, 
     run(scenario())
 
 
-def test_those_that_were_told_are_few(adapter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_those_that_were_told_are_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What comes on top of them is closed without a word: there may be no file left."""
     monkeypatch.setattr(limits, "MAX_REFUSED", 3)
 
@@ -121,28 +119,28 @@ def test_those_that_were_told_are_few(adapter: str, tmp_path: Path, monkeypatch:
         async with inside(tmp_path) as service:
             service.service.runtime.limits.connections.maximum = 2
             for _ in range(2):
-                service.connect(adapter)[0].data_received(b"G")
-            lines = [service.connect(adapter)[1] for _ in range(6)]
+                service.connect()[0].data_received(b"G")
+            lines = [service.connect()[1] for _ in range(6)]
             assert [line.aborted for line in lines] == [False] * 3 + [True] * 3
             assert [len(line.sent) > 0 for line in lines] == [True] * 3 + [False] * 3
 
     run(scenario())
 
 
-def test_who_is_idle_is_looked_for_once_between_two_sweeps(adapter: str, tmp_path: Path) -> None:
+def test_who_is_idle_is_looked_for_once_between_two_sweeps(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with inside(tmp_path) as service:
             all = service.service.runtime.limits.connections
             all.maximum = 2
-            (busy, _), (other, _) = [service.connect(adapter) for _ in range(2)]
+            (busy, _), (other, _) = [service.connect() for _ in range(2)]
             for connection in (busy, other):
                 connection.data_received(b"G")
-            assert last_response(service.connect(adapter)[1]).status == 503
+            assert last_response(service.connect()[1]).status == 503
             other.data_received(b"ET /test HTTP/1.1\r\nHost: a\r\n\r\n")
             await settled(other)
-            assert last_response(service.connect(adapter)[1]).status == 503
+            assert last_response(service.connect()[1]).status == 503
             await all.sweep(asyncio.get_running_loop().time())
-            assert service.connect(adapter)[1].sent == b""
+            assert service.connect()[1].sent == b""
             assert other.transport.is_closing()
 
     run(scenario())
@@ -184,10 +182,9 @@ def dialled(service: Running, count: int, *, one_by_one: bool = False) -> Iterat
             wire.client.close()
 
 
-@pytest.mark.one_adapter
-def test_thousands_of_silent_clients_keeps_nobody_out(tmp_path: Path, adapter: str) -> None:
+def test_thousands_of_silent_clients_keeps_nobody_out(tmp_path: Path) -> None:
     """Each newcomer is served, and so is a client at work, with hundreds of connections held open."""
-    with serving(tmp_path, adapter, within=within(FILES)) as service, dial(service) as wire:
+    with serving(tmp_path, within=within(FILES)) as service, dial(service) as wire:
         wire.send(create("At work")[:-1])
         for _ in range(MANY // 50):
             with dialled(service, 50):
@@ -203,21 +200,19 @@ def test_thousands_of_silent_clients_keeps_nobody_out(tmp_path: Path, adapter: s
         assert service.log.count("level=") == 2
 
 
-@pytest.mark.one_adapter
-def test_a_process_lets_itself_open_as_many_files_as_it_may(tmp_path: Path, adapter: str) -> None:
-    with serving(tmp_path, adapter, within=within(100, 1000)) as service, dialled(service, MANY) as wires:
+def test_a_process_lets_itself_open_as_many_files_as_it_may(tmp_path: Path) -> None:
+    with serving(tmp_path, within=within(100, 1000)) as service, dialled(service, MANY) as wires:
         for wire in wires:
             wire.send(request("GET", "/test"))
             assert wire.response().body == b"OK"
         assert service.log.count("level=") == 1
 
 
-@pytest.mark.one_adapter
-def test_without_a_file_left_established_connections_are_served_all_the_same(tmp_path: Path, adapter: str) -> None:
+def test_without_a_file_left_established_connections_are_served_all_the_same(tmp_path: Path) -> None:
     """In a build that takes every connection. It is whole again when they go, and has not filled the log."""
     environment = weakened.environment("keeps_every_connection")
     program = weakened.PROGRAM
-    with serving(tmp_path, adapter, env=environment, program=program, within=within(FILES)) as service:
+    with serving(tmp_path, env=environment, program=program, within=within(FILES)) as service:
         with dial(service) as wire:
             wire.send(create("Before"))
             assert wire.response().json["id"] == 1

@@ -57,12 +57,12 @@ def short_discard(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("sent", UNFINISHED)
-def test_a_request_that_is_not_whole_in_time_is_refused(adapter: str, tmp_path: Path, sent: bytes) -> None:
+def test_a_request_that_is_not_whole_in_time_is_refused(tmp_path: Path, sent: bytes) -> None:
     """10 s from its first byte to its last, however many bytes come in between."""
 
     async def scenario() -> None:
         async with inside(tmp_path) as service:
-            connection, line = service.connect(adapter)
+            connection, line = service.connect()
             connection.data_received(sent[:1])
             begun = connection.reader.began = connection.reader.began - WHOLE / 2  # so much time has passed
             connection.sweep(begun + WHOLE - 1)
@@ -84,10 +84,10 @@ def test_a_request_that_is_not_whole_in_time_is_refused(adapter: str, tmp_path: 
     run(scenario())
 
 
-def test_a_408_comes_behind_the_responses_before_it(adapter: str, tmp_path: Path) -> None:
+def test_a_408_comes_behind_the_responses_before_it(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with inside(tmp_path) as service:
-            connection, line = service.connect(adapter)
+            connection, line = service.connect()
             connection.data_received(request("GET", SLOW) + create("Written") + b"GET /te")
             connection.sweep(connection.reader.began + WHOLE + 0.1)
             assert line.sent == b""
@@ -97,12 +97,12 @@ def test_a_408_comes_behind_the_responses_before_it(adapter: str, tmp_path: Path
     run(scenario())
 
 
-def test_the_time_of_a_request_begins_with_its_own_first_byte(adapter: str, tmp_path: Path) -> None:
+def test_the_time_of_a_request_begins_with_its_own_first_byte(tmp_path: Path) -> None:
     """Not with that of the one before it, in whose last packet it began."""
 
     async def scenario() -> None:
         async with inside(tmp_path) as service:
-            connection, line = service.connect(adapter)
+            connection, line = service.connect()
             first, second = create("First"), create("Second")
             connection.data_received(first[:50])
             connection.reader.began -= WHOLE - 1  # so much time has passed
@@ -117,11 +117,11 @@ def test_the_time_of_a_request_begins_with_its_own_first_byte(adapter: str, tmp_
     run(scenario())
 
 
-def test_a_connection_that_says_nothing_is_closed_without_a_word(adapter: str, tmp_path: Path) -> None:
+def test_a_connection_that_says_nothing_is_closed_without_a_word(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with inside(tmp_path) as service:
             for sent in (b"", b"\r\n"):
-                connection, line = service.connect(adapter)
+                connection, line = service.connect()
                 connection.data_received(sent)
                 connection.sweep(connection.reader.began + WHOLE - 0.1)
                 assert not line.is_closing()
@@ -133,12 +133,12 @@ def test_a_connection_that_says_nothing_is_closed_without_a_word(adapter: str, t
 
 
 @pytest.mark.parametrize("target", ["/test", "/api/stores", SLOW, "/nowhere"])
-def test_a_connection_that_was_served_is_kept_for_longer(adapter: str, tmp_path: Path, target: str) -> None:
+def test_a_connection_that_was_served_is_kept_for_longer(tmp_path: Path, target: str) -> None:
     """Longer than the 60 s of common load balancers."""
 
     async def scenario() -> None:
         async with inside(tmp_path) as service:
-            connection, line = service.connect(adapter)
+            connection, line = service.connect()
             now = connection.reader.began
             for _ in range(3):
                 connection.data_received(request("GET", target))
@@ -154,10 +154,10 @@ def test_a_connection_that_was_served_is_kept_for_longer(adapter: str, tmp_path:
     run(scenario())
 
 
-def test_a_client_that_was_not_yet_told_to_continue_is_not_late(adapter: str, tmp_path: Path) -> None:
+def test_a_client_that_was_not_yet_told_to_continue_is_not_late(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with inside(tmp_path) as service:
-            connection, line = service.connect(adapter)
+            connection, line = service.connect()
             head, _, body = create("Second", "Expect: 100-continue").partition(b"\r\n\r\n")
             with locked(tmp_path):
                 connection.data_received(create("First") + head + b"\r\n\r\n")
@@ -172,12 +172,10 @@ def test_a_client_that_was_not_yet_told_to_continue_is_not_late(adapter: str, tm
     run(scenario())
 
 
-def test_a_client_that_does_not_read_is_not_told_to_continue_before_its_earlier_responses(
-    adapter: str, tmp_path: Path
-) -> None:
+def test_a_client_that_does_not_read_is_not_told_to_continue_before_its_earlier_responses(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with inside(tmp_path) as service:
-            connection, line = service.connect(adapter)
+            connection, line = service.connect()
             line.stuck, line.high = True, 0
             head, _, _ = create("Third", "Expect: 100-continue").partition(b"\r\n\r\n")
             connection.data_received(request("GET", "/test") * 2 + head + b"\r\n\r\n")
@@ -215,14 +213,12 @@ def test_a_bug_in_the_sweep_of_a_connection_ends_it_and_leaves_the_others_their_
 
 
 @pytest.mark.parametrize("count", [500, 2500], ids=["whole", "streamed"])
-def test_a_client_that_reads_nothing_is_dropped_and_one_that_reads_slowly_is_not(
-    adapter: str, tmp_path: Path, count: int
-) -> None:
+def test_a_client_that_reads_nothing_is_dropped_and_one_that_reads_slowly_is_not(tmp_path: Path, count: int) -> None:
     some_stores(tmp_path, count)
 
     async def scenario() -> None:
         async with inside(tmp_path) as service:
-            connection, line = await stuck(service, adapter)
+            connection, line = await stuck(service)
             assert not line.reading
             assert len(line.sent) < 20 * HIGH_WATER
             connection.data_received(b"GET /te")  # came in the same read
@@ -284,11 +280,11 @@ def test_a_refused_client_gets_what_is_in_the_kernel_before_its_connection_ends(
 
 @pytest.mark.parametrize("asked", [create("Unread"), request("GET", "/test")], ids=["write", "read"])
 def test_nothing_more_is_read_of_a_client_while_the_response_to_its_only_request_waits(
-    adapter: str, tmp_path: Path, asked: bytes
+    tmp_path: Path, asked: bytes
 ) -> None:
     async def scenario() -> None:
         async with inside(tmp_path) as service:
-            connection, line = service.connect(adapter)
+            connection, line = service.connect()
             line.stuck, line.high = True, 0
             connection.data_received(asked)
             await until(lambda: line.unread)
@@ -301,12 +297,12 @@ def test_nothing_more_is_read_of_a_client_while_the_response_to_its_only_request
 
 
 @pytest.mark.parametrize("count", [500, 2500], ids=["whole", "streamed"])
-def test_a_client_that_begins_to_read_gets_everything_in_order(adapter: str, tmp_path: Path, count: int) -> None:
+def test_a_client_that_begins_to_read_gets_everything_in_order(tmp_path: Path, count: int) -> None:
     some_stores(tmp_path, count)
 
     async def scenario() -> None:
         async with inside(tmp_path) as service:
-            connection, line = service.connect(adapter)
+            connection, line = service.connect()
             line.stuck = True
             parts = [request("GET", "/api/stores") + request("GET", f"/api/stores/{id}") for id in range(1, 101)]
             connection.data_received(b"".join(parts))
@@ -324,14 +320,14 @@ def test_a_client_that_begins_to_read_gets_everything_in_order(adapter: str, tmp
     run(scenario())
 
 
-def test_a_client_that_goes_away_in_the_middle_leaves_nothing_behind(adapter: str, tmp_path: Path) -> None:
+def test_a_client_that_goes_away_in_the_middle_leaves_nothing_behind(tmp_path: Path) -> None:
     some_stores(tmp_path, 2500)
 
     async def scenario() -> None:
         async with inside(tmp_path) as service:
-            gone = [await stuck(service, adapter) for _ in range(5)]
+            gone = [await stuck(service) for _ in range(5)]
             for data in (create("A"), create("A") * 3, request("GET", SLOW), b"GET /te", b"garbage\r\n\r\n"):
-                connection, line = service.connect(adapter)
+                connection, line = service.connect()
                 connection.data_received(data)
                 gone.append((connection, line))
             for _, line in gone:
@@ -343,7 +339,7 @@ def test_a_client_that_goes_away_in_the_middle_leaves_nothing_behind(adapter: st
 
 
 def test_a_list_that_breaks_off_is_not_taken_for_whole_nor_given_to_the_next(
-    adapter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     some_stores(tmp_path, 2500)
 
@@ -353,15 +349,15 @@ def test_a_list_that_breaks_off_is_not_taken_for_whole_nor_given_to_the_next(
 
     async def scenario() -> None:
         async with inside(tmp_path) as service:
-            collection = service.service.runtime.resource._collection
+            collection = service.collection
             with monkeypatch.context() as patch:
                 patch.setattr(collection, "list", lambda _name: Listing(1, "epoch", b'{"id":1}', broken()))
-                connection, line = service.connect(adapter)
+                connection, line = service.connect()
                 connection.data_received(request("GET", "/api/stores"))
                 await until(line.is_closing)
                 assert line.aborted
                 assert not line.sent.endswith(b"0\r\n\r\n")
-            connection, line = service.connect(adapter)
+            connection, line = service.connect()
             connection.data_received(request("GET", "/api/stores"))
             await settled(connection)
             assert line.sent.endswith(b"]\r\n0\r\n\r\n")
@@ -373,15 +369,15 @@ def test_a_list_that_breaks_off_is_not_taken_for_whole_nor_given_to_the_next(
 # A service that stops.
 
 
-def test_a_stopping_service_lets_a_connection_end_what_it_began(adapter: str, tmp_path: Path) -> None:
+def test_a_stopping_service_lets_a_connection_end_what_it_began(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with inside(tmp_path) as service:
             lines = {}
             for sent in (b"", b"GET /te", create("Cut")[:-1], create("Whole"), request("GET", SLOW)):
-                connection, lines[sent] = service.connect(adapter)
+                connection, lines[sent] = service.connect()
                 connection.data_received(sent)
                 connection.shutdown()
-            connection, late = service.connect(adapter)
+            connection, late = service.connect()
             connection.shutdown()
             connection.data_received(request("GET", "/test"))  # was on its way
             await settled(connection)
@@ -401,13 +397,13 @@ def test_a_stopping_service_lets_a_connection_end_what_it_began(adapter: str, tm
     run(scenario())
 
 
-def test_a_stopping_service_reads_what_came_while_it_stood_still(adapter: str, tmp_path: Path) -> None:
+def test_a_stopping_service_reads_what_came_while_it_stood_still(tmp_path: Path) -> None:
     """As in a container without processor time: a proxy has sent a request on a connection that was idle."""
 
     async def scenario() -> None:
         async with inside(tmp_path) as service:
             loop = asyncio.get_running_loop()
-            connection = service.protocol(adapter)
+            connection = service.protocol()
             server = await loop.create_server(lambda: connection, "127.0.0.1", 0)
             reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
             writer.write(request("GET", "/test"))
@@ -428,10 +424,10 @@ def test_a_stopping_service_reads_what_came_while_it_stood_still(adapter: str, t
     uvloop.run(asyncio.wait_for(scenario(), 60))
 
 
-def test_a_stopping_service_closes_after_the_last_of_the_requests_that_wait(adapter: str, tmp_path: Path) -> None:
+def test_a_stopping_service_closes_after_the_last_of_the_requests_that_wait(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with inside(tmp_path) as service:
-            connection, line = service.connect(adapter)
+            connection, line = service.connect()
             connection.data_received(request("GET", SLOW) * 3)
             connection.shutdown()
             await settled(connection)
@@ -457,7 +453,7 @@ def test_a_request_behind_the_response_that_closes_the_connection_is_not_carried
             other, _ = service.connect()
             other.data_received(create("First"))
             await settled(other)
-            collection = service.service.runtime.resource._collection
+            collection = service.collection
             assert collection.state()[0] == 1  # type: ignore[index]  # SQLite has it at once
 
     run(scenario())
@@ -466,7 +462,6 @@ def test_a_request_behind_the_response_that_closes_the_connection_is_not_carried
 # The real thing.
 
 
-@pytest.mark.one_adapter
 def test_the_deadlines_hold_on_a_real_connection(service: Running) -> None:
     """The only test that waits for time to pass: all of it at once."""
 

@@ -3,7 +3,8 @@
 import asyncio
 import gc
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -13,216 +14,309 @@ import uvicorn
 import uvloop
 from uvicorn.server import ServerState
 
-from storekeeper.api.fastlane import FastLane
-from storekeeper.api.gate import Gate
-from storekeeper.api.origins import WebPages
 from storekeeper.api.plan import Plan
-from storekeeper.api.resource import Resource
-from storekeeper.errors import Unavailable
+from storekeeper.databases import revoke_token
 from storekeeper.http import deadlines
 from storekeeper.http import request as heads
+from storekeeper.http.cache import ResponseCache
 from storekeeper.http.connection import Connection
 from storekeeper.http.limits import Limits
 from storekeeper.http.plain import PlainReader
-from storekeeper.http.response import MAX_BODY_BYTES, StreamAborted
-from storekeeper.settings import Settings
+from storekeeper.http.request import BodyLimit, Request
+from storekeeper.http.response import MAX_BODY_BYTES, TEXT, Deferred, Fields, Headers, Response, StreamAborted
+from storekeeper.http.runtime import Observer, Runtime, ignore
 from tests.harness.garbage import no_garbage
-from tests.harness.in_memory import InMemory
-from tests.harness.in_process import Line, cached, inside, settled, some_stores, statuses, until
+from tests.harness.in_process import Line, inside, run, settled, some_stores, statuses, until
+from tests.harness.tokens import add_token
 from tests.harness.wire import SLOW, assert_error, assert_invalid, chunked, create, request
 from tests.harness.wire import responses as responses_in
 
-Send = Callable[[dict[str, Any]], Awaitable[None]]
-Receive = Callable[[], Awaitable[dict[str, Any]]]
-
-OPEN = Gate(Resource(InMemory(), Settings()), WebPages())  # type: ignore[arg-type]  # refusals ask no collection
 BUG = "An internal server error occurred"
-JSON = (b"content-type", b"application/json; charset=utf-8")
 
 
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(scenario, 60))
+class Odd:
+    """An application that does what the path says."""
+
+    def __init__(self) -> None:
+        self.stopped = 0
+
+    def respond(self, request: Request) -> Response | Deferred:
+        match request.target:
+            case b"/parts":
+                return Response(b"", TEXT, stream=self._parts(b"one, ", b"", b"two"))
+            case b"/bug":
+                return Response(b"", TEXT, stream=self._parts(b"half", RuntimeError("a bug")))
+            case b"/bug at once":
+                return Response(b"", TEXT, stream=self._parts(RuntimeError("a bug")))
+            case b"/unavailable":
+                return Response(b"", TEXT, stream=self._parts(b"half", StreamAborted()))
+            case b"/endless":
+                stop = asyncio.Event()
+                return Response(b"", TEXT, stream=self._wait(stop), stop=stop)
+            case b"/later":
+                future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                asyncio.get_running_loop().call_soon(future.set_result, None)
+                return Deferred(future, lambda: Response(b"later", TEXT))
+            case b"/no encoding":
+                return Response(b"", ((b"x", 1),))  # type: ignore[arg-type]  # a bug
+        return Response(request.body or b"OK", TEXT, cacheable=True)
+
+    async def _parts(self, *parts: bytes | Exception) -> AsyncGenerator[bytes, None]:
+        for part in parts:
+            if isinstance(part, Exception):
+                raise part
+            yield part
+
+    async def _wait(self, stop: asyncio.Event) -> AsyncGenerator[bytes, None]:
+        try:
+            yield b"begun"
+            await stop.wait()
+            yield b"ended"
+        finally:
+            self.stopped += 1
+
+    def early_refusal(self, _request: Request) -> Response | None:
+        return None
+
+    def fields(self, _headers: Fields) -> Headers:
+        return ()
+
+    def body_limit(self, target: bytes) -> BodyLimit:
+        return BodyLimit(2 * MAX_BODY_BYTES, 60.0) if target == b"/large" else BodyLimit()
 
 
-def connected(app: Any) -> tuple[Connection, Line]:
-    """Return a connection to any ASGI application."""
-    config = uvicorn.Config(app, interface="asgi3", log_config=None, access_log=False, ws="none", proxy_headers=False)
-    config.load()
-    state = ServerState()
-    state.default_headers = [(b"date", b"Sat, 21 Nov 2026 12:00:00 GMT")]
-    connection = Connection(Limits(), OPEN, config, state, {}, asyncio.get_running_loop())
-    line = Line()
-    line.protocol = connection
-    connection.connection_made(line)
-    return connection, line
+def runtime_of(application: Odd, observe: Observer = ignore) -> Runtime:
+    def plan(_method: str, path: bytes, _headers: Fields) -> Plan:
+        return Plan(application.respond, cacheable=True, route=path.decode())
+
+    return Runtime(application, PlainReader(lambda path: path, plan), ResponseCache(lambda: 1), Limits(), observe)
 
 
-async def sends(send: Send, status: int, *parts: bytes, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
-    await send({"type": "http.response.start", "status": status, "headers": [JSON, *headers]})
-    for part in parts:
-        await send({"type": "http.response.body", "body": part, "more_body": True})
-    await send({"type": "http.response.body"})
+class Connected:
+    """A connection to the odd application, and what its observer was told."""
+
+    def __init__(self) -> None:
+        self.odd = Odd()
+        self.told: list[tuple[str | None, str, int]] = []
+        self.sizes: list[int] = []
+        config = uvicorn.Config(NotImplemented, interface="asgi3", log_config=None, ws="none", proxy_headers=False)
+        config.load()
+        state = ServerState()
+        state.default_headers = [(b"date", b"Sat, 21 Nov 2026 12:00:00 GMT")]
+        runtime = runtime_of(self.odd, self._observe)
+        self.connection = Connection(runtime, config, state, {}, asyncio.get_running_loop())
+        self.line = Line()
+        self.line.protocol = self.connection
+        self.connection.connection_made(self.line)
+
+    def _observe(
+        self, route: str | None, method: str, status: int, size: int, seconds: float, _token: int, /
+    ) -> None:
+        assert 0 <= seconds < 60
+        self.told.append((route, method, status))
+        self.sizes.append(size)
+
+    async def ask(self, *data: bytes) -> None:
+        for each in data:
+            self.connection.data_received(each)
+            await settled(self.connection)
 
 
-async def odd(scope: dict[str, Any], receive: Receive, send: Send) -> None:
-    """An application that does what its path says."""
-    match scope["path"]:
-        case "/parts":
-            await sends(send, 200, b"one, ", b"", b"two")
-        case "/closes":
-            await sends(send, 200, b"bye", headers=((b"connection", b"close"),))
-        case "/keeps":
-            await sends(send, 200, b"on", headers=((b"connection", b"keep-alive"),))
-        case "/short":
-            await sends(send, 200, b"half", headers=((b"content-length", b"8"),))
-        case "/long":
-            await sends(send, 200, b"twice as much", headers=((b"content-length", b"4"),))
-        case "/raises-late":
-            await send({"type": "http.response.start", "status": 200, "headers": [JSON]})
-            raise RuntimeError("a bug")
-        case "/unavailable-late":
-            await send({"type": "http.response.start", "status": 200, "headers": [JSON]})
-            raise StreamAborted
-        case "/raises":
-            raise RuntimeError("a bug")
-        case "/waits":
-            await receive()
-            assert [*await asyncio.gather(receive(), receive())] == [{"type": "http.disconnect"}] * 2
-            assert await receive() == {"type": "http.disconnect"}
-            await sends(send, 200, b"to nobody")
+# One observer of all responses.
 
 
-REFUSED = {
-    b"no HTTP\r\n\r\n": ("", "", 400),
-    request("GET", "/" + "x" * 9000): ("", "", 414),
-    request("GET", "/test", None, "A: " + "b" * 17_000): ("GET", "/test", 431),
-    request("HEAD", "/test", None, "A: " + "b" * 17_000): ("HEAD", "/test", 431),
-    request("PUT", "/api/stores/1", b"x" * (MAX_BODY_BYTES + 1)): ("PUT", "/api/stores/1", 413),
-    request("GET", "/test", None, "Host: another"): ("GET", "/test", 400),
+ENDS: dict[str, tuple[list[bytes], list[tuple[str | None, str, int]]]] = {
+    "whole": ([request("GET", "/a")], [("/a", "GET", 200)]),
+    "cached": ([request("GET", "/a")] * 3, [("/a", "GET", 200)] * 3),
+    "HEAD": ([request("HEAD", "/a"), request("HEAD", "/parts")], [("/a", "HEAD", 200), ("/parts", "HEAD", 200)]),
+    "stream": ([request("GET", "/parts")] * 2, [("/parts", "GET", 200)] * 2),
+    "later": ([request("GET", "/later")], [("/later", "GET", 200)]),
+    "pipelined": (
+        [request("GET", "/later") + request("PUT", "/parts", b"x")],
+        [(None, "GET", 200), (None, "PUT", 200)],
+    ),
+    "broken off by a bug": ([request("GET", "/bug")], [("/bug", "GET", 200)]),
+    "broken off by the database": ([request("GET", "/unavailable")], [("/unavailable", "GET", 200)]),
+    "not encoded": ([request("GET", "/no%20encoding").replace(b"%20", b" ", 0)], [("/no%20encoding", "GET", 200)]),
+    "no HTTP": ([b"no HTTP\r\n\r\n"], [(None, "", 400)]),
+    "too long a target": ([request("GET", "/" + "x" * 9000)], [(None, "", 414)]),
+    "too large a head": ([request("HEAD", "/a", None, "A: " + "b" * 17_000)], [(None, "HEAD", 431)]),
+    "too large a body": ([request("PUT", "/a", b"x" * (MAX_BODY_BYTES + 1))], [(None, "PUT", 413)]),
+    "refused behind another": (
+        [request("GET", "/later") + b"no HTTP\r\n\r\n"],
+        [(None, "GET", 200), (None, "", 400)],
+    ),
+    "closed": ([request("GET", "/a", None, "Connection: close")], [(None, "GET", 200)]),
 }
 
 
-@pytest.mark.parametrize("adapter", ["--fast-lane", "--no-fast-lane"])
-def test_each_response_passes_one_place_with_its_request(
-    adapter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """There counting and logging hang. Of a refused one it is what was read of it."""
-    passed: list[tuple[str, str, int]] = []
-    sizes: list[int] = []
-    sent = Connection.sent
-
-    def counted(connection: Connection, request: Any, status: int, size: int, *rest: Any) -> None:
-        passed.append((request.method, request.target.decode(), status))
-        sizes.append(size)
-        sent(connection, request, status, size, *rest)
-
-    monkeypatch.setattr(Connection, "sent", counted)
-    some_stores(tmp_path, 2500)
-    asked = [
-        *[("GET", "/api/stores/1", None, 200)] * 3,  # the last one from the cache
-        ("GET", "/api/stores", None, 200),  # in parts
-        ("HEAD", "/api/stores", None, 200),
-        ("POST", "/api/stores", b'{"name":"New"}', 200),
-        ("POST", "/api/stores", b"{", 400),
-        ("GET", "/health/live", None, 200),
-        ("GET", "/nowhere", None, 404),
-    ]
+@pytest.mark.parametrize("end", ENDS)
+def test_the_observer_is_called_once_for_each_response(end: str) -> None:
+    """Of a refused request it learns what was read of it."""
+    data, expected = ENDS[end]
 
     async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            connection, line = service.connect(adapter)
-            for method, target, body, _ in asked:
-                connection.data_received(request(method, target, body))
-                await settled(connection)
-            assert passed == [(method, target, status) for method, target, _, status in asked]
-            assert sum(sizes) == len(line.sent)
-            passed.clear()
-            for number, data in enumerate(REFUSED):
-                connection, line = service.connect(adapter)
-                connection.data_received(request("GET", SLOW) * (number % 2) + data)
-                await settled(connection)
-            assert [each for each in passed if each != ("GET", SLOW, 200)] == list(REFUSED.values())
+        connected = Connected()
+        await connected.ask(*data)
+        assert connected.told == expected
+        assert sum(connected.sizes) == len(connected.line.sent)
+        assert connected.connection.responses_sent == len(expected)
+        connected.line.abort()
+        await until(lambda: not connected.connection.connections)
+        assert connected.told == expected
 
     run(scenario())
+
+
+@pytest.mark.parametrize(("target", "status"), [("/later", 0), ("/endless", 200)])
+def test_the_observer_is_called_once_if_the_client_leaves(target: str, status: int) -> None:
+    async def scenario() -> None:
+        connected = Connected()
+        connected.connection.data_received(request("GET", target) * 2)
+        connected.connection.loop.call_soon(connected.line.abort)
+        if status:
+            await until(lambda: b"begun" in connected.line.sent)
+        connected.line.abort()
+        await until(lambda: not connected.connection.connections and not connected.connection.tasks)
+        assert connected.told == [(None, "GET", status)]
+        assert connected.odd.stopped == bool(status)
+
+    run(scenario())
+
+
+def test_the_observer_learns_the_number_of_the_token(tmp_path: Path) -> None:
+    text = add_token(f"sqlite:///{tmp_path}/stores.db", "one", "read")
+    told: list[tuple[Any, ...]] = []
+
+    async def scenario() -> None:
+        async with inside(tmp_path, auth="all") as service:
+            connection, _ = service.connect(observe=lambda *of: told.append((of[0], of[2], of[5])))
+            for fields in ((), (f"Authorization: Bearer {text}",)):
+                connection.data_received(request("GET", "/api/stores", None, *fields))
+                await settled(connection)
+
+    run(scenario())
+    assert told == [("stores", 401, 0), ("stores", 200, 1)]
+
+
+# Streams.
 
 
 def test_a_response_in_parts_is_chunked_or_to_an_old_client_ends_with_the_connection() -> None:
     async def scenario() -> None:
-        connection, line = connected(odd)
-        connection.data_received(request("GET", "/parts") + request("HEAD", "/parts") + request("GET", "/keeps"))
-        await settled(connection)
-        parts, head, keeps = responses_in(line.sent, "GET", "HEAD", "GET")
-        assert (parts.body, head.body, keeps.body) == (b"one, two", b"", b"on")
+        connected = Connected()
+        await connected.ask(request("GET", "/parts") + request("HEAD", "/parts") + request("GET", "/a"))
+        parts, head, after = responses_in(connected.line.sent, "GET", "HEAD", "GET")
+        assert (parts.body, head.body, after.body) == (b"one, two", b"", b"OK")
         assert parts.headers == head.headers
-        assert "connection" not in keeps.headers
-        connection, line = connected(odd)
-        connection.data_received(b"GET /parts HTTP/1.0\r\n\r\n")
-        await until(line.is_closing)
-        assert line.sent.endswith(b"connection: close\r\n\r\none, two")
+        connected = Connected()
+        connected.connection.data_received(b"GET /parts HTTP/1.0\r\n\r\n")
+        await until(connected.line.is_closing)
+        assert connected.line.sent.endswith(b"connection: close\r\n\r\none, two")
 
     run(scenario())
 
 
-def test_an_application_may_close_the_connection() -> None:
+@pytest.mark.parametrize("path", ["/bug", "/bug%20at%20once", "/unavailable", "/no%20encoding"])
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+def test_a_response_that_cannot_be_completed_breaks_the_connection(path: str, version: str) -> None:
     async def scenario() -> None:
-        connection, line = connected(odd)
-        connection.data_received(request("GET", "/closes") + request("GET", "/parts"))
-        await until(line.is_closing)
-        [response] = responses_in(line.sent, "GET")
-        assert response.headers["connection"] == "close"
-        assert not line.aborted
+        connected = Connected()
+        connected.odd.respond = partial(_unquoted, connected.odd.respond)  # type: ignore[method-assign]
+        data = request("GET", path) + request("GET", "/parts")
+        connected.connection.data_received(data.replace(b"HTTP/1.1", b"HTTP/" + version.encode()))
+        await until(connected.line.is_closing)
+        assert connected.line.aborted
+        assert connected.line.sent.count(b"HTTP/1.1") <= 1
+        assert not connected.line.sent.endswith(b"0\r\n\r\n")
 
     run(scenario())
 
 
-@pytest.mark.parametrize("path", ["/short", "/long", "/raises-late", "/unavailable-late"])
-def test_a_response_that_cannot_be_completed_breaks_the_connection(path: str) -> None:
+def _unquoted(respond: Callable[[Request], Response | Deferred], request: Request) -> Response | Deferred:
+    request.target = request.target.replace(b"%20", b" ")
+    return respond(request)
+
+
+def test_an_endless_stream_ends_when_the_service_drains() -> None:
+    """Also one that begins then; and the connection closes behind it."""
+
     async def scenario() -> None:
-        connection, line = connected(odd)
-        connection.data_received(request("GET", path) + request("GET", "/parts"))
-        await until(line.is_closing)
-        assert line.aborted
-        assert line.sent.count(b"HTTP/1.1") <= 1
-        assert not line.sent.endswith(b"0\r\n\r\n")
+        for early in (True, False):
+            connected = Connected()
+            if early:
+                connected.connection.shutdown()
+            connected.connection.data_received(request("GET", "/endless"))
+            await until(lambda connected=connected: b"begun" in connected.line.sent)
+            if not early:
+                await asyncio.sleep(0.01)
+                assert b"ended" not in connected.line.sent
+                connected.connection.shutdown()
+            await until(connected.line.is_closing)
+            [response] = responses_in(connected.line.sent, "GET")
+            assert response.body == b"begunended"
+            assert not connected.line.aborted
+            assert connected.odd.stopped == 1
 
     run(scenario())
 
 
-@pytest.mark.parametrize("path", ["/raises", "/nothing"])
-def test_a_bug_before_the_response_is_a_500_and_the_connection_goes_on(path: str) -> None:
+def test_a_stream_may_ask_the_gate_again_while_it_lasts(tmp_path: Path) -> None:
+    """As one that waits for changes has to: its token may be revoked."""
+    url = f"sqlite:///{tmp_path}/stores.db"
+    text = add_token(url, "one", "read")
+
     async def scenario() -> None:
-        connection, line = connected(odd)
-        connection.data_received(request("GET", path) + request("HEAD", path) + request("GET", "/parts"))
-        await settled(connection)
-        first, head, last = responses_in(line.sent, "GET", "HEAD", "GET")
-        assert_error(first, 500, BUG)
-        assert (head.status, head.headers) == (first.status, first.headers)
-        assert last.body == b"one, two"
+        async with inside(tmp_path, auth="all") as service:
+
+            def streams(request: Request) -> Response:
+                async def until_refused() -> AsyncGenerator[bytes, None]:
+                    assert request.plan is not None
+                    while isinstance(request.plan.admit(), int):
+                        yield b"."
+                        await asyncio.sleep(0.05)
+                    yield b"refused"
+
+                return Response(b"", TEXT, stream=until_refused())
+
+            service.service.runtime.application._planners["stores"] = lambda *_: Plan(streams)  # type: ignore[attr-defined]
+            connection, line = service.connect()
+            connection.data_received(request("GET", "/api/stores", None, f"Authorization: Bearer {text}"))
+            await until(lambda: b"." in line.sent)
+            assert await asyncio.to_thread(revoke_token, url, "one", 1)
+            await settled(connection)
+            assert responses_in(line.sent, "GET")[0].body.endswith(b".refused")
 
     run(scenario())
 
 
-def test_an_application_learns_that_its_client_is_gone() -> None:
+def test_a_route_may_have_a_limit_and_a_timeout_of_its_own_for_a_body() -> None:
     async def scenario() -> None:
-        connection, line = connected(odd)
-        connection.data_received(request("GET", "/waits"))
-        await asyncio.sleep(0)
-        line.abort()
-        await until(lambda: not connection.tasks)
-        assert line.sent == b""
+        connected = Connected()
+        large = b"x" * (MAX_BODY_BYTES + 1)
+        await connected.ask(request("PUT", "/large", large))
+        assert statuses(connected.line) == [200]
+        head = request("PUT", "/large", large)[:-1]
+        connected.connection.data_received(head)
+        await until(lambda: not connected.connection._unread)
+        connected.connection.sweep(connected.connection.loop.time() + 50)
+        assert statuses(connected.line) == [200]
+        connected.connection.sweep(connected.connection.loop.time() + 70)
+        assert statuses(connected.line) == [200, 408]
+        assert b"not whole within 60 seconds" in connected.line.sent
 
     run(scenario())
 
 
-# The fast lane's own last resort.
+# Bugs.
 
 
-def test_a_bug_in_the_fast_lane_is_a_500_and_the_connection_goes_on(
+def test_a_bug_in_a_route_is_a_500_and_the_connection_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
         async with inside(tmp_path) as service:
-            collection = service.service.runtime.resource._collection
+            collection = service.collection
 
             def raises(*_: object) -> None:
                 raise RuntimeError("a bug")
@@ -246,7 +340,7 @@ def test_a_bug_in_the_fast_lane_is_a_500_and_the_connection_goes_on(
 
 
 def test_a_bug_in_the_reading_of_a_request_is_a_500_and_the_end(
-    adapter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
         async with inside(tmp_path) as service:
@@ -256,7 +350,7 @@ def test_a_bug_in_the_reading_of_a_request_is_a_500_and_the_end(
 
             monkeypatch.setattr(heads, "check", raises)
             monkeypatch.setattr(PlainReader, "read", raises)
-            connection, line = service.connect(adapter)
+            connection, line = service.connect()
             connection.data_received(request("GET", "/test"))
             [response] = responses_in(line.sent, "GET")
             assert_error(response, 500, BUG)
@@ -265,52 +359,12 @@ def test_a_bug_in_the_reading_of_a_request_is_a_500_and_the_end(
     run(scenario())
 
 
-def test_a_collection_that_cannot_be_asked_for_changes_is_read_each_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nothing is kept while nobody can say whether it still holds."""
-
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            connection, line = service.connect()
-            assert isinstance(connection, FastLane)
-
-            def unavailable() -> int:
-                raise Unavailable("The database is locked")
-
-            monkeypatch.setattr(connection.cache, "_change_token", unavailable)
-            for _ in range(3):
-                connection.data_received(request("GET", "/api/stores"))
-                await settled(connection)
-            assert [response.body for response in responses_in(line.sent, "GET", "GET", "GET")] == [b"[]"] * 3
-            assert cached(connection)[1] == 0
-
-    run(scenario())
-
-
-def test_cached_heads_and_responses_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storekeeper.http.plain.MAX_CACHED_BYTES", 10_000)
-    monkeypatch.setattr("storekeeper.api.cache.MAX_CACHED_BYTES", 2000)
-
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            connection, line = service.connect()
-            assert isinstance(connection, FastLane)
-            for number in range(100):
-                connection.data_received(request("GET", f"/api/stores?name={number // 2}"))
-                await settled(connection)
-                assert number // 2 <= 20 or all(1 <= count <= 20 for count in cached(connection))
-            assert len(responses_in(line.sent, *["GET"] * 100)) == 100
-
-    run(scenario())
-
-
-def test_what_waits_for_a_client_that_is_gone_is_not_sent(adapter: str, tmp_path: Path) -> None:
+def test_what_waits_for_a_client_that_is_gone_is_not_sent(tmp_path: Path) -> None:
     """Responses and refusals that become due between its leaving and the news of it."""
 
     async def scenario() -> None:
         async with inside(tmp_path) as service:
-            connection, line = service.connect(adapter)
+            connection, line = service.connect()
             connection.data_received(create("Last") + request("GET", SLOW) + b"garbage\r\n\r\n")
             line._closing = True  # as uvloop's transport says it, a turn or more before `connection_lost`
             await settled(connection)
@@ -318,7 +372,7 @@ def test_what_waits_for_a_client_that_is_gone_is_not_sent(adapter: str, tmp_path
             assert not line.ended
             line.abort()
             await until(lambda: not service.server_state.connections)
-            connection, line = service.connect(adapter)
+            connection, line = service.connect()
             connection.data_received(request("GET", "/api/stores?name=Last") + request("POST", "/api/stores", b"{}"))
             await settled(connection)
             found, refused = responses_in(line.sent, "GET", "POST")
@@ -331,12 +385,12 @@ def test_what_waits_for_a_client_that_is_gone_is_not_sent(adapter: str, tmp_path
 # What waits is counted, and goes out in its order.
 
 
-def test_a_refusal_does_not_cut_off_the_response_before_it(adapter: str, tmp_path: Path) -> None:
+def test_a_refusal_does_not_cut_off_the_response_before_it(tmp_path: Path) -> None:
     """It is sent, and its time begins, once the client has read what was before."""
 
     async def scenario() -> None:
         async with inside(tmp_path) as service:
-            connection, line = service.connect(adapter)
+            connection, line = service.connect()
             body = b'{"name":"Long","address":"%b"}' % (b"x" * 200_000)
             connection.data_received(request("POST", "/api/stores", body))
             await settled(connection)
@@ -361,14 +415,12 @@ def test_a_refusal_does_not_cut_off_the_response_before_it(adapter: str, tmp_pat
 
 
 @pytest.mark.parametrize("target", ["/api/stores", "/health/live", "/nowhere"])
-def test_large_bodies_are_counted_while_they_are_there_and_no_longer(
-    adapter: str, tmp_path: Path, target: str
-) -> None:
+def test_large_bodies_are_counted_while_they_are_there_and_no_longer(tmp_path: Path, target: str) -> None:
     """Those behind a head that is known by now too, which are not counted at all: one read holds them."""
 
     async def scenario() -> None:
         async with inside(tmp_path) as service:
-            connection, _ = service.connect(adapter)
+            connection, _ = service.connect()
             budget = service.service.runtime.limits.receive_budget
             for size in (60_000, 60_000, 5_000, 100_000, 60_000):
                 data = request("POST", target, b"x" * size)
@@ -381,12 +433,12 @@ def test_large_bodies_are_counted_while_they_are_there_and_no_longer(
     run(scenario())
 
 
-def test_a_client_that_sends_much_lets_the_others_go_on_in_between(adapter: str, tmp_path: Path) -> None:
+def test_a_client_that_sends_much_lets_the_others_go_on_in_between(tmp_path: Path) -> None:
     """A read may hold thousands of requests, and a transport brings several of them in one loop iteration."""
 
     async def scenario() -> None:
         async with inside(tmp_path) as service:
-            connection, line = service.connect(adapter)
+            connection, line = service.connect()
             connection.data_received(b"\r\n" * 5000 + request("GET", "/test") * 5000)
             assert not line.reading
             assert line.sent.count(b"HTTP/1.1 200") + len(connection.waiting) < 1000
@@ -409,7 +461,7 @@ def test_pipelined_requests_that_take_long_let_the_others_go_on_in_between(
     async def scenario() -> None:
         monkeypatch.setattr("storekeeper.http.connection.MAX_PIPELINE_TIME", 0.0)
         async with inside(tmp_path) as service:
-            connection, line = service.connect("fast lane")
+            connection, line = service.connect()
             connection.data_received(first + request("HEAD", "/test") * 5 + request("GET", "/test"))
             seen = set()
             for _ in count():
@@ -424,12 +476,12 @@ def test_pipelined_requests_that_take_long_let_the_others_go_on_in_between(
     run(scenario())
 
 
-def test_a_body_that_comes_in_many_bytes_may_take_all_that_a_body_may(adapter: str, tmp_path: Path) -> None:
+def test_a_body_that_comes_in_many_bytes_may_take_all_that_a_body_may(tmp_path: Path) -> None:
     """With its head it costs more than a body may, and nobody else would have the rest of it read."""
 
     async def scenario() -> None:
         async with inside(tmp_path) as service:
-            connection, line = service.connect(adapter)
+            connection, line = service.connect()
             whole = chunked(b'{"name":"Large"' + b" " * (MAX_BODY_BYTES - 120), b" " * 100, b"}")
             connection.data_received(whole[:-20])
             await settled(connection)
@@ -442,9 +494,7 @@ def test_a_body_that_comes_in_many_bytes_may_take_all_that_a_body_may(adapter: s
     run(scenario())
 
 
-def test_requests_that_wait_are_bounded_over_all_connections(
-    adapter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_requests_that_wait_are_bounded_over_all_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One read may hold thousands of them. The excess is refused behind what waits; then others have the room."""
 
     async def scenario() -> None:
@@ -454,7 +504,7 @@ def test_requests_that_wait_are_bounded_over_all_connections(
             many = request("GET", "/test") * 350
             lines = []
             for _ in range(5):
-                connection, line = service.connect(adapter)
+                connection, line = service.connect()
                 connection.data_received(create("First"))
                 connection.data_received(many)
                 lines.append((connection, line))
@@ -485,12 +535,10 @@ def test_requests_that_wait_are_bounded_over_all_connections(
         b"POST /api/stores HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1;x=",
     ],
 )
-def test_a_trailer_or_an_extension_of_a_chunk_that_does_not_end_is_refused_soon(
-    adapter: str, tmp_path: Path, begin: bytes
-) -> None:
+def test_a_trailer_or_an_extension_of_a_chunk_that_does_not_end_is_refused_soon(tmp_path: Path, begin: bytes) -> None:
     async def scenario() -> None:
         async with inside(tmp_path) as service:
-            connection, line = service.connect(adapter)
+            connection, line = service.connect()
             connection.data_received(begin)
             for _ in range(20):
                 connection.data_received(b"x" * 1000)
@@ -501,7 +549,7 @@ def test_a_trailer_or_an_extension_of_a_chunk_that_does_not_end_is_refused_soon(
 
 
 def test_large_heads_that_are_not_whole_are_bounded_over_all_connections(
-    adapter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
         monkeypatch.setattr("storekeeper.http.limits.MAX_RECEIVED_BYTES", 2**20)
@@ -509,7 +557,7 @@ def test_large_heads_that_are_not_whole_are_bounded_over_all_connections(
             budget = service.service.runtime.limits.receive_budget
             lines = []
             for _ in range(60):
-                connection, line = service.connect(adapter)
+                connection, line = service.connect()
                 connection.data_received(b"GET /test HTTP/1.1\r\nHost: a\r\nx: " + b"x" * 14_000)
                 lines.append((connection, line))
             refused = [line for _, line in lines if line.sent]
@@ -526,10 +574,10 @@ def test_large_heads_that_are_not_whole_are_bounded_over_all_connections(
     run(scenario())
 
 
-def test_an_idle_connection_keeps_nothing_of_what_it_was_asked(adapter: str, tmp_path: Path) -> None:
+def test_an_idle_connection_keeps_nothing_of_what_it_was_asked(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with inside(tmp_path) as service:
-            connection, _ = service.connect(adapter)
+            connection, _ = service.connect()
             large = b"GET /test HTTP/1.1\r\nHost: a\r\n" + b"x: %b\r\n" % (b"x" * 150) * 90 + b"\r\n"
             for data in (large, large + large, create("A") + large, create("A"), large[:100], large[100:]):
                 connection.data_received(data)
@@ -553,7 +601,7 @@ LEFT = {
 
 @pytest.mark.parametrize("data", LEFT.values(), ids=LEFT)
 def test_nothing_of_a_connection_that_is_gone_is_left_to_the_garbage_collector(
-    adapter: str, data: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    data: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would come after millions of connections only: those that lived long take 8 KiB each until then."""
     monkeypatch.setattr(deadlines, "DISCARD_TIMEOUT", 0.01)
@@ -561,7 +609,7 @@ def test_nothing_of_a_connection_that_is_gone_is_left_to_the_garbage_collector(
 
     async def scenario() -> None:
         async with inside(tmp_path) as service:
-            connection, line = service.connect(adapter)
+            connection, line = service.connect()
             connection.data_received(data)
             line.abort()
             await until(lambda: not service.server_state.connections)
@@ -588,12 +636,12 @@ ASKED = {
 
 
 @pytest.mark.parametrize("status", ASKED)
-def test_nothing_of_a_request_is_left_to_the_garbage_collector(adapter: str, status: int, tmp_path: Path) -> None:
+def test_nothing_of_a_request_is_left_to_the_garbage_collector(status: int, tmp_path: Path) -> None:
     """Its body may have a mebibyte, and its tags a hundred times their bytes."""
 
     async def scenario() -> None:
         async with inside(tmp_path) as service:
-            connection, line = service.connect(adapter)
+            connection, line = service.connect()
             for data in (request("POST", "/api/stores", b'{"name": "A"}', "Idempotency-Key: used"), ASKED[status]):
                 connection.data_received(data)
                 await settled(connection)
@@ -602,30 +650,6 @@ def test_nothing_of_a_request_is_left_to_the_garbage_collector(adapter: str, sta
                     connection.data_received(ASKED[status])
                     await settled(connection)
             assert statuses(line) == [200, *[status] * 4]
-
-    run(scenario())
-
-
-def test_the_plan_of_a_write_is_remembered_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When its fields come a second time."""
-    planned: list[bytes] = []
-    plan = Resource.plan
-
-    def plans(resource: Resource, method: str, target: bytes, *fields: Any) -> Plan | None:
-        planned.append(target)
-        return plan(resource, method, target, *fields)
-
-    monkeypatch.setattr(Resource, "plan", plans)
-
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            connection, line = service.connect()
-            assert isinstance(connection, FastLane)
-            for _ in range(3):
-                connection.data_received(create("Same"))
-                await settled(connection)
-            assert len(planned) == 2
-            assert [response.json["id"] for response in responses_in(line.sent, "POST", "POST", "POST")] == [1, 2, 3]
 
     run(scenario())
 
@@ -640,15 +664,15 @@ def test_a_refused_client_that_leaves_at_once_is_no_error(monkeypatch: pytest.Mo
         loop.set_exception_handler(lambda _loop, context: errors.append(context))
         config = uvicorn.Config(NotImplemented, interface="asgi3", log_config=None, ws="none", proxy_headers=False)
         config.load()
-        limits = Limits()
+        runtime = runtime_of(Odd())
         server = await loop.create_server(
-            lambda: Connection(limits, OPEN, config, ServerState(), {}, loop), "127.0.0.1", 0
+            lambda: Connection(runtime, config, ServerState(), {}, loop), "127.0.0.1", 0
         )
         reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
         writer.write(b"no HTTP\r\n\r\n")
         assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
         writer.close()
-        await until(lambda: not limits.connections.open)
+        await until(lambda: not runtime.limits.connections.open)
         await asyncio.sleep(0.1)
         server.close()
 

@@ -12,13 +12,12 @@ import pytest
 import uvloop
 from msgspec.structs import replace
 
-from storekeeper.api import fastlane
-from storekeeper.commands import Command, Create, Present
+from storekeeper.commands import Before, Command, Create
 from storekeeper.http import request as heads
 from storekeeper.http.connection import Connection
 from storekeeper.http.reader import Phase, RequestReader
 from storekeeper.http.request import Request
-from storekeeper.http.response import Response, encode_content
+from storekeeper.http.response import Response
 from storekeeper.sqlite import SqliteCollection, committer
 from tests import ROOT
 from tests.campaigns import fuzz_http
@@ -34,7 +33,7 @@ ENOUGH = 3000
 
 @pytest.mark.parametrize("requests", [1500, *thorough(ENOUGH, 20_000)])
 def test_nothing_that_must_not_happen_does(requests: int) -> None:
-    """Both adapters, inside this process and over sockets; what is found names its seed and shows its bytes."""
+    """Inside this process and over sockets; what is found names its seed and shows its bytes."""
     command = [sys.executable, "-m", fuzz_http.__name__, f"--requests={requests}", f"--seed={SEED}"]
     # In a process of its own: not covered, it takes a third of the time.
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -42,7 +41,7 @@ def test_nothing_that_must_not_happen_does(requests: int) -> None:
     assert [line.split()[0] for line in done.stdout.splitlines()] == ["fuzz-http-inside", "fuzz-http-sockets"]
 
 
-# Broken builds. All but the last are broken in both adapters alike.
+# Broken builds.
 
 
 def takes_any_host(patch: pytest.MonkeyPatch) -> None:
@@ -65,7 +64,7 @@ def fails_at_a_byte(patch: pytest.MonkeyPatch) -> None:
 
 
 def responses_out_of_order(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Connection, "_queue", lambda self, request: self.begin(request))
+    patch.setattr(Connection, "_accept", lambda self, request: self._begin(request))
 
 
 def carries_out_what_it_refuses(patch: pytest.MonkeyPatch) -> None:
@@ -105,11 +104,11 @@ def acknowledges_without_writing(patch: pytest.MonkeyPatch) -> None:
 
 
 def writes_what_is_there_already(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(committer, "Present", lambda *present: replace(Present(*present), equal=()))
+    patch.setattr(committer, "Before", lambda *before: replace(Before(*before), equal=()))
 
 
 def forgets_keys(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(committer, "Present", lambda *present: replace(Present(*present), remembered={}))
+    patch.setattr(committer, "Before", lambda *before: replace(Before(*before), remembered={}))
 
 
 def keeps_connections_for_ever(patch: pytest.MonkeyPatch) -> None:
@@ -132,11 +131,6 @@ def keeps_what_it_has_read(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Connection, "connection_made", keeps)
 
 
-def has_adapters_that_differ(patch: pytest.MonkeyPatch) -> None:
-    encoded = encode_content
-    patch.setattr(fastlane, "encode_content", lambda response: encoded(response).replace(b"no-cache", b"No-Cache"))
-
-
 @pytest.mark.parametrize(
     ("break_it", "found"),
     [
@@ -144,7 +138,7 @@ def has_adapters_that_differ(patch: pytest.MonkeyPatch) -> None:
         (takes_any_number_of_fields, "fields were carried out"),
         (fails_at_a_byte, "status=500"),
         # As it comes: it may also be the body of another response.
-        (responses_out_of_order, r"differently|\d changes acknowledged, \d done|hangs|answered with|JSONDecodeError"),
+        (responses_out_of_order, r"differently|\d changes acknowledged, \d done|hangs|answered with|JSONDecodeError|version =="),
         (carries_out_what_it_refuses, "was carried out|a response to nothing that was asked"),
         (creates_twice, "1 changes acknowledged, 2 done|2 changes acknowledged, 3 done"),
         (acknowledges_without_writing, r"\d changes acknowledged, \d done"),
@@ -153,7 +147,6 @@ def has_adapters_that_differ(patch: pytest.MonkeyPatch) -> None:
         (keeps_connections_for_ever, "the connection stays open for ever"),
         (forgets_to_go_on, "the connection hangs"),
         (keeps_what_it_has_read, "memory grew by"),
-        (has_adapters_that_differ, "the adapters respond differently"),
     ],
 )
 def test_a_broken_build_is_found(break_it: Any, found: str, monkeypatch: pytest.MonkeyPatch) -> None:

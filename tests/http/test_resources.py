@@ -20,10 +20,8 @@ from tests.harness.cases import thorough
 from tests.harness.client import create as store
 from tests.harness.client import fill, until
 from tests.harness.linux import peak_memory, sockets
-from tests.harness.process import TIMEOUT, Running, serving
+from tests.harness.process import TIMEOUT, Running
 from tests.harness.wire import HOST, SLOW, CutShort, Wire, assert_error, chunked, create, dial, request
-
-pytestmark = pytest.mark.one_adapter
 
 MIB = 2**20
 
@@ -177,22 +175,6 @@ def test_clients_that_do_not_read_long_responses_take_little_together(fresh: Run
         client.close()
     assert "send budget used up" in fresh.log
     assert fresh.request("GET", "/test").body == b"OK"
-
-
-def test_slow_readers_of_one_response_take_its_room_once(tmp_path: Path) -> None:
-    with serving(tmp_path) as service:
-        length = long_list(service)
-        service.request("GET", "/api/stores")
-        before = peak_memory(service)
-        clients = [ask_and_read_nothing(service) for _ in range(40)]
-        service.request("PUT", "/api/stores/1", {"name": "Next version"})
-        assert len(service.request("GET", "/api/stores").body) != length
-        assert peak_memory(service) - before < 50 * MIB
-        with ThreadPoolExecutor(len(clients)) as pool:
-            found = list(pool.map(lambda client: len(Wire(client).response().body), clients))
-        for client in clients:
-            client.close()
-        assert found == [length] * len(clients)
 
 
 def test_a_packet_of_thousands_of_requests_does_not_stop_the_others(fresh: Running) -> None:

@@ -27,9 +27,9 @@ async def store(service: Inside, address: str) -> None:
     line.close()
 
 
-async def ask(service: Inside, adapter: str, *fields: str) -> tuple[Connection, Line]:
+async def ask(service: Inside, *fields: str) -> tuple[Connection, Line]:
     """Return a connection whose client asked for the long store and reads nothing."""
-    connection, line = service.connect(adapter)
+    connection, line = service.connect()
     line.stuck = True
     connection.data_received(request("GET", "/api/stores/1", None, *fields))
     await until(lambda: line.unread > LONG)
@@ -45,7 +45,7 @@ def _little_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("fields", [[], ["Connection: close"]])
 def test_who_has_been_reading_for_longest_makes_room(
-    adapter: str, tmp_path: Path, fields: list[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, fields: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
     monkeypatch.setattr(events, "write_line", said.append)
@@ -56,20 +56,20 @@ def test_who_has_been_reading_for_longest_makes_room(
             lines = []
             for version in range(5):
                 await store(service, str(version) * LONG)
-                lines.append((await ask(service, adapter, *fields))[1])
+                lines.append((await ask(service, *fields))[1])
             assert [line.aborted for line in lines] == [True, True, True, False, False]
 
     run(scenario())
     assert ["send budget used up" in line for line in said] == [True]
 
 
-def test_who_reads_or_leaves_takes_no_room_any_more(adapter: str, tmp_path: Path) -> None:
+def test_who_reads_or_leaves_takes_no_room_any_more(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with inside(tmp_path) as service:
             kept = service.service.runtime.limits.send_budget
             for version in range(9):
                 await store(service, str(version) * LONG)
-                connection, line = await ask(service, adapter)
+                connection, line = await ask(service)
                 assert LONG < kept.size < 2 * LONG
                 if version % 2:
                     line.client_reads(2 * LONG)
@@ -82,36 +82,11 @@ def test_who_reads_or_leaves_takes_no_room_any_more(adapter: str, tmp_path: Path
     run(scenario())
 
 
-async def has_cached(service: Inside) -> None:
-    """Ask twice for the store that `ask` asks for, so that its response is in the cache; both clients leave."""
-    for _ in range(2):
-        _, line = await ask(service, "--fast-lane")
-        line.abort()
-        await tick()
-
-
-def test_one_cached_response_for_many_takes_its_room_once(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            kept = service.service.runtime.limits.send_budget
-            await store(service, "x" * LONG)
-            await has_cached(service)
-            many = [await ask(service, "--fast-lane") for _ in range(9)]
-            assert LONG < kept.size < 2 * LONG
-            assert not any(line.aborted for _, line in many)
-            for _, line in many:
-                assert LONG < kept.size < 2 * LONG
-                line.client_reads(2 * LONG)
-            assert kept.size == 0
-
-    run(scenario())
-
-
-def test_one_that_is_longer_than_all_may_be_is_sent(adapter: str, tmp_path: Path) -> None:
+def test_one_that_is_longer_than_all_may_be_is_sent(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with inside(tmp_path) as service:
             await store(service, "x" * 5 * LONG)
-            _, line = await ask(service, adapter)
+            _, line = await ask(service)
             await asyncio.sleep(0)
             assert not line.aborted
             assert b'xxx"' in line.sent[-100:]
@@ -121,7 +96,7 @@ def test_one_that_is_longer_than_all_may_be_is_sent(adapter: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("size", [100, 15_000])
-def test_many_small_responses_count_from_their_first_byte(adapter: str, tmp_path: Path, size: int) -> None:
+def test_many_small_responses_count_from_their_first_byte(tmp_path: Path, size: int) -> None:
     """Of a hundred clients that ask eight times and read nothing."""
 
     async def scenario() -> None:
@@ -130,7 +105,7 @@ def test_many_small_responses_count_from_their_first_byte(adapter: str, tmp_path
             await store(service, "x" * size)
             lines = []
             for _ in range(100):
-                connection, line = service.connect(adapter)
+                connection, line = service.connect()
                 lines.append(line)
                 line.stuck = True
                 connection.data_received(request("GET", "/api/stores/1") * 8)
@@ -147,7 +122,7 @@ def test_many_small_responses_count_from_their_first_byte(adapter: str, tmp_path
 
 
 def test_a_connection_may_leave_one_small_response_uncounted_and_no_more(
-    adapter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.undo()
 
@@ -155,7 +130,7 @@ def test_a_connection_may_leave_one_small_response_uncounted_and_no_more(
         async with inside(tmp_path) as service:
             unsent = service.service.runtime.limits.send_budget
             await store(service, "small")
-            connection, line = service.connect(adapter)
+            connection, line = service.connect()
             line.stuck = True
             while not connection.flow.write_paused:
                 assert unsent.size == 0

@@ -84,12 +84,12 @@ def test_a_head_that_begins_behind_many_requests_has_the_same_limits(service: Ru
 
 
 @pytest.mark.parametrize("size", [50, 3000, 30_000, pytest.param(200_000, marks=pytest.mark.thorough)])
-def test_a_head_may_be_cut_anywhere_in_a_stream_of_requests(adapter: str, tmp_path: Path, size: int) -> None:
+def test_a_head_may_be_cut_anywhere_in_a_stream_of_requests(tmp_path: Path, size: int) -> None:
     """However large each packet is, and whatever came before in it."""
 
     async def scenario() -> None:
         async with inside(tmp_path) as service:
-            connection, line = service.connect(adapter)
+            connection, line = service.connect()
             rounds = 1 + size // 16_000  # each is 30 kB
             stream = (create("First") + b"GET /test HTTP/1.1\r\nHost:a\r\n\r\n" * 1000) * rounds
             for start in range(0, len(stream), size):
@@ -145,7 +145,6 @@ def test_a_client_in_the_middle_of_50_megabytes_sees_the_413_and_no_reset(servic
         wire.assert_closed()
 
 
-@pytest.mark.one_adapter
 @pytest.mark.parametrize("size", [1, 1000, 2**16, 2**20 + 1])
 def test_chunks_are_refused_as_soon_as_they_are_too_much(service: Running, size: int) -> None:
     store(service, "Unchanged")
@@ -158,7 +157,6 @@ def test_chunks_are_refused_as_soon_as_they_are_too_much(service: Running, size:
         wire.assert_closed()
 
 
-@pytest.mark.one_adapter
 def test_a_mebibyte_in_chunks_of_one_byte_is_taken(service: Running) -> None:
     body = b'{"name":"Tiny chunks"}'
     with dial(service) as wire:
@@ -189,7 +187,6 @@ def with_extensions(size: int) -> bytes:
     return CHUNKS + b"".join(chunks) + b"0\r\n" + trailer
 
 
-@pytest.mark.one_adapter
 @pytest.mark.parametrize(
     ("data", "status"),
     [
@@ -202,12 +199,12 @@ def with_extensions(size: int) -> bytes:
     ids=["bytes", "one byte more", "fields", "one field more", "a little in each chunk"],
 )
 def test_extensions_and_trailers_have_one_limit_however_they_are_cut(
-    adapter: str, tmp_path: Path, data: bytes, status: int
+    tmp_path: Path, data: bytes, status: int
 ) -> None:
     async def scenario() -> None:
         async with inside(tmp_path) as service:
             for size in (len(data), 1000, 7, 1):
-                connection, line = service.connect(adapter)
+                connection, line = service.connect()
                 for start in range(0, len(data), size):
                     connection.data_received(data[start : start + size])
                 await settled(connection)

@@ -67,13 +67,12 @@ def served(service: Running, reader: Reader, seconds: float) -> int:
         return wire.response().body.count(b'"id"')
 
 
-@pytest.fixture(scope="module", params=["fast lane", pytest.param("ASGI", marks=pytest.mark.thorough)])
-def hasty(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+@pytest.fixture(scope="module")
+def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A service that drops early who reads nothing."""
     folder = tmp_path_factory.mktemp("hasty")
-    lane = "--fast-lane" if request.param == "fast lane" else "--no-fast-lane"
     with serving(
-        folder, lane, env=weakened.environment("drops_who_reads_nothing_early"), program=weakened.PROGRAM
+        folder, env=weakened.environment("drops_who_reads_nothing_early"), program=weakened.PROGRAM
     ) as service:
         fill(folder, (Payload(f"Store {number}", "x" * 950) for number in range(STORES)))
         yield service

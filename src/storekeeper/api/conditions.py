@@ -1,6 +1,6 @@
-"""What a head demands: its method and media type, entity tags, an Idempotency-Key. Imports `http` and the domain.
+"""What a head demands: its media type, entity tags, an Idempotency-Key. Imports `http` and the domain.
 
-Decisions 14, 16, 33 and 36. `tests/api/test_conditions.py` holds the grammar of the tags (RFC 9110, section 13.1)
+Decisions 14, 33 and 36. `tests/api/test_conditions.py` holds the grammar of the tags (RFC 9110, section 13.1)
 against a second reading of it, `tests/oracles/entity_tags.py`.
 """
 
@@ -10,20 +10,14 @@ from hashlib import blake2b
 
 import msgspec
 
-from storekeeper.api.errors import not_allowed
-from storekeeper.api.routes import ROUTES, Route
-from storekeeper.commands import ANY, Key, Tags
+from storekeeper.commands import ANY, Key, Tags, matches
 from storekeeper.errors import InvalidInput
 from storekeeper.http.request import field
-from storekeeper.http.response import Fields, Response, error_response
+from storekeeper.http.response import NO_CONTENT, Fields, Response, error_response
 from storekeeper.stores import Payload
 
 _JSON_TYPE = re.compile(rb"application/(?:json|[!#$&^_.+a-z0-9-]+\+json)")
 _UTF8 = (b"utf-8", b"utf8")
-_DECIDING = frozenset(
-    (b"content-type", b"content-encoding", b"origin", b"if-match", b"if-none-match", b"idempotency-key")
-)
-
 _TAG = rb'(?:W/)?"[!#-~\x80-\xff]*+"'
 # Possessive: two commas have one way only to share the blanks between them, so that no list takes long to refuse.
 _LIST = re.compile(rb"[ \t]*+(?:%b)?(?:[ \t]*+,[ \t]*+(?:%b)?)*+[ \t]*+" % (_TAG, _TAG))
@@ -40,67 +34,65 @@ _AS_KEY = bytes([byte if byte in _KEY_BYTES else ord("x") for byte in range(256)
 _encode = msgspec.json.Encoder().encode
 
 
-class Conditions(msgspec.Struct, frozen=True):
-    """The entity tags that a write depends on."""
+class Preconditions(msgspec.Struct, frozen=True):
+    """The entity tags that a write depends on, and its Idempotency-Key as it was sent, without quotes."""
 
     if_match: Tags | None = None
     if_none_match: Tags | None = None
+    idempotency_key: str | None = None
 
-    def key(self, sent: str, route: Route, id: int | None, payload: Payload, token_number: int) -> Key:
-        """Return an Idempotency-Key and the hash that the same request will have again; `sent` has no quotes.
+    def key(self, route: str, id: int | None, payload: Payload, token_number: int) -> Key | None:
+        """Return the key of a write, with the hash that the same request will have again; None if it has no key.
 
         `token_number` is that of the token that the key belongs to, 0 for the clients without one.
         """
+        if self.idempotency_key is None:
+            return None
         tags = None if self.if_match is None else sorted(self.if_match)
         text = _encode((route, id, tags, payload.name, payload.address))  # a route has one method that writes
         request = int.from_bytes(blake2b(text, digest_size=8).digest(), signed=True)
         # No key that a client sends has a blank.
-        return f"{token_number} {sent}" if token_number else sent, request
+        return f"{token_number} {self.idempotency_key}" if token_number else self.idempotency_key, request
 
 
-def check_method_and_type(route: Route, method: str, headers: Fields) -> Response | Fields:
-    """Return the refusal of a head, or the fields that `read_conditions` has to read."""
-    allowed = ROUTES[route].methods
-    if method not in allowed or method == "OPTIONS":
-        return not_allowed(method, allowed)
-    has_type = has_origin = False
-    conditional = []
-    for name, value in headers:
-        if name not in _DECIDING:
-            continue
-        if name == b"content-type":
-            has_type = True
-            if value != b"application/json" and not _is_json(value):
-                return error_response(415, "Send the body as application/json")
-        elif name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
-            return error_response(415, "Send the body without a Content-Encoding")
-        elif name == b"origin":
-            has_origin = True
-        else:
-            conditional.append((name, value))
-    if has_origin and not has_type:
+def check_type(headers: Fields) -> Response | None:
+    """Return the refusal of a write whose body is not JSON."""
+    types = [value for name, value in headers if name == b"content-type"]
+    if not all(value == b"application/json" or _is_json(value) for value in types):
+        return error_response(415, "Send the body as application/json")
+    codings = [value.strip().lower() for name, value in headers if name == b"content-encoding"]
+    if any(coding not in (b"", b"identity") for coding in codings):
+        return error_response(415, "Send the body without a Content-Encoding")
+    if not types and field(headers, b"origin") is not None:
         # A page of another site may send a body without a type, for which browsers make no preflight (decision 14).
         return error_response(415, "Send the body as application/json")
-    return conditional
+    return None
 
 
-def read_conditions(route: Route, fields: Fields) -> tuple[Conditions, str | None]:
-    """Return the conditions of a write, and its Idempotency-Key; raises InvalidInput with every violation.
+def read_preconditions(headers: Fields, *, is_create: bool) -> Preconditions:
+    """Return the preconditions of a write; raises InvalidInput with every violation.
 
     A create ignores If-None-Match (decision 33).
     """
-    names = ("if-match",) if route == "stores" else ("if-match", "if-none-match")
-    sent = {name: value for name in names if (value := field(fields, name.encode())) is not None}
+    names = ("if-match",) if is_create else ("if-match", "if-none-match")
+    sent = {name: value for name in names if (value := field(headers, name.encode())) is not None}
     tags = {name: parse_tags(value) for name, value in sent.items()}
     rules = {name: "must be entity tags in quotes, or *" for name in tags if tags[name] is None}
-    keys = [value for name, value in fields if name == b"idempotency-key"]
+    keys = [value for name, value in headers if name == b"idempotency-key"]
     key = parse_key(keys[0]) if len(keys) == 1 else None
     if keys and key is None:
         rule = "must be given once, and be 1 to 255 visible ASCII characters without quotes and backslashes"
         rules["idempotency-key"] = rule
     if rules:
         raise InvalidInput("headers", {name: f'"{name}" {rule}' for name, rule in rules.items()})
-    return Conditions(tags.get("if-match"), tags.get("if-none-match")), key
+    return Preconditions(tags.get("if-match"), tags.get("if-none-match"), key)
+
+
+def not_modified(if_none_match: Container[str], current: str) -> Response | None:
+    """Return the 304 if the client has the current tag already, else None."""
+    if not matches(if_none_match, current):
+        return None
+    return Response(b"", NO_CONTENT, 304, tag=current.encode())
 
 
 def parse_tags(value: bytes) -> Tags | None:
@@ -136,7 +128,7 @@ def parse_key(value: bytes) -> str | None:
 
 
 def _is_json(content_type: bytes) -> bool:
-    """Tell whether a Content-Type is JSON in UTF-8 (decision 14, so that forms of other sites cannot write)."""
+    """Return whether a Content-Type is JSON in UTF-8 (decision 14, so that forms of other sites cannot write)."""
     kind, *parameters = content_type.lower().split(b";")
     for parameter in parameters:
         key, _, value = parameter.partition(b"=")

@@ -1,84 +1,69 @@
-"""The routes /openapi.json and /docs, a page that asks no other host. Imports Starlette, `http` and the domain.
+"""The routes /openapi.json and /docs, a page that asks no other host; and /, which leads there. Imports `http`.
 
 The OpenAPI document is `pages/openapi.json`. `tests/api/test_openapi.py` compares it with the service: every route,
 method, status, header, limit and error message that one has, the other has too. Its examples of errors are what the
 service sends; `make examples` writes them. Swagger UI's files are those of an installed package that never runs.
 """
 
-from functools import cache
+from collections.abc import Mapping
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 
-from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import FileResponse, Response
-from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
-
-from storekeeper.api.conditions import parse_tags
-from storekeeper.api.operations import to_starlette
-from storekeeper.commands import matches
-from storekeeper.http.request import field
-from storekeeper.http.response import Response as JsonResponse
+from storekeeper.api import files
+from storekeeper.api.errors import NOT_FOUND
+from storekeeper.api.plan import Plan, Planner, constant
+from storekeeper.api.routes import last_segment
+from storekeeper.http.request import Request, field
+from storekeeper.http.response import Fields, Headers, Response
 
 _PAGES = Path(__file__).with_name("pages")
-_OWN = ("docs.css", "docs.js")
-_INSTALLED = ("swagger-ui.css", "swagger-ui-bundle.js", "favicon-32x32.png")
+_OWN = (b"docs.css", b"docs.js")
+_INSTALLED = (b"swagger-ui.css", b"swagger-ui-bundle.js", b"favicon-32x32.png")
 
 # Swagger UI sets styles on elements and has its icons as data URLs; scripts come from this service
 # alone, and may connect to no other.
 _POLICY = (
-    "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self' 'unsafe-inline';"
-    " img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    b"default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self' 'unsafe-inline';"
+    b" img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-_HEADERS = {
-    "cache-control": "no-cache",
-    "content-security-policy": _POLICY,
-    "referrer-policy": "no-referrer",
-    "x-content-type-options": "nosniff",
-}
+_HEADERS: Headers = (
+    (b"content-security-policy", _POLICY),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-content-type-options", b"nosniff"),
+)
+# Relative, so that it holds below a proxy's prefix too.
+_TO_PAGE: Headers = ((b"location", b"docs"), (b"cache-control", b"no-cache"), (b"vary", b"accept"))
 
 
-@cache
 def encoded_document() -> bytes:
     """Return the OpenAPI document as JSON."""
     return (_PAGES / "openapi.json").read_bytes()
 
 
-async def _openapi(_request: Request) -> Response:
-    return to_starlette(JsonResponse(encoded_document()))
+def _plan_document(_method: str, headers: Fields) -> Plan:
+    return constant(files.respond(_PAGES / "openapi.json", headers))
 
 
-class _Root:
-    """Leads people to the page; programs find nothing (decision 50). A function would not have all methods."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope)
-        if request.method not in ("GET", "HEAD") or "text/html" not in request.headers.get("accept", "").lower():
-            raise HTTPException(404)
-        # Relative, so that it holds below a proxy's prefix too.
-        headers = {"location": "docs", "cache-control": "no-cache", "vary": "accept"}
-        await Response(status_code=302, headers=headers)(scope, receive, send)
+def _plan_root(method: str, headers: Fields) -> Plan:
+    """Lead people to the page; programs find nothing (decision 50)."""
+    is_person = b"text/html" in (field(headers, b"accept") or b"").lower()
+    return constant(Response(b"", _TO_PAGE, 302) if is_person and method in ("GET", "HEAD") else NOT_FOUND)
 
 
-class _File(FileResponse):
-    """A whole file: Range is ignored (decision 33)."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await super().__call__({**scope, "headers": []}, receive, send)
+def _plan_page(_method: str, headers: Fields) -> Plan:
+    return constant(files.respond(_PAGES / "docs.html", headers, _HEADERS))
 
 
-async def _file(request: Request) -> Response:
-    name = request.path_params.get("name")
-    if name not in (None, *_OWN, *_INSTALLED):
-        raise HTTPException(404)
-    path = (_installed() if name in _INSTALLED else _PAGES) / (name or "docs.html")
-    file = _File(path, headers=_HEADERS, stat_result=path.stat())
-    del file.headers["last-modified"], file.headers["accept-ranges"]
-    tags = parse_tags(field(request.headers.raw, b"if-none-match") or b"")
-    if tags is None or not matches(tags, file.headers["etag"]):
-        return file
-    return Response(status_code=304, headers={name: file.headers[name] for name in ("cache-control", "etag")})
+def _plan_file(_method: str, headers: Fields) -> Plan:
+    return Plan(partial(_file, headers))
+
+
+def _file(headers: Fields, request: Request) -> Response:
+    name = last_segment(request.target)
+    if name not in (*_OWN, *_INSTALLED):
+        return NOT_FOUND
+    return files.respond((_installed() if name in _INSTALLED else _PAGES) / name.decode(), headers, _HEADERS)
 
 
 @cache
@@ -89,9 +74,9 @@ def _installed() -> Path:
     return Path(spec.origin).with_name("static")
 
 
-ROUTES = [
-    Route("/", _Root()),
-    Route("/openapi.json", _openapi),
-    Route("/docs", _file),
-    Route("/docs/{name}", _file),
-]
+PLANNERS: Mapping[str, Planner] = {
+    "openapi": _plan_document,
+    "docs": _plan_page,
+    "docs file": _plan_file,
+    "root": _plan_root,
+}

@@ -1,17 +1,43 @@
 """The table from the domain's errors to responses. Imports `http` and the domain."""
 
-from collections.abc import Iterable
+from asyncio import Future
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
-from storekeeper.errors import EpochEnded, InvalidInput, KeyReused, Outcome, PreconditionFailed, Unavailable
+from storekeeper.errors import (
+    EpochEnded,
+    InvalidInput,
+    KeyReused,
+    Outcome,
+    PreconditionFailed,
+    StorekeeperError,
+    Unavailable,
+)
 from storekeeper.events import Event, emit
-from storekeeper.http.response import INTERNAL_ERROR, NO_CONTENT, Response, Validation, error_response, unavailable
+from storekeeper.http.response import (
+    INTERNAL_ERROR,
+    NO_CONTENT,
+    Deferred,
+    Response,
+    Validation,
+    error_response,
+    unavailable,
+)
+
+T = TypeVar("T")
 
 _NO_MEMORY = "There is not enough memory"
+
+
+class InvalidJson(StorekeeperError):
+    """The body is not JSON text in UTF-8."""
 
 
 def to_response(error: BaseException, *, generic: bool = False) -> Response:
     """Return the response to an error; what is none of the domain's is a bug. `generic` explains no invalid input."""
     match error:
+        case InvalidJson():  # no violation of a field, so generic mode names it too (decision 12)
+            return error_response(400, "Invalid request payload JSON format")
         case InvalidInput():
             if generic:
                 return error_response(400, f"Invalid request {error.source} input")
@@ -31,6 +57,21 @@ def to_response(error: BaseException, *, generic: bool = False) -> Response:
             return unavailable(_NO_MEMORY, "unknown")
     emit(Event.BUG, error=error)
     return INTERNAL_ERROR
+
+
+def deferred(pending: Future[T], render: Callable[[T], Response], *, generic: bool = False) -> Deferred:
+    """Return the response that `render` makes of a result that comes later."""
+
+    def response() -> Response:
+        # Not raised here: this frame and the error would refer to each other, and keep all that the request took
+        # until the garbage collector comes.
+        error = pending.exception()
+        try:
+            return to_response(error, generic=generic) if error else render(pending.result())
+        except Exception as bug:  # noqa: BLE001 - every bug is logged and is a 500
+            return to_response(bug, generic=generic)
+
+    return Deferred(pending, response)
 
 
 NOT_FOUND = error_response(404, "Not Found")

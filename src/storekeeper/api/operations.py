@@ -1,22 +1,25 @@
-"""The operator's routes for which nobody needs a token: health. Imports Starlette, `http` and the domain."""
+"""The operator's routes for which nobody needs a token: health. Imports `http` and the domain."""
 
-from collections.abc import Callable, Sequence
+from asyncio import ensure_future
+from collections.abc import Callable, Mapping
 
 import msgspec
-from starlette.requests import Request
-from starlette.responses import Response as StarletteResponse
-from starlette.routing import BaseRoute, Route
 
-from storekeeper.api.errors import to_response
+from storekeeper.api.errors import deferred
+from storekeeper.api.plan import Plan, Planner, constant
 from storekeeper.api.routes import Scope
 from storekeeper.collection import Collection
 from storekeeper.errors import Unavailable
-from storekeeper.http.response import Response, framed_headers
+from storekeeper.http.request import Request
+from storekeeper.http.response import Deferred, Response
 
 
-def routes(collection: Collection, unknown: Callable[[Scope], str], ready_needs_writes: bool) -> Sequence[BaseRoute]:
-    """Return the routes, bound to a collection; `unknown` tells why no request of a scope is admitted now."""
+def planners(
+    collection: Collection, unknown: Callable[[Scope], str], *, ready_needs_writes: bool
+) -> Mapping[str, Planner]:
+    """Return the routes' planners; `unknown` returns why no request of a scope is admitted now."""
 
+<<<<<<< HEAD
     async def live(_request: Request) -> StarletteResponse:
         return to_starlette(Response(b'{"status":"live"}'))
 
@@ -30,14 +33,20 @@ def routes(collection: Collection, unknown: Callable[[Scope], str], ready_needs_
                 raise Unavailable(f"Writes are refused: {reason}")
         except Unavailable as error:
             return to_starlette(to_response(error))
+=======
+    async def check() -> Response:
+        await collection.check()
+        if reason := unknown("read"):
+            raise Unavailable(reason)
+        reason = unknown("write") or await collection.refusal_of_writes(probe=ready_needs_writes)
+        if reason and ready_needs_writes:
+            raise Unavailable(f"Writes are refused: {reason}")
+>>>>>>> http
         writes = {"writes": "refused", "reason": reason} if reason else {"writes": "ok"}
-        return to_starlette(Response(msgspec.json.encode({"status": "ready"} | writes)))
+        return Response(msgspec.json.encode({"status": "ready"} | writes))
 
-    return [Route("/health/live", live), Route("/health/ready", ready)]
+    def ready(_request: Request) -> Deferred:
+        return deferred(ensure_future(check()), lambda response: response)
 
-
-def to_starlette(response: Response) -> StarletteResponse:
-    """Convert a response to Starlette's class."""
-    converted = StarletteResponse(response.body, response.status)
-    converted.raw_headers = framed_headers(response)
-    return converted
+    live = constant(Response(b'{"status":"live"}'))
+    return {"live": lambda *_: live, "ready": lambda *_: Plan(ready)}

@@ -58,9 +58,7 @@ class WebPages:
         if _PAGE_FIELDS.isdisjoint([name for name, _ in headers]):
             return None
         if not self._is_known(field(headers, b"host") or b""):
-            return error_response(
-                403, "The service does not go by the name in Host: --allowed-host names those it has"
-            )
+            return error_response(403, "Host is not a name of this service; add it with --allowed-host")
         if method in _SAFE_METHODS:
             asks = method == "OPTIONS" and field(headers, b"access-control-request-method") is not None
             named = asks and field(headers, b"origin") in self._named

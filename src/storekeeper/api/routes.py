@@ -1,72 +1,75 @@
-"""The contract's routes: paths, methods, who needs a token, and the id in a path. Imports nothing of the project."""
+"""The one table of all routes: paths, methods, who needs a token, limits of bodies. Imports `http`."""
 
-from typing import Literal, NamedTuple
+from typing import Literal
 from urllib.parse import unquote_to_bytes
 
-Route = Literal["test", "stores", "store", "server"]
+import msgspec
+
+from storekeeper.http.request import BodyLimit
 
 Scope = Literal["read", "write"]
 """The permission that a request needs; None stands for a request that needs none."""
 
 METHODS = ("GET", "HEAD", "POST", "PUT")
-"""All methods of the contract; OPTIONS goes with every path. `http.plain` reads no others the short way."""
+"""All methods that a route has; OPTIONS goes with every path. `http.plain` reads no others."""
+
+_READ = ("GET", "HEAD", "OPTIONS")
 
 
-class Rule(NamedTuple):
-    """The path and the methods of a route (decision 16); `is_open`: nobody needs a token for it (decision 44)."""
+class Route(msgspec.Struct, frozen=True, eq=False):
+    """A route. A path that ends in braces has any one segment there, which is not empty."""
 
+    name: str
     path: str
     methods: tuple[str, ...]
+    """Empty: every method is planned by the route itself."""
+
     is_open: bool = False
+    """Whether nobody needs a token for it, which then is not looked at (decision 44)."""
+
+    body: BodyLimit = BodyLimit()
+
+    def scope(self, method: str) -> Scope | None:
+        """Return the permission that a request needs, whether the route has that method or not."""
+        if self.is_open or method == "OPTIONS":
+            return None
+        return "read" if method in _READ else "write"
 
 
-ROUTES: dict[Route, Rule] = {
-    "server": Rule("*", (*METHODS, "OPTIONS"), is_open=True),
-    "test": Rule("/test", ("GET", "HEAD", "OPTIONS"), is_open=True),
-    "stores": Rule("/api/stores", ("GET", "HEAD", "POST", "OPTIONS")),
-    "store": Rule("/api/stores/{id}", ("GET", "HEAD", "PUT", "OPTIONS")),
-}
-"""All routes; `server` is the target `*`, which only OPTIONS has. One method of a route writes, at most: the number
-of a request with an Idempotency-Key tells the route and not the method."""
-
-STORES = b"/api/stores"
-STORE = b"/api/stores/"
-SHAPES = frozenset(
-    f"{method} {rule.path.removesuffix('{id}')}".encode()
-    for rule in (ROUTES["stores"], ROUTES["store"])
-    for method in rule.methods
-    if method in METHODS
+ROUTES = (
+    Route("stores", "/api/stores", ("GET", "HEAD", "POST", "OPTIONS")),
+    Route("store", "/api/stores/{id}", ("GET", "HEAD", "PUT", "OPTIONS")),
+    Route("test", "/test", _READ, is_open=True),
+    Route("live", "/health/live", _READ, is_open=True),
+    Route("ready", "/health/ready", _READ, is_open=True),
+    Route("openapi", "/openapi.json", _READ, is_open=True),
+    Route("docs", "/docs", _READ, is_open=True),
+    Route("docs file", "/docs/{name}", _READ, is_open=True),
+    Route("root", "/", (), is_open=True),
+    Route("server", "*", (), is_open=True),
 )
-"""The most frequent methods and paths, without the digits behind the last slash."""
+"""One method of a route writes, at most: the hash of a request with a key has the route and no method."""
 
 _MAX_DIGITS = 19
-_BY_PATH = {rule.path.encode(): route for route, rule in ROUTES.items()}
+_BY_PATH = {route.path.encode(): route for route in ROUTES}
+_BY_FOLDER = {path.rpartition(b"/")[0]: route for path, route in _BY_PATH.items() if path.endswith(b"}")}
 
 
-def scope_of(route: Route, method: str) -> Scope | None:
-    """Return the permission that a request needs, whether its route has that method or not."""
-    if ROUTES[route].is_open or method == "OPTIONS":
-        return None
-    return "read" if method in ("GET", "HEAD") else "write"
-
-
-def match_route(path: bytes) -> tuple[Route | None, bytes]:
-    """Return the route of a path, or None, and the text of its id. The path is split before it is percent-decoded."""
+def match_route(path: bytes) -> Route | None:
+    """Return the route of a path, or None. The path is split before it is percent-decoded."""
+    folder, _, name = path.rpartition(b"/")
     if b"%" in path:
-        segments = [unquote_to_bytes(segment) for segment in path.split(b"/")]
-        if segments[:3] == [b"", b"api", b"stores"] and len(segments) == 4 and segments[3]:
-            return "store", segments[3]
-        path = b"/".join(segments) if not any(b"/" in segment for segment in segments) else b""
-    if path.startswith(STORE):
-        id_text = path[len(STORE) :]
-        return ("store", id_text) if id_text and b"/" not in id_text else (None, b"")
-    return _BY_PATH.get(path), b""
+        folders = [unquote_to_bytes(segment) for segment in folder.split(b"/")]
+        folder, name = b"/".join(folders), unquote_to_bytes(name)
+        if any(b"/" in segment for segment in folders):
+            return None
+        path = b"" if b"/" in name else folder + b"/" + name
+    return (_BY_FOLDER.get(folder) if name else None) or _BY_PATH.get(path)
 
 
-def id_in(target: bytes) -> bytes:
-    """Return the text of the id in a target of the route `store`."""
-    text = target[len(STORE) :]
-    return text if text.isdigit() else match_route(target.partition(b"?")[0])[1]
+def last_segment(target: bytes) -> bytes:
+    """Return the last segment of a target's path, percent-decoded: what stands for the braces of its route."""
+    return unquote_to_bytes(target.partition(b"?")[0].rpartition(b"/")[2])
 
 
 def parse_id(id_text: bytes) -> int | None:

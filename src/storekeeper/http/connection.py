@@ -1,4 +1,4 @@
-"""One client's connection: the order of responses, back-pressure, timeouts; for both adapters. Imports uvicorn.
+"""One client's connection: the order of responses, back-pressure, timeouts, sending. Imports events, and uvicorn.
 
 Decisions 15, 16 and 27 to 30. uvicorn manages sockets and the event loop. Its protocol class is no documented
 extension point: so uvicorn is pinned exactly, and `tests/http/test_connection.py` tests what this module relies on.
@@ -6,27 +6,31 @@ extension point: so uvicorn is pinned exactly, and `tests/http/test_connection.p
 
 import asyncio
 from collections import deque
-from time import thread_time
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Coroutine
+from functools import partial
+from time import perf_counter, thread_time
+from typing import Any
 
+from msgspec.structs import replace
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from storekeeper.events import Event, emit
 from storekeeper.http import deadlines
+from storekeeper.http.cache import Cached
 from storekeeper.http.deadlines import Deadlines
 from storekeeper.http.exchange import Exchange
-from storekeeper.http.limits import Limits
 from storekeeper.http.reader import Phase, RequestReader
 from storekeeper.http.request import Request, size_of
 from storekeeper.http.response import (
+    INTERNAL_ERROR,
     MAX_BODY_BYTES,
-    Fields,
-    Headers,
+    Deferred,
     Response,
-    encode,
-    encode_fields,
+    encode_start,
     error_response,
     unavailable,
 )
+from storekeeper.http.runtime import Runtime
 
 MAX_PIPELINED = 64
 """Requests that may wait behind another one; at that number the connection stops reading."""
@@ -39,40 +43,26 @@ MAX_PIPELINE_TIME = 0.01
 """Seconds of processor time for the pipelined requests of one connection, before those of others come first."""
 
 
-class Refusal(NamedTuple):
-    """A refusal, the connection's last response. `request` is what was read of the refused request's line."""
-
-    response: Response
-    request: Request
-    fields: bytes
-
-
-class _Gate(Protocol):
-    """What a connection asks of `api.gate.Gate`, which this package may not import."""
-
-    def fields(self, headers: Fields) -> Headers: ...
-    def early_refusal(self, request: Request) -> Response | None: ...
-
-
 class Connection(HttpToolsProtocol):
-    """Responds to one client's requests in their order, through the ASGI application."""
+    """Responds to one client's requests in their order."""
 
-    def __init__(self, limits: Limits, gate: _Gate, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, runtime: Runtime, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         del self.parser  # the reader has its own
-        self.limits = limits
-        self.gate = gate
-        self.reader = RequestReader(self._accept, self._refuse, self.loop.time, gate.early_refusal)
+        self.runtime = runtime
+        self.limits = runtime.limits
+        application = runtime.application
+        self.reader = RequestReader(
+            self._accept, self._refuse, self.loop.time, application.early_refusal, application.body_limit
+        )
         self.deadlines = Deadlines(self.loop.time())
         self.draining = False
         self.half_closed = False
         self.exchange: Exchange | None = None
-        self.waiting: deque[Request | Refusal] = deque()
+        self.waiting: deque[Request] = deque()
         self.responses_sent = 0
-        self._lease = 0
-        """Bytes of the receive budget that this connection has."""
-        self._unfinished = 0
-        """Bytes of the lease that are for the request that is being read."""
+        self._accepted_bytes = 0
+        """Bytes of all requests whose responses are not complete, and which are read whole."""
         self._unread = b""
         """Bytes that the transport brought, and that the next loop iterations feed to the reader."""
         self._pause_at = 0.0  # processor time of this thread
@@ -83,7 +73,7 @@ class Connection(HttpToolsProtocol):
         return self.exchange is not None or bool(self.waiting) or self.flow.write_paused
 
     def is_idle(self) -> bool:
-        """Tell whether every request that the client began has its response."""
+        """Return whether every request that the client began has its response."""
         return self.reader.phase is Phase.IDLE and self.exchange is None and not self.waiting and not self._unread
 
     # Reading; called by asyncio.
@@ -100,31 +90,47 @@ class Connection(HttpToolsProtocol):
             self.reader.refuse(unavailable("Too many connections"))
 
     def data_received(self, data: bytes) -> None:
-        """Feed bytes from the client to the reader; while some of them are unread, the transport brings no more."""
+        """Take bytes from the client: a cached request, a plain one, or what the careful reader has to read."""
+        if self.reader.phase is not Phase.IDLE or self.busy:
+            self._read(data)
+            return
+        try:
+            if not self.draining and (cached := self.runtime.cache.get(data)) is not None:
+                self._send_cached(cached)
+            elif (request := self.runtime.plain.read(data)) is not None:
+                self._accepted_bytes += request.size
+                self._begin(request)
+            else:
+                self._read(data)
+        except Exception as error:  # noqa: BLE001 - a bug ends this connection, and no other
+            emit(Event.BUG, error=error)
+            self.reader.refuse(INTERNAL_ERROR)
+
+    def _read(self, data: bytes) -> None:
+        """Feed bytes to the reader; while some of them are unread, the transport brings no more."""
         self._pause_at = thread_time() + MAX_PIPELINE_TIME
-        unread = self.reader.feed(data)
-        if unread and not self.limits.receive_budget.allows(self._lease + len(unread)):
-            self.reader.refuse(unavailable("Too many requests are waiting"))
-        elif unread:
+        self._unread = self.reader.feed(data)
+        if self._unread:
             self.flow.pause_reading()
-            self._unread = unread
-            self._charge(len(unread))
             self.loop.call_soon(self._read_on)
         if self.reader.expects_continue and self.exchange is None and not self.waiting:
             self._continue()
-        unfinished = self.reader.unfinished_bytes
-        if unfinished != self._unfinished:
-            self._count_unfinished(unfinished)
-            if unfinished and not self.limits.receive_budget.allows(self._lease):
-                self.reader.refuse(unavailable("Too many large requests"))
+        if not self._admit() and (self._unread or self.reader.unfinished_bytes):
+            self.reader.refuse(unavailable("Too many large requests"))
 
     def _read_on(self) -> None:
         data, self._unread = self._unread, b""
-        self._charge(-len(data))
         if not self.transport.is_closing():
             if not self._is_full() and not self.flow.write_paused:
                 self.flow.resume_reading()
-            self.data_received(data)
+            self._read(data)
+
+    def _admit(self) -> bool:
+        """Have all bytes of requests counted; return whether there may be so many."""
+        return self.limits.receive_budget.admit(self, self._received_bytes())
+
+    def _received_bytes(self) -> int:
+        return self._accepted_bytes + len(self._unread) + self.reader.unfinished_bytes
 
     def eof_received(self) -> bool:  # type: ignore[override]  # asyncio takes a true value to keep it open
         """Keep the connection of a client that closed its sending side until its requests have responses."""
@@ -142,91 +148,88 @@ class Connection(HttpToolsProtocol):
         self.reader.close()
         self.waiting.clear()
         self._unread = b""
-        self._charge(-self._lease)
         if self.exchange is not None:
-            self.exchange.disconnect()
-            self.exchange = None
+            self._end(self.exchange)
+        self._accepted_bytes = 0
+        self.limits.receive_budget.admit(self, 0)
         self.flow.resume_writing()
 
     # Requests, in their order.
 
     def _accept(self, request: Request) -> None:
-        # A body that came in one piece was not counted yet.
-        if (size := len(request.body)) > self._unfinished and not self.limits.receive_budget.allows(size):
-            self.reader.refuse(unavailable("Too many large requests"), request)
-        elif self.busy:
-            self._queue(request)
-        elif thread_time() > self._pause_at:
-            self._queue(request)
-            self.loop.call_soon(self.advance)
+        # One read may bring thousands of requests, each of which takes more memory than its bytes did.
+        self._accepted_bytes += request.size
+        if not self._admit():
+            self._accepted_bytes -= request.size
+            self.reader.refuse(unavailable("Too many requests are waiting"), request)
+        elif self.busy or thread_time() > self._pause_at:
+            if not self.busy:
+                self.loop.call_soon(self.advance)
+            self.waiting.append(request)
+            if self._is_full():
+                self.flow.pause_reading()
         else:
-            self.begin(request)
+            self._begin(request)
 
-    def begin(self, request: Request) -> None:
+    def _begin(self, request: Request) -> None:
         """Respond to a request; all earlier requests have their responses."""
-        exchange = self.begin_exchange(request)
-        self.spawn(exchange.complete(exchange.run(self.app)))
+        self.exchange = exchange = Exchange(self, request)
+        response = request.refusal or self.runtime.application.respond(request)
+        if isinstance(response, Deferred):
+            request.body, request.cache_key = b"", b""  # what is read later may be older than the cache's token
+            self._admit()
+            response.future.add_done_callback(partial(self._send_deferred, exchange, response))
+        else:
+            exchange.send(response)
+            if not exchange.over:  # a stream
+                self._admit()
 
-    def begin_exchange(self, request: Request) -> Exchange:
-        """Begin the exchange of a request, which is charged until its response is complete."""
-        self.exchange = exchange = Exchange(self, request, self.loop.time())
-        # Not on the request: one whose head is remembered belongs to many connections.
-        exchange.charged = size = request.size + len(request.body)
-        self._lease += size  # as `_charge` does it, without another call
-        self.limits.receive_budget.size += size
-        return exchange
-
-    def end_exchange(self, exchange: Exchange) -> None:
-        """End the current exchange; release its charge."""
-        self.exchange = None
-        self._charge(-exchange.charged)
-
-    def spawn(self, coroutine: Any) -> None:
-        """Run a coroutine as a task that a graceful stop waits for."""
-        task = self.loop.create_task(coroutine)
-        self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
-
-    def finish(self, exchange: Exchange) -> None:
-        """Continue after the response of an exchange is complete."""
-        self.end_exchange(exchange)
-        self.sent(exchange.request, exchange.status, exchange.size, exchange.began, exchange.close)
+    def _send_deferred(self, exchange: Exchange, deferred: Deferred, _future: object) -> None:
+        if exchange.over:
+            # Retrieved, because asyncio would report an exception that nobody retrieves.
+            deferred.future.exception()
+            return
+        exchange.send(deferred.response())
         self.advance()
 
-    def sent(self, request: Request, status: int, size: int, began: float | None, close: bool = False) -> None:  # noqa: ARG002 - see below
-        """Count a response; close the connection if `close`.
+    def is_last(self, request: Request) -> bool:
+        """Return whether the connection closes after this request's response."""
+        if not request.keep_alive:
+            return True
+        return (self.draining or self.half_closed) and not self.waiting and self.reader.phase is Phase.IDLE
 
-        Every response passes here after its last byte was written, unless it is broken off. A refused `request` is
-        what was read of its line, perhaps nothing. `size` is in bytes. `began` is on the loop's clock; None:
-        the response began in this loop iteration. Counters and an access log belong here.
-        """
-        self.responses_sent += 1
-        if close:
+    def finish(self, exchange: Exchange, *, close: bool) -> None:
+        """Continue after a complete response."""
+        self._end(exchange)
+        if exchange.request.refusal:
+            self._discard()
+        elif close:
             self.waiting.clear()
             self.reader.discard()
             self.transport.close()
 
-    def is_last(self, request: Request) -> bool:
-        """Tell whether the connection closes after this request's response."""
-        if not request.keep_alive:
-            return True
-        return (self.draining or self.half_closed) and not self.waiting and self.reader.phase is Phase.IDLE
+    def break_off(self, exchange: Exchange) -> None:
+        """Abort a response that cannot be completed, so that the client cannot take it for complete."""
+        self._end(exchange)
+        self.waiting.clear()
+        self.transport.abort()
+
+    def _end(self, exchange: Exchange) -> None:
+        self.exchange = None
+        self._accepted_bytes -= exchange.request.size
+        self.responses_sent += 1
+        exchange.end()
 
     def advance(self) -> None:
         """Begin waiting requests until one of them has to wait for its response; if none is left, read on."""
         pause_at = thread_time() + MAX_PIPELINE_TIME if self.waiting else 0.0
         while self.waiting and self.exchange is None and not self.flow.write_paused:
-            request = self.waiting.popleft()
-            if isinstance(request, Refusal):
-                self._charge(-request.request.size)
-                self._send_refusal(request)
-                return
-            self._charge(-request.size - len(request.body))  # its exchange is charged anew
-            self.begin(request)
+            self._begin(self.waiting.popleft())
             if self.waiting and thread_time() > pause_at:
                 self.loop.call_soon(self.advance)
                 return
-        if self.exchange is not None or self.waiting:
+        self._admit()
+        if self.exchange is not None or self.waiting or self.reader.phase is Phase.DISCARDING:
             return
         if self.flow.read_paused and not self.flow.write_paused and not self._unread:
             self.flow.resume_reading()
@@ -235,57 +238,33 @@ class Connection(HttpToolsProtocol):
         if self.half_closed or (self.draining and self.reader.phase is Phase.IDLE):
             self.transport.close()
 
-    def _queue(self, request: Request) -> None:
-        # One read may bring thousands of requests, each of which takes more memory than its bytes did.
-        cost = request.size + len(request.body)
-        if not self.limits.receive_budget.allows(self._lease + cost):
-            self.reader.refuse(unavailable("Too many requests are waiting"), request)
-            return
-        self._charge(cost)
-        self.waiting.append(request)
-        if self._is_full():
-            self.flow.pause_reading()
-
     def _is_full(self) -> bool:
         # Not while nothing waits, though a body that is not whole may be that large: nobody would read on.
-        return bool(self.waiting) and (len(self.waiting) >= MAX_PIPELINED or self._lease >= MAX_BODY_BYTES)
+        return bool(self.waiting) and (len(self.waiting) >= MAX_PIPELINED or self._received_bytes() >= MAX_BODY_BYTES)
 
     def _continue(self) -> None:
         self.reader.expects_continue = False
         self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
-    def _charge(self, size: int) -> None:
-        """Take so many bytes of the receive budget; a negative `size` gives them back."""
-        self._lease += size
-        self.limits.receive_budget.size += size
-
-    def _count_unfinished(self, size: int) -> None:
-        self._charge(size - self._unfinished)
-        self._unfinished = size
-
-    # Refusing.
-
     def _refuse(self, response: Response, request: Request) -> None:
-        self._count_unfinished(0)
-        fields = encode_fields(self.gate.fields(request.headers))
+        """Queue the refusal of what was read of a request, the connection's last response."""
+        self._unread = b""
+        headers = response.headers + self.runtime.application.fields(request.headers)
         method, target, size = request.method, request.target, size_of(request.target, ())
-        refusal = Refusal(response, Request(method, target, (), request.version, False, size=size), fields)
+        refusal = replace(response, headers=headers)
+        refused = Request(method, target, (), request.version, False, size=size, refusal=refusal)
+        self._accepted_bytes += size
         if self.busy:
-            self._charge(size)
-            self.waiting.append(refusal)
+            self.waiting.append(refused)
         else:
-            self._send_refusal(refusal)
+            self._begin(refused)
+        self._admit()
 
-    def _send_refusal(self, refusal: Refusal) -> None:
-        if self.transport.is_closing():
-            return
-        response, request, fields = refusal
-        head_only = request.method == "HEAD"
-        data = encode(response, self.server_state.default_headers, head_only=head_only, close=True, fields=fields)
-        self.write(data)
-        self.sent(request, response.status, len(data), None)
+    def _discard(self) -> None:
         # Closing now would reset the connection while the client still sends, and the reset can overtake
         # the response. So the connection reads and drops what arrives for a while.
+        if self.transport.is_closing():
+            return
         self.flow.resume_reading()
         if self.transport.can_write_eof():
             self.transport.write_eof()
@@ -293,15 +272,27 @@ class Connection(HttpToolsProtocol):
 
     # Writing.
 
-    def write(self, *parts: bytes, shared: bytes | None = None) -> None:
-        """Send parts of a response, unless the transport is closing, which it may be before `connection_lost`.
+    def _send_cached(self, cached: Cached) -> None:
+        began = perf_counter()
+        size = self.write(encode_start(200, self.server_state.default_headers) + cached.rest)
+        self.responses_sent += 1
+        self.runtime.observe(cached.route, "GET", 200, size, perf_counter() - began, 0)
 
-        If one of the parts is a cached response, `shared` is that part.
-        """
-        if not self.transport.is_closing():
-            self.transport.writelines(parts)
-            if self.flow.write_paused:
-                self.limits.send_budget.lease(self, sum(map(len, parts)), shared)
+    def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine as a task that a graceful stop waits for."""
+        task = self.loop.create_task(coroutine)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    def write(self, *parts: bytes) -> int:
+        """Write parts of a response, unless the transport is closing, which may be so before `connection_lost`."""
+        if self.transport.is_closing():
+            return 0
+        self.transport.writelines(parts)
+        size = sum(map(len, parts))
+        if self.flow.write_paused:
+            self.limits.send_budget.lease(self, size)
+        return size
 
     def pause_writing(self) -> None:
         """Stop reading requests from a client that does not read its responses."""
@@ -327,14 +318,15 @@ class Connection(HttpToolsProtocol):
         elif phase is Phase.HEAD or phase is Phase.BODY:
             if self.flow.read_paused or self.reader.expects_continue:
                 self.reader.began = now  # the service makes the client wait
-            if now - self.reader.began > deadlines.REQUEST_TIMEOUT:
-                message = f"The request was not whole within {deadlines.REQUEST_TIMEOUT:g} seconds"
-                self.reader.refuse(error_response(408, message))
+            if now - self.reader.began > (timeout := self.reader.limit.timeout):
+                self.reader.refuse(error_response(408, f"The request was not whole within {timeout:g} seconds"))
         elif self.is_idle() and self.deadlines.idle_for_too_long(now, self.responses_sent):
             self.transport.close()
 
     def shutdown(self) -> None:
         """Finish the requests that the client has begun, then close; uvicorn calls this once, at a stop."""
         self.draining = True
+        if self.exchange is not None:
+            self.exchange.stop()
         # After a standstill the timer comes before what has arrived is read, and this after it.
         self.loop.call_later(deadlines.DRAIN_TIMEOUT, self.loop.call_soon, self.loop.call_soon, self.advance)

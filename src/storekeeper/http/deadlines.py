@@ -63,11 +63,11 @@ class Deadlines:
         return self._idle_since
 
     def idle_for_too_long(self, now: float, responses_sent: int) -> bool:
-        """Tell whether an idle connection has to be closed."""
+        """Return whether an idle connection has to be closed."""
         return now - self.idle_since(now, responses_sent) > (IDLE_TIMEOUT if responses_sent else REQUEST_TIMEOUT)
 
     def is_over(self, transport: asyncio.Transport, now: float) -> bool:
-        """Tell whether to abort: the client reads no unsent byte for STALL_TIMEOUT, or has read its refusal.
+        """Return whether to abort: the client reads no unsent byte for STALL_TIMEOUT, or has read its refusal.
 
         An earlier reset would also drop what our kernel has not yet sent of the refusal.
         """

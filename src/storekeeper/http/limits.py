@@ -10,7 +10,7 @@ once. All others count against the send budget and the receive budget, from the 
 import asyncio
 import resource
 import socket
-from collections import Counter, deque
+from collections import deque
 from contextlib import suppress
 from typing import Protocol
 
@@ -150,24 +150,14 @@ class SendBudget:
     def __init__(self) -> None:
         self.size = 0
         self._leases: dict[_Member, int] = {}
-        self._shared: dict[_Member, bytes] = {}
-        self._share_counts: Counter[int] = Counter()
 
-    def lease(self, connection: _Member, size: int, shared: bytes | None = None) -> None:
+    def lease(self, connection: _Member, size: int) -> None:
         """Count a response that waits: its whole size, because its bytes are kept until the last is sent.
 
-        A `shared` part of it, a cached response, is charged once for all connections. If the budget is used up, the
-        connections that have had unsent bytes for longest are aborted.
+        If the budget is used up, the connections that have had unsent bytes for longest are aborted.
         """
         if connection not in self._leases:
             size += OVERHEAD
-        if shared is not None and connection not in self._shared:
-            size -= len(shared)
-            # While a connection refers to the response, no other object has its id.
-            self._shared[connection] = shared
-            if not self._share_counts[id(shared)]:
-                self.size += len(shared)
-            self._share_counts[id(shared)] += 1
         self.size += size
         self._leases[connection] = self._leases.get(connection, 0) + size
         while self.size > MAX_UNSENT_BYTES and len(self._leases) > 1:
@@ -179,12 +169,6 @@ class SendBudget:
     def release(self, connection: _Member) -> None:
         """Release the charge of a connection: its bytes were sent, or the client is gone."""
         self.size -= self._leases.pop(connection, 0)
-        shared = self._shared.pop(connection, None)
-        if shared is not None:
-            self._share_counts[id(shared)] -= 1
-            if not self._share_counts[id(shared)]:
-                del self._share_counts[id(shared)]
-                self.size -= len(shared)
 
 
 class ReceiveBudget:
@@ -192,9 +176,13 @@ class ReceiveBudget:
 
     def __init__(self) -> None:
         self.size = 0
+        self._admitted: dict[_Member, int] = {}
 
-    def allows(self, size: int) -> bool:
-        """Tell whether one connection may take so many bytes, which may be counted already."""
+    def admit(self, connection: _Member, size: int) -> bool:
+        """Count `size` bytes for a connection, instead of those before; return whether it may have them."""
+        self.size += size - self._admitted.pop(connection, 0)
+        if size:
+            self._admitted[connection] = size
         return self.size <= MAX_RECEIVED_BYTES + (RESERVED_BYTES if size <= SMALL_BYTES else 0)
 
 

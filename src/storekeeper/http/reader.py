@@ -11,8 +11,8 @@ import httptools
 
 from storekeeper.events import Event, emit
 from storekeeper.http import request as request_head
-from storekeeper.http.request import MAX_HEAD_BYTES, SMALL_BODY_BYTES, Request
-from storekeeper.http.response import INTERNAL_ERROR, MAX_BODY_BYTES, TOO_LARGE, Response
+from storekeeper.http.request import MAX_HEAD_BYTES, SMALL_BODY_BYTES, BodyLimit, Request
+from storekeeper.http.response import INTERNAL_ERROR, Response, too_large
 
 _MAX_SIZE_LINE = 16
 """Uncounted bytes of a line with a chunk's size: the size, zeros that some proxies put before it, the line end."""
@@ -41,7 +41,8 @@ class RequestReader:
 
     `accept` is called with each complete request; `refuse`, at most once, with a response and what was read of its
     request. `clock` is called when a request begins. `early_refusal` is called with a request that may have a large
-    body, before that is read; it returns the refusal if the head alone decides, else None.
+    body, before that is read; it returns the refusal if the head alone decides, else None. `body_limit` returns the
+    limits of a target's route.
     """
 
     def __init__(
@@ -50,11 +51,13 @@ class RequestReader:
         refuse: Callable[[Response, Request], None],
         clock: Callable[[], float],
         early_refusal: Callable[[Request], Response | None] = lambda _: None,
+        body_limit: Callable[[bytes], BodyLimit] = lambda _: BodyLimit(),
     ) -> None:
         self._accept = accept
         self._refuse = refuse
         self._clock = clock
         self._early_refusal = early_refusal
+        self._body_limit = body_limit
         self._parser = httptools.HttpRequestParser(self)
         self._parser.set_dangerous_leniencies(lenient_version=True)  # `request.check` refuses what is not served
         self.phase = Phase.IDLE
@@ -73,6 +76,7 @@ class RequestReader:
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._body: bytes | bytearray = b""
+        self.limit = BodyLimit()
         self._expected = 0
         """Bytes of a body or chunk that follow."""
         self._extra_bytes = self._trailers = 0
@@ -221,14 +225,18 @@ class RequestReader:
             self.refuse(refusal)
             return
         fields = dict(reversed(self._headers))  # of those with one name the first
-        length, expect = int(fields.get(b"content-length", 0)), fields.get(b"expect", b"")
+        # llhttp ensures that it is digits, that there is one, and that there is no Transfer-Encoding.
+        length, expect = fields.get(b"content-length", b"0"), fields.get(b"expect", b"")
+        self.limit = self._body_limit(request.target)
+        if request_head.exceeds(length, self.limit.max_bytes):
+            refusal = too_large(self.limit.max_bytes)
         # A large body may follow, or one that the client holds back.
-        if length > SMALL_BODY_BYTES or b"expect" in fields or b"transfer-encoding" in fields:
+        elif int(length) > SMALL_BODY_BYTES or b"expect" in fields or b"transfer-encoding" in fields:
             refusal = self._early_refusal(request)
         if refusal is not None:
             self.refuse(refusal)
             return
-        self._expected = length
+        self._expected = int(length)
         self.expects_continue = expect.lower() == b"100-continue" and version == "1.1"  # RFC 9110, section 10.1.1
 
     def on_body(self, body: bytes) -> None:
@@ -243,8 +251,8 @@ class RequestReader:
             if type(self._body) is bytes:
                 self._body = bytearray(self._body)
             self._body += body
-        if len(self._body) > MAX_BODY_BYTES:
-            self.refuse(TOO_LARGE)
+        if len(self._body) > self.limit.max_bytes:
+            self.refuse(too_large(self.limit.max_bytes))
 
     def on_chunk_header(self) -> None:
         """Expect the data of a chunk, or trailers; called at the end of the line with its size."""
@@ -262,6 +270,7 @@ class RequestReader:
         if self.phase is not Phase.BODY or request is None:
             return
         request.body = bytes(self._body)
+        request.size += len(request.body)
         self._forget()
         self.phase = Phase.IDLE
         self._accept(request)

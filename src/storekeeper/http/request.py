@@ -4,12 +4,14 @@ Decisions 15, 16, 27 and 28.
 """
 
 import re
-from typing import Any
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
 
 import httptools
 import msgspec
 
-from storekeeper.http.response import MAX_BODY_BYTES, TOO_LARGE, Fields, Response, error_response
+from storekeeper.http.deadlines import REQUEST_TIMEOUT
+from storekeeper.http.response import MAX_BODY_BYTES, Deferred, Fields, Response, error_response, too_large
 
 MAX_TARGET_BYTES = 8 * 1024
 MAX_HEAD_BYTES = 16 * 1024
@@ -20,8 +22,6 @@ FIELD_BYTES = 150
 
 SMALL_BODY_BYTES = MAX_TARGET_BYTES
 """Bytes up to which a body is read before the gate decides about its request."""
-
-_FRAMING = (b"content-length", b"transfer-encoding")
 
 _MAX_METHOD_BYTES = 52
 """Bytes of a method: no known one is longer."""
@@ -48,11 +48,40 @@ _TARGET_TOO_LONG = error_response(414, f"The request target is longer than {MAX_
 _UNSUPPORTED_VERSION = error_response(505, "This service speaks HTTP/1.1")
 
 
+class BodyLimit(NamedTuple):
+    """How long the body of a request may be, and how many seconds the whole request may take."""
+
+    max_bytes: int = MAX_BODY_BYTES
+    timeout: float = REQUEST_TIMEOUT
+
+
+class Plan(Protocol):
+    """What HTTP needs of `api.plan.Plan`, which this package may not import."""
+
+    @property
+    def route(self) -> str | None:
+        """The name of the route, for the observer."""
+
+    @property
+    def fields(self) -> bytes:
+        """Encoded fields of the response that the request's head decides."""
+
+    @property
+    def cacheable(self) -> bool:
+        """Whether the response may be cached, as far as the head decides."""
+
+    @property
+    def run(self) -> "Callable[[Request], Response | Deferred]":
+        """Carries out a complete request."""
+
+    def admit(self) -> int | Response:
+        """Return the number of the client's token, 0 for none, or the refusal. A long stream asks again."""
+
+
 class Request(msgspec.Struct, eq=False, gc=False):
     """A complete request. `target` is in origin form (or `*`) once it was checked; header names are in lower case.
 
-    `size` is in bytes, what `size_of` returns for all fields. `plan` is the plan for its head, if the application has
-    one. `condition` is what the plan made of a field that was read apart and is not among the `headers`.
+    `size` is how many bytes of memory the request takes, with its body.
     """
 
     method: str
@@ -61,9 +90,16 @@ class Request(msgspec.Struct, eq=False, gc=False):
     version: str
     keep_alive: bool
     body: bytes = b""
-    plan: Any = None
+    plan: Plan | None = None
     size: int = 0
-    condition: Any = None
+    token_number: int = 0
+    """The number of the client's token, 0 for none."""
+
+    refusal: Response | None = None
+    """The refusal, the connection's last response; the other attributes are what was read of the request."""
+
+    cache_key: bytes = b""
+    """All bytes of the request, if its response may be cached."""
 
 
 def size_of(target: bytes, fields: Fields) -> int:
@@ -93,7 +129,7 @@ def check_line(line: bytes) -> Response | None:
 
 
 def may_be_line(line: bytes) -> bool:
-    """Tell whether a request line may begin so."""
+    """Return whether a request line may begin so."""
     return _LINE_START.fullmatch(line) is not None
 
 
@@ -103,21 +139,21 @@ def escape(line: bytes) -> bytes:
 
 
 def is_host(value: bytes) -> bool:
-    """Tell whether a Host field is valid: a name or an address, and perhaps a port."""
+    """Return whether a Host field is valid: a name or an address, and perhaps a port."""
     return _HOST.fullmatch(value) is not None
 
 
-def exceeds_limit(length: bytes) -> bool:
-    """Tell whether a Content-Length, which has digits alone, is over the limit of a body."""
+def exceeds(length: bytes, limit: int) -> bool:
+    """Return whether a Content-Length, which has digits alone, is over the limit of a body."""
     # `int` refuses thousands of digits, even of zeros.
-    return len(length) > 20 or int(length) > MAX_BODY_BYTES
+    return len(length) > 20 or int(length) > limit
 
 
 def malformed(error: httptools.HttpParserError, line: bytes) -> Response:
     """Return the refusal of the line in which the parser stopped with an error."""
     reason = str(error)
     if reason == "Content-Length overflow":
-        return TOO_LARGE
+        return too_large()
     # The parser knows the methods of RTSP, and reports one in a line of HTTP as another error.
     unknown = isinstance(error, httptools.HttpParserInvalidMethodError) or reason.startswith("Invalid method")
     if unknown and _LINE.fullmatch(line):
@@ -136,17 +172,14 @@ def _check_fields(request: Request) -> Response | None:
     for name, value in request.headers:
         if name == b"host":
             hosts.append(value)
-        elif name in _FRAMING and (refusal := _check_framing(request, name, value)):
+        elif name == b"transfer-encoding" and (refusal := _check_coding(request, value)):
             return refusal
     if request.version == "1.1" and not (len(hosts) == 1 and is_host(hosts[0])):
         return error_response(400, "The request needs one valid Host header")
     return None
 
 
-def _check_framing(request: Request, name: bytes, value: bytes) -> Response | None:
-    if name == b"content-length":
-        # llhttp ensures that it is digits, that there is one, and that there is no Transfer-Encoding.
-        return TOO_LARGE if exceeds_limit(value) else None
+def _check_coding(request: Request, value: bytes) -> Response | None:
     codings = [coding.strip() for coding in value.lower().split(b",")]
     if codings == [b"chunked"] and request.version == "1.1":
         return None

@@ -3,8 +3,9 @@
 The error body is the contract's, because every refusal of the HTTP layer has it too (decision 22).
 """
 
-from asyncio import Future
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from asyncio import Event, Future
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, Literal
 
@@ -43,12 +44,18 @@ class Response(msgspec.Struct):
     body: bytes
     headers: Headers = JSON
     status: int = 200
-    stream: AsyncIterator[bytes] | None = None
+    stream: AsyncGenerator[bytes, None] | None = None
+    stop: Event | None = None
+    """Set when the client is gone or the service drains. A `stream` that waits for something ends then."""
+
     tag: bytes = b""
     """The entity tag with its quotes (RFC 9110, section 8.8.3); empty: there is none."""
 
     location: bytes = b""
     """The path of what the body is a representation of, if that is not the request's target (section 8.7)."""
+
+    cacheable: bool = False
+    """Whether the same bytes of a request get this response again while the database is the same."""
 
 
 class StreamAborted(Exception):
@@ -104,8 +111,10 @@ def error_response(
 INTERNAL_ERROR = error_response(500, "An internal server error occurred")
 """The response to a bug, without details."""
 
-TOO_LARGE = error_response(413, f"Payload content length greater than maximum allowed: {MAX_BODY_BYTES}")
-"""The response to a body over the limit (decision 15)."""
+
+def too_large(limit: int = MAX_BODY_BYTES) -> Response:
+    """Return the response to a body over the limit (decision 15)."""
+    return error_response(413, f"Payload content length greater than maximum allowed: {limit}")
 
 
 def unavailable(message: str, outcome: Outcome = "none") -> Response:
@@ -119,12 +128,12 @@ LAST_CHUNK = b"0\r\n\r\n"
 
 
 def has_content(status: int) -> bool:
-    """Tell whether a response of this status has content, and a Content-Length (RFC 9110, section 6.4.1)."""
+    """Return whether a response of this status has content, and a Content-Length (RFC 9110, section 6.4.1)."""
     return status >= 200 and status not in (204, 304)
 
 
 def framed_headers(response: Response) -> list[tuple[bytes, bytes]]:
-    """Return a response's fields with its Content-Length, for adapters that leave the encoding to a server."""
+    """Return a response's fields with its Content-Length, for servers that encode them."""
     fields = list(response.headers)
     if response.tag:
         fields.append((b"etag", response.tag))
@@ -148,13 +157,19 @@ def encode_start(status: int, common: Iterable[tuple[bytes, bytes]]) -> bytes:
     return start[1]
 
 
-def encode_rest(fields: bytes, length: int | None, *, close: bool, chunked: bool) -> bytes:
-    """Add the framing to a response's own encoded fields, up to the empty line. `length` None: no Content-Length."""
-    if length is not None:
-        fields += b"content-length: %d\r\n" % length
-    elif chunked:
-        fields += b"transfer-encoding: chunked\r\n"
-    return fields + (b"connection: close\r\n\r\n" if close else b"\r\n")
+def encode_rest(response: Response, fields: bytes, *, head_only: bool, close: bool, chunked: bool) -> bytes:
+    """Encode all that follows the start, but for a stream's body. `fields` are more fields, encoded."""
+    rest = fields + _encode_headers(response.headers)
+    if response.tag:
+        rest += b"etag: %b\r\n" % response.tag
+    if response.location:
+        rest += b"content-location: %b\r\n" % response.location
+    if response.stream is not None:
+        rest += b"transfer-encoding: chunked\r\n" if chunked else b""
+    elif has_content(response.status):
+        rest += b"content-length: %d\r\n" % len(response.body)
+    rest += b"connection: close\r\n\r\n" if close else b"\r\n"
+    return rest if head_only or not response.body else rest + response.body
 
 
 def encode_chunk(data: bytes) -> tuple[bytes, bytes, bytes]:
@@ -162,35 +177,9 @@ def encode_chunk(data: bytes) -> tuple[bytes, bytes, bytes]:
     return b"%x\r\n" % len(data), data, b"\r\n"
 
 
-def encode_content(response: Response) -> bytes:
-    """Encode all that follows the start of a 200 with content, or of a 304, on a connection that stays open."""
-    body = response.body
-    if response.headers is JSON and response.tag:
-        if response.location:
-            return _WRITTEN % (response.tag, response.location, len(body), body)
-        return _READ % (response.tag, len(body), body)
-    if response.headers is NO_CONTENT and response.tag:
-        return _UNCHANGED % response.tag
-    return b"%b\r\n%b" % (encode_fields(framed_headers(response)), body)
-
-
-def encode(
-    response: Response, common: Iterable[tuple[bytes, bytes]], *, head_only: bool, close: bool, fields: bytes = b""
-) -> bytes:
-    """Encode a response without a stream; with `head_only`, as the response to a HEAD. `fields` are encoded ones."""
-    rest = encode_rest(encode_fields(framed_headers(response)), None, close=close, chunked=False)
-    head = encode_start(response.status, common) + fields + rest
-    return head if head_only or not has_content(response.status) else head + response.body
-
-
 def encode_fields(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     """Encode header fields."""
     return b"".join([b"%b: %b\r\n" % field for field in headers])
 
 
-# A store's 200s, and a 304, in the order of `framed_headers`.
-_READ = encode_fields((*JSON, (b"etag", b"%b"), (b"content-length", b"%d"))) + b"\r\n%b"
-_UNCHANGED = encode_fields((*NO_CONTENT, (b"etag", b"%b"))) + b"\r\n"
-_WRITTEN = (
-    encode_fields((*JSON, (b"etag", b"%b"), (b"content-location", b"%b"), (b"content-length", b"%d"))) + b"\r\n%b"
-)
+_encode_headers = lru_cache(maxsize=64)(encode_fields)

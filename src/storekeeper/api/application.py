@@ -1,0 +1,89 @@
+"""The adapter from HTTP to all routes: plans, admits and runs requests. Imports `http`, the domain."""
+
+from collections.abc import Mapping
+from functools import partial
+
+from msgspec.structs import replace
+
+from storekeeper.api import docs, operations
+from storekeeper.api.errors import NOT_FOUND, not_allowed, to_response
+from storekeeper.api.gate import Gate
+from storekeeper.api.origins import WebPages
+from storekeeper.api.plan import Plan, Planner, constant
+from storekeeper.api.resource import Resource
+from storekeeper.api.routes import METHODS, ROUTES, Route, match_route
+from storekeeper.api.token_table import TokenTable
+from storekeeper.collection import Collection
+from storekeeper.http.request import BodyLimit, Request
+from storekeeper.http.response import Deferred, Fields, Headers, Response
+from storekeeper.settings import Settings, is_loopback
+
+_NO_ROUTE = Route("", "", (), is_open=True)
+
+
+class Application:
+    """Responds to requests. `planners` has the planner of each route; `generic` explains no invalid input."""
+
+    def __init__(self, gate: Gate, planners: Mapping[str, Planner], *, generic: bool = False) -> None:
+        self._planners = {route.name: planners[route.name] for route in ROUTES}
+        self._gate = gate
+        self._to_response = partial(to_response, generic=generic)
+
+    def plan(self, method: str, route: Route | None, headers: Fields) -> Plan:
+        """Return what a request's head asks for, which may be a refusal; header names are in lower case."""
+        if route is None:
+            return self._gate.guard(constant(NOT_FOUND), method, headers)
+        if route.methods and (method not in route.methods or method == "OPTIONS"):
+            plan = constant(not_allowed(method, route.methods))
+        else:
+            plan = self._planners[route.name](method, headers)
+        return self._gate.guard(replace(plan, route=route.name, scope=route.scope(method)), method, headers)
+
+    def respond(self, request: Request) -> Response | Deferred:
+        """Return the response to a complete request. Raises nothing: a bug must not end a connection's others."""
+        try:
+            plan = request.plan or self._plan(request)
+            admitted = plan.admit()
+            if isinstance(admitted, Response):
+                return admitted
+            request.token_number = admitted
+            return plan.run(request)
+        except Exception as error:  # noqa: BLE001 - every bug is logged and is a 500
+            return self._to_response(error)
+
+    def early_refusal(self, request: Request) -> Response | None:
+        """Plan a request whose body is not read yet; return its refusal if the head alone decides, or None."""
+        admitted = self._plan(request).admit()
+        return admitted if isinstance(admitted, Response) else None
+
+    def fields(self, headers: Fields) -> Headers:
+        """Return the fields that belong in every response to a request with these headers."""
+        return self._gate.fields(headers)
+
+    def body_limit(self, target: bytes) -> BodyLimit:
+        """Return how long a body may be, and how long it may take."""
+        return (match_route(target.partition(b"?")[0]) or _NO_ROUTE).body
+
+    def _plan(self, request: Request) -> Plan:
+        route = match_route(request.target.partition(b"?")[0])
+        request.plan = plan = self.plan(request.method, route, request.headers)
+        return plan
+
+
+def make_application(collection: Collection, settings: Settings, tokens: TokenTable | None) -> Application:
+    """Return the application on a collection, with a planner for each route. Without `tokens`, nobody needs one."""
+    mode = settings.auth or "open"
+    # What nobody can read without a token, no rebound page can.
+    hosts = settings.allowed_host if is_loopback(settings.host) and mode != "all" else None
+    gate = Gate(WebPages(settings.cors_origin, hosts), mode, tokens)
+    planners = {
+        **Resource(collection, settings).planners,
+        **operations.planners(collection, gate.unknown, ready_needs_writes=settings.ready_needs_writes),
+        **docs.PLANNERS,
+        "server": _plan_server,
+    }
+    return Application(gate, planners, generic=settings.error_detail == "generic")
+
+
+def _plan_server(method: str, _headers: Fields) -> Plan:
+    return constant(not_allowed(method, (*METHODS, "OPTIONS")) if method == "OPTIONS" else NOT_FOUND)

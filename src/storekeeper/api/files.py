@@ -1,0 +1,32 @@
+"""Static files, each whole and with a strong tag of its content (decision 33: no Range). Imports `http`."""
+
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+
+from storekeeper.api.conditions import not_modified, parse_tags
+from storekeeper.http.request import field
+from storekeeper.http.response import Fields, Headers, Response
+
+_TYPES = {
+    ".css": b"text/css; charset=utf-8",
+    ".html": b"text/html; charset=utf-8",
+    ".js": b"text/javascript; charset=utf-8",
+    ".json": b"application/json; charset=utf-8",
+    ".png": b"image/png",
+    ".svg": b"image/svg+xml",
+}
+
+
+def respond(path: Path, request: Fields, headers: Headers = ()) -> Response:
+    """Return a file, or a 304 if the `request` has its tag; `headers` are more fields of the response."""
+    file = _read(path, headers)
+    tags = parse_tags(field(request, b"if-none-match") or b"")
+    return (not_modified(tags, file.tag.decode()) if tags else None) or file
+
+
+@cache
+def _read(path: Path, headers: Headers) -> Response:
+    content = path.read_bytes()
+    fields = ((b"content-type", _TYPES[path.suffix]), (b"cache-control", b"no-cache"), *headers)
+    return Response(content, fields, tag=b'"%b"' % blake2b(content, digest_size=16).hexdigest().encode())

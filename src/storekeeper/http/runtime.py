@@ -1,0 +1,55 @@
+"""What all connections of one process share. Imports nothing of the project but `http`."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from storekeeper.http.cache import ResponseCache
+from storekeeper.http.limits import Limits
+from storekeeper.http.plain import PlainReader
+from storekeeper.http.request import BodyLimit, Request
+from storekeeper.http.response import Deferred, Fields, Headers, Response
+
+
+class Application(Protocol):
+    """What HTTP asks of `api.application.Application`, which this package may not import."""
+
+    def respond(self, request: Request) -> Response | Deferred:
+        """Return the response to a complete request. Raises nothing."""
+
+    def early_refusal(self, request: Request) -> Response | None:
+        """Return the refusal of a request whose body is not read yet, or None."""
+
+    def fields(self, headers: Fields) -> Headers:
+        """Return the fields that belong in every response to a request with these headers."""
+
+    def body_limit(self, target: bytes) -> BodyLimit:
+        """Return how long a body may be, and how long it may take."""
+
+
+class Observer(Protocol):
+    """Called once at the end of each response: when its last byte was written, or when it was broken off."""
+
+    def __call__(
+        self, route: str | None, method: str, status: int, size: int, seconds: float, token_number: int, /
+    ) -> None:
+        """Take note of a response.
+
+        `route` is None for an unknown path, and if the request could not be read: then `method` may be empty.
+        `status` is 0 if the client left before the response began. `size` is in bytes, with the head if this process
+        encodes it. `token_number` is 0 for a client without a token.
+        """
+
+
+def ignore(_route: str | None, _method: str, _status: int, _size: int, _seconds: float, _token: int, /) -> None:
+    """Observe nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """The objects that all connections of one process share, joined in one when the collection is open."""
+
+    application: Application
+    plain: PlainReader[Any]
+    cache: ResponseCache
+    limits: Limits
+    observe: Observer = ignore
