@@ -1,21 +1,19 @@
 """A million requests that are hardly any, to the service inside this process and over sockets (`make fuzz-http`).
 
-Both adapters get every case, each on a database of its own. What has to hold after each is in `fuzz_judge.py`; the
-first case for which it does not is printed with its bytes, and ends the run with status 1. `--seed` and the
+What has to hold after each is in `fuzz_judge.py`; the first case for which it does not is printed with its bytes, and ends the run with status 1. `--seed` and the
 number of a case name its bytes; `--first` begins with that case.
 """
 
 import argparse
 import asyncio
 import gc
-import re
 import socket
 import sys
 import tempfile
 import traceback
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -29,14 +27,14 @@ from tests.harness.corpus import CORPUS
 from tests.harness.in_process import Inside, inside
 from tests.harness.process import Response, Running, serving
 from tests.harness.wire import CLOSE, HOST, PAYLOAD, SLOW, chunked, create, dial, request, responses
-from tests.oracles.fuzz_judge import Growth, Ledger, comparable, judge
+from tests.oracles.fuzz_judge import Growth, Ledger, judge
 
 ROUND = 1500
-"""Cases on one pair of databases; the last LEAVING of them are of clients that leave without waiting."""
+"""Cases on one database; the last LEAVING of them are of clients that leave without waiting."""
 
 LEAVING = 60
 OVER_SOCKETS = 50
-"""One request of so many goes over a socket, to a service of two workers."""
+"""One request of so many goes over a socket, to a service with two workers."""
 
 MAX_TICKS = 8_000
 """Iterations of the loop that a connection may take to settle: beyond the first few, of a millisecond each."""
@@ -60,9 +58,6 @@ MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 """Where databases are of which none has to outlive this process."""
 
 
-ADAPTERS = ("--fast-lane", "--no-fast-lane")
-
-
 class Found(Exception):
     """A case for which something does not hold."""
 
@@ -77,11 +72,10 @@ class Found(Exception):
 
 
 class Inner:
-    """One adapter with its database, inside this process."""
+    """A service with its database, inside this process."""
 
-    def __init__(self, service: Inside, adapter: str, path: Path, figures: Counter[str]) -> None:
+    def __init__(self, service: Inside, path: Path, figures: Counter[str]) -> None:
         self._service = service
-        self.adapter = adapter
         self.ledger = Ledger(path)
         self._figures = figures
 
@@ -104,7 +98,7 @@ class Inner:
         return responses(await self._converse(Case("good", 1, [data], End.WAITS)), method)[0]
 
     async def _converse(self, case: Case) -> bytes:
-        connection, line = self._service.connect(self.adapter)
+        connection, line = self._service.connect()
         for at, piece in enumerate(case.pieces):
             await quiet(lambda: line.reading or line.is_closing())
             if line.is_closing():
@@ -141,19 +135,13 @@ async def quiet(done: Any) -> None:
 
 
 @asynccontextmanager
-async def inner_lanes(figures: Counter[str]) -> AsyncIterator[list[Inner]]:
-    """Open both adapters, each on a new database with the examples; at the end all that they hold is compared."""
-    async with AsyncExitStack() as stack:
-        top = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=MEMORY)))
-        lanes = []
-        for adapter in ADAPTERS:
-            folder = top / adapter
-            folder.mkdir()
-            service = await stack.enter_async_context(inside(folder, examples=True))
-            lanes.append(Inner(service, adapter, folder / "stores.db", figures))
-        yield lanes
-        for lane in lanes:
-            lane.ledger.close()
+async def inner(figures: Counter[str]) -> AsyncIterator[Inner]:
+    """Open a service on a new database with the examples; at the end compare all that it holds."""
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+        async with inside(Path(folder), examples=True) as service:
+            opened = Inner(service, Path(folder) / "stores.db", figures)
+            yield opened
+            opened.ledger.close()
 
 
 async def fuzz_inside(cases: Cases, numbers: Iterator[int], requests: int, figures: Counter[str]) -> None:
@@ -162,12 +150,16 @@ async def fuzz_inside(cases: Cases, numbers: Iterator[int], requests: int, figur
     asyncio.get_running_loop().set_exception_handler(lambda _, context: strange.append(context))
     growth = Growth(figures, requests)
     while figures["requests"] < requests:
-        async with inner_lanes(figures) as lanes:
+        async with inner(figures) as service:
             for number in range(ROUND):
                 case = cases[next(numbers)]
                 if number >= ROUND - LEAVING:
                     case = replace(case, end=End.LEAVES)
-                await _compare(case, lanes, strange)
+                try:
+                    await service.take(case)
+                    assert not strange, strange
+                except Exception as error:
+                    raise Found(case, "inside", error) from error
                 figures["requests"] += case.count
                 if number % 100 == 0:
                     growth.look()
@@ -177,41 +169,17 @@ async def fuzz_inside(cases: Cases, numbers: Iterator[int], requests: int, figur
         gc.collect()
 
 
-EPOCH = re.compile(rb'(etag: "\d+)\.[a-z2-7]{8}(?=")')
-"""Each service has a database of its own, and so an epoch."""
-
-
-async def _compare(case: Case, lanes: list[Inner], strange: list[object]) -> None:
-    received = []
-    for lane in lanes:
-        try:
-            received.append(comparable(case, await lane.take(case)))
-            assert not strange, strange
-        except Exception as error:
-            raise Found(case, lane.adapter, error) from error
-    received = [EPOCH.sub(rb"\1", each) for each in received]
-    if case.end is not End.LEAVES and received[0] != received[1]:
-        raise Found(case, "both", AssertionError(f"the adapters respond differently: {received}"))
-
-
 # Over sockets.
 
 
 @contextmanager
-def outer_lanes() -> Iterator[list[tuple[Running, Ledger]]]:
-    """Start both adapters, each with two workers and a new database."""
-    with ExitStack() as stack:
-        top = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        lanes = []
-        for adapter in ADAPTERS:
-            folder = top / adapter
-            folder.mkdir()
-            service = stack.enter_context(serving(folder, adapter, "--workers=2"))
-            service.raw(create("First", "Connection: close"))
-            lanes.append((service, Ledger(folder / "stores.db")))
-        yield lanes
-        for _, ledger in lanes:
-            ledger.close()
+def outer() -> Iterator[tuple[Running, Ledger]]:
+    """Start a service with two workers and a new database."""
+    with tempfile.TemporaryDirectory() as folder, serving(Path(folder), "--workers=2") as service:
+        service.raw(create("First", "Connection: close"))
+        ledger = Ledger(Path(folder) / "stores.db")
+        yield service, ledger
+        ledger.close()
 
 
 def converse(service: Running, case: Case) -> tuple[bytes, bool]:
@@ -237,22 +205,21 @@ def converse(service: Running, case: Case) -> tuple[bytes, bool]:
 
 def fuzz_sockets(cases: Cases, numbers: Iterator[int], requests: int, figures: Counter[str]) -> None:
     """Send so many requests. Raises Found."""
-    with outer_lanes() as lanes:
+    with outer() as (service, ledger):
         while figures["requests"] < requests:
             case = replace(cases[next(numbers)], end=End.HALF_CLOSES)
-            for service, ledger in lanes:
-                try:
-                    came, cut_off = converse(service, case)
-                    judge(case, came, ledger, figures, cut_off=cut_off)
-                    figures["resets"] += cut_off
-                    assert service.raw(LAST).startswith(b"HTTP/1.1 200 OK\r\n")
-                except Exception as error:
-                    raise Found(case, "over a socket", error) from error
+            try:
+                came, cut_off = converse(service, case)
+                judge(case, came, ledger, figures, cut_off=cut_off)
+                figures["resets"] += cut_off
+                assert service.raw(LAST).startswith(b"HTTP/1.1 200 OK\r\n")
+            except Exception as error:
+                raise Found(case, "over a socket", error) from error
             figures["requests"] += case.count
 
 
 def requests_to_damage() -> list[bytes]:
-    """Return the corpus of both adapters' tests, and as many common requests."""
+    """Return the corpus of the adapter's tests, and as many common requests."""
     return [data for _, data in CORPUS] + COMMON * (len(CORPUS) // len(COMMON))
 
 

@@ -24,8 +24,6 @@ from tests.harness.process import run as run_process
 from tests.harness.stores import an_export
 from tests.harness.transfers import TRICKY, command, content, fill_with
 
-pytestmark = pytest.mark.count_processes
-
 FULL = Path("/dev/full")
 
 

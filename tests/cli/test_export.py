@@ -21,8 +21,6 @@ from tests.harness.process import run as run_process
 from tests.harness.stores import an_export, shown, shown_with
 from tests.harness.transfers import TRICKY, command, fill_with
 
-pytestmark = pytest.mark.count_processes
-
 FULL = Path("/dev/full")
 BOM = b"\xef\xbb\xbf"
 

@@ -105,16 +105,6 @@ def test_a_copy_is_whole_by_itself_or_refused(tmp_path: Path, source: Sqlite, ki
         assert check_a_disk(source, disk, tmp_path / "taken") == (kib == 3600)
 
 
-@pytest.mark.thorough
-def test_a_copy_is_whole_by_itself_or_refused_whatever_space_there_is(tmp_path: Path, source: Sqlite) -> None:
-    made = []
-    for kib in range(16, 12288, 256):
-        with mounted(tmp_path / f"disk-{kib}", f"size={kib}k") as disk:
-            made.append(check_a_disk(source, disk, tmp_path / "taken"))
-    assert made == sorted(made)
-    assert set(made) == {False, True}
-
-
 def test_a_full_disk_refuses_a_copy_in_one_line(tmp_path: Path, source: Sqlite) -> None:
     with mounted(tmp_path / "disk", "size=2m") as disk:
         [line] = refused(run("copy", source.url, f"sqlite:///{disk}/backup.db"))

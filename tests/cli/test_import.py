@@ -27,8 +27,6 @@ from tests.harness.process import run as run_process
 from tests.harness.stores import fields
 from tests.harness.transfers import command, content, fill_with
 
-pytestmark = pytest.mark.count_processes
-
 BOM = b"\xef\xbb\xbf"
 
 

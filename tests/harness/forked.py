@@ -4,11 +4,9 @@
 
 is that interpreter. Each packet on its standard input asks for a process, which runs a Python file, such as the real
 command, as `python FILE` would: in a session of its own, with arguments, environment and folder of its own. Three
-quarters of a start are imports, and they are the same each time. Such a service forks its workers, where
-`multiprocessing` would begin a new interpreter; the rest of their start is the same.
+quarters of a start are imports, and they are the same each time.
 """
 
-import atexit
 import importlib
 import json
 import os
@@ -19,22 +17,16 @@ import socket
 import subprocess
 import sys
 import threading
-import traceback
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from functools import cache
-from multiprocessing import util
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from tests import ROOT
 from tests.harness.tracing import let_interrupts_pass, let_threads_set_traces
 
 IMPORTED = ("coverage", "psycopg", "structlog", "storekeeper.cli", "storekeeper.postgres", "storekeeper.service")
 STANDARD = (0, 1, 2)
-WORKER = "spawn_main"
-"""What `multiprocessing` calls in a worker, and how the processes that are forked for that are named."""
 
 
 class Forked(subprocess.Popen[bytes]):
@@ -149,63 +141,10 @@ def _run(files: list[int], program: list[str], env: dict[str, str], folder: str)
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(env)
-    vars(util)["spawnv_passfds"] = _spawn
     sys.modules["coverage"].process_startup(force=True)
     sys.argv = program
     sys.path.insert(0, str(Path(program[0]).parent))
     runpy.run_path(program[0], run_name="__main__")
-
-
-_spawn_anew = util.spawnv_passfds
-
-
-def _spawn(path: bytes, args: Sequence[str], files: Sequence[int]) -> int:
-    """Start what `multiprocessing` starts: a worker is forked, and its tracker of resources is a new interpreter."""
-    *_, code, last = args
-    if WORKER not in code:
-        return _spawn_anew(path, args, files)
-    with _no_signals() as before, warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # 3.12 warns of a fork beside threads
-        return os.fork() or _work(code, last, {*STANDARD, *files}, before)
-
-
-@contextmanager
-def _no_signals() -> Iterator[set[signal.Signals]]:
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-    try:
-        yield {signal.Signals(number) for number in before}
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _work(code: str, argument: str, files: set[int], blocked: set[signal.Signals]) -> NoReturn:
-    """Be a worker, to its end: what a new interpreter would not have is gone."""
-    status: object = 1
-    try:
-        Path("/proc/self/comm").write_text(WORKER)  # for `tests.harness.linux`
-        for file in {int(path.name) for path in Path("/proc/self/fd").iterdir()} - files:
-            with suppress(OSError):  # the one that listed them
-                os.close(file)
-        atexit._clear()
-        _forget_handlers()
-        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-        sys.argv = ["-c", argument]
-        exec(code, {"__name__": "__main__"})
-    except SystemExit as ended:
-        status = ended.code
-    except BaseException:  # noqa: BLE001 - as an interpreter does at its end
-        traceback.print_exc()
-    finally:
-        atexit._run_exitfuncs()
-        os._exit(status if isinstance(status, int) else 0)
-
-
-def _forget_handlers() -> None:
-    signal.set_wakeup_fd(-1)
-    for number in signal.valid_signals():
-        if callable(signal.getsignal(number)):
-            signal.signal(number, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 if __name__ == "__main__":

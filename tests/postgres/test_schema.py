@@ -22,8 +22,6 @@ from tests.harness.process import refused, serving
 from tests.harness.stores import an_export
 from tests.oracles.promises import until
 
-pytestmark = pytest.mark.count_processes
-
 
 FIRST_SCHEMA = """
 INSERT INTO stores VALUES (1, 'A', NULL, 1), (2, 'D', 'x', 5), (3, 'C', NULL, 3);

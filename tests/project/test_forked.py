@@ -24,43 +24,13 @@ sys.exit(7)
 """
 
 
-WORKER_SAYS = """
-import json, multiprocessing, os, signal, sys
-
-def say(line):
-    line.send([
-        sys.argv, sys.path[0], os.getcwd(), {**os.environ}, multiprocessing.current_process().name,
-        sorted(os.listdir("/proc/self/fd")), [str(signal.getsignal(number)) for number in signal.valid_signals()],
-        sorted(signal.pthread_sigmask(signal.SIG_BLOCK, ())), signal.set_wakeup_fd(-1), sys.stdin.read(),
-        os.getppid() == multiprocessing.parent_process().pid, os.getsid(0) == os.getppid(),
-    ])
-    print("told", file=sys.stderr)
-    sys.exit(7)
-
-if __name__ == "__main__":
-    spawn = multiprocessing.get_context("spawn")
-    reading, writing = spawn.Pipe(duplex=False)
-    os.set_inheritable(os.open("/dev/null", os.O_RDONLY), True)
-    signal.set_wakeup_fd(os.open("/dev/null", os.O_WRONLY | os.O_NONBLOCK))
-    signal.signal(signal.SIGTERM, lambda *_: None)
-    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
-    worker = spawn.Process(target=say, args=(writing,))
-    worker.start()
-    print(json.dumps(reading.recv()))
-    worker.join()
-    sys.exit(worker.exitcode)
-"""
-
-
 @pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="nothing is forked here")
-@pytest.mark.parametrize("says", [SAYS, WORKER_SAYS], ids=["process", "worker"])
 def test_what_a_forked_process_sees_is_what_a_started_one_sees(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     script = tmp_path / "says.py"
-    script.write_text(says)
+    script.write_text(SAYS)
     (tmp_path / "given").write_text("asked")
     program, env = [str(script), "--port", "0"], {"STOREKEEPER_PORT": "0", "LC_ALL": "C.UTF-8"}
 

@@ -25,16 +25,7 @@ from tests.harness.process import TIMEOUT, Running, assert_stopped, serving
 from tests.harness.tokens import add_token
 from tests.harness.wire import Wire, assert_error, create, dial, request, slow_reader
 
-STOPS = [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.thorough)]
-EACH_STOP = pytest.mark.parametrize(
-    ("number", "workers"),
-    [
-        (signal.SIGTERM, 1),
-        (signal.SIGINT, 2),
-        pytest.param(signal.SIGTERM, 2, marks=pytest.mark.thorough),
-        pytest.param(signal.SIGINT, 1, marks=pytest.mark.thorough),
-    ],
-)
+EACH_STOP = pytest.mark.parametrize(("number", "workers"), [(signal.SIGTERM, 1), (signal.SIGINT, 2)])
 
 
 def takes_no_more(service: Running) -> bool:
@@ -46,8 +37,8 @@ def takes_no_more(service: Running) -> bool:
     return False
 
 
-def told_to_stop(service: Running, number: signal.Signals = signal.SIGTERM) -> None:
-    service.process.send_signal(number)
+def told_to_stop(service: Running) -> None:
+    service.process.send_signal(signal.SIGTERM)
     until(lambda: takes_no_more(service))
 
 
@@ -71,10 +62,9 @@ def test_systemd_is_told_once_when_all_is_ready(tmp_path: Path, workers: int) ->
 # Stopping.
 
 
-@pytest.mark.one_adapter
 @EACH_STOP
-def test_it_stops_when_it_is_told_to(adapter: str, tmp_path: Path, number: signal.Signals, workers: int) -> None:
-    with serving(tmp_path, adapter, f"--workers={workers}") as service, dial(service) as idle:
+def test_it_stops_when_it_is_told_to(tmp_path: Path, number: signal.Signals, workers: int) -> None:
+    with serving(tmp_path, f"--workers={workers}") as service, dial(service) as idle:
         store(service, "ResponseCache")
         idle.send(request("GET", "/test"))
         assert idle.response().body == b"OK"
@@ -83,14 +73,13 @@ def test_it_stops_when_it_is_told_to(adapter: str, tmp_path: Path, number: signa
             mute.assert_closed()
             idle.assert_closed()
         assert_stopped(service)
-    with serving(tmp_path, adapter) as service:
+    with serving(tmp_path) as service:
         assert [each["name"] for each in service.request("GET", "/api/stores").json] == ["ResponseCache"]
 
 
-@pytest.mark.one_adapter
 @EACH_STOP
-def test_a_second_signal_does_no_harm(adapter: str, tmp_path: Path, number: signal.Signals, workers: int) -> None:
-    with serving(tmp_path, adapter, f"--workers={workers}") as service:
+def test_a_second_signal_does_no_harm(tmp_path: Path, number: signal.Signals, workers: int) -> None:
+    with serving(tmp_path, f"--workers={workers}") as service:
         store(service, "ResponseCache")
         service.process.send_signal(number)
         with suppress(ProcessLookupError):
@@ -99,26 +88,25 @@ def test_a_second_signal_does_no_harm(adapter: str, tmp_path: Path, number: sign
         assert "Traceback" not in service.log
 
 
-@pytest.mark.parametrize("number", STOPS)
-def test_writes_under_way_get_their_responses(adapter: str, tmp_path: Path, number: signal.Signals) -> None:
-    with serving(tmp_path, adapter) as service, dial(service) as wire, dial(service) as other:
+def test_writes_under_way_get_their_responses(tmp_path: Path) -> None:
+    with serving(tmp_path) as service, dial(service) as wire, dial(service) as other:
         with locked(tmp_path):
             for each in (wire, other):
                 each.send(request("GET", "/test") + create("Under way") * 3)
                 assert each.response().body == b"OK"  # so the rest of its packet was read too
-            told_to_stop(service, number)
+            told_to_stop(service)
         for each in (wire, other):
             responses = [each.response() for _ in range(3)]
             assert [response.status for response in responses] == [200] * 3
             assert responses[-1].headers["connection"] == "close"
             each.assert_closed()
         assert_stopped(service)
-    with serving(tmp_path, adapter) as service:
+    with serving(tmp_path) as service:
         assert [each["name"] for each in service.request("GET", "/api/stores").json] == ["Under way"] * 6
 
 
-def test_a_list_under_way_is_sent_to_its_end(adapter: str, tmp_path: Path) -> None:
-    with serving(tmp_path, adapter) as service:
+def test_a_list_under_way_is_sent_to_its_end(tmp_path: Path) -> None:
+    with serving(tmp_path) as service:
         fill(tmp_path, [Payload("Long", "x" * 5000)] * 4000)
         with slow_reader(service) as wire:
             wire.send(request("GET", "/test") + request("GET", "/api/stores"))
@@ -129,8 +117,8 @@ def test_a_list_under_way_is_sent_to_its_end(adapter: str, tmp_path: Path) -> No
         assert_stopped(service)
 
 
-def test_a_request_that_was_half_there_still_gets_its_response(adapter: str, tmp_path: Path) -> None:
-    with serving(tmp_path, adapter) as service:
+def test_a_request_that_was_half_there_still_gets_its_response(tmp_path: Path) -> None:
+    with serving(tmp_path) as service:
         wires = []
         for size in (5, 40, -5):
             wire = dial(service)
@@ -148,15 +136,9 @@ def test_a_request_that_was_half_there_still_gets_its_response(adapter: str, tmp
         assert_stopped(service)
 
 
-@pytest.mark.parametrize(
-    "changes", [["starts_and_stops_soon"], pytest.param([], marks=pytest.mark.thorough)], ids=len
-)
-def test_clients_that_are_stuck_do_not_keep_it_from_stopping(
-    adapter: str, tmp_path: Path, changes: list[str]
-) -> None:
-    options = adapter, f"--workers={2 if adapter == '--fast-lane' else 1}"
-    env = weakened.environment(*changes)
-    with serving(tmp_path, *options, env=env, program=weakened.PROGRAM) as service:
+def test_clients_that_are_stuck_do_not_keep_it_from_stopping(tmp_path: Path) -> None:
+    env = weakened.environment("starts_and_stops_soon")
+    with serving(tmp_path, "--workers=2", env=env, program=weakened.PROGRAM) as service:
         fill(tmp_path, [Payload("Long", "x" * 5000)] * 4000)
         reader = slow_reader(service)
         reader.send(request("GET", "/test") + request("GET", "/api/stores") * 3)
