@@ -1,6 +1,7 @@
 """A million requests that are hardly any, to the service inside this process and over sockets (`make fuzz-http`).
 
-What has to hold after each is in `fuzz_judge.py`; the first case for which it does not is printed with its bytes, and ends the run with status 1. `--seed` and the
+What has to hold after each is in `fuzz_judge.py`; the
+first case for which it does not is printed with its bytes, and ends the run with status 1. `--seed` and the
 number of a case name its bytes; `--first` begins with that case.
 """
 

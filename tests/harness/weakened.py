@@ -20,8 +20,7 @@ from storekeeper import cli, commands, listener, service, supervisor
 from storekeeper.api import token_table
 from storekeeper.api.cache import ResponseCache
 from storekeeper.api.resource import Resource
-from storekeeper.commands import Batch, Command, Present, Replace
-from storekeeper.concurrency.queue_limit import QueueLimit
+from storekeeper.commands import Batch, Before, Command
 from storekeeper.http import deadlines, limits
 from storekeeper.http.limits import ConnectionLimit
 from storekeeper.sqlite import columns, committer, migrations, schema, write_queue
@@ -66,12 +65,6 @@ def sees_own_writes_only() -> None:
     vars_of(ResponseCache)._revalidate = look_at_own
 
 
-def tells_no_changed_stores() -> None:
-    """Of what was committed, only that something was."""
-    changed_since = Reader.changed_since
-    vars_of(Reader).changed_since = lambda reader, state: (changed_since(reader, state)[0], [])
-
-
 def acknowledges_before_commit() -> None:
     commit, apply = WriteQueue._commit, vars_of(committer).apply
 
@@ -106,7 +99,7 @@ def counts_ids_in_memory() -> None:
     apply = vars_of(committer).apply
     count = 0
 
-    def apply_counted(commands: Sequence[Command], found: Present, now: int) -> Batch:
+    def apply_counted(commands: Sequence[Command], found: Before, now: int) -> Batch:
         nonlocal count
         batch: Batch = apply(commands, msgspec.structs.replace(found, count=count or found.count), now)
         count = batch.count
@@ -143,9 +136,9 @@ def _remember_in(known: dict[str, Any]) -> None:
     applied = vars_of(commands).Batch
     begin = applied.__init__
 
-    def begin_with(all: Any, present: Present, now: int) -> None:
+    def begin_with(all: Any, present: Before, now: int) -> None:
         begin(all, present, now)
-        vars(all)["_known"] = known
+        vars(all)["_remembered"] = known
 
     applied.__init__ = begin_with
 
@@ -155,24 +148,10 @@ def counts_unchanged_writes() -> None:
     applied = vars_of(commands).Batch
     begin = applied.__init__
 
-    def begin_without(all: Any, present: Present, now: int) -> None:
+    def begin_without(all: Any, present: Before, now: int) -> None:
         begin(all, msgspec.structs.replace(present, equal=()), now)
 
     applied.__init__ = begin_without
-
-
-def loads_addresses() -> None:
-    """What the stores of a batch are is compared in the process."""
-    present = vars_of(Committer)._present
-
-    def load_and_compare(own: Any, writes: Sequence[Command], *args: Any) -> Present:
-        ids = [write.id for write in writes if isinstance(write, Replace)]
-        loaded = [own._execute("SELECT address FROM stores WHERE id = ?", (id,)).get for id in ids]
-        found: Present = present(own, writes, *args)
-        del loaded
-        return found
-
-    vars_of(Committer)._present = load_and_compare
 
 
 def forgets_what_it_sent() -> None:
@@ -190,11 +169,6 @@ def syncs_normally() -> None:
 def keeps_every_connection() -> None:
     """However many files it may open."""
     vars_of(ConnectionLimit).enter = lambda limit, newcomer: limit.open.add(newcomer) or True
-
-
-def takes_all_writes() -> None:
-    """However slow the disk is."""
-    vars_of(QueueLimit).record = lambda _limit, _seconds: None
 
 
 def takes_all_bodies() -> None:
@@ -250,12 +224,6 @@ def knows_tokens_for_ever() -> None:
     """They are read once, and that is never too old."""
     vars_of(token_table).REFRESH_INTERVAL = 3600.0
     vars_of(token_table).MAX_AGE = float("inf")
-
-
-def heeds_signals_to_the_end() -> None:
-    """What comes after a stop has its usual effect."""
-    for module in (service, supervisor):
-        vars_of(module).ignore_signals = lambda: None
 
 
 # Nothing broken.

@@ -15,7 +15,6 @@ from tests.harness.linux import connections, parent, workers
 from tests.harness.process import TIMEOUT, Running, ask, serving
 from tests.harness.wire import dial, request
 
-
 CLIENTS = 20
 EACH = 10
 

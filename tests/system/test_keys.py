@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-
 from tests.campaigns.keyed import kill_creates
 from tests.harness.databases import Database
 

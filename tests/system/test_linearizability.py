@@ -31,10 +31,8 @@ KILLS = 10
 BUILDS = {
     "1 worker": (),
     "2 workers": ("--workers=2",),
-    "4 workers": ("--workers=4",),
 }
 PLACES = {**{build: (build, "sqlite") for build in BUILDS}, "PostgreSQL": ("2 workers", "postgres")}
-THOROUGH = {"4 workers"}
 
 
 @pytest.fixture
@@ -49,9 +47,7 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 def in_places(*places: str) -> pytest.MarkDecorator:
     """Run a test in several of PLACES."""
-    chosen = [
-        pytest.param(*PLACES[place], id=place, marks=[pytest.mark.thorough] * (place in THOROUGH)) for place in places
-    ]
+    chosen = [pytest.param(*PLACES[place], id=place) for place in places]
     return pytest.mark.parametrize(("build", "database"), chosen, indirect=["database"])
 
 
@@ -123,7 +119,6 @@ def assert_finds(fault: str, recorder: Recorder, service: Running, database: str
         ("acknowledges_before_commit", "1 worker", "stale"),
         ("counts_ids_in_memory", "2 workers", "duplicate"),
         ("ignores_if_match", "1 worker", "overwrote"),
-        pytest.param("forgets_keys", "1 worker", "phantom", marks=pytest.mark.thorough),
         ("remembers_only_its_own_keys", "2 workers", "phantom"),
         ("counts_unchanged_writes", "1 worker", "phantom"),
     ],
