@@ -119,14 +119,6 @@ def ignores_if_match() -> None:
     vars_of(commands).matches = lambda _tags, _current: True
 
 
-def forgets_keys() -> None:
-    class Forgetful(dict[str, Any]):
-        def get(self, _key: str, _default: object = None) -> None:
-            return None
-
-    _remember_in(Forgetful())
-
-
 def remembers_only_its_own_keys() -> None:
     """Each worker has its keys in memory, as a cache in front of the database would."""
     _remember_in({})

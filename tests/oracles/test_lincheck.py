@@ -13,8 +13,6 @@ from tests.oracles.lincheck import (
     Outcome,
     Violation,
     check,
-    check_order,
-    check_registers,
 )
 
 CREATE, REPLACE, READ, LIST, FILTER, TAG, REPLAY = Kind
@@ -34,20 +32,20 @@ def name_of(value: int) -> str:
 # All orders, tried one after another (Wing and Gong 1993).
 
 
-def search(history: list[Operation], order: Order | None) -> bool:
-    """Tell whether the operations have a legal sequence that respects real time, and `order` if there is one."""
+def search(history: list[Operation], order: Order) -> bool:
+    """Tell whether the operations have a legal sequence that respects real time and the order."""
     ops = [op for op in history if op.outcome is not Outcome.FAILED and (op.writes or op.outcome is Outcome.OK)]
     dead = set()
 
     def extend(left: frozenset[int], log: Log) -> bool:
-        if all(ops[at].outcome is Outcome.UNKNOWN for at in left) and (order is None or len(log) == len(order)):
+        if all(ops[at].outcome is Outcome.UNKNOWN for at in left) and len(log) == len(order):
             return True
         if (left, log) in dead:
             return False
         bound = min(ops[at].end for at in left) if left else inf
         for at in left:
             if ops[at].start <= bound:
-                after = step(ops[at], log, order[len(log) : len(log) + 1] if order is not None else None)
+                after = step(ops[at], log, order[len(log) : len(log) + 1])
                 if after is not None and extend(left - {at}, after):
                     return True
         dead.add((left, log))
@@ -208,41 +206,16 @@ def tell(history: list[Operation], found: list[Violation]) -> str:
     return "\n".join(map(str, [*sorted(history, key=lambda op: op.start), *found]))
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_register_check_agrees_with_the_search(seed: int) -> None:
-    """Creates, replaces and reads, no order known: the same verdict, both ways."""
-    verdicts = []
-    for history, _ in histories(seed, CREATE, REPLACE, READ, READ):
-        found = check_registers(history)
-        assert search(history, None) == (not found), tell(history, found)
-        verdicts.append(not found)
-    assert 0.2 < sum(verdicts) / HISTORIES < 0.8
-
-
 @pytest.mark.parametrize("kinds", [(*PLAIN, READ), (*Kind, REPLACE)], ids=["plain", "with tags and keys"])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_order_check_agrees_with_the_search(seed: int, kinds: tuple[Kind, ...]) -> None:
+def test_the_check_agrees_with_the_search(seed: int, kinds: tuple[Kind, ...]) -> None:
     """Everything, with the database's order of the writes: the same verdict, both ways."""
     verdicts = []
     for history, order in histories(seed, *kinds):
-        found = check_order(history, order)
+        found = check(history, order)
         assert search(history, order) == (not found), tell(history, found)
         verdicts.append(not found)
     assert 0.2 < sum(verdicts) / HISTORIES < 0.8
-
-
-@pytest.mark.parametrize("kinds", [(*PLAIN, LIST), (*Kind, LIST)], ids=["plain", "with tags and keys"])
-@pytest.mark.parametrize("seed", SEEDS)
-def test_no_false_alarm(seed: int, kinds: tuple[Kind, ...]) -> None:
-    """Everything without an order: whatever is linearizable passes, and much that is not is found."""
-    missed = 0
-    for history, _ in histories(seed, *kinds):
-        found = check(history)
-        if search(history, None):
-            assert not found, tell(history, found)
-        else:
-            missed += not found
-    assert missed < HISTORIES / 5
 
 
 # Each kind of wrong history. Times are the order of the lines; `made` is a store with two values.
@@ -291,45 +264,7 @@ TWO_ORDER = [(1, 1), (2, 2)]
 THEN = [*TWO, put(5, 6, 1, 3)]
 THEN_ORDER = [*TWO_ORDER, (1, 3)]
 
-WRONG_BY_ITSELF: dict[str, tuple[str, list[Operation]]] = {
-    "a stale read": ("stale", [*THEN, read(7, 8, 1, 1)]),
-    "a read that goes back": ("stale", [*TWO, put(5, 20, 1, 3), read(7, 8, 1, 3), read(9, 10, 1, 1)]),
-    "an acknowledged replace that nobody ever sees": ("stale", [*THEN, read(3, 4, 1, 1), read(7, 8, 1, 1)]),
-    "a list without an acknowledged create": ("order", [*TWO, listed(5, 6, 1)]),
-    "a store that is gone": ("order", [*TWO, read(5, 6, 2, None)]),
-    "a read before the write was sent": ("phantom", [*TWO, read(5, 6, 1, 3), put(7, 8, 1, 3)]),
-    "a refused write that is seen": (
-        "phantom",
-        [*TWO, replace(put(5, 6, 1, 3), outcome=Outcome.FAILED), read(7, 8, 1, 3)],
-    ),
-    "one id for two creates": ("duplicate", [*TWO, create(5, 6, 2, 3)]),
-    "a hole in the ids": ("gap", [*TWO, create(5, 6, 4, 3)]),
-    "ids against real time": ("order", [create(1, 2, 2, 1), create(3, 4, 1, 2)]),
-    "a list with an old value beside a new one": ("stale", [*THEN, listed(7, 8, 1, 2)]),
-    "two writes that asked for one version, and both were done": (
-        "overwrote",
-        [*TWO, after(put(5, 6, 1, 3), 1, 3), after(put(5, 7, 1, 5), 1, 4)],
-    ),
-    "a write that was refused although its tag was right": ("refused", [*TWO, tag(5, 6, 1, 1, if_match=1)]),
-    "one version of two values": (
-        "version",
-        [*TWO, replace(read(5, 6, 1, 1), version=1), replace(TWO[1], version=1)],
-    ),
-    "a replay before the write was sent": ("phantom", [*TWO, replay(5, 6, 1, 3), put(7, 8, 1, 3)]),
-    "a read that is stale after a replay": (
-        "stale",
-        [*TWO, unknown(put(5, 6, 1, 3)), replay(7, 8, 1, 3), read(9, 10, 1, 1), read(11, 12, 1, 3)],
-    ),
-}
-
-
-@pytest.mark.parametrize("case", WRONG_BY_ITSELF)
-def test_found_without_an_order(case: str) -> None:
-    fault, history = WRONG_BY_ITSELF[case]
-    assert fault in {violation.fault for violation in check(history)}
-
-
-WRONG_WITH_ORDER: dict[str, tuple[str, list[Operation], list[tuple[int, int]]]] = {
+WRONG: dict[str, tuple[str, list[Operation], list[tuple[int, int]]]] = {
     "a stale read": ("stale", [*THEN, read(7, 8, 1, 1)], THEN_ORDER),
     "an acknowledged write that is not in the database": ("lost", THEN, TWO_ORDER),
     "a write in the database that was never sent": ("phantom", TWO, THEN_ORDER),
@@ -384,10 +319,10 @@ WRONG_WITH_ORDER: dict[str, tuple[str, list[Operation], list[tuple[int, int]]]] 
 }
 
 
-@pytest.mark.parametrize("case", WRONG_WITH_ORDER)
-def test_found_with_the_order(case: str) -> None:
-    fault, history, order = WRONG_WITH_ORDER[case]
-    assert fault in {violation.fault for violation in check_order(history, order)}
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_history_is_found(case: str) -> None:
+    fault, history, order = WRONG[case]
+    assert fault in {violation.fault for violation in check(history, order)}
 
 
 def test_nothing_is_found_in_a_right_history() -> None:

@@ -77,17 +77,6 @@ def test_it_stops_when_it_is_told_to(tmp_path: Path, number: signal.Signals, wor
         assert [each["name"] for each in service.request("GET", "/api/stores").json] == ["ResponseCache"]
 
 
-@EACH_STOP
-def test_a_second_signal_does_no_harm(tmp_path: Path, number: signal.Signals, workers: int) -> None:
-    with serving(tmp_path, f"--workers={workers}") as service:
-        store(service, "ResponseCache")
-        service.process.send_signal(number)
-        with suppress(ProcessLookupError):
-            service.process.send_signal(number)
-        assert service.process.wait(TIMEOUT) == 0
-        assert "Traceback" not in service.log
-
-
 def test_writes_under_way_get_their_responses(tmp_path: Path) -> None:
     with serving(tmp_path) as service, dial(service) as wire, dial(service) as other:
         with locked(tmp_path):
