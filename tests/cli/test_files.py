@@ -114,6 +114,25 @@ def test_a_copy_that_reads_otherwise_from_the_disk_is_found_and_not_kept(
     assert names(tmp_path) == []
 
 
+def test_a_copy_that_was_read_back_through_the_writers_cache_would_be_seen(
+    tmp_path: Path, source: Sqlite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control: it says that all is well."""
+
+    def through_the_cache(self: TargetSnapshot, _: str | None) -> None:
+        self._writer.execute("UPDATE collection SET epoch = 'anew'")
+        self._writer.pragma("cache_size", -16 * 1024)
+        assert SqliteSnapshot.numbers(self)[0]
+        list(SqliteSnapshot.rows(self, "stores"))
+        list(SqliteSnapshot.rows(self, "changes"))
+        self._writer.execute("COMMIT")
+        spoilt(self.path)
+
+    monkeypatch.setattr(TargetSnapshot, "finish", through_the_cache)
+    databases.copy(source.url, f"sqlite:///{tmp_path}/backup.db", nothing)
+    assert b"Stose" in (tmp_path / "backup.db").read_bytes()
+
+
 def test_a_copy_into_an_empty_database_is_whole_by_itself(tmp_path: Path, source: Sqlite) -> None:
     target = tmp_path / "backup.db"
     schema.prepare(target)
@@ -596,6 +615,30 @@ def test_a_quota_is_still_an_error_of_the_disk_where_it_fails_a_sync(tmp_path: P
                 if service.request("POST", "/api/stores", {"name": "Lost?"}).status == 503:
                     break
         assert service.process.wait(TIMEOUT) == 74
+
+
+MARKING = """
+import asyncio, pathlib, sys
+from storekeeper.sqlite import SqliteCollection
+
+async def main():
+    collection = SqliteCollection(pathlib.Path(sys.argv[1]), lambda reason: print("failed:", reason))
+    try:
+        await collection.mark_used([1], 10**13)
+    except Exception as error:
+        print(repr(error))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.usefixtures("strace")
+def test_a_quota_ends_no_process_that_writes_when_a_token_was_used(tmp_path: Path) -> None:
+    path = tmp_path / "stores.db"
+    add_token(f"sqlite:///{path}", "reader", "read")
+    within = injected("pwrite64", path.with_name("stores.db-wal"), "1+", "error=EDQUOT")
+    done = subprocess.run([*within, sys.executable, "-c", MARKING, path], capture_output=True, check=True)
+    assert done.stdout == b"Unavailable('The disk is full')\n"
 
 
 @pytest.mark.usefixtures("strace")

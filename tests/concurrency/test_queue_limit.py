@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 import uvloop
 
 from storekeeper.concurrency.queue_limit import MAX_QUEUED, MAX_WAIT, MIN_QUEUE, Queued, QueueLimit
@@ -70,11 +71,11 @@ def test_the_pace_is_that_of_all_lanes() -> None:
 
 
 @contextmanager
-def slow(folder: Path) -> Iterator[tuple[Running, Path]]:
+def slow(folder: Path, *changes: str) -> Iterator[tuple[Running, Path]]:
     """A service on a disk that is as slow as a file says."""
     file = folder / "seconds"
     file.write_text("0.1")
-    environment = weakened.environment("has_a_slow_disk") | {"SLOW_DISK": str(file)}
+    environment = weakened.environment("has_a_slow_disk", *changes) | {"SLOW_DISK": str(file)}
     with serving(folder, env=environment, program=weakened.PROGRAM) as service:
         for _ in range(5):
             assert service.request("POST", "/api/stores", {"name": "Before"}).status == 200
@@ -118,3 +119,11 @@ def test_the_excess_is_refused_before_what_is_accepted_is_done(tmp_path: Path) -
         for _ in range(8):
             service.request("POST", "/api/stores", {"name": "Fast"})
         assert Counter(status for status, _, _ in at_once(service, 400)) == {200: 400}
+
+
+@pytest.mark.thorough
+def test_that_would_be_seen(tmp_path: Path) -> None:
+    """The same with a build that takes all writes: some are refused after much too long a wait."""
+    with slow(tmp_path, "takes_all_writes") as (service, _):
+        responses = at_once(service, 700)
+        assert any(status == 503 and seconds > MAX_WAIT + 1 for status, _, seconds in responses)

@@ -146,6 +146,20 @@ def counts_unchanged_writes() -> None:
     applied.__init__ = begin_without
 
 
+def loads_addresses() -> None:
+    """What the stores of a batch are is compared in the process."""
+    present = vars_of(Committer)._present
+
+    def load_and_compare(own: Any, writes: Sequence[Command], *args: Any) -> Before:
+        ids = [write.id for write in writes if isinstance(write, Replace)]
+        loaded = [own._execute("SELECT address FROM stores WHERE id = ?", (id,)).get for id in ids]
+        found: Before = present(own, writes, *args)
+        del loaded
+        return found
+
+    vars_of(Committer)._present = load_and_compare
+
+
 def forgets_what_it_sent() -> None:
     """A write whose COMMIT was on its way when PostgreSQL was lost is called refused."""
     from storekeeper.postgres import pipeline  # noqa: PLC0415 - its driver is an extra
@@ -161,6 +175,11 @@ def syncs_normally() -> None:
 def keeps_every_connection() -> None:
     """However many files it may open."""
     vars_of(ConnectionLimit).enter = lambda limit, newcomer: limit.open.add(newcomer) or True
+
+
+def takes_all_writes() -> None:
+    """However slow the disk is."""
+    vars_of(QueueLimit).record = lambda _limit, _seconds: None
 
 
 def takes_all_bodies() -> None:
@@ -216,6 +235,12 @@ def knows_tokens_for_ever() -> None:
     """They are read once, and that is never too old."""
     vars_of(token_table).REFRESH_INTERVAL = 3600.0
     vars_of(token_table).MAX_AGE = float("inf")
+
+
+def heeds_signals_to_the_end() -> None:
+    """What comes after a stop has its usual effect."""
+    for module in (service, supervisor):
+        vars_of(module).ignore_signals = lambda: None
 
 
 # Nothing broken.

@@ -16,11 +16,11 @@ import pytest
 from tests.harness import weakened
 from tests.harness.client import create as store
 from tests.harness.client import until
-from tests.harness.databases import KINDS, Database, Sqlite, without_end
+from tests.harness.databases import KINDS, Database, Sqlite
 from tests.harness.linux import of, ports, workers
 from tests.harness.machine import need
 from tests.harness.process import TIMEOUT, Running, assert_nothing_logged, assert_stopped, serving
-from tests.harness.wire import assert_error, create, dial, request
+from tests.harness.wire import create, dial, request
 
 STOP = 10.0
 """Seconds that a stop may take, whatever came before."""
@@ -271,3 +271,15 @@ def test_signals_until_the_very_end_of_a_stop_leave_its_status_0(tmp_path: Path,
     with serving(tmp_path, f"--workers={count}") as service:
         assert stopped_by_many_signals(service) == 0
         assert "Traceback" not in service.log
+
+
+@pytest.mark.thorough
+def test_a_service_that_heeds_signals_after_its_stop_would_be_seen(tmp_path: Path) -> None:
+    """In one of 20 stops at least: it is for the last milliseconds only."""
+    heeding = weakened.environment("heeds_signals_to_the_end")
+
+    def status() -> int:
+        with serving(tmp_path, env=heeding, program=weakened.PROGRAM) as service:
+            return stopped_by_many_signals(service)
+
+    assert any(status() == -signal.SIGTERM for _ in range(20))

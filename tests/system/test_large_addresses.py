@@ -83,6 +83,17 @@ def test_many_writes_at_once_that_large_stores_refuse_do_not_load_them(large: Pa
         assert peak_memory(service) - rest < MAX_GROWTH
 
 
+@pytest.mark.thorough
+def test_that_would_be_seen(large: Path) -> None:
+    """The check itself: where the addresses of a batch are loaded, that takes more."""
+    change = weakened.environment("loads_addresses")
+    with serving(large, env=change, program=weakened.PROGRAM) as service:
+        put_all(service, 10, 10, OTHER, 'if-match: "0.aaaaaaaa"\r\n')
+        rest = peak_memory(service)
+        put_all(service, 300, 150, OTHER, 'if-match: "0.aaaaaaaa"\r\n')
+        assert peak_memory(service) - rest > MAX_GROWTH
+
+
 @pytest.mark.parametrize("query", [Query(), Query(limit=90), Query(name="Large"), Query(name="Large", limit=90)])
 def test_the_first_part_of_a_list_loads_no_more_large_addresses_than_it_has(large: Path, query: Query) -> None:
     """Others wait while it is read, however many of them there are."""
