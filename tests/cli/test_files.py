@@ -10,6 +10,7 @@ import shutil
 import signal
 import stat
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -22,7 +23,7 @@ import pytest
 from storekeeper import atomicfile, csvfile, databases, transfer
 from storekeeper.errors import StorekeeperError
 from storekeeper.sqlite import schema
-from storekeeper.sqlite.bulk import TargetSnapshot
+from storekeeper.sqlite.bulk import SqliteSnapshot, TargetSnapshot
 from storekeeper.stores import Payload
 from tests.harness.collection import run as run_async
 from tests.harness.command import run
@@ -32,6 +33,7 @@ from tests.harness.process import COMMAND, TIMEOUT, refused, serving
 from tests.harness.process import run as run_process
 from tests.harness.stores import ChangeRow, an_export
 from tests.harness.system_calls import SYNCS, injected
+from tests.harness.tokens import add_token
 
 LONG = "x" * 3000
 GOOD = an_export((1, "The last good one"))

@@ -20,7 +20,8 @@ from storekeeper import cli, commands, listener, service, supervisor
 from storekeeper.api import token_table
 from storekeeper.api.cache import ResponseCache
 from storekeeper.api.resource import Resource
-from storekeeper.commands import Batch, Before, Command
+from storekeeper.commands import Batch, Before, Command, Replace
+from storekeeper.concurrency.queue_limit import QueueLimit
 from storekeeper.http import deadlines, limits
 from storekeeper.http.limits import ConnectionLimit
 from storekeeper.sqlite import columns, committer, migrations, schema, write_queue

@@ -222,7 +222,7 @@ def test_who_needs_a_token_has_to_be_said_where_others_reach_the_service_and_whe
         says = f"--host {host} can be reached from elsewhere: "
         assert_refused("--host", host, "--port=0", "--database", url, says=says)
     add_token(url, "first", "read")
-    says = "the database has tokens: choose which requests need one, with --auth all, --auth writes or --auth open (none)"
+    says = "the database has tokens: choose which requests need one, with --auth all"
     assert_refused("--port=0", "--database", url, says=says)
 
 

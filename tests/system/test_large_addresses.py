@@ -14,7 +14,7 @@ from storekeeper.collection import Query
 from storekeeper.sqlite import schema
 from storekeeper.sqlite.reads import Reader
 from storekeeper.stores import Payload
-from tests.harness import linux
+from tests.harness import linux, weakened
 from tests.harness.client import fill
 from tests.harness.linux import peak_memory
 from tests.harness.process import Running, serving
