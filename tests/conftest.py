@@ -14,7 +14,6 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.harness.databases import KINDS, Database, postgres
-from tests.harness.forked import stop_interpreter
 from tests.harness.machine import need
 from tests.harness.postgres_server import stop_shared
 from tests.harness.process import Running, home, serving
@@ -41,7 +40,6 @@ def pytest_configure() -> None:
     """Have what tests start take signals, even where this process was told to ignore them, as in the background."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    home.forks = True
 
 
 @pytest.fixture
@@ -106,10 +104,9 @@ def fresh(adapter: str, tmp_path: Path) -> Iterator[Running]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _stop_what_tests_share() -> Iterator[None]:
-    """Stop the PostgreSQL and the interpreter that the tests of this process share, if any of them has started it."""
+    """Stop the PostgreSQL that the tests of this process share, if any of them has started it."""
     yield
     stop_shared()
-    stop_interpreter()
 
 
 @pytest.fixture(params=KINDS)
