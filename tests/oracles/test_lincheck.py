@@ -282,12 +282,6 @@ WRONG: dict[str, tuple[str, list[Operation], list[tuple[int, int]]]] = {
         [*TWO, put(5, 20, 1, 3), put(5, 20, 2, 4), listed(7, 8, 3, 2), listed(9, 10, 1, 4)],
         [*THEN_ORDER, (2, 4)],
     ),
-    "a filter that finds nothing": ("torn", [*TWO, filtered(7, 8, "a")], TWO_ORDER),
-    "a filter with one store twice": (
-        "phantom",
-        [*TWO, Operation(FILTER, 7, 8, name="a", ids=(2, 2), values=(2, 2))],
-        TWO_ORDER,
-    ),
     "a conditional write over another version": (
         "overwrote",
         [*THEN, after(put(7, 8, 1, 5), 1)],
@@ -300,22 +294,10 @@ WRONG: dict[str, tuple[str, list[Operation], list[tuple[int, int]]]] = {
         THEN_ORDER,
     ),
     "a refusal for a version that was over": ("stale", [*THEN, tag(7, 8, 1, 1, if_match=0)], THEN_ORDER),
-    "a 304 for a store that had changed": ("stale", [*THEN, tag(7, 8, 1, 1)], THEN_ORDER),
     "a 304 before the write was sent": ("order", [*TWO, tag(4.5, 4.8, 0, 3), put(5, 6, 1, 3)], THEN_ORDER),
-    "a list with another moment's tag": ("torn", [*THEN, replace(listed(7, 8, 3, 2), version=2)], THEN_ORDER),
-    "a write that was done twice, for a retry with its key": (
-        "phantom",
-        [*TWO, create(5, 6, 3, 3), replay(7, 8, 4, 3)],
-        [*TWO_ORDER, (3, 3), (4, 3)],
-    ),
     "a replay with the present version": ("version", [*THEN, replay(7, 8, 1, 1, version=3)], THEN_ORDER),
     "the past as it is now": ("past", [*THEN, replace(listed(7, 8, 3, 2), at=2)], THEN_ORDER),
     "a past store as it was before": ("past", [*THEN, replace(read(7, 8, 1, 1), at=3)], THEN_ORDER),
-    "a past that is yet to come": (
-        "order",
-        [*TWO, replace(read(4.5, 4.8, 1, 3), at=3), put(5, 6, 1, 3)],
-        THEN_ORDER,
-    ),
 }
 
 

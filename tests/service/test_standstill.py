@@ -88,18 +88,6 @@ def test_after_a_standstill_deadlines_are_held_half_a_second_later(
     run(scenario())
 
 
-def test_a_process_that_stands_still_again_and_again_holds_its_deadlines_too(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            connection, line = service.connect()
-            connection.data_received(b"GET /te")
-            for seconds in (12, 15, 18):
-                await service.service.runtime.limits.connections.sweep(connection.reader.began + seconds)
-            assert statuses(line) == [408]
-
-    run(scenario())
-
-
 def test_while_a_worker_stands_still_the_others_serve_and_afterwards_it_does_too(tmp_path: Path) -> None:
     with serving(tmp_path, "--workers=2") as service:
         id = store(service, "There")

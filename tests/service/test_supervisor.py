@@ -158,6 +158,17 @@ def test_a_start_without_any_more_process_or_thread_is_said(open_folder: Path, c
         assert "Traceback" not in service.log
 
 
+def test_a_stop_needs_no_more_thread(open_folder: Path) -> None:
+    """Two are enough for all it does: the one that serves, and the one that writes."""
+    with serving(open_folder, within=within_processes(2), ready=False) as service:
+        until(lambda: ports(service.process.pid))
+        service.port = ports(service.process.pid).pop()
+        assert store(service, "There") == 1
+        assert service.request("GET", "/api/stores?at=1").status == 200
+        assert service.stop() == 0
+        assert "Traceback" not in service.log
+
+
 # Told to stop.
 
 
