@@ -14,7 +14,7 @@ OTHER := $(if $(filter file,$(origin PYTHON)),,$(shell grep -qs "^version = \
   $$($(PYTHON) -c 'import platform; print(platform.python_version())')$$" .venv/pyvenv.cfg || echo another-python))
 
 .DEFAULT_GOAL := help
-.PHONY: another-python help dev quick serve serve-postgres setup test check format lock examples bench bench-ab bench-scaling huge profile fuzz-api fuzz-http thorough soak load faults sbom audit clean
+.PHONY: another-python help dev quick serve serve-postgres setup test coverage check format lock examples bench bench-ab bench-scaling huge profile fuzz-api fuzz-http thorough soak load faults sbom audit clean
 
 help:  ## what there is to make
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "%-16s%s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -29,12 +29,15 @@ setup: .venv/.run  ## .venv with what the service needs, pinned by hashes
 
 dev: .venv/.dev  ## .venv with all that tests and checks need too; then `make quick`
 
-quick: check  ## format, lint, types and each test that starts no process, but for those of the kit
-	@$(BIN)/python -m pytest --numprocesses=auto -m "quick and not thorough" --hypothesis-profile=quick \
-	  --ignore-glob="*conformance*" --quiet --no-header
+quick: check  ## format, lint, types and the tests of the folders that hardly start a process
+	@$(BIN)/python -m pytest --numprocesses=auto --hypothesis-profile=quick -k "not postgres" --quiet --no-header \
+	  tests/api tests/concurrency tests/domain
 
 test: check  ## everything that can run here; what lacks a program is skipped with its reason
-	@$(BIN)/python -m pytest --numprocesses=$(TESTS_AT_ONCE) --cov --cov-report=
+	@$(BIN)/python -m pytest --numprocesses=$(TESTS_AT_ONCE)
+
+coverage: .venv/.dev  ## all tests, which must run 97 % of the lines and branches: half as long again as `make test`
+	@$(BIN)/python -m pytest --numprocesses=$(TESTS_AT_ONCE) --cov
 
 check: .venv/.dev  ## format, lint and types
 	@$(BIN)/ruff format --check --quiet .

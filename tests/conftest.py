@@ -5,21 +5,18 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.harness.counting import Counting, forget_unfinished, import_all
 from tests.harness.databases import KINDS, Database, postgres
-from tests.harness.forked import stop_interpreter
 from tests.harness.machine import need
 from tests.harness.postgres_server import stop_shared
 from tests.harness.process import Running, home, serving
-from tests.harness.quick import is_quick, no_process
 from tests.harness.tracing import let_interrupts_pass, let_threads_set_traces
 
 pytest.register_assert_rewrite("tests.harness.wire")
@@ -30,42 +27,6 @@ let_interrupts_pass()
 settings.register_profile("suite", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("quick", settings.get_profile("suite"), max_examples=10)
 settings.load_profile("suite")
-
-
-_counting = pytest.StashKey[Counting]()
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_setupnodes(config: pytest.Config) -> None:
-    """Count what imports run here, and not in each worker."""
-    import_all(config)
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
-    """Begin to count for some tests and not for others; search no garbage among what is collected."""
-    session.config.stash[_counting] = Counting(session.config)
-    gc.disable()
-    try:
-        return (yield)
-    finally:
-        gc.enable()
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, bool, bool]:
-    """Count for this test, or do not."""
-    item.config.stash[_counting].begin(item)
-    return (yield)
-
-
-@pytest.hookimpl(wrapper=True, trylast=True)
-def pytest_runtestloop(session: pytest.Session) -> Generator[None, bool, bool]:
-    """Leave to the coverage of all only what is whole."""
-    done = yield
-    if not hasattr(session.config, "workerinput"):
-        forget_unfinished()
-    return done
 
 
 def pytest_collection_finish() -> None:
@@ -79,7 +40,6 @@ def pytest_configure() -> None:
     """Have what tests start take signals, even where this process was told to ignore them, as in the background."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    home.forks = True
 
 
 @pytest.fixture
@@ -99,27 +59,6 @@ def strace() -> None:
         or subprocess.run(["strace", "true"], capture_output=True, check=False).returncode
     ):
         need("strace", "strace is not installed, or may not trace here")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the quick tests."""
-    for item in items:
-        if is_quick(item):
-            item.add_marker(pytest.mark.quick)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
-    """Keep a quick test to its word."""
-    with no_process(item.nodeid) if item.get_closest_marker("quick") else nullcontext():
-        yield
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Keep a quick test to its word."""
-    with no_process(item.nodeid) if item.get_closest_marker("quick") else nullcontext():
-        yield
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -150,10 +89,9 @@ def fresh(tmp_path: Path) -> Iterator[Running]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _stop_what_tests_share() -> Iterator[None]:
-    """Stop the PostgreSQL and the interpreter that the tests of this process share, if any of them has started it."""
+    """Stop the PostgreSQL that the tests of this process share, if any of them has started it."""
     yield
     stop_shared()
-    stop_interpreter()
 
 
 @pytest.fixture(params=KINDS)

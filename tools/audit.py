@@ -2,9 +2,9 @@
 
     python -m tools.audit COMMAND...
 
-runs an auditor that prints pip-audit's JSON. Status 0: an advisory source was asked about every package of the lock
-that this platform needs, and knows no vulnerability. 1: it knows some, one line each. 2: it was not asked about all
-packages, or the auditor failed.
+runs an auditor that prints pip-audit's JSON. Status 0: the auditor asked an advisory source about every package of the
+lock that this platform needs, and found no vulnerability. 1: it found some, one line each. 2: it did not ask about all
+packages, or it failed.
 """
 
 import json
@@ -23,7 +23,7 @@ def needed() -> dict[str, str]:
 
 
 def asked(report: str) -> dict[tuple[str, str], list[dict[str, Any]]]:
-    """Return the vulnerabilities in a report, for each package that an advisory source was asked about."""
+    """Return the vulnerabilities in a report, for each package that the auditor asked about."""
     try:
         packages = json.loads(report)["dependencies"]
         return {(each["name"], each["version"]): each["vulns"] for each in packages if "skip_reason" not in each}
@@ -39,7 +39,7 @@ def judge(done: "subprocess.CompletedProcess[str]") -> tuple[int, list[str]]:
     missing = sum(pinned not in known for pinned in wanted)
     reason = (done.stderr.strip().splitlines() or ["it gave no reason"])[-1]
     if missing:
-        return 2, [f"NOT AUDITED: no advisory source told of {missing} of {len(wanted)} packages ({reason})"]
+        return 2, [f"NOT AUDITED: the auditor skipped {missing} of {len(wanted)} packages ({reason})"]
     if done.returncode and not found:
         return 2, [f"NOT AUDITED: the auditor failed ({reason})"]
     return (1, found) if found else (0, [f"{len(known)} packages, no known vulnerability"])

@@ -25,7 +25,7 @@ class Pinned:
 
 
 def read(path: Path = RUN) -> list[Pinned]:
-    """Return the packages of a lock file; raises ValueError for a line that pins none."""
+    """Return the packages of a lock file; raises ValueError for a line that pins no package."""
     lines = re.sub(r"\\\n\s*", "", path.read_text()).splitlines()
     return [_pinned(line) for line in lines if line and not line.startswith("#")]
 
@@ -33,6 +33,6 @@ def read(path: Path = RUN) -> list[Pinned]:
 def _pinned(line: str) -> Pinned:
     found = _PINNED.fullmatch(line)
     if found is None:
-        raise ValueError(f"this pins nothing: {line}")
+        raise ValueError(f"not a pinned requirement: {line}")
     hashes = sorted(text.removeprefix("--hash=sha256:") for text in found["hashes"].split())
     return Pinned(found["name"], found["version"], found["marker"], hashes)

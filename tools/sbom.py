@@ -2,8 +2,8 @@
 
     python -m tools.sbom FILE
 
-It is made from the run-time lock. Licences come from the metadata of the installed packages; a package that this
-platform does not need, and that is not installed, has none.
+The packages are those of the run-time lock. Licences come from the metadata of the installed packages, so a package
+that this platform does not need has none.
 """
 
 import json
@@ -21,7 +21,7 @@ _MAX_NAME_LENGTH = 60
 
 
 def licences(name: str) -> list[dict[str, Any]]:
-    """Return the licences of a package in CycloneDX's form; none if it names none, or is not installed."""
+    """Return the licences of a package in CycloneDX's form, none if it is not installed."""
     try:
         fields: Any = metadata.metadata(name)  # a Message; its type here has no `get`
     except metadata.PackageNotFoundError:
@@ -36,7 +36,7 @@ def licences(name: str) -> list[dict[str, Any]]:
 
 
 def component(pinned: lock.Pinned) -> dict[str, Any]:
-    """Describe a package of the lock; the hashes are of every file that it may be installed from."""
+    """Return the entry of a package of the lock, with the hashes of all files that it may be installed from."""
     purl = f"pkg:pypi/{pinned.name}@{pinned.version}"
     described = {
         "type": "library",

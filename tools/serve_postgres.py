@@ -11,11 +11,11 @@ STOREKEEPER = Path(sys.executable).with_name("storekeeper")
 
 
 def main() -> int:
-    """Run both; return the service's exit status."""
+    """Run PostgreSQL and the service; return the exit status of the service."""
     try:
         with running() as server:
             url = server.new_database()
-            print(f"PostgreSQL listens on {url} as long as this runs", file=sys.stderr)
+            print(f"PostgreSQL listens on {url} while this runs", file=sys.stderr)
             return serve("--database", url, *sys.argv[1:])
     except Missing as error:
         print(error, file=sys.stderr)
@@ -23,7 +23,7 @@ def main() -> int:
 
 
 def serve(*options: str) -> int:
-    """Run the service until it ends; Ctrl-C reaches it too, and it stops in its own time."""
+    """Run the service until it ends. Ctrl-C reaches it too; wait for its stop."""
     service = subprocess.Popen([STOREKEEPER, "serve", *options])
     signal.signal(signal.SIGTERM, lambda *_: service.terminate())
     while True:

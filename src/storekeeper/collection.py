@@ -1,6 +1,6 @@
 """Domain: what any database must promise, in words. Imports only the domain.
 
-To add a database, read this file and `databases._Engine`, name it in `databases._located` and in `KINDS` of
+To add a database, read this file and `databases.Database`, name it in `databases.database` and in `KINDS` of
 `tests/harness/databases.py`, then make `tests/domain` pass for it.
 """
 

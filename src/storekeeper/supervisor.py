@@ -1,6 +1,6 @@
 """Keeps worker processes running: starts, watches, replaces and stops them. Imports events.
 
-One loop checks everything, and never blocks for longer than a moment, so that a stop works at any time.
+One loop checks everything and never blocks for long, so that a stop works at any time.
 """
 
 import multiprocessing
@@ -21,27 +21,27 @@ from storekeeper.events import Event, emit, flush
 HEARTBEAT_INTERVAL = 1.0
 HEARTBEAT_TIMEOUT = 5.0
 START_TIMEOUT = 30.0
-"""Seconds between two heartbeats of a worker; without one, after which it is replaced; until its first one."""
+"""Seconds between two heartbeats of a worker; without one until it is replaced; the same for its first heartbeat."""
 
 STOP_TIMEOUT = 9.0
-"""Seconds after which a worker that was told to stop is killed."""
+"""Seconds between the signal to stop and the kill of a worker."""
 
 CLOSE_TIMEOUT = 1.0
-"""Seconds within which the workers have to begin their stop; then the supervisor shuts their socket down."""
+"""Seconds after which the supervisor shuts the socket down, if a worker has not begun to stop."""
 
 MIN_RETRY_PAUSE = 0.5
 MAX_RETRY_PAUSE = 8.0
-"""Seconds between two attempts to replace a worker: the first pause and the longest. Each is twice the one before."""
+"""Seconds between two attempts to replace a worker: the first pause and the longest; each is twice the last."""
 
 CANNOT_START = 3
-"""Exit status of a worker that cannot start before an operator has changed something."""
+"""Exit status of a worker that cannot start until the operator changes something."""
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _WATCH_INTERVAL = 0.5
 _KILL_TIMEOUT = 0.5
 
 ALIVE, READY, CLOSING = b"a", b"r", b"c"
-"""What a worker reports: that it lives, that it serves, that it soon accepts no more connections."""
+"""Reports of a worker: it is alive, it serves, it soon accepts no more connections."""
 
 _spawn = multiprocessing.get_context("spawn")
 
@@ -53,16 +53,16 @@ class Heartbeat:
         self._pipe = pipe
 
     def start(self) -> None:
-        """Start to send heartbeats, on a thread: a long statement on the event loop does not stop them."""
+        """Send heartbeats from a thread, which a long statement on the event loop does not stop."""
         os.set_blocking(self._pipe.fileno(), False)
         threading.Thread(target=self._beat, name="storekeeper-beat", daemon=True).start()
 
     def report(self, message: bytes) -> None:
-        """Send a report. Without a supervisor, stop this process: nothing else would, and it would keep the port."""
+        """Send a report. Without a supervisor, stop this process, which would keep the port for ever."""
         try:
             os.write(self._pipe.fileno(), message)
         except BlockingIOError:
-            pass  # the supervisor stands still
+            pass  # the supervisor is paused
         except OSError:
             signal.raise_signal(signal.SIGTERM)
 
@@ -73,22 +73,22 @@ class Heartbeat:
 
 
 class Worker:
-    """A worker process: what it reported so far, and until when it has to end."""
+    """A worker process, what it reported so far, and when it must be killed."""
 
     def __init__(self, work: Callable[[Heartbeat], None]) -> None:
-        """Start the process. Raises OSError if none can be started now."""
+        """Start the process. Raises OSError."""
         self.ready = self.closing = self.outdated = False
         self.stop_deadline: float | None = None
         self._deadline = time.monotonic() + START_TIMEOUT
-        resource_tracker.ensure_running()  # else `start` would start it, and so unblock the signals
+        resource_tracker.ensure_running()  # else `start` would start it, and unblock the signals
         self.pipe, other = multiprocessing.Pipe(duplex=False)
         os.set_blocking(self.pipe.fileno(), False)
         self.process = _spawn.Process(target=work, args=(Heartbeat(other),))
         try:
             Path.cwd()
         except FileNotFoundError:
-            os.chdir("/")  # that folder was deleted, and no process can be started from there
-        # A terminal sends these to all processes; it is the supervisor that stops this one.
+            os.chdir("/")  # no process can be started from a deleted folder
+        # A terminal sends these to all processes; but only the supervisor may stop this one.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGHUP))
         try:
             self.process.start()
@@ -100,7 +100,7 @@ class Worker:
             other.close()
 
     def read_reports(self, *, was_paused: bool) -> None:
-        """Read what it reported; if the supervisor itself was paused, it has more time for the next heartbeat."""
+        """Read its reports. If the supervisor itself was paused, the worker has more time for its next heartbeat."""
         with suppress(OSError):
             received = os.read(self.pipe.fileno(), 65536)
             self.ready |= READY in received
@@ -111,18 +111,18 @@ class Worker:
             self._deadline = max(self._deadline, time.monotonic() + HEARTBEAT_TIMEOUT)
 
     def stop(self) -> None:
-        """Tell it to stop; the supervisor kills it when its time is over."""
+        """Tell it to stop; after STOP_TIMEOUT it is overdue."""
         if self.stop_deadline is None:
             self.stop_deadline = time.monotonic() + STOP_TIMEOUT
             self.process.terminate()
 
     def is_overdue(self) -> bool:
-        """Tell whether it has to be killed."""
+        """Return whether it must be killed."""
         return time.monotonic() > min(self._deadline, self.stop_deadline or self._deadline)
 
 
 class Supervisor:
-    """Runs `count` workers, each of them `work`, on one listening socket, until it is told to stop."""
+    """Runs `count` workers, which call `work`, on one listening socket, until a signal stops it."""
 
     def __init__(
         self, count: int, work: Callable[[Heartbeat], None], listener: socket.socket, announce: Callable[[], None]
@@ -141,13 +141,13 @@ class Supervisor:
         self._last_watch = time.monotonic()
 
     def run(self) -> int:
-        """Run until a signal asks to stop and all workers have ended; return the exit status."""
+        """Run until a signal comes and all workers have ended; return the exit status."""
         self._wakeup, wake = os.pipe()
         for end in (self._wakeup, wake):
             os.set_blocking(end, False)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         for number in (*STOP_SIGNALS, signal.SIGHUP):
-            # The signal also writes into the pipe, which wakes the loop.
+            # Python also writes the signal into the pipe, which wakes the loop.
             signal.signal(number, lambda number, _frame: self._signals.add(number))
         try:
             while not self._is_over():
@@ -163,7 +163,7 @@ class Supervisor:
             log_stop(self._stop_signal, self._stop_began)
         if any(worker.process.exitcode is None for worker in self._workers):
             flush()
-            # Nothing ends a process that waits for a broken disk, and Python would wait for it.
+            # Python would wait for a process that waits for a broken disk, which nothing ends.
             os._exit(self._status)
         return self._status
 
@@ -186,7 +186,7 @@ class Supervisor:
         if asked := signals.intersection(STOP_SIGNALS):
             self._stop_signal = self._stop_signal or min(asked)
             self._stop()
-        self._watch()  # only now: a signal may have gone to the workers too, which would seem to be lost
+        self._watch()  # after the signals: a worker that also got one is not lost
         if self._stop_began is None:
             self._replace()
         else:
@@ -211,7 +211,7 @@ class Supervisor:
     def _on_loss(self, worker: Worker, status: int) -> None:
         serving = [other for other in self._workers if other.stop_deadline is None]
         if status == CANNOT_START and len(serving) >= self._count:
-            # A SIGHUP asked for a new worker, which cannot start: keep the workers that serve.
+            # A SIGHUP asked for this worker, which cannot start: keep those that serve.
             emit(Event.WORKER_CANNOT_START, reason="no worker is replaced at SIGHUP, those before it continue")
             for other in serving:
                 other.outdated = False
@@ -238,7 +238,7 @@ class Supervisor:
     def _start(self) -> None:
         try:
             self._workers.append(Worker(self._work))
-        except (OSError, ImportError, MemoryError) as error:  # an import can fail for lack of a file
+        except (OSError, ImportError, MemoryError) as error:  # perhaps no more files can be opened
             emit(Event.WORKER_CANNOT_START, reason=str(error))
             self._delay_next_start()
             if self._announce and not self._workers:
@@ -257,7 +257,7 @@ class Supervisor:
 
     def _refuse_clients(self, stop_began: float) -> None:
         if all(worker.closing for worker in self._workers):
-            self._listener.close()  # the last worker that closes its own refuses clients; this one would reset them
+            self._listener.close()  # the last worker refuses new clients; this socket would reset them
         elif time.monotonic() > stop_began + CLOSE_TIMEOUT:
             with suppress(OSError):
                 self._listener.shutdown(socket.SHUT_RDWR)
@@ -265,22 +265,22 @@ class Supervisor:
 
 
 def tell_ready() -> None:
-    """Tell systemd that the service is ready, if that has started it (sd_notify(3))."""
+    """Tell systemd, if that started the service, that it is ready (sd_notify(3))."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.sendto(b"READY=1", address.replace("@", "\0", 1) if address.startswith("@") else address)
 
 
 def log_stop(number: int | None, began: float | None) -> None:
-    """Log the end of a service that a signal has stopped, and how long that took; `began` is monotonic time."""
+    """Log the end of a service that a signal stopped, and how long that took; `began` is monotonic time."""
     if number is not None and began is not None:
         name = signal.Signals(number).name
         emit(Event.STOPPED, signal=name, seconds=round(time.monotonic() - began, 2), pid=os.getpid())
 
 
 def ignore_signals() -> None:
-    """Ignore further signals, so that none changes the exit status after the end of a stop."""
-    # Python would print that it ignores a signal which comes at this very moment.
+    """Ignore further signals, so that none changes the exit status at the end of a stop."""
+    # Python would print that it ignores a signal that comes right now.
     sys.unraisablehook = lambda _: None
     for number in (*STOP_SIGNALS, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)

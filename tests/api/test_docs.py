@@ -14,8 +14,6 @@ from tests.harness.nginx import nginx
 from tests.harness.process import Running, serving
 from tests.harness.tokens import add_token
 
-pytestmark = pytest.mark.count_processes
-
 
 class Browser:
     """A service with example stores and a browser's page; `faults` is what went wrong on it, or left the machine."""

@@ -10,13 +10,12 @@ import socket
 import sys
 import tempfile
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from storekeeper.stores import Payload
-from tests.campaigns import past
 from tests.campaigns.load_clients import ClientGroup, Responses, behave, elsewhere, offer
 from tests.harness import weakened
 from tests.harness.client import fill
@@ -27,9 +26,6 @@ from tests.harness.wire import request
 MIB = 2**20
 MAX_RATIO = 3.0
 """What the 99th percentile of the others may be, in times of the quiet one."""
-
-MAX_PAST_RATIO = 2.0
-"""The same, where somebody reads the past."""
 
 LEAST_SHARE = 0.8
 """What of its peak a service has to do when it is offered three times that."""
@@ -74,12 +70,11 @@ class Scale:
     slow: int
     seconds: float
     timeout: float
-    changes: int
     ratios: bool
 
 
-FULL = Scale(connections=5000, slow=200, seconds=5.0, timeout=10.0, changes=1_000_000, ratios=True)
-SMALL = Scale(connections=300, slow=10, seconds=0.6, timeout=1.0, changes=3000, ratios=False)
+FULL = Scale(connections=5000, slow=200, seconds=5.0, timeout=10.0, ratios=True)
+SMALL = Scale(connections=300, slow=10, seconds=0.6, timeout=1.0, ratios=False)
 """With the build whose deadlines are a tenth."""
 
 
@@ -212,33 +207,7 @@ def _hold_overload(row: Row, peak: Responses, all: Responses, scale: Scale) -> N
         row.hold(that=all.rate >= LEAST_SHARE * peak.rate, otherwise="less was done than at the peak")
 
 
-def long_history(folder: Path, scale: Scale, *args: str) -> Row:
-    """One store that was changed very often; its past, and that of the list, are read beside the others."""
-    row = Row("K10-history", {"changes": scale.changes})
-    stores = 5000
-    with serving(folder, *args) as service, elsewhere() as pool, ThreadPoolExecutor(1) as thread:
-        fill(folder, past.numbered(stores))
-        past.change_often(f"sqlite:///{folder}/stores.db", 1, scale.changes)
-        others = [f"/api/stores/{id}" for id in range(2, stores)]
-        ancient = [f"/api/stores/1?at={stores}", f"/api/stores?at={stores}&limit=1000"]
-        pool.submit(past.read, service.port, min(1.0, scale.seconds), others).result()
-        quiet = pool.submit(past.read, service.port, scale.seconds, others).result()
-        readers = thread.submit(past.read, service.port, scale.seconds + 1, ancient, 2)
-        beside = pool.submit(past.read, service.port, scale.seconds, others).result()
-        reads = readers.result()
-    row.figures |= {"quiet_p99_ms": 1000 * quiet.percentile(0.99), "p99_ms": 1000 * beside.percentile(0.99)}
-    row.figures |= {"past": reads.statuses[200], "past_p99_ms": 1000 * reads.percentile(0.99)}
-    row.hold(that=beside.statuses.keys() == {200}, otherwise=f"others were answered with {dict(beside.statuses)}")
-    row.figures["past_refused"] = reads.statuses[503]
-    all_told = reads.statuses.keys() <= {200, 503} and not reads.outcomes_unknown
-    row.hold(that=all_told, otherwise=f"the past was answered with {dict(reads.statuses)}")
-    if scale.ratios:
-        row.figures["ratio"] = ratio = row.figures["p99_ms"] / row.figures["quiet_p99_ms"]
-        row.hold(that=ratio <= MAX_PAST_RATIO, otherwise=f"others waited {ratio:.1f} times as long")
-    return row
-
-
-ROWS = (idle, slow, greedy, too_many, slow_disk, long_history)
+ROWS = (idle, slow, greedy, too_many, slow_disk)
 
 
 def main() -> int:
@@ -247,22 +216,19 @@ def main() -> int:
     parser.add_argument("--connections", type=int, default=FULL.connections, help="that say nothing")
     parser.add_argument("--slow", type=int, default=FULL.slow, help="of each slow kind; twice as many overload it")
     parser.add_argument("--seconds", type=float, default=FULL.seconds, help="for which something is measured")
-    parser.add_argument("--changes", type=int, default=FULL.changes, help="of one store, whose past is then read")
     options = parser.parse_args()
     # As Ctrl-C does: what was started is stopped on the way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    scale = Scale(options.connections, options.slow, options.seconds, FULL.timeout, options.changes, ratios=True)
+    scale = Scale(options.connections, options.slow, options.seconds, FULL.timeout, ratios=True)
     status = 0
     for make in ROWS:
-        for adapter in ("--fast-lane", "--no-fast-lane"):
-            with tempfile.TemporaryDirectory(prefix="storekeeper-load-") as folder:
-                row = make(Path(folder), scale, adapter)
-            row.name += adapter.replace("--", " ").replace("no-fast-lane", "ASGI")
-            sys.stdout.write(f"{row}\n" + "".join(f"  {text}\n" for text in row.violations))
-            sys.stdout.flush()
-            status |= bool(row.violations)
+        with tempfile.TemporaryDirectory(prefix="storekeeper-load-") as folder:
+            row = make(Path(folder), scale)
+        sys.stdout.write(f"{row}\n" + "".join(f"  {text}\n" for text in row.violations))
+        sys.stdout.flush()
+        status |= bool(row.violations)
     return status
 
 

@@ -1,4 +1,4 @@
-"""Reads the past of a service while others write and read: a walk through all stores, one store's long history."""
+"""Walks through all stores of one moment while others write."""
 
 import asyncio
 import json
@@ -11,11 +11,8 @@ from time import monotonic
 
 import uvloop
 
-from storekeeper.commands import Replace
-from storekeeper.databases import open_collection
 from storekeeper.stores import Payload
 from tests.campaigns.crash import Row
-from tests.campaigns.load_clients import Responses
 from tests.harness.client import fill, until
 from tests.harness.databases import Sqlite
 from tests.harness.process import Running, ask, serving
@@ -30,9 +27,6 @@ PAGE = 1000
 def numbered(count: int) -> Iterator[Payload]:
     """Return the payloads of so many stores."""
     return (Payload(f"Store {number}", f"{number} Past Road") for number in range(1, count + 1))
-
-
-# A walk.
 
 
 @dataclass
@@ -141,44 +135,3 @@ def as_of(changes: Iterable[ChangeRow], version: int) -> list[tuple[int, str, st
     """Return the stores after so many changes, found without the code under test."""
     stores = {id: (id, name, address) for seq, id, name, address, *_ in changes if seq <= version}
     return [stores[id] for id in sorted(stores)]
-
-
-# One store's long history.
-
-
-def change_often(url: str, id: int, times: int) -> None:
-    """Replace a store that often, in the database, as the service does."""
-
-    async def replace_all() -> None:
-        collection = open_collection(url, lambda _: None)
-        try:
-            for begin in range(0, times, PAGE):
-                numbers = range(begin, min(begin + PAGE, times))
-                await asyncio.gather(*(collection.write(Replace(id, Payload(f"Often {each}"))) for each in numbers))
-        finally:
-            await collection.close()
-
-    uvloop.run(replace_all())
-
-
-async def _read(port: int, seconds: float, targets: list[str], connections: int) -> Responses:
-    responses = Responses()
-    end = monotonic() + seconds
-
-    async def one(first: int) -> None:
-        client = await Client.connect(port)
-        number = first
-        while (began := monotonic()) < end:
-            status, body = await client.ask("GET", targets[number % len(targets)])
-            responses.add(status, monotonic() - began, body)
-            number += connections
-            await asyncio.sleep(0.001)
-        client.close()
-
-    await asyncio.gather(*(one(number) for number in range(connections)))
-    return responses
-
-
-def read(port: int, seconds: float, targets: list[str], connections: int = 4) -> Responses:
-    """Read these in turn, each client one after another."""
-    return uvloop.run(_read(port, seconds, targets, connections))

@@ -48,7 +48,6 @@ MAX_WAL = 64 * 2**20
 BUILDS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("1-worker", (), ""),
     ("4-workers", ("--workers=4",), ""),
-    ("ASGI", ("--no-fast-lane", "--workers=2"), ""),
     ("checkpoints", ("--workers=4",), "checkpoints_often"),
 )
 

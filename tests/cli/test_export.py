@@ -21,8 +21,6 @@ from tests.harness.process import run as run_process
 from tests.harness.stores import an_export, shown, shown_with
 from tests.harness.transfers import TRICKY, command, fill_with
 
-pytestmark = pytest.mark.count_processes
-
 FULL = Path("/dev/full")
 BOM = b"\xef\xbb\xbf"
 
@@ -69,7 +67,7 @@ def test_an_export_replaces_a_file_only_by_a_whole_one(tmp_path: Path) -> None:
         file = disk / "stores.csv"
         file.write_bytes(GOOD)
         [line] = refused(command("export", database, str(file)))
-        assert line == f"storekeeper: {file} cannot be written: No space left on device"
+        assert line == f"storekeeper: cannot write {file}: No space left on device"
         assert [one.name for one in disk.iterdir()] == ["stores.csv"]
         assert file.read_bytes() == GOOD
     file = tmp_path / "stores.csv"
@@ -98,7 +96,7 @@ def test_an_export_overwrites_only_an_export_unless_it_is_asked_for(
     done = command("export", database, str(file))
     if not overwritten:
         [line] = refused(done)
-        told = "exists and is no export: name another file, or overwrite it with --force"
+        told = "exists and is not an export: name another file, or overwrite it with --force"
         assert line == f"storekeeper: {file} {told}"
         assert file.read_bytes() == there
         done = command("export", database, "--force", str(file))
@@ -114,7 +112,7 @@ def test_an_export_that_cannot_be_written_names_the_file(tmp_path: Path, name: s
     fill_with(database, TRICKY)
     file = tmp_path / name
     [line] = refused(command("export", database, str(file)))
-    assert line == f"storekeeper: {file} cannot be written: {reason}"
+    assert line == f"storekeeper: cannot write {file}: {reason}"
     assert sorted(one.name for one in tmp_path.iterdir()) == ["stores.db"]
 
 
@@ -138,9 +136,9 @@ def test_an_export_to_a_full_disk_by_standard_output_is_refused(tmp_path: Path) 
     with FULL.open("wb") as full:
         done = run_process("export", "--database", database.url, stdout=full)
     assert done.returncode == 2
-    assert done.stderr == b"storekeeper: standard output cannot be written: No space left on device\n"
+    assert done.stderr == b"storekeeper: cannot write standard output: No space left on device\n"
     [line] = refused(command("export", database, "/dev/full"))
-    assert line == "storekeeper: /dev/full cannot be written: No space left on device"
+    assert line == "storekeeper: cannot write /dev/full: No space left on device"
 
 
 def test_standard_input_is_imported_and_standard_output_exported(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ import pytest
 import uvloop
 
 from storekeeper.concurrency.queue_limit import MAX_QUEUED, MAX_WAIT, MIN_QUEUE, Queued, QueueLimit
-from tests.campaigns import load
 from tests.campaigns.load_clients import NEW_STORE
 from tests.harness import weakened
 from tests.harness.process import Running, serving
@@ -72,12 +71,12 @@ def test_the_pace_is_that_of_all_lanes() -> None:
 
 
 @contextmanager
-def slow(folder: Path, adapter: str, *changes: str) -> Iterator[tuple[Running, Path]]:
+def slow(folder: Path, *changes: str) -> Iterator[tuple[Running, Path]]:
     """A service on a disk that is as slow as a file says."""
     file = folder / "seconds"
     file.write_text("0.1")
     environment = weakened.environment("has_a_slow_disk", *changes) | {"SLOW_DISK": str(file)}
-    with serving(folder, adapter, env=environment, program=weakened.PROGRAM) as service:
+    with serving(folder, env=environment, program=weakened.PROGRAM) as service:
         for _ in range(5):
             assert service.request("POST", "/api/stores", {"name": "Before"}).status == 200
         yield service, file
@@ -103,9 +102,9 @@ def at_once(service: Running, count: int) -> list[tuple[int, bytes, float]]:
     return uvloop.run(_at_once(service.port, count))
 
 
-def test_the_excess_is_refused_before_what_is_accepted_is_done(tmp_path: Path, adapter: str) -> None:
+def test_the_excess_is_refused_before_what_is_accepted_is_done(tmp_path: Path) -> None:
     """And when the disk is fast again, everything is taken again."""
-    with slow(tmp_path, adapter) as (service, file):
+    with slow(tmp_path) as (service, file):
         responses = at_once(service, 400)
         taken = [seconds for status, _, seconds in responses if status == 200]
         refused = [(body, seconds) for status, body, seconds in responses if status == 503]
@@ -123,13 +122,8 @@ def test_the_excess_is_refused_before_what_is_accepted_is_done(tmp_path: Path, a
 
 
 @pytest.mark.thorough
-def test_that_would_be_seen(tmp_path: Path, adapter: str) -> None:
+def test_that_would_be_seen(tmp_path: Path) -> None:
     """The same with a build that takes all writes: some are refused after much too long a wait."""
-    with slow(tmp_path, adapter, "takes_all_writes") as (service, _):
+    with slow(tmp_path, "takes_all_writes") as (service, _):
         responses = at_once(service, 700)
         assert any(status == 503 and seconds > MAX_WAIT + 1 for status, _, seconds in responses)
-
-
-@pytest.mark.thorough
-def test_three_times_what_the_disk_can_take_is_survived(tmp_path: Path, adapter: str) -> None:
-    assert load.slow_disk(tmp_path, load.SMALL, adapter).violations == []

@@ -3,7 +3,6 @@
 import asyncio
 import inspect
 import json
-import os
 import resource
 import socket
 import subprocess
@@ -25,10 +24,10 @@ from storekeeper.errors import Outcome, Unavailable
 from storekeeper.sqlite import write_queue
 from storekeeper.sqlite.committer import CommandResult, Committer
 from storekeeper.stores import Payload
+from tests import ROOT
 from tests.harness import probe
 from tests.harness.collection import MANY, numbered, run, stores
 from tests.harness.databases import Sqlite, handle
-from tests.harness.forked import forked
 from tests.harness.in_process import until
 from tests.harness.machine import fill_disk, mounted
 from tests.harness.probe import LOAD, QUESTIONS
@@ -49,8 +48,8 @@ class Probe:
     def __init__(self, path: Path, questions: str, *rights: str) -> None:
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            files = (theirs.fileno(), theirs.fileno(), 2)
-            self.process = forked([probe.__file__, str(path), questions, *rights], {**os.environ}, files)
+            program = [sys.executable, "-m", probe.__name__, str(path), questions, *rights]
+            self.process = subprocess.Popen(program, stdin=theirs.fileno(), stdout=theirs.fileno(), cwd=ROOT)
             self.line = ours.makefile("rw")
 
     def wait(self) -> None:

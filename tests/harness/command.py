@@ -6,6 +6,7 @@ For what a command says and does. How a process starts and ends, or is interrupt
 import gc
 import os
 import pty
+import signal
 import sys
 import tempfile
 import warnings
@@ -66,10 +67,13 @@ def _status(args: Sequence[str], env: dict[str, str] | None, *files: IO[bytes]) 
         # What a command leaves to the end of its process ends here.
         warnings.simplefilter("ignore", ResourceWarning)
         status = 0
+        heeded = signal.getsignal(signal.SIGINT)
         try:
             cli.main()
         except SystemExit as ended:
             status = int(ended.code or 0)
+        finally:
+            signal.signal(signal.SIGINT, heeded)  # a command that has committed ignores it to its end
         gc.collect()
     return status
 

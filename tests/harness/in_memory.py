@@ -90,7 +90,7 @@ class InMemory:
         batch = apply([command], before, 1000 * (len(self.changes) + 1))
         self.changes += batch.changes
         [result] = batch.results
-        for key, request, seq in batch.keys:
+        for key, request, _ in batch.keys:
             assert isinstance(result, Store)
             self._remembered[key] = Remembered(request, result.id, result.version)
         assert command.key is None or commands.keys_of([command]) == [command.key[0]]

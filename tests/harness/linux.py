@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from tests.harness.forked import WORKER
 from tests.harness.machine import need
 from tests.harness.process import Running
 
@@ -74,12 +73,12 @@ def workers(service: Running) -> set[int]:
     supervisor = service.process.pid
     of(supervisor)
     children = {pid for pid in map(int, (path.name for path in PROC.glob("[0-9]*"))) if parent(pid) == supervisor}
-    return {pid for pid in children if WORKER in _name(pid)}
+    return {pid for pid in children if "spawn_main" in _name(pid)}
 
 
 def _name(pid: int) -> str:
-    """Return the command of a process that was started, and the name of one that was forked."""
+    """Return the command of a process."""
     try:
-        return (of(pid) / "cmdline").read_text() + (of(pid) / "comm").read_text()
+        return (of(pid) / "cmdline").read_text()
     except (FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
         return ""

@@ -16,8 +16,6 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any, Protocol
 
-from tests.harness.forked import forked
-
 COMMAND = [str(Path(sys.executable).with_name("storekeeper"))]
 READY = re.compile(rb"listens on http://(?P<host>[^ ]+):(?P<port>\d+)")
 TIMEOUT = 30.0
@@ -167,9 +165,6 @@ def read_all(client: socket.socket) -> bytes:
 class Home:
     """Where services that are told nothing else keep their stores; the fixture `stored_in` can change it."""
 
-    forks = False
-    """Whether services are forked by an interpreter that is ready, and not started. Tests do so, campaigns do not."""
-
     url: Callable[[Path], str] = staticmethod(lambda folder: f"sqlite:///{folder}/stores.db")
 
 
@@ -212,8 +207,6 @@ def serving(
 
 
 def _start(command: Sequence[str], env: dict[str, str], files: Sequence[int]) -> "subprocess.Popen[bytes]":
-    if home.forks and command[0] in {sys.executable, *COMMAND} and "LD_PRELOAD" not in env:
-        return forked(command[command[0] == sys.executable :], env, files)
     stdin, stdout, stderr = files
     return subprocess.Popen(command, env=env, stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True)
 

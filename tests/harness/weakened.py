@@ -19,7 +19,7 @@ import msgspec
 from storekeeper import cli, commands, listener, service, supervisor
 from storekeeper.api import token_table
 from storekeeper.api.resource import Resource
-from storekeeper.commands import Batch, Command, Present, Replace
+from storekeeper.commands import Batch, Before, Command, Replace
 from storekeeper.concurrency.queue_limit import QueueLimit
 from storekeeper.http import deadlines, limits
 from storekeeper.http.cache import Cached, ResponseCache
@@ -70,12 +70,6 @@ def sees_own_writes_only() -> None:
     vars_of(ResponseCache).get = look_at_own
 
 
-def tells_no_changed_stores() -> None:
-    """Of what was committed, only that something was."""
-    changed_since = Reader.changed_since
-    vars_of(Reader).changed_since = lambda reader, state: (changed_since(reader, state)[0], [])
-
-
 def acknowledges_before_commit() -> None:
     commit, apply = WriteQueue._commit, vars_of(committer).apply
 
@@ -110,7 +104,7 @@ def counts_ids_in_memory() -> None:
     apply = vars_of(committer).apply
     count = 0
 
-    def apply_counted(commands: Sequence[Command], found: Present, now: int) -> Batch:
+    def apply_counted(commands: Sequence[Command], found: Before, now: int) -> Batch:
         nonlocal count
         batch: Batch = apply(commands, msgspec.structs.replace(found, count=count or found.count), now)
         count = batch.count
@@ -130,14 +124,6 @@ def ignores_if_match() -> None:
     vars_of(commands).matches = lambda _tags, _current: True
 
 
-def forgets_keys() -> None:
-    class Forgetful(dict[str, Any]):
-        def get(self, _key: str, _default: object = None) -> None:
-            return None
-
-    _remember_in(Forgetful())
-
-
 def remembers_only_its_own_keys() -> None:
     """Each worker has its keys in memory, as a cache in front of the database would."""
     _remember_in({})
@@ -147,9 +133,9 @@ def _remember_in(known: dict[str, Any]) -> None:
     applied = vars_of(commands).Batch
     begin = applied.__init__
 
-    def begin_with(all: Any, present: Present, now: int) -> None:
+    def begin_with(all: Any, present: Before, now: int) -> None:
         begin(all, present, now)
-        vars(all)["_known"] = known
+        vars(all)["_remembered"] = known
 
     applied.__init__ = begin_with
 
@@ -159,7 +145,7 @@ def counts_unchanged_writes() -> None:
     applied = vars_of(commands).Batch
     begin = applied.__init__
 
-    def begin_without(all: Any, present: Present, now: int) -> None:
+    def begin_without(all: Any, present: Before, now: int) -> None:
         begin(all, msgspec.structs.replace(present, equal=()), now)
 
     applied.__init__ = begin_without
@@ -169,10 +155,10 @@ def loads_addresses() -> None:
     """What the stores of a batch are is compared in the process."""
     present = vars_of(Committer)._present
 
-    def load_and_compare(own: Any, writes: Sequence[Command], *args: Any) -> Present:
+    def load_and_compare(own: Any, writes: Sequence[Command], *args: Any) -> Before:
         ids = [write.id for write in writes if isinstance(write, Replace)]
         loaded = [own._execute("SELECT address FROM stores WHERE id = ?", (id,)).get for id in ids]
-        found: Present = present(own, writes, *args)
+        found: Before = present(own, writes, *args)
         del loaded
         return found
 

@@ -29,8 +29,6 @@ from tests.harness.process import Response, Running, serving
 from tests.harness.wire import create as store
 from tests.oracles.promises import RECOVERY, RESPONSE_TIMEOUT, Writers, assert_nothing_lost, until
 
-pytestmark = pytest.mark.count_processes
-
 FAILOVER = 15.0
 """Seconds after the primary is dead in which everybody writes again."""
 

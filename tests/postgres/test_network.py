@@ -16,8 +16,6 @@ from tests.oracles.history import Recorder
 from tests.oracles.lincheck import Kind, Outcome
 from tests.oracles.promises import wait_until_ready
 
-pytestmark = pytest.mark.count_processes
-
 OPERATIONS = 1_000
 CUTS = 5
 TIMEOUT = 60.0

@@ -30,8 +30,6 @@ from tests.harness.process import ask, serving, start
 from tests.harness.stores import a_store, shown_with
 from tests.oracles.promises import until
 
-pytestmark = pytest.mark.count_processes
-
 
 def statements(database: Postgres) -> list[str]:
     """Return the prepared statements that were carried out in a database that logs it, oldest first."""

@@ -22,9 +22,6 @@ from tests.harness.process import refused, serving
 from tests.harness.stores import an_export
 from tests.oracles.promises import until
 
-pytestmark = pytest.mark.count_processes
-
-
 FIRST_SCHEMA = """
 INSERT INTO stores VALUES (1, 'A', NULL, 1), (2, 'D', 'x', 5), (3, 'C', NULL, 3);
 INSERT INTO changes VALUES (1, 1, 'A', NULL, 10), (2, 2, 'B', NULL, 30), (3, 3, 'C', NULL, 20), (4, 2, 'B', 'x', 40),

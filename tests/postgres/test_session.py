@@ -32,8 +32,6 @@ from tests.harness.postgres_server import Server, running
 from tests.harness.stores import a_row, a_store, content, shown
 from tests.oracles.promises import until
 
-pytestmark = pytest.mark.count_processes
-
 USER = "inheriting"
 STALL = 8.0
 """Seconds for which a server takes nothing: more than its clients wait to learn whether it has vanished."""

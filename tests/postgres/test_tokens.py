@@ -20,8 +20,6 @@ from tests.harness.postgres_server import Server, running
 from tests.harness.process import TIMEOUT, Response, Running, serving
 from tests.harness.tokens import add_token
 
-pytestmark = pytest.mark.count_processes
-
 OPENED = (
     "storekeeper: the database has tokens: say who needs one, with --auth all, --auth writes or --auth open (nobody)"
 )

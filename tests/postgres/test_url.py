@@ -19,8 +19,6 @@ from tests.harness.process import serving
 from tests.harness.stores import an_export
 from tests.oracles.promises import wait_until_ready
 
-pytestmark = pytest.mark.count_processes
-
 SECRET = "s3cret-%41/?&"
 ENCODED = "s3cret-%2541%2F%3F%26"
 

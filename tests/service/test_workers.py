@@ -15,8 +15,6 @@ from tests.harness.linux import connections, parent, workers
 from tests.harness.process import TIMEOUT, Running, ask, serving
 from tests.harness.wire import dial, request
 
-pytestmark = pytest.mark.one_adapter
-
 CLIENTS = 20
 EACH = 10
 
@@ -40,9 +38,9 @@ def creates_and_reads(service: Running, client: int) -> list[int]:
 
 
 @pytest.mark.parametrize("count", [1, 4])
-def test_clients_that_create_at_once_get_every_number_once(adapter: str, tmp_path: Path, count: int) -> None:
+def test_clients_that_create_at_once_get_every_number_once(tmp_path: Path, count: int) -> None:
     """Ids are 1..n without a hole; each sees its own store at once, through whatever worker."""
-    with serving(tmp_path, adapter, f"--workers={count}") as service:
+    with serving(tmp_path, f"--workers={count}") as service:
         with ThreadPoolExecutor(CLIENTS) as pool:
             ids = list(pool.map(lambda client: creates_and_reads(service, client), range(CLIENTS)))
         assert sorted(chain(*ids)) == list(range(1, CLIENTS * EACH + 1))
@@ -51,8 +49,8 @@ def test_clients_that_create_at_once_get_every_number_once(adapter: str, tmp_pat
         assert [each["id"] for each in stores] == list(range(1, CLIENTS * EACH + 1))
 
 
-def test_a_worker_that_is_killed_is_replaced(adapter: str, tmp_path: Path) -> None:
-    with serving(tmp_path, adapter, "--workers=3") as service:
+def test_a_worker_that_is_killed_is_replaced(tmp_path: Path) -> None:
+    with serving(tmp_path, "--workers=3") as service:
         id = store(service, "Before")
         before = workers(service)
         assert len(before) == 3
@@ -77,8 +75,8 @@ def test_a_worker_is_replaced_although_the_folder_of_the_start_was_deleted(tmp_p
         assert "worker cannot start" not in service.log
 
 
-def test_a_supervisor_that_is_killed_leaves_no_worker_behind(adapter: str, tmp_path: Path) -> None:
-    with serving(tmp_path, adapter, "--workers=3") as service:
+def test_a_supervisor_that_is_killed_leaves_no_worker_behind(tmp_path: Path) -> None:
+    with serving(tmp_path, "--workers=3") as service:
         orphans = workers(service)
         assert len(orphans) == 3
         with dial(service) as wire:
@@ -92,9 +90,9 @@ def test_a_supervisor_that_is_killed_leaves_no_worker_behind(adapter: str, tmp_p
             service.socket()
 
 
-def test_each_worker_serves_connections(adapter: str, tmp_path: Path) -> None:
+def test_each_worker_serves_connections(tmp_path: Path) -> None:
     """Connections spread, so that one slow list does not stop all clients: more workers than one have sockets."""
-    with serving(tmp_path, adapter, "--workers=2") as service:
+    with serving(tmp_path, "--workers=2") as service:
         store(service, "There")
         wires = [dial(service) for _ in range(60)]
         try:

@@ -31,8 +31,6 @@ from tests.harness.stores import a_store
 from tests.harness.system_calls import SYNCS, injected
 from tests.oracles.promises import until
 
-pytestmark = pytest.mark.count_processes
-
 LONG = "x" * 3000
 
 SLACK = 5.0

@@ -21,12 +21,11 @@ TRACED = "trace=read,recvfrom,recvmsg,write,writev,sendto,sendmsg,fsync,fdatasyn
 
 
 @pytest.mark.usefixtures("strace")
-@pytest.mark.parametrize("adapter", ["--fast-lane", "--no-fast-lane"])
-def test_between_a_request_and_its_response_the_log_is_synced(tmp_path: Path, adapter: str) -> None:
+def test_between_a_request_and_its_response_the_log_is_synced(tmp_path: Path) -> None:
     """One write after another, so that no sync is another's."""
     trace = tmp_path / "trace"
     program = ["strace", "-f", "-qq", "-y", "-s", "100", "-o", str(trace), "-e", TRACED, *COMMAND]
-    with serving(tmp_path, adapter, program=program) as service:
+    with serving(tmp_path, program=program) as service:
         for number in range(5):
             assert service.request("POST", "/api/stores", {"name": "New"}).status == 200
             assert service.request("PUT", f"/api/stores/{number + 1}", {"name": "Newer"}).status == 200

@@ -2,20 +2,15 @@
 
 from pathlib import Path
 
-import pytest
-
 from tests.campaigns.keyed import kill_creates
 from tests.harness.databases import Database
 
 
-@pytest.mark.parametrize(("creates", "kills"), [(40, 1), pytest.param(1000, 30, marks=pytest.mark.thorough)])
-def test_keyed_creates_that_are_repeated_across_kills_happen_once(
-    database: Database, tmp_path: Path, creates: int, kills: int
-) -> None:
-    row = kill_creates(tmp_path, creates, kills, database.url)
+def test_keyed_creates_that_are_repeated_across_kills_happen_once(database: Database, tmp_path: Path) -> None:
+    row = kill_creates(tmp_path, 40, 1, database.url)
     assert row.violations == []
-    assert row.figures["kills"] == kills
-    assert row.figures["stores"] == creates < row.figures["tries"]
+    assert row.figures["kills"] == 1
+    assert row.figures["stores"] == 40 < row.figures["tries"]
 
 
 def test_that_would_be_seen(tmp_path: Path) -> None:

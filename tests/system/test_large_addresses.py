@@ -65,7 +65,7 @@ def each_store(status: int, count: int) -> Counter[tuple[int, str]]:
     return Counter((status, f'"{1 + number % STORES}') for number in range(count))
 
 
-@pytest.mark.parametrize("count", [30, pytest.param(1000, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("count", [30])
 def test_writes_of_what_large_stores_already_are_change_nothing_and_take_no_memory(large: Path, count: int) -> None:
     with serving(large) as service:
         assert put_all(service, CLIENTS, CLIENTS, BODY) == each_store(200, CLIENTS)
@@ -74,7 +74,7 @@ def test_writes_of_what_large_stores_already_are_change_nothing_and_take_no_memo
         assert peak_memory(service) - rest < MAX_GROWTH
 
 
-@pytest.mark.parametrize("count", [300, pytest.param(1000, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("count", [300])
 def test_many_writes_at_once_that_large_stores_refuse_do_not_load_them(large: Path, count: int) -> None:
     with serving(large) as service:
         assert put_all(service, 10, 10, OTHER, 'if-match: "0.aaaaaaaa"\r\n') == each_store(412, 10)

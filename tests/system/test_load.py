@@ -7,8 +7,7 @@ import pytest
 from tests.campaigns import load
 
 
-@pytest.mark.parametrize("adapter", ["--fast-lane", pytest.param("--no-fast-lane", marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("row", [load.idle, load.slow, load.greedy])
-def test_others_are_served_and_whoever_only_takes_place_is_closed(tmp_path: Path, adapter: str, row: object) -> None:
+def test_others_are_served_and_whoever_only_takes_place_is_closed(tmp_path: Path, row: object) -> None:
     assert callable(row)
-    assert row(tmp_path, load.SMALL, adapter).violations == []
+    assert row(tmp_path, load.SMALL).violations == []

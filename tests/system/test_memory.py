@@ -75,9 +75,8 @@ def greed(service: Running) -> Iterator[None]:
             client.close()
 
 
-@pytest.mark.parametrize("adapter", ["--fast-lane", "--no-fast-lane"])
-def test_greedy_clients_cannot_take_all_memory(limited: Path, adapter: str, tmp_path: Path) -> None:
-    with serving(tmp_path, adapter, within=within(limited)) as service:
+def test_greedy_clients_cannot_take_all_memory(limited: Path, tmp_path: Path) -> None:
+    with serving(tmp_path, within=within(limited)) as service:
         fill(tmp_path, (Payload(f"Store {number}", "x" * 100) for number in range(5000)))
         with greed(service):
             ids = [store(service, "Meanwhile") for _ in range(50)]

@@ -18,7 +18,6 @@ pytestmark = pytest.mark.usefixtures("strace")
     [
         ([], "checkpoints_often"),
         (["--workers=2"], ""),
-        pytest.param(["--no-fast-lane"], "", marks=pytest.mark.thorough),
     ],
 )
 def test_acknowledged_writes_survive(args: list[str], change: str, tmp_path: Path) -> None:

@@ -19,21 +19,6 @@ def planners(
 ) -> Mapping[str, Planner]:
     """Return the routes' planners; `unknown` returns why no request of a scope is admitted now."""
 
-<<<<<<< HEAD
-    async def live(_request: Request) -> StarletteResponse:
-        return to_starlette(Response(b'{"status":"live"}'))
-
-    async def ready(_request: Request) -> StarletteResponse:
-        try:
-            await collection.check()
-            if reason := unknown("read"):
-                raise Unavailable(reason)
-            reason = unknown("write") or await collection.refusal_of_writes(probe=ready_needs_writes)
-            if reason and ready_needs_writes:
-                raise Unavailable(f"Writes are refused: {reason}")
-        except Unavailable as error:
-            return to_starlette(to_response(error))
-=======
     async def check() -> Response:
         await collection.check()
         if reason := unknown("read"):
@@ -41,7 +26,6 @@ def planners(
         reason = unknown("write") or await collection.refusal_of_writes(probe=ready_needs_writes)
         if reason and ready_needs_writes:
             raise Unavailable(f"Writes are refused: {reason}")
->>>>>>> http
         writes = {"writes": "refused", "reason": reason} if reason else {"writes": "ok"}
         return Response(msgspec.json.encode({"status": "ready"} | writes))
 

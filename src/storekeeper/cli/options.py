@@ -23,7 +23,7 @@ def _parameter(field: msgspec.structs.FieldInfo) -> inspect.Parameter:
 
 
 def with_settings(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add the options of these settings to a command, which gets them as its argument `settings`."""
+    """Add the options of these settings to a command, which gets them as `settings`."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         own = [p for p in inspect.signature(command).parameters.values() if p.name != "settings"]

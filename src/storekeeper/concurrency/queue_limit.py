@@ -1,4 +1,4 @@
-"""Requests that wait for a batch, and how many may, by the latest batches' time. Imports nothing of the project."""
+"""Requests that wait for a batch, and how many may wait. Imports nothing of the project."""
 
 import asyncio
 from collections.abc import Sequence
@@ -11,16 +11,16 @@ R = TypeVar("R")
 
 MAX_QUEUED = 10_000
 MAX_QUEUED_BYTES = 64 * 2**20
-"""Requests that may wait, fewer if the database is slow, and bytes that they take; the next are refused at once."""
+"""Upper bounds of waiting requests, fewer if the database is slow, and of their bytes; more are refused at once."""
 
 QUEUE_TIMEOUT = 4.0
-"""Seconds after which a request that still waits is refused: its remaining time would hardly suffice."""
+"""Seconds after which a waiting request is refused, as too little of its time is left."""
 
 MAX_WAIT = 2.0
-"""Seconds that an admitted request may have to wait, by the estimate; decision 30 allows 5."""
+"""Estimated seconds that an admitted request waits at most; decision 30 allows 5."""
 
 MIN_QUEUE = 64
-"""Requests that may wait in any case, even if one slow batch makes the estimate small."""
+"""Requests that may wait however slow the latest batch was."""
 
 
 class Queued(msgspec.Struct, Generic[Q, R], eq=False):
@@ -32,7 +32,7 @@ class Queued(msgspec.Struct, Generic[Q, R], eq=False):
     future: asyncio.Future[R]
 
     def settle(self, result: R | Exception) -> None:
-        """Set the result, unless the request has one or nobody waits for it any more."""
+        """Set the result, unless the request has one or its client is gone."""
         if self.future.done():
             return
         if isinstance(result, Exception):
@@ -42,18 +42,18 @@ class Queued(msgspec.Struct, Generic[Q, R], eq=False):
 
 
 def settle(batch: Sequence[Queued[Any, Any]], results: Sequence[Any]) -> None:
-    """Settle each request of a batch with its result, which may be an exception."""
+    """Set the result of each request of a batch, which may be an exception."""
     for each, result in zip(batch, results, strict=True):
         if isinstance(result, Exception) or (future := each.future).done():
             each.settle(result)
-        else:  # without a call: most requests come here
+        else:  # inline, as it is the usual case
             future.set_result(result)
 
 
 class QueueLimit:
-    """Back-pressure: `limit` requests may wait. It is better to refuse the next at once than to respond too late.
+    """Back-pressure: `limit` requests may wait; others are refused at once rather than served too late.
 
-    The queue is served in batches of up to `batch` requests, `workers` batches at once. `count` requests wait now.
+    Batches have up to `batch` requests; `workers` batches run at once. `count` requests wait now.
     """
 
     __slots__ = ("_batch", "_bytes", "_seconds", "count", "limit")
@@ -66,7 +66,7 @@ class QueueLimit:
         self.limit = MAX_QUEUED
 
     def enter(self, size: int) -> bool:
-        """Count a request of `size` bytes; return False, and do not count it, if it is one too many."""
+        """Count a request of `size` bytes and return True; return False if it is one too many."""
         if self.count >= self.limit or self._bytes + size > MAX_QUEUED_BYTES:
             return False
         self.count += 1
@@ -74,13 +74,13 @@ class QueueLimit:
         return True
 
     def release(self, requests: Sequence[Queued[Any, Any]]) -> None:
-        """Count requests no more."""
+        """Stop counting these requests."""
         self.count -= len(requests)
         self._bytes -= sum([each.size for each in requests])
 
     def record(self, seconds: float) -> None:
-        """Record how long a batch took. The latest counts half, the one before a quarter, and so on."""
+        """Record how long a batch took: the latest counts half, the one before a quarter, and so on."""
         self._seconds = (self._seconds + seconds) / 2
-        # A new request waits for the batch under way, for those before its own, and for its own.
+        # A new request waits for the batch that runs, those before its own, and its own.
         batches = MAX_WAIT / max(self._seconds, 1e-6) - 1
         self.limit = min(MAX_QUEUED, max(MIN_QUEUE, int(batches * self._batch)))

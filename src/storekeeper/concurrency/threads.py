@@ -1,4 +1,4 @@
-"""Blocking work beside the event loop, on a thread that no exit waits for. Imports the domain's errors."""
+"""Blocking work on a thread that no exit waits for. Imports the domain's errors."""
 
 import asyncio
 import threading
@@ -12,7 +12,7 @@ from storekeeper.errors import Unavailable
 T = TypeVar("T")
 
 LOOK_INTERVAL = 1.0
-"""Seconds between two looks at a thread: a lost wake-up of the loop delays the result by no more."""
+"""Seconds between two checks of a thread: a lost wake-up of the loop delays the result by no more."""
 
 TOO_MANY = "Too many threads are running"
 
@@ -20,7 +20,7 @@ TOO_MANY = "Too many threads are running"
 async def run_in_thread(work: Callable[[], T]) -> T:
     """Run `work` on a daemon thread of its own; return its result, or raise its exception. Raises Unavailable.
 
-    A process ends without waiting for the thread; the database then rolls back what it wrote.
+    The process may end before the thread, and the database then rolls back what the thread wrote.
     """
     loop = asyncio.get_running_loop()
     outcome: Future[T] = Future()
@@ -31,7 +31,7 @@ async def run_in_thread(work: Callable[[], T]) -> T:
             outcome.set_result(work())
         except BaseException as raised:  # noqa: BLE001 - the caller raises it
             outcome.set_exception(raised)
-        with suppress(RuntimeError):  # the loop is closed, and nothing waits
+        with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(woken.set)
 
     thread = threading.Thread(target=run, name="storekeeper-work", daemon=True)
@@ -44,9 +44,9 @@ async def run_in_thread(work: Callable[[], T]) -> T:
             async with asyncio.timeout(LOOK_INTERVAL):
                 await woken.wait()
     if not outcome.done():
-        raise Unavailable(TOO_MANY)  # it ended before it began
+        raise Unavailable(TOO_MANY)  # the thread ended before it began
     try:
         return outcome.result()
     finally:
-        # Else the error and the frames of both threads would refer to each other: all that they read would stay.
+        # Else the error and the frames of both threads would keep each other, with all that they read, in memory.
         outcome = Future()
