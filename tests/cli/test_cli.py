@@ -69,7 +69,7 @@ def test_it_is_a_module_too() -> None:
         (["export", "--database", "sqlite:////nowhere/at/all.db"], "there is no such database"),
         (["export", "--database", "sqlite:///%ff.db"], "\\udcff.db' is not UTF-8; use"),
         (["epoch", "--database", "sqlite:////nowhere/at/all.db"], "there is no such database"),
-        (["epoch", "--new", "--database", "sqlite:////dev/null"], "/dev/null is not a file: name another one"),
+        (["epoch", "--new", "--database", "sqlite:////dev/null"], "/dev/null: not a file: name another one"),
         (["epoch", "--now"], "No such option: --now"),
         (["epoch", "postgresql://me:secret/@here/x"], "unexpected extra argument(s) (postgresql://***@here/x); see"),
         (["postgresql://me:secret@here/x"], "No such command 'postgresql://***@here/x'; see"),

@@ -1,9 +1,9 @@
 """Ctrl-C during `import` and `copy`: before COMMIT nothing is done, from COMMIT on everything; either is said."""
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,21 +22,24 @@ def interrupt(*_: object) -> None:
     signal.raise_signal(signal.SIGINT)
 
 
+def print_interrupted(message: str) -> None:
+    interrupt()
+    print_line(message)
+
+
 @pytest.fixture(params=MOMENTS)
 def moment(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Press Ctrl-C at this moment of the next command."""
     name = str(request.param)
     if name == "a row":
-        progress = transfers.progress
 
-        def interrupting(*names: str) -> Any:
-            shown = progress(*names)
-            vars(shown)["gen"] = iter([interrupt])
-            return shown
+        @contextmanager
+        def interrupting(*_: str) -> Iterator[Callable[..., None]]:
+            yield interrupt
 
         monkeypatch.setattr(transfers, "progress", interrupting)
     elif name == "after COMMIT":
-        monkeypatch.setattr(transfers, "print_line", lambda message: (interrupt(), print_line(message)))
+        monkeypatch.setattr(transfers, "print_line", print_interrupted)
     else:
         calls = (interrupt, ignore_interrupts) if name == "before COMMIT" else (ignore_interrupts, interrupt)
         monkeypatch.setattr(transfers, "ignore_interrupts", lambda: [call() for call in calls])

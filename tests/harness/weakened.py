@@ -20,11 +20,11 @@ from storekeeper import cli, commands, listener, service, supervisor
 from storekeeper.api import token_table
 from storekeeper.api.resource import Resource
 from storekeeper.commands import Batch, Before, Command, Replace
-from storekeeper.concurrency.queue_limit import QueueLimit
+from storekeeper.concurrency.queue_limit import QueueLimit, settle
 from storekeeper.http import deadlines, limits
 from storekeeper.http.cache import Cached, ResponseCache
 from storekeeper.http.limits import ConnectionLimit
-from storekeeper.sqlite import columns, committer, migrations, schema, write_queue
+from storekeeper.sqlite import committer, migrations, schema, statements, write_queue
 from storekeeper.sqlite.committer import CommandResult, Committer
 from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.sqlite.reads import Reader
@@ -53,12 +53,12 @@ def sees_own_writes_only() -> None:
     """Keeps responses until this worker writes, as a cache without SQLite's wal-index would."""
     own = itertools.count()
     now = next(own)
-    settle = WriteQueue._settle
+    settle_batch = WriteQueue._settle
 
     def settle_and_count(writes: WriteQueue, batch: list[Write], results: list[CommandResult]) -> None:
         nonlocal now
         now = next(own)
-        settle(writes, batch, results)
+        settle_batch(writes, batch, results)
 
     vars_of(WriteQueue)._settle = settle_and_count
     get = ResponseCache.get
@@ -71,9 +71,9 @@ def sees_own_writes_only() -> None:
 
 
 def acknowledges_before_commit() -> None:
-    commit, apply = WriteQueue._commit, vars_of(committer).apply
+    carry_out, apply = WriteQueue._carry_out, vars_of(committer).apply
 
-    def commit_late(queue: WriteQueue, batch: list[Write]) -> list[CommandResult]:
+    def commit_late(queue: WriteQueue, batch: list[Write]) -> Sequence[CommandResult]:
         connection = queue._committer.connection
         results: list[CommandResult] = []
 
@@ -84,23 +84,23 @@ def acknowledges_before_commit() -> None:
 
         def acknowledge_first(_cursor: apsw.Cursor, sql: str, _values: object) -> bool:
             if sql == "COMMIT":
-                queue._call_on_loop(queue._settle, batch, list(results))
+                queue._call_on_loop(settle, batch, list(results))
                 time.sleep(0.01)
             return True
 
         vars_of(committer).apply = applied
         connection.exec_trace = acknowledge_first
         try:
-            return commit(queue, batch)
+            return carry_out(queue, batch)
         finally:
             connection.exec_trace = None
 
-    vars_of(WriteQueue)._commit = commit_late
+    vars_of(WriteQueue)._carry_out = commit_late
 
 
 def counts_ids_in_memory() -> None:
     """Each worker counts from what it found at its first write."""
-    vars_of(columns).INSERT = columns.INSERT.replace("INSERT", "INSERT OR REPLACE")
+    vars_of(statements).INSERT = statements.INSERT.replace("INSERT", "INSERT OR REPLACE")
     apply = vars_of(committer).apply
     count = 0
 
@@ -115,8 +115,8 @@ def counts_ids_in_memory() -> None:
 
 def reads_pages_as_they_are() -> None:
     """The later pages of a long list are not as of the first one."""
-    page = Reader._page_as_of
-    vars_of(Reader)._page_as_of = lambda reader, ids, **_version: page(reader, ids, 2**62)
+    page = Reader._page
+    vars_of(Reader)._page = lambda reader, ids, state: page(reader, ids, state._replace(version=2**62))
 
 
 def ignores_if_match() -> None:
@@ -153,16 +153,16 @@ def counts_unchanged_writes() -> None:
 
 def loads_addresses() -> None:
     """What the stores of a batch are is compared in the process."""
-    present = vars_of(Committer)._present
+    before = vars_of(Committer)._before
 
-    def load_and_compare(own: Any, writes: Sequence[Command], *args: Any) -> Before:
+    def load_and_compare(own: Any, writes: Sequence[Command]) -> Before:
         ids = [write.id for write in writes if isinstance(write, Replace)]
         loaded = [own._execute("SELECT address FROM stores WHERE id = ?", (id,)).get for id in ids]
-        found: Before = present(own, writes, *args)
+        found: Before = before(own, writes)
         del loaded
         return found
 
-    vars_of(Committer)._present = load_and_compare
+    vars_of(Committer)._before = load_and_compare
 
 
 def forgets_what_it_sent() -> None:
@@ -282,9 +282,9 @@ def has_a_slow_disk() -> None:
     vars_of(write_queue).MAX_BATCH = 10
     transact = Committer._transact
 
-    def transact_slowly(own: Committer, commands: Sequence[Command], keep: bool) -> list[CommandResult]:
+    def transact_slowly(own: Committer, commands: Sequence[Command]) -> list[CommandResult]:
         time.sleep(float(Path(os.environ["SLOW_DISK"]).read_text()) * max(1, len(commands) / 10))
-        return transact(own, commands, keep)
+        return transact(own, commands)
 
     vars_of(Committer)._transact = transact_slowly
 
@@ -296,7 +296,7 @@ def checkpoints_often() -> None:
 
 def has_a_next_schema() -> None:
     """As a later release would: a migration that touches every store."""
-    vars_of(schema).MIGRATIONS = (
+    vars_of(migrations).MIGRATIONS = (
         *migrations.MIGRATIONS,
         "ALTER TABLE stores ADD COLUMN shown TEXT; UPDATE stores SET shown = upper(name)",
     )

@@ -45,12 +45,7 @@ def server() -> Iterator[Server]:
 def instances(database: str, path: Path, count: int = 2, *args: str) -> Iterator[list[Running]]:
     """Run some services on one database, both kinds of adapter among them."""
     with ExitStack() as stack:
-        yield [
-            stack.enter_context(
-                serving(path, *args, "--fast-lane" if number % 2 == 0 else "--no-fast-lane", database=database)
-            )
-            for number in range(count)
-        ]
+        yield [stack.enter_context(serving(path, *args, database=database)) for number in range(count)]
 
 
 def ready(instance: Running) -> bool:

@@ -19,7 +19,7 @@ OPERATIONS = 1_500
 
 def record(url: str, folder: Path, recorder: Recorder, strike: Callable[[], None] | None = None) -> None:
     """Let clients use two instances; something strikes after a quarter, and when all is well again they go on."""
-    with serving(folder, database=url) as one, serving(folder, "--no-fast-lane", database=url) as two:
+    with serving(folder, database=url) as one, serving(folder, database=url) as two:
         ports = [one.port, two.port]
         if strike is not None:
             thread = threading.Thread(target=strike)

@@ -70,7 +70,7 @@ def test_a_line_that_is_cut_at_any_byte_loses_nothing_and_repeats_nothing(
 ) -> None:
     recorder = Recorder(most)
     url = through(proxy, database)
-    with serving(tmp_path, database=url) as one, serving(tmp_path, "--no-fast-lane", database=url) as two:
+    with serving(tmp_path, database=url) as one, serving(tmp_path, database=url) as two:
         ports = [one.port, two.port]
         with proxy.cutting(most):
             use_until(lambda: proxy.cuts >= CUTS and unknown(recorder), recorder, ports)

@@ -153,7 +153,7 @@ def test_created_on_one_instance_it_is_read_on_the_other_a_thousand_times(
 ) -> None:
     with (
         serving(tmp_path, database=database.url) as one,
-        serving(tmp_path, "--no-fast-lane", database=database.url) as two,
+        serving(tmp_path, database=database.url) as two,
         ExitStack() as stack,
     ):
         here, there = stack.enter_context(closing(one.connection())), stack.enter_context(closing(two.connection()))

@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
-import apsw
 import pytest
 
 from storekeeper import write_state
@@ -18,7 +17,6 @@ from storekeeper.events import flush
 from storekeeper.sqlite.schema import prepare
 from storekeeper.stores import Payload, Store
 from tests.harness import weakened
-from tests.harness.cases import thorough
 from tests.harness.client import create as store
 from tests.harness.client import fill
 from tests.harness.collection import get, now, numbered
@@ -56,19 +54,11 @@ def damaged(whole: Path) -> Path:
     return whole
 
 
-@pytest.mark.parametrize(
-    ("adapter", "workers"),
-    [
-        ("--fast-lane", 2),
-        ("--no-fast-lane", 1),
-        pytest.param("--fast-lane", 1, marks=pytest.mark.thorough),
-        pytest.param("--no-fast-lane", 2, marks=pytest.mark.thorough),
-    ],
-)
-def test_a_damaged_page_is_a_503_and_the_others_are_read(damaged: Path, adapter: str, workers: int) -> None:
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_damaged_page_is_a_503_and_the_others_are_read(damaged: Path, workers: int) -> None:
     """A restart would find the same, so there is none: writes and readiness are refused until it is restored."""
     with (
-        serving(damaged.parent, adapter, f"--workers={workers}") as service,
+        serving(damaged.parent, f"--workers={workers}") as service,
         closing(service.connection()) as connection,  # one worker's
     ):
         for _ in range(3):
@@ -118,33 +108,6 @@ def test_text_that_is_damaged_is_a_503_and_the_other_stores_are_read(
                 await collection.check()
 
     asyncio.run(scenario())
-
-
-@pytest.mark.parametrize("entries", [b'[["x\xff",0,1]]', b'[["x",0,1}]', b'[["x",0,1,1]]', b'[["x",0'])
-def test_keys_that_are_damaged_end_writes_and_the_stores_are_read(whole: Path, entries: bytes) -> None:
-    with closing(apsw.Connection(str(whole))) as connection:
-        connection.execute("INSERT INTO keys VALUES (1, ?, CAST(? AS TEXT))", (time.time_ns() // 1_000_000, entries))
-    with serving(whole.parent) as service, closing(service.connection()) as connection:
-        for _ in range(2):
-            refusal = ask(connection, "POST", "/api/stores", {"name": "New"}, {"idempotency-key": "new"})
-            assert refusal.status == 503
-            assert b"is damaged" in refusal.body
-            assert ask(connection, "GET", "/api/stores/1").status == 200
-
-
-@pytest.mark.parametrize("entries", [b'[["x\xff",0,1]]', b'[["x",0'])
-def test_keys_that_are_damaged_later_are_damage_too(whole: Path, entries: bytes) -> None:
-    """Of another worker, or in a row that the index has or lacks: the writer meets them within a transaction."""
-    with serving(whole.parent) as service, closing(service.connection()) as connection:
-        first = ask(connection, "POST", "/api/stores", {"name": "New"}, {"idempotency-key": "first"})
-        assert first.status == 200
-        with closing(apsw.Connection(str(whole))) as other:
-            other.set_busy_timeout(5000)
-            damaged = (time.time_ns() // 1_000_000, entries)
-            other.execute("INSERT INTO keys SELECT max(n) + 1, ?, CAST(? AS TEXT) FROM keys", damaged)
-        refusal = ask(connection, "POST", "/api/stores", {"name": "New"}, {"idempotency-key": "new"})
-        assert (refusal.status, b"is damaged" in refusal.body) == (503, True)
-        assert ask(connection, "GET", "/api/stores/1").status == 200
 
 
 @pytest.mark.parametrize("name", ["token list", "export -", "copy", "serve"])
@@ -219,12 +182,11 @@ def test_a_page_that_cannot_be_read_ends_the_process_and_no_response_is_wrong(tm
         assert len(service.request("GET", "/api/stores").json) == MANY
 
 
-@pytest.mark.parametrize("adapter", ["--fast-lane", *thorough("--no-fast-lane")])
-def test_a_writer_that_dies_leaves_nobody_waiting(tmp_path: Path, adapter: str) -> None:
+def test_a_writer_that_dies_leaves_nobody_waiting(tmp_path: Path) -> None:
     """Each write is answered, what was acknowledged is there, and the process ends so that another may begin."""
     environment = weakened.environment("fails_in_the_writer") | {"FAILS_AT": "3"}
     recorder = Recorder(clients=24, mix={Kind.CREATE: 1})
-    with serving(tmp_path, adapter, env=environment, program=weakened.PROGRAM) as service:
+    with serving(tmp_path, env=environment, program=weakened.PROGRAM) as service:
         recorder.run(service.port, 2000)
         assert service.process.wait(TIMEOUT) == 74
         assert service.log.count("database failed, ending this process") == 1

@@ -85,7 +85,7 @@ def test_a_start_on_a_full_disk_says_so_and_is_worth_another_try(small: Path, tm
         assert service.request("GET", "/api/stores/1").json["name"] == "Before"
 
 
-def test_refused_writes_are_heard_of_and_their_end_is_found_without_a_client(small: Path, tmp_path: Path) -> None:
+def test_refused_writes_are_heard_of_and_readiness_finds_their_end(small: Path, tmp_path: Path) -> None:
     with serving(tmp_path, database=f"sqlite:///{small}/stores.db") as service:
         fill_disk(small / "filler")
         for _ in range(3):
@@ -94,8 +94,8 @@ def test_refused_writes_are_heard_of_and_their_end_is_found_without_a_client(sma
         refused = {"status": "ready", "writes": "refused", "reason": "The disk is full"}
         assert service.request("GET", "/health/ready").json == refused
         (small / "filler").unlink()
-        until(lambda: 'level=info event="writes work again" seconds=' in service.log, 2 + SLACK)
-        assert service.request("GET", "/health/ready").json == {"status": "ready", "writes": "ok"}
+        until(lambda: service.request("GET", "/health/ready").json == {"status": "ready", "writes": "ok"}, 6 + SLACK)
+        assert 'level=info event="writes work again" seconds=' in service.log
         assert service.log.count("writes are refused") == 1
         assert service.request("GET", "/api/stores").json == []
 
@@ -116,7 +116,7 @@ def test_each_worker_knows_that_the_disk_is_full_although_nobody_writes(
         assert (response["message"], response["outcome"]) == ("Writes are refused: The disk is full", "none")
         assert service.request("GET", "/api/stores").json == []
         (small / "filler").unlink()
-        until(lambda: readiness() == {200}, 2 + SLACK)
+        until(lambda: readiness() == {200}, 6 + SLACK)
 
 
 @pytest.fixture
@@ -271,7 +271,7 @@ async def _are_exactly(collection: Collection, acknowledged: list[Store]) -> Non
     assert len(await stores(collection)) == len(acknowledged)
 
 
-@pytest.mark.parametrize("pages", [14, 20, 26, *thorough(16, 18, 22, 24)])
+@pytest.mark.parametrize("pages", [20, 28, 34, *thorough(22, 26, 30, 32)])
 def test_the_index_of_the_log_may_find_no_space(small: Path, pages: int) -> None:
     """It grows once in about 4,000 pages of the log, after these were written: no response is wrong, none final."""
 
@@ -295,7 +295,7 @@ def test_the_index_of_the_log_may_find_no_space(small: Path, pages: int) -> None
                     assert await get(collection, len(acknowledged)) == acknowledged[-1]
                     assert await get(collection, len(acknowledged) + 1) is None
                 # Undone, but in the log all the same: should all crash now, the next start would find it.
-                assert outcomes == {Outcome.UNKNOWN if 16 < pages < 25 else Outcome.NONE}
+                assert outcomes == {Outcome.UNKNOWN if 24 < pages < 33 else Outcome.NONE}
             (small / "filler").unlink()
             acknowledged.append(await create(collection, Payload("Last")))
             await _are_exactly(collection, acknowledged)
@@ -324,11 +324,10 @@ def _pinned(path: Path) -> Iterator[None]:
 # Errors after which nobody knows what the file holds.
 
 
-@pytest.mark.parametrize("adapter", ["--fast-lane", *thorough("--no-fast-lane")])
-def test_after_an_error_of_the_disk_the_process_says_so_and_ends(tmp_path: Path, adapter: str) -> None:
+def test_after_an_error_of_the_disk_the_process_says_so_and_ends(tmp_path: Path) -> None:
     database = tmp_path / "stores.db"
     schema.prepare(database)
-    with serving(tmp_path, adapter, within=injected(SYNCS, database.with_name("stores.db-wal"), "3+")) as service:
+    with serving(tmp_path, within=injected(SYNCS, database.with_name("stores.db-wal"), "3+")) as service:
         assert service.request("POST", "/api/stores", {"name": "ResponseCache"}).json["id"] == 1
         ready = b"GET /health/ready HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
         write = b"POST /api/stores HTTP/1.1\r\nhost: x\r\ncontent-length: 16\r\n\r\n" + b'{"name":"Lost?"}'
@@ -338,7 +337,7 @@ def test_after_an_error_of_the_disk_the_process_says_so_and_ends(tmp_path: Path,
         assert service.process.wait(TIMEOUT) == 74
         assert service.log.count("database failed, ending this process") == 1
         assert "Traceback" not in service.log
-    with serving(tmp_path, adapter) as service:
+    with serving(tmp_path) as service:
         names = [store["name"] for store in service.request("GET", "/api/stores").json]
         assert names in (["ResponseCache"], ["ResponseCache", "Lost?"])
         assert service.request("POST", "/api/stores", {"name": "Next"}).json["id"] == len(names) + 1

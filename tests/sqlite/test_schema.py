@@ -539,7 +539,7 @@ def test_a_link_is_followed_to_the_file_and_its_log(tmp_path: Path) -> None:
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(CannotStart, match=r"nowhere/stores\.db cannot be opened for writing \(No such file"):
+    with pytest.raises(CannotStart, match=r"nowhere/stores\.db: cannot be opened for writing \(No such file"):
         schema.prepare(tmp_path / "nowhere" / "stores.db")
 
 
@@ -549,7 +549,7 @@ def refused_without_rights(path: Path) -> str:
 import os
 from pathlib import Path
 from storekeeper.errors import CannotStart
-from storekeeper.sqlite import prepare
+from storekeeper.sqlite.schema import prepare
 if os.getuid() == 0:
     os.setgroups([]); os.setgid(65534); os.setuid(65534)
 try:
@@ -572,7 +572,7 @@ def test_a_database_whose_log_may_not_be_written_is_refused(path: Path) -> None:
     path.parent.chmod(0o777)
     log.chmod(0o444)
     message = refused_without_rights(path)
-    assert message.startswith(f"{path} cannot be opened for writing (The database cannot be written)"), message
+    assert message.startswith(f"{path}: cannot be opened for writing (The database cannot be written)"), message
     connection.execute("BEGIN IMMEDIATE")
     schema.prepare(path)  # another user's lock is no reason
     connection.close()
@@ -590,7 +590,7 @@ def test_a_database_that_may_not_be_written_is_refused(path: Path, case: str) ->
     before = inside(path.parent)
     message = refused_without_rights(target)
     path.parent.chmod(0o755)
-    assert message.startswith(f"{target} cannot be opened for writing"), message
+    assert message.startswith(f"{target}: cannot be opened for writing"), message
     assert inside(path.parent) == before
 
 
@@ -612,7 +612,7 @@ def test_a_disk_that_is_too_small_is_refused_and_gets_no_half_database(tmp_path:
         try:
             schema.prepare(disk / "stores.db")
         except CannotStart as refusal:
-            assert "stores.db cannot be opened for writing (The disk is full): check that its folder" in str(refusal)
+            assert "stores.db: cannot be opened for writing (The disk is full): check that its folder" in str(refusal)
             assert inside(disk) == {}
             assert size < 118
         else:

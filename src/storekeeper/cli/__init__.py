@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+import time
 from contextlib import suppress
 from io import StringIO
 from pathlib import Path
@@ -19,6 +20,9 @@ from storekeeper.errors import CannotStart, CannotStartYet, Outcome, Storekeeper
 from storekeeper.settings import Settings, without_service_links
 
 EXIT_USAGE = 2
+
+SETTLE_DELAY = 1.0
+"""Seconds after which every process of a service uses a new epoch."""
 
 TOKEN_VARIABLE = "STOREKEEPER_TOKEN"  # noqa: S105 - the name of one
 
@@ -127,7 +131,7 @@ def epoch(
     The epoch is the second part of every ETag and cursor: it names the history that their number belongs to. Renew it
     after you restored an earlier state with anything but `storekeeper copy`, such as a copied file, a disk snapshot,
     pg_dump, or a standby that lagged. Otherwise new changes get the numbers of lost ones, and clients confuse them.
-    The service may be running: it uses the new epoch at once.
+    The service may be running: once the command has ended, it uses the new epoch.
     """
     from storekeeper import databases
 
@@ -138,6 +142,8 @@ def epoch(
         if not new:
             raise
         raise CannotStart(f"the epoch is now {found}, but cannot be printed ({error.strerror})") from None
+    if new:
+        time.sleep(SETTLE_DELAY)
 
 
 @app.command()

@@ -54,7 +54,10 @@ def add(
 @app.command("list")
 @with_settings("database")
 def list_(settings: Settings) -> None:
-    """List the tokens with scope, state, expiry and last use, but not their secret texts, which nobody keeps."""
+    """List the tokens: scope, state, expiry, last use.
+
+    Their secret texts are not kept.
+    """
     from storekeeper import databases
 
     rows = [["NAME", "SCOPE", "STATE", "ADDED", "EXPIRES", "USED"]]

@@ -115,7 +115,9 @@ def copy(
         bool, typer.Option("--move", help="Keep the epoch. Nobody may write to the source any more.")
     ] = False,
 ) -> None:
-    """Copy a collection to another database: to back it up, to restore a backup, to move it.
+    """Copy a collection to another database.
+
+    So you back it up, restore a backup, or move it.
 
     All stores, changes, keys and tokens are copied as of one moment, and verified; or nothing is copied. The service
     of the source may be running. The copy gets a new epoch: from now on, both may give one number to different

@@ -134,12 +134,12 @@ class SqliteSnapshot:
             yield from self._connection.execute(statement)
         except errors.READ_ERRORS as error:  # translate here, or the handler of the target would blame the target
             self._check()
-            raise Unavailable(f"{self.path}: {error}") from None
+            raise Unavailable(str(error), subject=str(self.path)) from None
         self._check()
 
     def _check(self) -> None:
         if self._before not in (None, _modified(self.path)):
-            raise Unavailable(f"{self.path} was written meanwhile: try again")
+            raise Unavailable("written meanwhile: try again", subject=str(self.path))
 
 
 class TargetSnapshot(SqliteSnapshot):
@@ -239,4 +239,4 @@ def _open_target(file: Path, path: Path) -> Iterator[TargetSnapshot]:
             if not isinstance(error, apsw.Error):
                 raise
             reason = errors.to_unavailable(errors.classify(error, connection), Outcome.NONE) or error
-            raise Unavailable(f"{path}: {reason}") from None
+            raise Unavailable(str(reason), subject=str(path)) from None
