@@ -29,7 +29,12 @@ def moment(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     if name == "a row":
         monkeypatch.setattr(transfers, "progress", lambda *_: nullcontext(interrupt))
     elif name == "after COMMIT":
-        monkeypatch.setattr(transfers, "print_line", lambda message: (interrupt(), print_line(message)))
+
+        def interrupted(message: str) -> None:
+            interrupt()
+            print_line(message)
+
+        monkeypatch.setattr(transfers, "print_line", interrupted)
     else:
         calls = (interrupt, ignore_interrupts) if name == "before COMMIT" else (ignore_interrupts, interrupt)
         monkeypatch.setattr(transfers, "ignore_interrupts", lambda: [call() for call in calls])

@@ -18,7 +18,7 @@ from typing import Any
 import uvloop
 
 from storekeeper import write_state
-from storekeeper.collection import Collection, Moment, State
+from storekeeper.collection import Collection, Moment
 from storekeeper.errors import StorekeeperError, Unavailable
 from storekeeper.sqlite import SqliteCollection, prepare
 from storekeeper.stores import Payload
@@ -29,10 +29,6 @@ LOAD = 3000
 
 async def _change_token(collection: Collection) -> Any:
     return collection.change_token()
-
-
-async def _changed_since(collection: Collection) -> Any:
-    return collection.changed_since(State(0, 0, ""))
 
 
 async def _get_at(collection: Collection) -> Any:
@@ -51,7 +47,7 @@ async def _tokens(collection: Collection) -> Any:
 
 async def _refusal_of_writes(collection: Collection) -> None:
     await asyncio.sleep(0.3)  # several probes, if writes are refused
-    if reason := await collection.refusal_of_writes():
+    if reason := await collection.refusal_of_writes(probe=False):
         raise Unavailable(reason)
 
 
@@ -67,7 +63,6 @@ QUESTIONS: dict[str, Callable[[Collection], Awaitable[Any]]] = {
     "tokens": _tokens,
     "mark_used": lambda collection: collection.mark_used([1], 1),
     "change_token": _change_token,
-    "changed_since": _changed_since,
     "check": lambda collection: collection.check(),
     "refusal_of_writes": _refusal_of_writes,
     "close": lambda collection: collection.close(),

@@ -149,7 +149,7 @@ def test_what_was_written_while_the_process_stood_still_is_not_late(
             assert not write.done()
             time.sleep(1)  # noqa: ASYNC251 - nothing runs here meanwhile
             assert (await write).id == 1
-            assert not await collection.refusal_of_writes()
+            assert not await collection.refusal_of_writes(probe=False)
 
     run_as_a_service(scenario())
 
