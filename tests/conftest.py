@@ -61,21 +61,6 @@ def strace() -> None:
         need("strace", "strace is not installed, or may not trace here")
 
 
-@pytest.fixture(scope="module", params=["fast lane", "ASGI"])
-def adapter(request: pytest.FixtureRequest, stored_in: None) -> str:  # noqa: ARG001 - services end before their databases
-    """The option that chooses an HTTP adapter: whatever goes over a socket is tested through both."""
-    return "--fast-lane" if request.param == "fast lane" else "--no-fast-lane"
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave one adapter where the other adds nothing, as with PostgreSQL or a supervisor."""
-    for item in items:
-        values = getattr(getattr(item, "callspec", None), "params", {})
-        of_both = values.get("stored_in") != "postgres" and values.get("workers", 1) == 1 == values.get("count", 1)
-        if values.get("adapter") == "ASGI" and (not of_both or item.get_closest_marker("one_adapter")):
-            item.add_marker(pytest.mark.thorough)
-
-
 @pytest.fixture(scope="module", autouse=True)
 def stored_in(request: pytest.FixtureRequest) -> Iterator[None]:
     """Where the services of a module's tests keep their stores. `pytestmark = EVERY_KIND` runs it with each kind."""
@@ -89,16 +74,16 @@ def stored_in(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def service(adapter: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def service(stored_in: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:  # noqa: ARG001 - services end before their databases
     """A service without examples, for all the tests of a module; they add stores and never count them all."""
-    with serving(tmp_path_factory.mktemp("service"), adapter) as running:
+    with serving(tmp_path_factory.mktemp("service")) as running:
         yield running
 
 
 @pytest.fixture
-def fresh(adapter: str, tmp_path: Path) -> Iterator[Running]:
+def fresh(tmp_path: Path) -> Iterator[Running]:
     """A service of the test's own, without stores."""
-    with serving(tmp_path, adapter) as running:
+    with serving(tmp_path) as running:
         yield running
 
 

@@ -47,7 +47,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Literal["ignore", "reject"], "What to do with keys of a payload that are not fields of a store."
     ] = "ignore"
     examples: Annotated[bool, "Add 3 example stores to an empty database."] = True
-    fast_lane: Annotated[bool, "Serve the API's routes without going through ASGI: same responses, faster."] = True
     auth: Annotated[
         Literal["open", "writes", "all"] | None,
         "Which requests need a token: none, writes, or all. Default: none, and only on loopback.",
