@@ -2,9 +2,9 @@
 
     python -m tools.audit COMMAND...
 
-runs an auditor that prints pip-audit's JSON. Status 0: the auditor asked an advisory source about every package of the
-lock that this platform needs, and found no vulnerability. 1: it found some, one line each. 2: it did not ask about all
-packages, or it failed.
+runs an auditor that prints pip-audit's JSON. Status 0: the auditor asked an advisory source about every package of
+the lock that this platform needs, and found no vulnerability. 1: it found some, one line each. 2: it did not ask
+about all packages, or it failed.
 """
 
 import json

@@ -1,8 +1,8 @@
 """Ctrl-C during `import` and `copy`: before COMMIT nothing is done, from COMMIT on everything; either is said."""
 
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -22,24 +22,19 @@ def interrupt(*_: object) -> None:
     signal.raise_signal(signal.SIGINT)
 
 
-def print_interrupted(message: str) -> None:
-    interrupt()
-    print_line(message)
-
-
 @pytest.fixture(params=MOMENTS)
 def moment(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Press Ctrl-C at this moment of the next command."""
     name = str(request.param)
     if name == "a row":
-
-        @contextmanager
-        def interrupting(*_: str) -> Iterator[Callable[..., None]]:
-            yield interrupt
-
-        monkeypatch.setattr(transfers, "progress", interrupting)
+        monkeypatch.setattr(transfers, "progress", lambda *_: nullcontext(interrupt))
     elif name == "after COMMIT":
-        monkeypatch.setattr(transfers, "print_line", print_interrupted)
+
+        def interrupted(message: str) -> None:
+            interrupt()
+            print_line(message)
+
+        monkeypatch.setattr(transfers, "print_line", interrupted)
     else:
         calls = (interrupt, ignore_interrupts) if name == "before COMMIT" else (ignore_interrupts, interrupt)
         monkeypatch.setattr(transfers, "ignore_interrupts", lambda: [call() for call in calls])

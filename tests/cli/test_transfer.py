@@ -314,7 +314,7 @@ def test_a_copy_with_a_damaged_index_is_not_kept(make: Make, monkeypatch: pytest
         return open_read_only(path, immutable=immutable)
 
     monkeypatch.setattr(schema, "open_read_only", damaged)
-    with pytest.raises(transfer.VerificationFailed, match="what was written is damaged"):
+    with pytest.raises(databases.CopyFailed, match="what was written is damaged"):
         databases.copy(source.url, target.url, lambda *_: None)
     assert not databases.database(target.url).exists()
 

@@ -73,7 +73,10 @@ def _status(args: Sequence[str], env: dict[str, str] | None, *files: IO[bytes]) 
         except SystemExit as ended:
             status = int(ended.code or 0)
         finally:
-            signal.signal(signal.SIGINT, heeded)  # a command that has committed ignores it to its end
+            if (
+                signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+            ):  # a command that has committed ignores it to its end
+                signal.signal(signal.SIGINT, heeded)
         gc.collect()
     return status
 

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import apsw
 
-from tests.campaigns.mutations import Case, End
+from tests.campaigns.mutations import Case
 from tests.harness.process import Response
-from tests.oracles.http_reading import CONTINUE, Asked, exchanges, requests_in
+from tests.oracles.http_reading import Asked, exchanges, requests_in
 
 MAX_GROWTH = 64 * 2**20
 """Bytes that this process may grow by after its first tenth: responses and pages that it caches are half of that."""
@@ -145,12 +145,6 @@ def judge(
 
 def _key(asked: Asked) -> bytes | None:
     return next((value.strip(b'"') for value in asked.values(b"idempotency-key")), None)
-
-
-def comparable(case: Case, received: bytes) -> bytes:
-    """Return what the two adapters have to agree on: not what they know of their clients by then."""
-    plain = received.replace(CONTINUE, b"")
-    return plain.replace(b"connection: close\r\n", b"") if case.end is not End.WAITS else plain
 
 
 class Growth:

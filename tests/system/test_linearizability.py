@@ -118,7 +118,7 @@ def assert_finds(fault: str, recorder: Recorder, service: Running, database: str
         ("sees_own_writes_only", "2 workers", "stale"),
         ("acknowledges_before_commit", "1 worker", "stale"),
         ("counts_ids_in_memory", "2 workers", "duplicate"),
-        ("ignores_if_match", "1 worker", "overwrote"),
+        ("ignores_if_match", "1 worker", "phantom"),
         ("remembers_only_its_own_keys", "2 workers", "phantom"),
         ("counts_unchanged_writes", "1 worker", "phantom"),
     ],

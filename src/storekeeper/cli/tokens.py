@@ -54,10 +54,7 @@ def add(
 @app.command("list")
 @with_settings("database")
 def list_(settings: Settings) -> None:
-    """List the tokens: scope, state, expiry, last use.
-
-    Their secret texts are not kept.
-    """
+    """List the tokens with scope, state, expiry and last use. Nobody keeps the tokens themselves."""
     from storekeeper import databases
 
     rows = [["NAME", "SCOPE", "STATE", "ADDED", "EXPIRES", "USED"]]
@@ -75,7 +72,7 @@ def list_(settings: Settings) -> None:
 @app.command()
 @with_settings("database")
 def revoke(settings: Settings, name: Name) -> None:
-    """Revoke a token. When this command ends, all requests with the token are refused."""
+    """Revoke a token. When this command ends, requests with it are refused."""
     from storekeeper import databases, tokens
 
     if not databases.revoke_token(settings.database, tokens.check_name(name), time.time_ns() // 1_000_000):

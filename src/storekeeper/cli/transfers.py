@@ -117,11 +117,10 @@ def copy(
 ) -> None:
     """Copy a collection to another database.
 
-    So you back it up, restore a backup, or move it.
-
-    All stores, changes, keys and tokens are copied as of one moment, and verified; or nothing is copied. The service
-    of the source may be running. The copy gets a new epoch: from now on, both may give one number to different
-    changes, so no ETag of the source matches in the copy. With --move, the ETags of clients stay valid.
+    This also backs a collection up, restores a backup, and moves a collection. All stores, changes, keys and tokens
+    are copied as of one moment, and verified; or nothing is copied. The service of the source may be running. The
+    copy gets a new epoch: from now on, both may give one number to different changes, so no ETag of the source
+    matches in the copy. With --move, the ETags of clients stay valid.
     """
     from storekeeper import databases
 
