@@ -307,7 +307,7 @@ def test_a_long_list_is_read_no_further_for_a_client_that_is_gone(tmp_path: Path
 def test_a_bug_is_a_500_that_tells_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         async with inside(tmp_path) as service:
-            collection = service.service.runtime.resource._collection
+            collection = service.collection
             for bug in (KeyError("secret"), RuntimeError("secret")):
 
                 def raises(*_: object, bug: Exception = bug) -> Listing:
@@ -332,7 +332,7 @@ def test_readiness_says_when_the_database_does_not_respond(tmp_path: Path, monke
             async def unavailable() -> None:
                 raise Unavailable("The database is locked")
 
-            monkeypatch.setattr(service.service.runtime.resource._collection, "check", unavailable)
+            monkeypatch.setattr(service.collection, "check", unavailable)
             response = await asked(service, "GET", "/health/ready")
             assert_error(response, 503, "The database is locked", outcome="none")
             assert (await asked(service, "GET", "/health/live")).status == 200
