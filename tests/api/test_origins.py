@@ -232,7 +232,7 @@ def test_a_503_is_readable_and_a_preflight_needs_no_database(tmp_path: Path, mon
                 raise Unavailable("The database is locked")
 
             for name in ("get", "list", "write", "check"):
-                monkeypatch.setattr(service.service.runtime.resource._collection, name, unavailable)
+                monkeypatch.setattr(service.collection, name, unavailable)
             for method, target, body in (
                 ("GET", "/api/stores", None),
                 ("POST", "/api/stores", b'{"name":"A"}'),

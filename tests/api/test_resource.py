@@ -9,11 +9,9 @@ from typing import Any
 
 import pytest
 
-from storekeeper.api.resource import Resource
-from storekeeper.api.routes import ROUTES, Rule, scope_of
+from storekeeper.api.routes import Route
 from storekeeper.errors import Outcome, Unavailable
-from storekeeper.http.response import Response, encode
-from storekeeper.settings import Settings
+from storekeeper.http.response import Response, encode_rest
 from storekeeper.stores import Payload
 from tests.harness.in_memory import EPOCH, InMemory, Later, ask, ask_later
 from tests.harness.payloads import BROKEN, NAME_STRING, NOT_JSON, VIOLATIONS, encoded
@@ -104,7 +102,7 @@ def test_the_liveness_route_is_two_characters_of_text(collection: InMemory) -> N
 
 def tag_of(response: Response) -> str:
     """Return the tag that the encoder writes."""
-    sent = encode(response, [], head_only=True, close=False)
+    sent = encode_rest(response, b"", head_only=True, close=False, chunked=True)
     [tag] = re.findall(rb"\r\netag: ([^\r]*)\r\n", b"\r\n" + sent)
     return str(tag.decode())
 
@@ -159,22 +157,6 @@ def test_other_conditions_of_a_get_are_ignored(collection: InMemory) -> None:
         assert ask(collection, "GET", target, b"", *headers) == ask(collection, "GET", target)
 
 
-def test_only_the_200_of_a_get_may_be_cached(collection: Any) -> None:
-    """The response cache holds 200s until the next change, those of the past too; a 304 depends on the client."""
-    resource = Resource(collection, Settings())
-
-    def cached(method: str, target: bytes, *headers: tuple[bytes, bytes]) -> bool:
-        plan = resource.plan(method, target, headers)
-        assert plan
-        return plan.cached
-
-    for target in (b"/api/stores", b"/api/stores?limit=1&at=1", b"/api/stores?name=at&cat=1", b"/api/stores/1?at=1"):
-        assert cached("GET", target)
-        assert not cached("HEAD", target)
-        assert not cached("GET", target, (b"if-none-match", b'"1.abcdefgh"'))
-        assert not cached("PUT", target)
-
-
 def test_no_name_equals_bytes_that_are_not_utf_8() -> None:
     """Decision 19."""
     collection = InMemory(Payload("\ufffd"), Payload("?"))
@@ -186,16 +168,14 @@ def test_no_name_equals_bytes_that_are_not_utf_8() -> None:
 
 @pytest.mark.parametrize("path", ["/", "/no", "/api", "/api/stores/", "/api/stores/1/", "/api%2Fstores", "/Test"])
 def test_other_paths_are_no_routes(collection: InMemory, path: str) -> None:
-    """Decision 17; the adapters make it a 404, or a route outside the contract (decision 50)."""
-    stores: Any = collection
-    assert Resource(stores, Settings()).plan("GET", path.encode(), []) is None
+    """Decision 17."""
+    assert_error(ask(collection, "GET", path), 404, "Not Found")
 
 
-def test_a_route_needs_a_token_unless_it_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_route_needs_a_token_unless_it_says_otherwise() -> None:
     """A route that somebody adds is never open by oversight."""
-    added: Any = "added"
-    monkeypatch.setitem(ROUTES, added, Rule("/added", ("GET", "PUT")))
-    scopes = [scope_of(added, method) for method in ("GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS")]
+    route = Route("added", "/added", ("GET", "PUT"))
+    scopes = [route.scope(method) for method in ("GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS")]
     assert scopes == ["read", "read", "write", "write", "write", None]
 
 

@@ -6,9 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from storekeeper.api.resource import Resource
-from storekeeper.http.response import Deferred, Response, encode_content, framed_headers
-from storekeeper.settings import Settings
+from storekeeper.http.response import Response, encode_rest, framed_headers
 from storekeeper.stores import Payload
 from tests.harness.in_memory import EPOCH, InMemory, ask
 
@@ -161,22 +159,6 @@ def test_a_key_is_good_for_one_request(
     assert collection.stores == before
 
 
-@pytest.mark.parametrize(
-    ("request_", "fields"), [(PUT, [(MATCH, tag(1))]), (PUT, [(NONE_MATCH, tag(4))]), (POST, [(MATCH, tag(3))])]
-)
-def test_a_key_that_is_read_apart_leaves_the_other_conditions(
-    collection: Any, request_: tuple[str, str], fields: list[Field]
-) -> None:
-    """As the short way of plain requests reads it."""
-    method, target = request_[0], request_[1].encode()
-    resource = Resource(collection, Settings())
-    plan = resource.plan(method, target, fields)
-    assert plan is not None
-    response = resource.respond(plan, target, BODY, 0, b"k")
-    assert isinstance(response, Deferred)
-    assert response.response().status == 412
-
-
 @pytest.mark.parametrize("name", Payload.__struct_fields__)
 @pytest.mark.parametrize("request_", [POST, PUT])
 def test_a_key_is_good_for_one_value_of_each_field(
@@ -207,7 +189,10 @@ def test_only_a_success_is_remembered(collection: InMemory) -> None:
 
 
 @pytest.mark.parametrize(("method", "target"), [POST, PUT, ("GET", "/api/stores/1"), ("GET", "/api/stores")])
-def test_the_encoders_short_form_is_what_the_fields_say(collection: InMemory, method: str, target: str) -> None:
+def test_a_server_of_its_own_and_another_one_send_the_same_fields(
+    collection: InMemory, method: str, target: str
+) -> None:
     response = ask(collection, method, target, BODY)
     fields = b"".join(b"%b: %b\r\n" % field for field in framed_headers(response))
-    assert encode_content(response) == fields + b"\r\n" + response.body
+    sent = encode_rest(response, b"", head_only=False, close=False, chunked=True)
+    assert sent == fields + b"\r\n" + response.body

@@ -178,5 +178,5 @@ def a_request(method: str, target: bytes, headers: Fields = (), body: bytes = b"
 def _respond(
     collection: Any, method: str, target: str, body: bytes, *headers: tuple[bytes, bytes], **settings: Any
 ) -> Response | Deferred:
-    application = make_application(collection, Settings(**settings), None)
-    return application.respond(a_request(method, target.encode(), headers, body))
+    application = make_application(collection, Settings(**{"host": "0.0.0.0"} | settings), None)
+    return application.respond(a_request(method, target.encode(), [(b"host", b"a"), *headers], body))

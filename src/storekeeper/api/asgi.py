@@ -89,7 +89,7 @@ def _as_get(scope: Any, send: Any) -> tuple[Any, Any]:
 
 def _target(scope: Any) -> bytes:
     # `raw_path` is optional in ASGI.
-    path: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
+    path: bytes = scope.get("raw_path") or quote(scope["path"], safe="/*").encode()
     query: bytes = scope.get("query_string", b"")
     if query:
         path = path.partition(b"?")[0] + b"?" + query

@@ -8,4 +8,13 @@ SwaggerUIBundle({
   tryItOutEnabled: false,
   syntaxHighlight: false,
   validatorUrl: null,
+  // The operations come first; then the table of errors that any request can get, with the sentence above it.
+  onComplete: () => {
+    const table = document.querySelector("#reference .info table");
+    const errors = document.createElement("div");
+    errors.className = "info wrapper";
+    errors.innerHTML = '<div class="markdown renderedMarkdown"></div>';
+    errors.firstChild.append(table.previousElementSibling, table);
+    document.querySelector("#reference .swagger-ui").append(errors);
+  },
 });
