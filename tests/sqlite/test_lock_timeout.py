@@ -31,7 +31,6 @@ def refused(service: Running, method: str, target: str) -> Response:
     return response
 
 
-@pytest.mark.one_adapter
 def test_while_another_process_writes_reads_go_on_and_writes_are_refused(fresh: Running, tmp_path: Path) -> None:
     id = store(fresh, "Before", "1 High Street")
     before = fresh.request("GET", "/api/stores").body
