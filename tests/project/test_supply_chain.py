@@ -88,10 +88,6 @@ def test_no_file_names_the_host_of_a_package_registry() -> None:
 FLOORS = {
     "h11": ("0.16.0", "CVE-2025-43859: chunk terminators were not looked at"),
     "httptools": ("0.8.0", "a long target could be cut short (fixed without an advisory)"),
-    "starlette": (
-        "1.3.1",
-        "CVE-2026-48710, CVE-2026-54282, CVE-2026-54283: an unchecked Host became part of the URL",
-    ),
     "uvicorn": ("0.11.7", "CVE-2020-7694, CVE-2020-7695: a client could write into the log, and headers"),
 }
 """Packages that read what clients send: the first version without what is known, and what that is."""
