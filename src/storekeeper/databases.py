@@ -40,7 +40,7 @@ class Database(Protocol):
     renew_epoch: str
     """The statement that sets a new epoch and returns it."""
 
-    def open_collection(self, fail: Callable[[str], None], reached: Callable[[], None]) -> Collection:
+    def open_collection(self, fail: Callable[[str], None], reached: Callable[[], None] = lambda: None) -> Collection:
         """Prepare the database, and open its collection on the running event loop.
 
         It calls `fail` once, with the reason, when the database can be trusted no more. It calls `reached`, perhaps
@@ -228,31 +228,3 @@ def sqlite_path(url: str) -> Path:
 
 def _wrong_url(problem: str) -> CannotStart:
     return CannotStart(problem, subject="--database")
-
-
-# For `service` and for tests until these use `Database`: then delete from here on.
-
-
-def open_collection(url: str, fail: Callable[[str], None], reached: Callable[[], None] = lambda: None) -> Collection:
-    """Call the database's method."""
-    return database(url).open_collection(fail, reached)
-
-
-def prepare(url: str, *, upgrade: bool = True) -> None:
-    """Call the database's method."""
-    database(url).prepare(upgrade=upgrade)
-
-
-def exists(url: str) -> bool:
-    """Call the database's method."""
-    return database(url).exists()
-
-
-def describe(url: str) -> str:
-    """Return the database's name."""
-    return database(url).name
-
-
-def snapshot(url: str, *, fill: bool = False) -> AbstractContextManager[Snapshot]:
-    """Call the database's method."""
-    return database(url).target() if fill else existing(url).snapshot()

@@ -22,7 +22,7 @@ from storekeeper.api.asgi import AsgiApplication
 from storekeeper.api.routes import match_route
 from storekeeper.api.token_table import TokenTable
 from storekeeper.collection import Collection
-from storekeeper.databases import absolute, describe, open_collection, prepare, refuse_gone, refuse_tokens
+from storekeeper.databases import absolute, database, refuse_gone, refuse_tokens
 from storekeeper.errors import CannotStart, CannotStartYet, Unavailable
 from storekeeper.events import Event, bridge_log, emit, flush, write_line
 from storekeeper.http.cache import ResponseCache
@@ -106,11 +106,11 @@ class Service:
             refuse_gone(settings.database)
         # There is no mode if the database was away at the start: if it has tokens, it is refused once it is reached.
         reached = partial(refuse_tokens, settings.database) if settings.auth is None else lambda: None
-        collection = open_collection(settings.database, partial(_fail, settings), reached)
+        collection = database(settings.database).open_collection(partial(_fail, settings), reached)
         if settings.workers > 1:
             # The supervisor must not give up another worker for this one before this one can use the database.
             with suppress(Unavailable):
-                prepare(settings.database)
+                database(settings.database).prepare()
         if settings.examples:
             self._tasks.append(asyncio.create_task(_add_examples(collection)))
             await asyncio.wait(self._tasks, timeout=EXAMPLES_TIMEOUT)
@@ -154,8 +154,8 @@ def application() -> Service:
         settings = from_environment()
         if settings.auth is None:
             raise CannotStart(
-                "say who needs a token, because only this server knows from where it can be reached: set"
-                " STOREKEEPER_AUTH to all, writes or open"
+                "choose which requests need a token, because only this server knows from where it can be reached:"
+                " set STOREKEEPER_AUTH to all, writes or open"
             )
         return Service(settings)
     except CannotStart as error:
@@ -168,8 +168,8 @@ def serve(settings: Settings) -> int:
     check_open_files_limit(settings.workers)
     if settings.auth is None and not is_loopback(settings.host):
         raise CannotStart(
-            f"--host {settings.host} can be reached from elsewhere: say who needs a token, with --auth all, --auth"
-            " writes or --auth open (nobody)"
+            f"--host {settings.host} can be reached from elsewhere: choose which requests need a token, with --auth"
+            " all, --auth writes or --auth open (none)"
         )
     # Where another service listens on the port, this start may not make or upgrade a database.
     with bind(settings.host, settings.port) as listener:
@@ -209,7 +209,7 @@ def _serve(settings: Settings, listener: socket.socket) -> int:
 def _prepared(settings: Settings) -> Settings:
     """Prepare the database; return the settings with a mode if that is decided now. Raises CannotStart."""
     with suppress(Unavailable):  # the database may become reachable later
-        prepare(settings.database)
+        database(settings.database).prepare()
         if settings.auth is None:
             refuse_tokens(settings.database)
             return msgspec.structs.replace(settings, auth="open")
@@ -297,9 +297,9 @@ def _run(server: _Server, listeners: list[socket.socket], begin: Callable[[], No
 
 
 def _announce(settings: Settings, address: str) -> None:
-    database = describe(settings.database)
-    write_line(f"Storekeeper listens on {address} with {database}; {address}/docs describes it (Ctrl-C stops it)")
-    emit(Event.STARTED, version=__version__, database=database, workers=settings.workers, pid=os.getpid())
+    name = database(settings.database).name
+    write_line(f"Storekeeper listens on {address} with {name}; {address}/docs describes it (Ctrl-C stops it)")
+    emit(Event.STARTED, version=__version__, database=name, workers=settings.workers, pid=os.getpid())
     supervisor.tell_ready()
     if settings.auth == "open" and not is_loopback(settings.host):
         emit(Event.OPEN_TO_ALL, address=address)

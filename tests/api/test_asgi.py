@@ -479,4 +479,6 @@ def test_another_server_has_to_be_told_who_needs_a_token(capsys: pytest.CaptureF
     with pytest.raises(SystemExit) as ended:
         application()
     assert ended.value.code == 2
-    assert capsys.readouterr().err.startswith("storekeeper: say who needs a token, because only this server knows")
+    assert capsys.readouterr().err.startswith(
+        "storekeeper: choose which requests need a token, because only this server knows"
+    )

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from storekeeper import databases
 from storekeeper.commands import Replace
-from storekeeper.databases import open_collection
 from storekeeper.errors import Unavailable
 from storekeeper.http import cache as response_cache
 from storekeeper.http.cache import Cached, ResponseCache
@@ -28,7 +28,7 @@ LIST = request("GET", "/api/stores")
 async def two_stores(folder: Path, **settings: Any) -> AsyncIterator[tuple[Inside, Any]]:
     """Open a service with two stores, and another collection on its database, as another process has it."""
     async with inside(folder, **settings) as service:
-        other = open_collection(f"sqlite:///{folder}/stores.db", pytest.fail)
+        other = databases.database(f"sqlite:///{folder}/stores.db").open_collection(pytest.fail)
         try:
             await other.load([Payload("First"), Payload("Second")])
             yield service, other

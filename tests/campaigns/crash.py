@@ -320,8 +320,8 @@ def fail_writer(folder: Path, lives: int) -> Row:
 _UPGRADE = """
 import sys, tests.harness.weakened
 from storekeeper import cli
-from storekeeper.databases import prepare
-prepare(sys.argv[-1][11:])
+from storekeeper.databases import database
+database(sys.argv[-1][11:]).prepare()
 cli.main()
 """
 """What a service does first; a command refuses an older file."""

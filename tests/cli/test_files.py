@@ -568,7 +568,7 @@ def test_a_copy_of_what_is_written_meanwhile_where_nobody_can_lock_it_is_refused
                 with databases.database(f"sqlite:///{open_folder}/copy.db").target() as to:
                     transfer.copy(whole, to, nothing)
 
-        with pytest.raises(StorekeeperError, match="was written meanwhile: try again"):
+        with pytest.raises(StorekeeperError, match="written meanwhile: try again"):
             copy_disturbed()
     assert names(open_folder) == ["closed"]
 

@@ -17,9 +17,9 @@ from typing import Any
 import apsw
 import pytest
 
+from storekeeper import databases
 from storekeeper.collection import Collection
 from storekeeper.commands import Command, Replace
-from storekeeper.databases import open_collection
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.sqlite import write_queue
 from storekeeper.sqlite.committer import CommandResult, Committer
@@ -259,7 +259,7 @@ def test_a_stop_does_not_wait_for_a_writer_whose_last_batch_failed(
         return [None]
 
     async def main() -> float:
-        collection = open_collection(f"sqlite:///{tmp_path}/stores.db", failures.append)
+        collection = databases.database(f"sqlite:///{tmp_path}/stores.db").open_collection(failures.append)
         await collection.check()
         monkeypatch.setattr(Committer, "commit", commit)
         first = collection.write(Replace(1, Payload("first")))
@@ -289,7 +289,7 @@ def test_what_waits_behind_a_batch_that_fails_is_refused_at_once_and_changed_not
         raise apsw.IOError("a lost page")
 
     async def main() -> None:
-        collection = open_collection(f"sqlite:///{tmp_path}/stores.db", failures.append)
+        collection = databases.database(f"sqlite:///{tmp_path}/stores.db").open_collection(failures.append)
         monkeypatch.setattr(Committer, "commit", commit)
         tried = collection.write(Replace(1, Payload("tried")))
         await until(began.is_set)

@@ -9,7 +9,7 @@ from typing import Any
 
 import apsw
 
-from storekeeper.databases import open_collection
+from storekeeper import databases
 from storekeeper.stores import Payload
 from tests.harness.process import TIMEOUT, Response, Running
 
@@ -47,7 +47,7 @@ def load(database: str, payloads: Iterable[Payload]) -> None:
     """Create many stores at once in a database."""
 
     async def main() -> None:
-        collection = open_collection(database, lambda _: None)
+        collection = databases.database(database).open_collection(lambda _: None)
         try:
             await collection.load(payloads)
         finally:

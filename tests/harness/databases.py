@@ -12,8 +12,8 @@ import apsw
 import psycopg
 import pytest
 
+from storekeeper import databases
 from storekeeper.collection import Collection
-from storekeeper.databases import open_collection
 from storekeeper.tables import CONTENT
 from tests.harness.machine import need
 from tests.harness.postgres_server import Missing, Server, shared
@@ -48,7 +48,7 @@ class Database(Protocol):
 async def handle(database: Database) -> AsyncIterator[Collection]:
     """Open another handle on a database, as the service does; close it at the end. A failed one fails the test."""
     failures: list[str] = []
-    collection = open_collection(database.url, failures.append)
+    collection = databases.database(database.url).open_collection(failures.append)
     try:
         yield collection
     finally:

@@ -16,7 +16,7 @@ def now() -> int:
 def add_token(url: str, name: str, scope: str, expires: int | None = None) -> str:
     """Add a token to a database, which is made if there is none; return its text."""
     text = generate()
-    databases.prepare(url)
+    databases.database(url).prepare()
     databases.add_token(url, Token(0, name, scope, hashed(text.encode()), now(), expires))
     return text
 

@@ -315,7 +315,6 @@ def test_examples_follow_if_no_thread_can_be_made_for_them_at_first(
     async def scenario() -> None:
         async with inside(tmp_path, examples=True) as service:
             assert refused
-            collection = service.service.runtime.resource._collection
-            await until_so(lambda: collection.state()[0] == 3)  # type: ignore[index]  # SQLite has it at once
+            await until_so(lambda: len(Sqlite(tmp_path).changes()) == 3)
 
     run_scenario(scenario())

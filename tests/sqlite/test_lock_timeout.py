@@ -4,8 +4,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import pytest
-
 from tests.harness.client import create as store
 from tests.harness.client import locked
 from tests.harness.process import Response, Running, ask

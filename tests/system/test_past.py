@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from storekeeper.databases import open_collection
+from storekeeper import databases
 from tests.campaigns import past
 from tests.harness.collection import run
 from tests.harness.databases import Database
@@ -17,7 +17,7 @@ PAGE = 400
 @contextmanager
 def filled(database: Database, folder: Path) -> Iterator[Running]:
     async def load() -> None:
-        collection = open_collection(database.url, lambda _: None)
+        collection = databases.database(database.url).open_collection(lambda _: None)
         await collection.load(past.numbered(STORES))
         await collection.close()
 

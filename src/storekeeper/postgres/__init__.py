@@ -129,7 +129,9 @@ class PostgresDatabase:
         self.url = url
         self.name = session.describe(url)
 
-    def open_collection(self, fail: Callable[[str], None], reached: Callable[[], None]) -> PostgresCollection:
+    def open_collection(
+        self, fail: Callable[[str], None], reached: Callable[[], None] = lambda: None
+    ) -> PostgresCollection:
         return PostgresCollection(self.url, fail, reached)
 
     def prepare(self, *, upgrade: bool = True) -> str:

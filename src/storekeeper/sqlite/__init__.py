@@ -179,7 +179,9 @@ class SqliteDatabase:
         self.path = path
         self.name = str(path)
 
-    def open_collection(self, fail: Callable[[str], None], reached: Callable[[], None]) -> SqliteCollection:
+    def open_collection(
+        self, fail: Callable[[str], None], reached: Callable[[], None] = lambda: None
+    ) -> SqliteCollection:
         schema.prepare(self.path)
         reached()
         return SqliteCollection(self.path, fail)
