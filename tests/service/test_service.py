@@ -17,6 +17,7 @@ from tests.harness import weakened
 from tests.harness.client import create as store
 from tests.harness.client import fill, locked, until
 from tests.harness.command import run
+from tests.harness.databases import Sqlite
 from tests.harness.in_process import inside
 from tests.harness.in_process import run as run_scenario
 from tests.harness.in_process import until as until_so
@@ -194,12 +195,12 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "folder").mkdir()
     for path in (f"{tmp_path}/nowhere/stores.db", f"{tmp_path}/file/stores.db"):
-        assert_refused("--port=0", f"--database=sqlite:///{path}", says=f"{path} cannot be opened for writing")
+        assert_refused("--port=0", f"--database=sqlite:///{path}", says=f"{path}: cannot be opened for writing")
     assert_refused("--port=0", f"--database=sqlite:///{tmp_path}/folder", says="folder is not a file")
     if os.geteuid():  # root may write everywhere
         (tmp_path / "folder").chmod(0o500)
         path = f"{tmp_path}/folder/stores.db"
-        assert_refused("--port=0", f"--database=sqlite:///{path}", says=f"{path} cannot be opened for writing")
+        assert_refused("--port=0", f"--database=sqlite:///{path}", says=f"{path}: cannot be opened for writing")
 
 
 def test_a_variable_does_what_its_option_does_and_the_option_wins(tmp_path: Path) -> None:
@@ -313,7 +314,7 @@ def test_examples_follow_if_no_thread_can_be_made_for_them_at_first(
     monkeypatch.setattr(threading.Thread, "start", start_later)
 
     async def scenario() -> None:
-        async with inside(tmp_path, examples=True) as service:
+        async with inside(tmp_path, examples=True):
             assert refused
             await until_so(lambda: len(Sqlite(tmp_path).changes()) == 3)
 

@@ -14,6 +14,6 @@ def test_keyed_creates_that_are_repeated_across_kills_happen_once(database: Data
 
 
 def test_that_would_be_seen(tmp_path: Path) -> None:
-    """The check itself: where a key is known to one process only, a store is there twice."""
+    """The check itself: where a key is known to one process only, its repeat elsewhere is no replay."""
     row = kill_creates(tmp_path, 40, 1, change="remembers_only_its_own_keys")
-    assert {violation.fault for violation in row.violations} & {"duplicate", "replay"}
+    assert row.violations

@@ -32,12 +32,15 @@ _NO_MEMORY = "There is not enough memory"
 class InvalidJson(StorekeeperError):
     """The body is not JSON text in UTF-8."""
 
+    def __init__(self) -> None:
+        super().__init__("Invalid request payload JSON format")
+
 
 def to_response(error: BaseException, *, generic: bool = False) -> Response:
     """Return the response to an error; what is none of the domain's is a bug. `generic` explains no invalid input."""
     match error:
         case InvalidJson():  # no violation of a field, so generic mode names it too (decision 12)
-            return error_response(400, "Invalid request payload JSON format")
+            return error_response(400, str(error))
         case InvalidInput():
             if generic:
                 return error_response(400, f"Invalid request {error.source} input")
