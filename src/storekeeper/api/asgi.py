@@ -6,9 +6,8 @@ from time import perf_counter
 from typing import Any
 from urllib.parse import quote
 
-from storekeeper.events import Event, emit
 from storekeeper.http.request import Request, exceeds
-from storekeeper.http.response import Deferred, Response, StreamAborted, framed_headers, too_large
+from storekeeper.http.response import Deferred, Response, framed_headers, too_large
 from storekeeper.http.runtime import Runtime
 
 
@@ -124,12 +123,7 @@ async def _send(response: Response, headers: Any, request: Request, receive: Any
                     if gone.done():  # `send` would drop the rest of the list in silence
                         return
                     await send({"type": "http.response.body", "body": part, "more_body": True})
-        except StreamAborted:  # the server must break the connection: what was sent is not the whole
-            raise
-        except Exception as error:
-            emit(Event.BUG, error=error)
-            raise
-        finally:
+        finally:  # after an exception the server breaks the connection, as what was sent is not the whole
             gone.cancel()
     body = b"" if request.method == "HEAD" else response.body
     await send({"type": "http.response.body", "body": body})
