@@ -100,7 +100,7 @@ def _invalid(name: str, reason: str, value: Any) -> CannotStart:
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether only this machine reaches a service that listens on this address."""
+    """Return whether only this machine reaches a service that listens on this address."""
     try:
         address = ip_address(host)
         # Only from Python 3.13 on, `is_loopback` looks at the IPv4 address in an IPv6 one.

@@ -401,7 +401,7 @@ def test_examples_follow_if_no_thread_can_be_made_for_them_at_first(
     async def scenario() -> None:
         async with inside(tmp_path, examples=True) as service:
             assert refused
-            collection = service.service.runtime.resource._collection
+            collection = service.collection
             await until_so(lambda: collection.state()[0] == 3)  # type: ignore[index]  # SQLite has it at once
 
     run_scenario(scenario())

@@ -26,16 +26,23 @@ class AsgiApplication:
         # ASGI allows any iterable, and some servers leave the blanks around a value.
         headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         request = Request(scope["method"], _target(scope), headers, scope["http_version"], True)
-        sent = _Sent(send)
+        status = size = 0
+
+        async def counted(message: dict[str, Any]) -> None:
+            nonlocal status, size
+            status = message.get("status", status)
+            size += len(message.get("body", b""))
+            await send(message)
+
         try:
             response = await self._respond(request, receive)
             if response is not None:
                 fields = self._application.fields(headers)
-                await _send(response, [*framed_headers(response), *fields], request, receive, sent)
+                await _send(response, [*framed_headers(response), *fields], request, receive, counted)
         finally:
             route = request.plan.route if request.plan else None
             seconds = perf_counter() - began
-            self._observe(route, request.method, sent.status, sent.size, seconds, request.token_number)
+            self._observe(route, request.method, status, size, seconds, request.token_number)
 
     async def _respond(self, request: Request, receive: Any) -> Response | None:
         """Return the response to a request; None if the client went away."""
@@ -55,19 +62,6 @@ class AsgiApplication:
             await asyncio.wait([response.future])
             return response.response()
         return response
-
-
-class _Sent:
-    """Sends messages, and counts the bytes of the content."""
-
-    def __init__(self, send: Any) -> None:
-        self._send = send
-        self.status = self.size = 0
-
-    async def __call__(self, message: dict[str, Any]) -> None:
-        self.status = message.get("status", self.status)
-        self.size += len(message.get("body", b""))
-        await self._send(message)
 
 
 def _as_get(scope: Any, send: Any) -> tuple[Any, Any]:
