@@ -51,7 +51,7 @@ def _refusal(host: str, port: int, error: Exception) -> CannotStart:
 
 
 def has_client(listener: socket.socket) -> bool:
-    """Tell whether a connection waits to be accepted."""
+    """Return whether a connection waits to be accepted."""
     waiting = select.poll()  # not select, which takes no file number over 1023
     waiting.register(listener, select.POLLIN)
     return bool(waiting.poll(0))

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Coroutine, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,21 @@ def test_a_client_that_leaves_in_its_body_changes_nothing_and_is_sent_nothing(tm
             assert (await asked(service, "GET", "/api/stores")).body == b"[]"
 
     run(scenario())
+
+
+def test_the_observer_is_called_once_for_each_response(tmp_path: Path) -> None:
+    told: list[tuple[str | None, str, int]] = []
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            service.service.runtime = replace(service.service.runtime, observe=lambda *of: told.append(of[:3]))
+            await asked(service, "POST", "/api/stores", b'{"name":"A"}')
+            await asked(service, "HEAD", "/api/stores/1")
+            await asked(service, "GET", "/nowhere")
+            await called(service.service, scope_of("POST", "/api/stores"))  # the client leaves
+
+    run(scenario())
+    assert told == [("stores", "POST", 200), ("store", "HEAD", 200), (None, "GET", 404), ("stores", "POST", 0)]
 
 
 def test_a_token_that_ends_while_the_body_is_on_its_way_changes_nothing(tmp_path: Path) -> None:

@@ -191,7 +191,7 @@ def test_a_key_belongs_to_its_token_and_each_change_has_its_number(tmp_path: Pat
                     assert (await exchange(service, create)).json["id"] == number
 
     run(scenario())
-    with databases.snapshot(url) as snapshot:
+    with databases.database(url).snapshot() as snapshot:
         assert [row[-1] for row in snapshot.rows("changes")] == [1, 2]
 
 

@@ -1,4 +1,4 @@
-"""Bodies made to break a JSON parser, to POST and PUT through both adapters: refused and nothing changed, or kept.
+"""Bodies made to break a JSON parser, to POST and PUT : refused and nothing changed, or kept.
 
 What each rule of a payload says is in test_payloads.py, with the plainer of such bodies; here are the
 extremes of decisions 10 to 13 and 15.

@@ -1,4 +1,4 @@
-"""A connection, byte by byte: keep-alive, the order of responses, the framing of requests. Both adapters.
+"""A connection, byte by byte: keep-alive, the order of responses, the framing of requests.
 
 Expect, Upgrade and ends are in test_connection_edges.py, refusals in test_refusals.py, time in test_deadlines.py.
 """

@@ -21,7 +21,6 @@ from tests.harness.wire import SLOW, Wire, assert_error, create, dial, request
 FILES = 200
 """What a process may open in these tests: 72 connections."""
 
-TAKEN = FILES - limits.RESERVED_FILES - limits.MAX_REFUSED
 MANY = 300
 
 

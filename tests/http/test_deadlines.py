@@ -454,7 +454,7 @@ def test_a_request_behind_the_response_that_closes_the_connection_is_not_carried
             other.data_received(create("First"))
             await settled(other)
             collection = service.collection
-            assert collection.state()[0] == 1  # type: ignore[index]  # SQLite has it at once
+            assert collection.state()[0] == 1
 
     run(scenario())
 

@@ -175,7 +175,7 @@ def test_the_observer_is_called_once_if_the_client_leaves(target: str, status: i
         connected.connection.data_received(request("GET", target) * 2)
         connected.connection.loop.call_soon(connected.line.abort)
         if status:
-            await until(lambda: b"begun" in connected.line.sent)
+            await until(partial(has_begun, connected))
         connected.line.abort()
         await until(lambda: not connected.connection.connections and not connected.connection.tasks)
         assert connected.told == [(None, "GET", status)]
@@ -238,6 +238,10 @@ def _unquoted(respond: Callable[[Request], Response | Deferred], request: Reques
     return respond(request)
 
 
+def has_begun(connected: Connected) -> bool:
+    return b"begun" in connected.line.sent
+
+
 def test_an_endless_stream_ends_when_the_service_drains() -> None:
     """Also one that begins then; and the connection closes behind it."""
 
@@ -247,7 +251,7 @@ def test_an_endless_stream_ends_when_the_service_drains() -> None:
             if early:
                 connected.connection.shutdown()
             connected.connection.data_received(request("GET", "/endless"))
-            await until(lambda connected=connected: b"begun" in connected.line.sent)
+            await until(partial(has_begun, connected))
             if not early:
                 await asyncio.sleep(0.01)
                 assert b"ended" not in connected.line.sent

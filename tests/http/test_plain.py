@@ -12,11 +12,12 @@ import pytest
 
 from storekeeper.api import conditions, origins
 from storekeeper.api.application import Application
+from storekeeper.api.plan import Plan
 from storekeeper.api.routes import Route, match_route
 from storekeeper.http import plain
 from storekeeper.http.plain import DECIDING_FIELDS, PlainReader
 from storekeeper.http.reader import Phase, RequestReader
-from storekeeper.http.request import Plan, Request, size_of
+from storekeeper.http.request import Request, size_of
 from storekeeper.http.response import Response
 from tests import ROOT
 from tests.campaigns.fuzz_http import requests_to_damage
@@ -38,9 +39,8 @@ NOT_PLAIN = [
     *(request("POST", "/test", None, *["Content-Length: 0"] * 2), request("GET", "/test", None, "Host: a")),
 ]
 
-SETTINGS = {"cors_origin": ("http://a",), "allowed_host": ("a",), "auth": "all"}
-closed = an_application(tokens=True, **SETTINGS)
-opened = an_application(**SETTINGS | {"auth": "open"})
+closed = an_application(tokens=True, cors_origin=("http://a",), allowed_host=("a",), auth="all")
+opened = an_application(cors_origin=("http://a",), allowed_host=("a",))
 
 LOOKED_FOR = re.compile(r'(?:field\([\w.]+, |name == )b"([a-z-]+)"')
 

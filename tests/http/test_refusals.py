@@ -1,4 +1,4 @@
-"""What the HTTP layer refuses (decision 27), as raw bytes: a table of cases. Both adapters.
+"""What the HTTP layer refuses (decision 27), as raw bytes: a table of cases.
 
 A request that two servers could cut differently out of the same bytes is never carried out, and no request is
 ever answered twice. Each case begins on a fresh connection, alone, behind a request that is still unanswered,

@@ -196,7 +196,7 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     for path in (f"{tmp_path}/nowhere/stores.db", f"{tmp_path}/file/stores.db"):
         assert_refused("--port=0", f"--database=sqlite:///{path}", says=f"{path}: cannot be opened for writing")
-    assert_refused("--port=0", f"--database=sqlite:///{tmp_path}/folder", says="folder is not a file")
+    assert_refused("--port=0", f"--database=sqlite:///{tmp_path}/folder", says="folder: not a file")
     if os.geteuid():  # root may write everywhere
         (tmp_path / "folder").chmod(0o500)
         path = f"{tmp_path}/folder/stores.db"

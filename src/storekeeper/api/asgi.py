@@ -6,9 +6,8 @@ from time import perf_counter
 from typing import Any
 from urllib.parse import quote
 
-from storekeeper.events import Event, emit
 from storekeeper.http.request import Request, exceeds
-from storekeeper.http.response import Deferred, Response, StreamAborted, framed_headers, too_large
+from storekeeper.http.response import Deferred, Response, framed_headers, too_large
 from storekeeper.http.runtime import Runtime
 
 
@@ -27,16 +26,23 @@ class AsgiApplication:
         # ASGI allows any iterable, and some servers leave the blanks around a value.
         headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         request = Request(scope["method"], _target(scope), headers, scope["http_version"], True)
-        sent = _Sent(send)
+        status = size = 0
+
+        async def counted(message: dict[str, Any]) -> None:
+            nonlocal status, size
+            status = message.get("status", status)
+            size += len(message.get("body", b""))
+            await send(message)
+
         try:
             response = await self._respond(request, receive)
             if response is not None:
                 fields = self._application.fields(headers)
-                await _send(response, [*framed_headers(response), *fields], request, receive, sent)
+                await _send(response, [*framed_headers(response), *fields], request, receive, counted)
         finally:
             route = request.plan.route if request.plan else None
             seconds = perf_counter() - began
-            self._observe(route, request.method, sent.status, sent.size, seconds, request.token_number)
+            self._observe(route, request.method, status, size, seconds, request.token_number)
 
     async def _respond(self, request: Request, receive: Any) -> Response | None:
         """Return the response to a request; None if the client went away."""
@@ -56,19 +62,6 @@ class AsgiApplication:
             await asyncio.wait([response.future])
             return response.response()
         return response
-
-
-class _Sent:
-    """Sends messages, and counts the bytes of the content."""
-
-    def __init__(self, send: Any) -> None:
-        self._send = send
-        self.status = self.size = 0
-
-    async def __call__(self, message: dict[str, Any]) -> None:
-        self.status = message.get("status", self.status)
-        self.size += len(message.get("body", b""))
-        await self._send(message)
 
 
 def _as_get(scope: Any, send: Any) -> tuple[Any, Any]:
@@ -124,12 +117,7 @@ async def _send(response: Response, headers: Any, request: Request, receive: Any
                     if gone.done():  # `send` would drop the rest of the list in silence
                         return
                     await send({"type": "http.response.body", "body": part, "more_body": True})
-        except StreamAborted:  # the server must break the connection: what was sent is not the whole
-            raise
-        except Exception as error:
-            emit(Event.BUG, error=error)
-            raise
-        finally:
+        finally:  # after an exception the server breaks the connection, as what was sent is not the whole
             gone.cancel()
     body = b"" if request.method == "HEAD" else response.body
     await send({"type": "http.response.body", "body": body})

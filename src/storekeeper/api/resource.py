@@ -65,11 +65,9 @@ class Resource:
         return self._plan_write(headers, is_create=True) if method == "POST" else self._plan_read(method, headers)
 
     def _plan_store(self, method: str, headers: Fields) -> Plan:
-        return (
-            self._plan_write(headers, is_create=False)
-            if method == "PUT"
-            else self._plan_read(method, headers, is_list=False)
-        )
+        if method == "PUT":
+            return self._plan_write(headers, is_create=False)
+        return self._plan_read(method, headers, is_list=False)
 
     def _plan_read(self, method: str, headers: Fields, *, is_list: bool = True) -> Plan:
         value = field(headers, b"if-none-match")

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from storekeeper.http.request import MAX_FIELDS, MAX_TARGET_BYTES, Plan, Request, is_host, size_of
+from storekeeper.http.request import MAX_FIELDS, MAX_TARGET_BYTES, Request, is_host, size_of
 from storekeeper.http.response import Fields
 
 DECIDING_FIELDS = (
@@ -71,7 +71,7 @@ class _Head(msgspec.Struct, eq=False):
     length: int
     size: int
     plan_size: int
-    plans: dict[tuple[bytes, Any], Plan]
+    plans: dict[tuple[bytes, Any], Any]
     """By method and route."""
 
     comes_again: bool
@@ -84,7 +84,7 @@ class PlainReader(Generic[R]):
     `route` returns the route of a path, `plan` the plan of a method, a route and the deciding fields.
     """
 
-    def __init__(self, route: Callable[[bytes], R], plan: Callable[[str, R, Fields], Plan]) -> None:
+    def __init__(self, route: Callable[[bytes], R], plan: Callable[[str, R, Fields], Any]) -> None:
         self._route = route
         self._plan = plan
         self._heads: dict[bytes, _Head] = {}
@@ -133,7 +133,7 @@ class PlainReader(Generic[R]):
             self._grow(len(text) + head.size)
             self._heads[text] = head
 
-    def _make_plan(self, method: bytes, route: R, head: _Head) -> Plan:
+    def _make_plan(self, method: bytes, route: R, head: _Head) -> Any:
         plan = self._plan(method.decode(), route, head.fields)
         self._grow(head.plan_size)
         head.plans[method, route] = plan

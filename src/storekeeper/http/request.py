@@ -4,14 +4,13 @@ Decisions 15, 16, 27 and 28.
 """
 
 import re
-from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import httptools
 import msgspec
 
 from storekeeper.http.deadlines import REQUEST_TIMEOUT
-from storekeeper.http.response import MAX_BODY_BYTES, Deferred, Fields, Response, error_response, too_large
+from storekeeper.http.response import MAX_BODY_BYTES, Fields, Response, error_response, too_large
 
 MAX_TARGET_BYTES = 8 * 1024
 MAX_HEAD_BYTES = 16 * 1024
@@ -55,29 +54,6 @@ class BodyLimit(NamedTuple):
     timeout: float = REQUEST_TIMEOUT
 
 
-class Plan(Protocol):
-    """What HTTP needs of `api.plan.Plan`, which this package may not import."""
-
-    @property
-    def route(self) -> str | None:
-        """The name of the route, for the observer."""
-
-    @property
-    def fields(self) -> bytes:
-        """Encoded fields of the response that the request's head decides."""
-
-    @property
-    def cacheable(self) -> bool:
-        """Whether the response may be cached, as far as the head decides."""
-
-    @property
-    def run(self) -> "Callable[[Request], Response | Deferred]":
-        """Carries out a complete request."""
-
-    def admit(self) -> int | Response:
-        """Return the number of the client's token, 0 for none, or the refusal. A long stream asks again."""
-
-
 class Request(msgspec.Struct, eq=False, gc=False):
     """A complete request. `target` is in origin form (or `*`) once it was checked; header names are in lower case.
 
@@ -90,7 +66,9 @@ class Request(msgspec.Struct, eq=False, gc=False):
     version: str
     keep_alive: bool
     body: bytes = b""
-    plan: Plan | None = None
+    plan: Any = None
+    """The `api.plan.Plan` of its head, once there is one. A stream that lasts asks `plan.admit()` again."""
+
     size: int = 0
     token_number: int = 0
     """The number of the client's token, 0 for none."""

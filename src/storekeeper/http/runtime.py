@@ -10,20 +10,13 @@ from storekeeper.http.request import BodyLimit, Request
 from storekeeper.http.response import Deferred, Fields, Headers, Response
 
 
-class Application(Protocol):
+class _Application(Protocol):
     """What HTTP asks of `api.application.Application`, which this package may not import."""
 
-    def respond(self, request: Request) -> Response | Deferred:
-        """Return the response to a complete request. Raises nothing."""
-
-    def early_refusal(self, request: Request) -> Response | None:
-        """Return the refusal of a request whose body is not read yet, or None."""
-
-    def fields(self, headers: Fields) -> Headers:
-        """Return the fields that belong in every response to a request with these headers."""
-
-    def body_limit(self, target: bytes) -> BodyLimit:
-        """Return how long a body may be, and how long it may take."""
+    def respond(self, request: Request) -> Response | Deferred: ...
+    def early_refusal(self, request: Request) -> Response | None: ...
+    def fields(self, headers: Fields) -> Headers: ...
+    def body_limit(self, target: bytes) -> BodyLimit: ...
 
 
 class Observer(Protocol):
@@ -48,7 +41,7 @@ def ignore(_route: str | None, _method: str, _status: int, _size: int, _seconds:
 class Runtime:
     """The objects that all connections of one process share, joined in one when the collection is open."""
 
-    application: Application
+    application: _Application
     plain: PlainReader[Any]
     cache: ResponseCache
     limits: Limits
