@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, cast
 
 import uvloop
+from storekeeper.api.fastlane import FastLane
 
 from bench import floor, seeds
 from bench.systems import DATA, STOREKEEPER, call
-from storekeeper.api.fastlane import FastLane
 from storekeeper.http.response import Response, encode_content
 from storekeeper.stores import Store
 from tests.harness.in_process import Inside, Line, inside

@@ -90,8 +90,9 @@ class Ledger:
 
     def _compare(self, written: Written, version: int) -> None:
         """Compare a response with the change of its version."""
-        change = """SELECT store_id, name, address, EXISTS (SELECT * FROM changes AS earlier
-          WHERE earlier.store_id = change.store_id AND earlier.seq < change.seq) FROM changes AS change WHERE seq = ?"""
+        change = """SELECT store_id, name, address, EXISTS
+          (SELECT * FROM changes AS earlier WHERE earlier.store_id = change.store_id AND earlier.seq < change.seq)
+          FROM changes AS change WHERE seq = ?"""
         *store, previous = self._connection.execute(change, (version,)).get
         assert tuple(store) == written.store, f"{store} was done, {written.store} was acknowledged"
         assert written.method == b"PUT" or not previous, f"a POST replaced {store}"

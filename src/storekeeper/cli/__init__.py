@@ -153,7 +153,6 @@ def check(
     read_only: Annotated[bool, typer.Option("--read-only", help="Add no store: skip what writes.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Add stores, which nobody can delete, without asking.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")] = False,
-    junit: Annotated[Path | None, typer.Option(help="Write a JUnit XML file too.")] = None,
     timeout: Annotated[float, typer.Option(min=MIN_TIMEOUT, max=MAX_TIMEOUT, help="Seconds for one request.")] = 7.0,
     token: Annotated[
         Path | None,
@@ -167,16 +166,15 @@ def check(
     """
     from msgspec.structs import asdict
 
-    from storekeeper import conformance
+    import storeapi_check
     from storekeeper.stores import EXAMPLES
 
     if not MIN_TIMEOUT <= timeout <= MAX_TIMEOUT:  # the parser accepts nan
         raise CannotStart(f"--timeout: from {MIN_TIMEOUT} to {MAX_TIMEOUT} seconds, not {timeout}")
-    return conformance.run(
+    return storeapi_check.run(
         url,
         read_only=read_only,
         json=json,
-        junit=junit,
         timeout=timeout,
         token=_read_token(token),
         ask=None if yes else lambda most: _ask_to_add(url, most),

@@ -48,8 +48,8 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 # The database encodes the stores, 4 times as fast as Python would encode rows. The cast returns bytes, not str.
 _MEMBERS = ", ".join(f"'{name}', {name}" for name in ("id", *CONTENT))
 _JSON = f"CAST(group_concat(json_object({_MEMBERS}), ',') AS BLOB), max(version)"
-# A scan of the table by its key, or of ids that are in order, is in that order; a sub-query with ORDER BY would take a
-# third longer, and load all that it sorts.
+# A scan of the table by its key, or of ids in order, is in that order; a sub-query with ORDER BY would take a third
+# longer, and load all that it sorts.
 _RANGE = f"(SELECT id, {FIELDS}, version FROM stores NOT INDEXED WHERE id BETWEEN ?1 AND ?2)"
 _PICKED = f"""(SELECT stores.id, {FIELDS}, version FROM json_each(?1) AS pick
   CROSS JOIN stores ON stores.id = pick.value)"""

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import quote
 
-from storekeeper.conformance.client import Client, Exchange
-from storekeeper.conformance.documents import Listing, Store, parse
+from storeapi_check.client import Client, Exchange
+from storeapi_check.documents import Listing, Store, parse
 
 STORES = "/api/stores"
 TRIES = 5  # how often a moment is looked for in which no other client writes

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from functools import partial
 
-from storekeeper.conformance.service import AT_ONCE, TRIES, UNUSED, Made, Response, Rules, Service, fields, number
+from storeapi_check.service import AT_ONCE, TRIES, UNUSED, Made, Response, Rules, Service, fields, number
 
 RULES = Rules()
 ADDED = "id = (count of stores before the add) + 1, name from the payload, address from the payload or null when"

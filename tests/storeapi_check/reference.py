@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
-from storekeeper.conformance.client import Client, Exchange, Unreachable
+from storeapi_check.client import Client, Exchange, Unreachable
 
 JSON = "application/json; charset=utf-8"
 GENERIC = "Invalid request payload input"

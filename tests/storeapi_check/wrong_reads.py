@@ -4,8 +4,8 @@ import re
 import unicodedata
 from collections.abc import Callable
 
-from tests.conformance.mutants import breaks, mutant
-from tests.conformance.reference import JSON, Reference, Response, Store
+from tests.storeapi_check.mutants import breaks, mutant
+from tests.storeapi_check.reference import JSON, Reference, Response, Store
 
 # The list
 

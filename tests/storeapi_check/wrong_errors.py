@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from tests.conformance.mutants import breaks
-from tests.conformance.reference import GENERIC, JSON, GenericReference, Problem, Reference, Response, Store
+from tests.storeapi_check.mutants import breaks
+from tests.storeapi_check.reference import GENERIC, JSON, GenericReference, Problem, Reference, Response, Store
 
 # The error body
 

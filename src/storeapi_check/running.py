@@ -5,15 +5,13 @@ import re
 import sys
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
-from storekeeper.conformance import beyond, reading, rejecting, responses, writing
-from storekeeper.conformance.client import CannotCheck, Client, Exchange, TooLarge, Unreachable
-from storekeeper.conformance.documents import parse
-from storekeeper.conformance.profile import observe
-from storekeeper.conformance.report import Report, as_json, as_junit, as_text, complain
-from storekeeper.conformance.service import STORES, Response, Result, Rule, Service, Skipped, Violation, brief
+from storeapi_check import beyond, reading, rejecting, responses, writing
+from storeapi_check.client import CannotCheck, Client, Exchange, TooLarge, Unreachable
+from storeapi_check.documents import parse
+from storeapi_check.report import Report, as_json, as_text, complain
+from storeapi_check.service import STORES, Response, Result, Rule, Service, Skipped, Violation, brief
 
 CONFORMS, VIOLATES, CANNOT_CHECK = 0, 1, 2
 RULES = [*reading.RULES, *writing.RULES, *rejecting.RULES, *beyond.RULES, *responses.RULES]
@@ -29,7 +27,6 @@ def run(
     *,
     read_only: bool = False,
     json: bool = False,
-    junit: Path | None = None,
     timeout: float = 7.0,
     token: str = "",
     ask: Announce | None = None,
@@ -37,8 +34,8 @@ def run(
 ) -> int:
     """Check the service at `url`, print the report and return the exit status.
 
-    Standard output gets the table, or one JSON document; the file `junit` gets the XML. Each request has `timeout`
-    seconds. Unless the list is `examples`, `ask` gets the number of stores that may be added, and raises to refuse.
+    Standard output gets the table, or one JSON document. Each request has `timeout` seconds. Unless the list is
+    `examples`, `ask` gets the number of stores that may be added, and raises to refuse.
     """
     if (path := url.rstrip("/")).endswith("/api/stores"):  # as people copy it
         url = path.removesuffix("/api/stores")
@@ -49,18 +46,10 @@ def run(
         complain(f"Checking {url}: this adds at most {most} stores, and there is no way to delete one.")
 
     try:
-        if junit:
-            _prove_writable(junit)  # not found out after the stores were added
         report = examine(url, read_only=read_only, timeout=timeout, announce=announce, token=token)
-        if junit:
-            junit.write_bytes(as_junit(report))
     except CannotCheck as error:
         shown = re.sub("//.*@", "//***@", url)  # else a password would be shown
         complain(f"storekeeper: cannot check {shown}: {error}")
-        return CANNOT_CHECK
-    except OSError as error:
-        reason = f"{error.strerror}; --junit takes the path of a file"
-        complain(f"storekeeper: cannot write the results to {junit}: {reason}")
         return CANNOT_CHECK
     try:
         sys.stdout.write(as_json(report) + "\n" if json else as_text(report))
@@ -69,16 +58,6 @@ def run(
         # The reader has closed the pipe; the verdict stays. To flush the rest at the end would fail once more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return CONFORMS if report.conforms else VIOLATES
-
-
-def _prove_writable(path: Path) -> None:
-    """Raise OSError unless the file can be written; one that was not there is not there afterwards."""
-    if path.is_fifo():
-        return  # whoever reads it would take the closing for its end
-    path, new = path.resolve(), not path.exists()
-    path.open("ab").close()
-    if new:
-        path.unlink()
 
 
 def _holds_only(client: Client, stores: list[dict[str, Any]]) -> bool:
@@ -108,11 +87,10 @@ def hold(service: Service, url: str, announce: Announce = lambda _: None) -> Rep
         announce(MAX_ADDED)
         prepare(service)
     results = [run_rule(rule, service) for rule in RULES if not rule.late]
-    profile = observe(service)
     require_response(service)
     results += [run_rule(rule, service) for rule in RULES if rule.late]
     mode = "unknown" if service.read_only else "generic" if service.generic else "detailed"
-    return Report(url, mode, results, profile, service.added, time.monotonic() - start)
+    return Report(url, mode, results, service.added, time.monotonic() - start)
 
 
 def first_contact(service: Service) -> None:

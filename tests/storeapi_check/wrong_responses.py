@@ -4,8 +4,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from tests.conformance.mutants import STORE_OPERATIONS, breaks
-from tests.conformance.reference import JSON, GenericReference, Reference, Response, Store
+from tests.storeapi_check.mutants import STORE_OPERATIONS, breaks
+from tests.storeapi_check.reference import JSON, GenericReference, Reference, Response, Store
 
 # The liveness route
 

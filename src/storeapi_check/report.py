@@ -7,10 +7,9 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from xml.etree import ElementTree as ET
 
-from storekeeper.conformance.client import MAX_EXCERPT_BYTES
-from storekeeper.conformance.service import Result
+from storeapi_check.client import MAX_EXCERPT_BYTES
+from storeapi_check.service import Result
 
 SIGNS = {"passed": "[green]✓[/]", "failed": "[red]✗[/]", "skipped": "[dim]-[/]"}
 
@@ -22,7 +21,6 @@ class Report:
     url: str
     mode: str
     results: list[Result]
-    profile: dict[str, str]
     added: int
     seconds: float
 
@@ -51,28 +49,7 @@ def as_json(report: Report) -> str:
         check |= {"note": result.note, "request": request, "response": response}
         checks.append({name: text or None for name, text in check.items()})
     head = {name: getattr(report, name) for name in ("url", "conforms", "mode", "counts", "added")}
-    profile = [{"topic": topic, "seen": seen} for topic, seen in report.profile.items()]
-    return json.dumps(head | {"seconds": round(report.seconds, 3), "checks": checks, "profile": profile}, indent=2)
-
-
-def as_junit(report: Report) -> bytes:
-    """Return the report in the XML that build servers read: one test case for each check."""
-    suites, counts = ET.Element("testsuites"), report.counts
-    totals = {"tests": len(report.results), "failures": counts["failed"], "errors": 0, "skipped": counts["skipped"]}
-    suite = _element(suites, "testsuite", name="Store Resource API", time=f"{report.seconds:.3f}", **totals)
-    properties = _element(suite, "properties")
-    for name, value in (("url", report.url), ("mode", report.mode), *report.profile.items()):
-        _element(properties, "property", name=name, value=value)
-    for result in report.results:
-        case = _element(suite, "testcase", classname="storekeeper.conformance", name=result.rule.name, time=0)
-        if result.state != "passed":
-            tag = "failure" if result.state == "failed" else "skipped"
-            _element(case, tag, message=result.note).text = _xml("\n\n".join(filter(None, _shown(result))))
-    return bytes(ET.tostring(suites, encoding="utf-8", xml_declaration=True))
-
-
-def _element(parent: ET.Element, tag: str, **attributes: object) -> ET.Element:
-    return ET.SubElement(parent, tag, {name: _xml(str(value)) for name, value in attributes.items()})
+    return json.dumps(head | {"seconds": round(report.seconds, 3), "checks": checks}, indent=2)
 
 
 def as_text(report: Report) -> str:
@@ -87,16 +64,13 @@ def as_text(report: Report) -> str:
     checks = table("", "check", "the contract's sentence, and what of it is looked at")
     for row in _check_rows(report):
         checks.add_row(*row)
-    profile = table("where the contract is silent", "this service")
-    for row in report.profile.items():
-        profile.add_row(*map(_marked, row))
     with console.capture() as text:
         console.print(checks)
         for result in report.failed:
             console.print(f"\n[red]✗ {result.rule.name}[/]: {_marked(result.note)}")
             console.print(f"  [dim]{_marked(f'{result.rule.sentence} {result.rule.scope}'.strip())}[/]")
             console.print(_marked(re.sub("(?m)^(?=.)", "    ", "\n\n".join(_shown(result)))), soft_wrap=True)
-        console.print("", profile, "")
+        console.print()
         console.print(_summary(report), soft_wrap=True)
     return text.get()
 
@@ -145,11 +119,6 @@ def _body(content: bytes) -> str:
 def printable(text: str) -> str:
     """Return text that a terminal shows and does not obey: control characters and lone surrogates written out."""
     return "".join(sign if sign in "\n " or sign.isprintable() else ascii(sign)[1:-1] for sign in text)
-
-
-def _xml(text: str) -> str:
-    """Return text without the characters that XML cannot carry (XML 1.0 section 2.2)."""
-    return re.sub(r"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", text)
 
 
 def complain(text: str) -> None:

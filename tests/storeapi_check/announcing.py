@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from tests.conformance.reference import JSON, Reference, Response, Store
+from tests.storeapi_check.reference import JSON, Reference, Response, Store
 
 EPOCH = "abcdefg7"
 

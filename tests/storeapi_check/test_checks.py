@@ -10,18 +10,18 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from storekeeper.conformance import examine, responses
-from storekeeper.conformance.client import Client
-from storekeeper.conformance.report import Report
-from storekeeper.conformance.running import RULES, first_contact, hold, prepare, run_rule
-from storekeeper.conformance.service import Result, Rule, Service
-from tests.conformance.announcing import Announcing
-from tests.conformance.mutants import MUTANTS
-from tests.conformance.reference import GenericReference, Local, Reference, Store, served
-from tests.conformance.variants import VARIANTS, Html, Lenient, Silent500, Strict, Units
+from storeapi_check import examine, responses
+from storeapi_check.client import Client
+from storeapi_check.report import Report
+from storeapi_check.running import RULES, first_contact, hold, prepare, run_rule
+from storeapi_check.service import Result, Rule, Service
+from tests.storeapi_check.announcing import Announcing
+from tests.storeapi_check.mutants import MUTANTS
+from tests.storeapi_check.reference import GenericReference, Local, Reference, Store, served
+from tests.storeapi_check.variants import VARIANTS
 
 for module in sorted(Path(__file__).parent.glob("wrong_*.py")):
-    import_module(f"tests.conformance.{module.stem}")  # each adds its mutants
+    import_module(f"tests.storeapi_check.{module.stem}")  # each adds its mutants
 ADDS_NO_OTHER = frozenset({"rejected-create-adds-no-other", "rejected-update-adds-no-other", "update-adds-no-other"})
 LOOKS = {rule.name for rule in responses.RULES}
 OFTEN = 4  # after how many checks those that look at all responses are asked
@@ -165,24 +165,3 @@ def test_stores_added_under_another_name_are_seen_though_another_client_writes_n
 @pytest.mark.parametrize("service", VARIANTS)
 def test_where_the_contract_is_silent_nothing_fails(service: type[Reference]) -> None:
     assert failures(report(service).results) == {}
-
-
-@pytest.mark.parametrize(
-    ("service", "topic", "seen"),
-    [
-        (Reference, "what the 30 characters count", "code points"),
-        (Units, "what the 30 characters count", "UTF-16 units"),
-        (Reference, "GET of a store that does not exist", "404 No such store"),
-        (Silent500, "GET of a store that does not exist", "500 An internal server error occurred"),
-        (Silent500, "PUT to a store that does not exist", "500 An internal server error occurred"),
-        (Reference, "id in the payload", "POST: 200; PUT: 200"),
-        (Strict, "id in the payload", 'POST: 400 "id" is not allowed; PUT: 400 "id" is not allowed'),
-        (Strict, 'address ""', '400 "address" is not allowed to be empty'),
-        (Strict, "keys when both fields are wrong", '["name"]'),
-        (Lenient, "address null", "200"),
-        (Reference, "the same key twice in the payload", "200, the last counts"),
-        (Html, "GET /test: its content type", "text/html; charset=utf-8"),
-    ],
-)
-def test_where_the_contract_is_silent_the_profile_tells(service: type[Reference], topic: str, seen: str) -> None:
-    assert report(service).profile[topic] == seen

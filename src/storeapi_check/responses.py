@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from types import NoneType
 
-from storekeeper.conformance.documents import Store
-from storekeeper.conformance.rejecting import GENERIC, NO_STRING, REQUIRED
-from storekeeper.conformance.service import Response, Rules, Service, Skipped, Violation, Way
-from storekeeper.conformance.writing import THREE
+from storeapi_check.documents import Store
+from storeapi_check.rejecting import GENERIC, NO_STRING, REQUIRED
+from storeapi_check.service import Response, Rules, Service, Skipped, Violation, Way
+from storeapi_check.writing import THREE
 
 RULES = Rules()
 Look = Callable[[Response, bool], str]  # returns what is wrong with a response, or nothing, given the generic mode

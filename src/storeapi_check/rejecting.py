@@ -6,8 +6,8 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from storekeeper.conformance.service import TRIES, UNUSED, Response, Rules, Service, Skipped, Violation, Way, number
-from storekeeper.conformance.writing import METHODS, NO_MORE, Write, require_others
+from storeapi_check.service import TRIES, UNUSED, Response, Rules, Service, Skipped, Violation, Way, number
+from storeapi_check.writing import METHODS, NO_MORE, Write, require_others
 
 RULES = Rules()
 FAILURE = "Validation happens before the operation; on failure no store is created or changed."

@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tests.conformance.mutants import breaks, mutant
-from tests.conformance.reference import Reference, Response, Store
+from tests.storeapi_check.mutants import breaks, mutant
+from tests.storeapi_check.reference import Reference, Response, Store
 
 # Ids
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from functools import partial
 
-from storekeeper.conformance.service import TRIES, UNUSED, Made, Response, Rules, Service, Skipped, Violation, number
+from storeapi_check.service import TRIES, UNUSED, Made, Response, Rules, Service, Skipped, Violation, number
 
 RULES = Rules()
 ALL = "When absent or empty: all stores are returned."

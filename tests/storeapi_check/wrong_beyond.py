@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from tests.conformance.announcing import Announcing, Past
-from tests.conformance.mutants import breaks
-from tests.conformance.reference import Reference, Response
+from tests.storeapi_check.announcing import Announcing, Past
+from tests.storeapi_check.mutants import breaks
+from tests.storeapi_check.reference import Reference, Response
 
 A = Announcing
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from tests.conformance.mutants import breaks, mutant
-from tests.conformance.reference import Reference, Response, Store
+from tests.storeapi_check.mutants import breaks, mutant
+from tests.storeapi_check.reference import Reference, Response, Store
 
 replace, update = Reference.replace, Reference.update
 REPLACES: dict[str, tuple[str, Callable[[Any, Store, Any], object]]] = {

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tests.conformance.reference import Reference
+from tests.storeapi_check.reference import Reference
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from storekeeper import conformance
-from storekeeper.conformance import CannotCheck, examine
-from storekeeper.conformance.client import (
+import storeapi_check
+from storeapi_check import CannotCheck, examine
+from storeapi_check.client import (
     MAX_BODY_BYTES,
     MAX_EXCERPT_BYTES,
     MAX_LIST_BYTES,
@@ -21,11 +21,11 @@ from storekeeper.conformance.client import (
     Exchange,
     Unreachable,
 )
-from storekeeper.conformance.running import hold
-from storekeeper.conformance.service import Service
-from tests.conformance.reference import Local, Reference, Response, served
-from tests.conformance.variants import Elsewhere
+from storeapi_check.running import hold
+from storeapi_check.service import Service
 from tests.harness.machine import need
+from tests.storeapi_check.reference import Local, Reference, Response, served
+from tests.storeapi_check.variants import Elsewhere
 
 GIB = 1 << 30
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nCache-Control: no-cache\r\nContent-Length: 2\r\n\r\nOK"
@@ -152,7 +152,7 @@ def test_what_does_not_speak_http_cannot_be_checked(
     behaviour: Behaviour, reason: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with rude(behaviour) as url:
-        assert conformance.run(url, read_only=True, timeout=0.4) == 2
+        assert storeapi_check.run(url, read_only=True, timeout=0.4) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith(f"storekeeper: cannot check {url}: ")
@@ -163,7 +163,7 @@ def test_what_does_not_speak_http_cannot_be_checked(
 def test_a_port_where_nobody_listens_cannot_be_checked(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    assert conformance.run(f"http://127.0.0.1:{port}") == 2
+    assert storeapi_check.run(f"http://127.0.0.1:{port}") == 2
     expected = f"storekeeper: cannot check http://127.0.0.1:{port}: connection refused (GET /test)\n"
     assert capsys.readouterr().err == expected
 
@@ -185,7 +185,7 @@ def test_a_port_where_nobody_listens_cannot_be_checked(capsys: pytest.CaptureFix
     ],
 )
 def test_a_bad_address_cannot_be_checked(url: str, reason: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert conformance.run(url) == 2
+    assert storeapi_check.run(url) == 2
     said = capsys.readouterr().err
     assert reason in said
     assert "secret" not in said

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storekeeper.conformance.documents import MAX_KEPT, MAX_STORE_LENGTH, Listing, parse
+from storeapi_check.documents import MAX_KEPT, MAX_STORE_LENGTH, Listing, parse
 
 TEXT = st.text('a {}[],:"\\\n\u00e9\U0001f3ec')
 VALUES = st.none() | st.booleans() | st.integers() | TEXT | st.just('},{"id": 1}, "') | st.lists(TEXT)

@@ -9,18 +9,9 @@ from tests.harness.command import run, run_on_terminal
 from tests.harness.process import serving
 
 
-@pytest.mark.parametrize(
-    ("adapter", "detail"),
-    [
-        *(("--fast-lane", "detailed"), ("--no-fast-lane", "generic")),
-        pytest.param("--fast-lane", "generic", marks=pytest.mark.thorough),
-        pytest.param("--no-fast-lane", "detailed", marks=pytest.mark.thorough),
-    ],
-)
-def test_the_service_conforms_in_both_modes_and_through_both_adapters(
-    adapter: str, detail: str, tmp_path: Path
-) -> None:
-    with serving(tmp_path, adapter, "--error-detail", detail) as service:
+@pytest.mark.parametrize("detail", ["detailed", "generic"])
+def test_the_service_conforms_in_both_modes(detail: str, tmp_path: Path) -> None:
+    with serving(tmp_path, "--error-detail", detail) as service:
         done = run("check", f"http://127.0.0.1:{service.port}", "--json", "--yes")
     assert done.returncode == 0, done.stdout
     report = json.loads(done.stdout)

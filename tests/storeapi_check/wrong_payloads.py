@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from tests.conformance.mutants import breaks
-from tests.conformance.reference import GenericReference, Problem, Reference, Response
+from tests.storeapi_check.mutants import breaks
+from tests.storeapi_check.reference import GenericReference, Problem, Reference, Response
 
 # What is accepted and what is not
 

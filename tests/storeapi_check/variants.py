@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from typing import Any
 
-from tests.conformance.reference import Problem, Reference, Response
+from tests.storeapi_check.reference import Problem, Reference, Response
 
 
 class Silent500(Reference):

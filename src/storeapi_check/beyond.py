@@ -7,7 +7,7 @@ import re
 from functools import partial
 from urllib.parse import quote, urlsplit
 
-from storekeeper.conformance.service import STORES, TRIES, Response, Rules, Service, Skipped, fields, number
+from storeapi_check.service import STORES, TRIES, Response, Rules, Service, Skipped, fields, number
 
 RULES = Rules()
 check = partial(RULES.check, announced=True)
