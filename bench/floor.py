@@ -23,7 +23,7 @@ import httptools
 import msgspec
 import uvloop
 
-from storekeeper.sqlite import schema
+from storekeeper.sqlite import connections
 from storekeeper.sqlite.migrations import CHANGES_TABLE
 
 HEAD = (
@@ -83,7 +83,7 @@ class Writer(threading.Thread):
         super().__init__(daemon=True)
         self.inbox: queue.SimpleQueue[list[Write]] = queue.SimpleQueue()
         self.loop, self.settle, self.log_pages = asyncio.get_running_loop(), settle, 0
-        connection = schema.connect(path)
+        connection = connections.connect(path)
         connection.set_wal_hook(self.committed)
         self.execute = connection.execute
         self.version, self.count, self.epoch = self.execute(LATEST).get
@@ -121,7 +121,7 @@ class Floor(Responder):
     """The event loop's half: reads in one transaction until something was written; gathers writes behind a batch."""
 
     def __init__(self, path: Path) -> None:
-        reader = schema.connect(path, reader=True)
+        reader = connections.connect(path, reader=True)
         reader.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)  # else it is planned anew for each name
         self.read, self.transaction = reader.cursor().execute, reader.cursor()
         self.writer = Writer(path, self.settle)

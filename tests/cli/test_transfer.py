@@ -17,7 +17,7 @@ from storekeeper.collection import State
 from storekeeper.commands import Create, Replace, tag
 from storekeeper.errors import PreconditionFailed
 from storekeeper.postgres.schema import LOCK
-from storekeeper.sqlite import schema
+from storekeeper.sqlite import connections
 from storekeeper.stores import Payload, Replay
 from tests.harness.collection import create, get, numbered, replace, run, state, stores
 from tests.harness.command import run as run_command
@@ -302,7 +302,7 @@ def test_a_copy_with_a_damaged_index_is_not_kept(make: Make, monkeypatch: pytest
     """Though all of its rows are there: nobody would find them by their names."""
     source, target = make("sqlite"), make("sqlite")
     fill(source, 20)
-    open_read_only = schema.open_read_only
+    open_read_only = connections.open_read_only
 
     def damaged(path: Path, *, immutable: bool) -> apsw.Connection:
         with closing(open_read_only(path, immutable=True)) as connection:
@@ -313,7 +313,7 @@ def test_a_copy_with_a_damaged_index_is_not_kept(make: Make, monkeypatch: pytest
             file.write(bytes(2))
         return open_read_only(path, immutable=immutable)
 
-    monkeypatch.setattr(schema, "open_read_only", damaged)
+    monkeypatch.setattr(connections, "open_read_only", damaged)
     with pytest.raises(databases.CopyFailed, match="what was written is damaged"):
         databases.copy(source.url, target.url, lambda *_: None)
     assert not databases.database(target.url).exists()

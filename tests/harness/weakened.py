@@ -18,13 +18,15 @@ import msgspec
 
 from storekeeper import cli, commands, listener, service, supervisor
 from storekeeper.api import token_table
+from storekeeper.api.application import Application
 from storekeeper.api.resource import Resource
 from storekeeper.commands import Batch, Before, Command, Replace
 from storekeeper.concurrency.queue_limit import QueueLimit, settle
-from storekeeper.http import deadlines, limits
+from storekeeper.http import deadlines, limits, reader
 from storekeeper.http.cache import Cached, ResponseCache
 from storekeeper.http.limits import ConnectionLimit
-from storekeeper.sqlite import committer, migrations, schema, statements, write_queue
+from storekeeper.http.request import BodyLimit
+from storekeeper.sqlite import committer, connections, migrations, statements, write_queue
 from storekeeper.sqlite.committer import CommandResult, Committer
 from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.sqlite.reads import Reader
@@ -255,6 +257,9 @@ def is_impatient() -> None:
     """Deadlines in a tenth of their time."""
     for name in ("REQUEST_TIMEOUT", "IDLE_TIMEOUT", "STALL_TIMEOUT", "DISCARD_TIMEOUT"):
         setattr(deadlines, name, getattr(deadlines, name) / 10)
+    short = BodyLimit(timeout=deadlines.REQUEST_TIMEOUT)
+    vars_of(reader).BodyLimit = lambda: short
+    vars_of(Application).body_limit = lambda *_: short
 
 
 def drops_who_reads_nothing_early() -> None:
@@ -303,14 +308,14 @@ def has_a_next_schema() -> None:
 
 
 def _after_connect(change: Callable[[apsw.Connection], object]) -> None:
-    connect = schema.connect
+    connect = connections.connect
 
     def connect_and_change(path: Path, **options: Any) -> apsw.Connection:
         made = connect(path, **options)
         change(made)
         return made
 
-    vars_of(schema).connect = connect_and_change
+    vars_of(connections).connect = connect_and_change
 
 
 def vars_of(target: Any) -> Any:

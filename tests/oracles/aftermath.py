@@ -7,7 +7,7 @@ import apsw
 import psycopg
 
 from storekeeper.databases import sqlite_path
-from storekeeper.sqlite import schema
+from storekeeper.sqlite import connections, schema
 from storekeeper.tables import CONTENT, STORES
 from tests.oracles.history import Item, value_of
 from tests.oracles.lincheck import Operation, Order, Violation, check
@@ -19,7 +19,7 @@ _STORES = f"SELECT {', '.join(STORES)} FROM stores ORDER BY id"
 def examine(path: Path) -> tuple[Order, list[Violation]]:
     """Open a database as a start does; give all writes in their order, and what is wrong. Raises CannotStart."""
     schema.prepare(path)
-    connection = schema.connect(path)
+    connection = connections.connect(path)
     try:
         return _examine(connection)
     except apsw.CorruptError as error:

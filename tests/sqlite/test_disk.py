@@ -17,7 +17,7 @@ from storekeeper.commands import Command, Create, Replace
 from storekeeper.concurrency import queue_limit
 from storekeeper.errors import LOCKED, Outcome, PreconditionFailed, Unavailable
 from storekeeper.events import Event
-from storekeeper.sqlite import SqliteCollection, schema, write_queue
+from storekeeper.sqlite import SqliteCollection, connections, schema, write_queue
 from storekeeper.sqlite.committer import Committer
 from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.stores import Payload, Store
@@ -124,7 +124,7 @@ def committer(small: Path) -> Iterator[Committer]:
     """What writes to a database on the disk of 64 MiB, with one store."""
     path = small / "stores.db"
     schema.prepare(path)
-    committer = Committer(schema.connect(path), FileIdentity(path))
+    committer = Committer(connections.connect(path), FileIdentity(path))
     assert committer.commit([Create(Payload("First"))], 0) == [a_store(1, "First", None, 1)]
     yield committer
     committer.close()

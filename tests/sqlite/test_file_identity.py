@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from storekeeper.errors import Unavailable
-from storekeeper.sqlite import SqliteCollection, schema
+from storekeeper.sqlite import SqliteCollection, connections, schema
 from storekeeper.sqlite.errors import Failure
 from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.stores import EXAMPLES
@@ -179,7 +179,7 @@ def test_a_link_to_the_file_may_be_what_its_path_names(tmp_path: Path, place: Pa
 
 def test_a_file_that_is_gone_or_another_one_is_noticed_by_the_next_check(tmp_path: Path) -> None:
     schema.prepare(tmp_path / "stores.db")
-    connection = schema.connect(tmp_path / "stores.db")
+    connection = connections.connect(tmp_path / "stores.db")
     connection.execute("SELECT * FROM stores").fetchall()
     identity = FileIdentity(tmp_path / "stores.db")
     identity.check()

@@ -9,7 +9,7 @@ from typing import Any
 import apsw
 
 from storekeeper.collection import Listing, Moment, Query
-from storekeeper.sqlite import reads, schema
+from storekeeper.sqlite import connections, reads, schema
 from storekeeper.sqlite.bulk import RENEW_EPOCH, load_all
 from storekeeper.stores import Payload
 
@@ -33,7 +33,7 @@ def test_the_stores_of_a_name_are_searched_for_once_whatever_the_client_begins_a
             found.append(values)
         return True
 
-    with closing(schema.connect(path, reader=True)) as connection:
+    with closing(connections.connect(path, reader=True)) as connection:
         reader = reads.Reader(connection)
         connection.exec_trace = trace
         for after in (7, 3, 9, 0, 7):
@@ -47,7 +47,7 @@ def test_no_page_holds_the_event_loop_for_many_long_addresses(tmp_path: Path) ->
     path = tmp_path / "stores.db"
     schema.prepare(path)
     load_all(path, [Payload("Long", "x" * 2**20)] * 8, only_if_empty=True)
-    with closing(schema.connect(path, reader=True)) as connection:
+    with closing(connections.connect(path, reader=True)) as connection:
         reader = reads.Reader(connection)
         for query in (Query(), Query("Long"), Query(at=Moment(8))):
             listing = reader.list(query)
@@ -76,7 +76,7 @@ def test_lists_after_a_restore_beside_the_service_are_those_of_the_backup(tmp_pa
             other.execute(f"INSERT INTO changes {change}", (name,))
             other.execute(f"UPDATE stores SET name = ?, version = {latest} WHERE id = 7", (name,))
 
-    with closing(schema.connect(path, reader=True)) as connection:
+    with closing(connections.connect(path, reader=True)) as connection:
         reader = reads.Reader(connection)
 
         def seventh(query: Query) -> str:

@@ -17,7 +17,7 @@ import pytest
 from storekeeper import databases
 from storekeeper.collection import Query, State
 from storekeeper.errors import CannotStart, Unavailable
-from storekeeper.sqlite import SqliteCollection, bulk, migrations, schema
+from storekeeper.sqlite import SqliteCollection, bulk, connections, migrations, schema
 from storekeeper.sqlite.migrations import CHANGES_TABLE
 from storekeeper.sqlite.reads import Reader
 from storekeeper.stores import EXAMPLES, Payload
@@ -124,7 +124,7 @@ def test_a_crash_in_the_middle_of_a_migration_leaves_the_old_version(path: Path)
     program = f"""
 import apsw, os
 from pathlib import Path
-from storekeeper.sqlite import migrations, schema
+from storekeeper.sqlite import connections, migrations, schema
 migrations.MIGRATIONS += ({SECOND!r}, "CREATE TABLE third (a)")
 def trace(cursor, sql, bindings):
     if "third" in sql:
@@ -298,7 +298,7 @@ def test_only_the_service_upgrades_a_file(path: Path, monkeypatch: pytest.Monkey
 def test_a_file_that_another_start_upgrades_while_it_is_looked_at_is_not_damaged(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    look = schema.open_read_only
+    look = connections.open_read_only
 
     def upgraded_meanwhile(path: Path, *, immutable: bool) -> apsw.Connection:
         del immutable  # as beside another start, which has made the log
@@ -307,7 +307,7 @@ def test_a_file_that_another_start_upgrades_while_it_is_looked_at_is_not_damaged
             if "user_version" in statement:
                 monkeypatch.setattr(schema, "open_read_only", look)
                 monkeypatch.setattr(migrations, "MIGRATIONS", (UPGRADE,))
-                with closing(schema.connect(path)) as other:
+                with closing(connections.connect(path)) as other:
                     schema.upgrade_schema(other)
             return True
 
@@ -318,7 +318,7 @@ def test_a_file_that_another_start_upgrades_while_it_is_looked_at_is_not_damaged
     monkeypatch.setattr(schema, "open_read_only", upgraded_meanwhile)
     with connected(path):
         schema.prepare(path)
-    assert schema.open_read_only is look, "it was upgraded meanwhile"
+    assert vars(schema)["open_read_only"] is look, "it was upgraded meanwhile"
 
 
 def test_a_new_epoch_beside_a_service_is_that_of_its_reads_after_a_second(tmp_path: Path) -> None:
@@ -563,7 +563,7 @@ except CannotStart as error:
 
 def test_a_database_whose_log_may_not_be_written_is_refused(path: Path) -> None:
     """As a file is that another user has left: the service would start, and write nothing."""
-    connection = schema.connect(path)
+    connection = connections.connect(path)
     connection.execute("UPDATE collection SET epoch = 'unlogged'")
     log = Path(f"{path}-wal")
     assert log.stat().st_size > 0, "nothing is in the log"
@@ -700,7 +700,7 @@ def test_the_schema_itself_refuses_what_validation_should_have(path: Path) -> No
 
 
 def test_a_read_of_another_value_is_not_planned_anew(path: Path) -> None:
-    with closing(schema.connect(path, reader=True)) as connection:
+    with closing(connections.connect(path, reader=True)) as connection:
         reader = Reader(connection)
         planned: list[object] = []
 

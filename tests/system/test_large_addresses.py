@@ -11,7 +11,7 @@ import pytest
 import uvloop
 
 from storekeeper.collection import Query
-from storekeeper.sqlite import schema
+from storekeeper.sqlite import connections
 from storekeeper.sqlite.reads import Reader
 from storekeeper.stores import Payload
 from tests.harness import linux, weakened
@@ -97,7 +97,7 @@ def test_that_would_be_seen(large: Path) -> None:
 @pytest.mark.parametrize("query", [Query(), Query(limit=90), Query(name="Large"), Query(name="Large", limit=90)])
 def test_the_first_part_of_a_list_loads_no_more_large_addresses_than_it_has(large: Path, query: Query) -> None:
     """Others wait while it is read, however many of them there are."""
-    with closing(schema.connect(large / "stores.db", reader=True)) as connection:
+    with closing(connections.connect(large / "stores.db", reader=True)) as connection:
         reader = Reader(connection)
         before = linux.bytes_read(os.getpid())
         listing = reader.list(query)

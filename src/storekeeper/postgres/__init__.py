@@ -1,4 +1,5 @@
-"""The shared collection: one PostgreSQL database, any number of machines. Imports the domain and `concurrency`."""
+"""The shared collection: one PostgreSQL database, any number of machines. Imports the domain, `concurrency`,
+`transfer` and `write_state`."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence

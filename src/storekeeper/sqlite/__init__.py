@@ -1,4 +1,5 @@
-"""The embedded collection: one SQLite file, any number of processes. Imports the domain and `concurrency`."""
+"""The embedded collection: one SQLite file, any number of processes. Imports the domain, `concurrency`, `transfer`
+and `write_state`."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
@@ -14,7 +15,7 @@ from storekeeper.commands import Command
 from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.errors import CLOSED, Outcome, Unavailable
 from storekeeper.events import Event, emit
-from storekeeper.sqlite import bulk, errors, schema
+from storekeeper.sqlite import bulk, connections, errors, schema
 from storekeeper.sqlite.committer import Committer
 from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.sqlite.reads import Reader
@@ -46,11 +47,11 @@ class SqliteCollection:
         self._fail = fail
         self._closed = False
         with schema.raising_cannot_start(path):
-            self._connection = schema.connect(path, reader=True, timeout=schema.START_TIMEOUT)
+            self._connection = connections.connect(path, reader=True, timeout=connections.START_TIMEOUT)
             self._reader = Reader(self._connection)
             self._identity = FileIdentity(path)
-            committer = Committer(schema.connect(path, timeout=schema.START_TIMEOUT), self._identity)
-        self._connection.set_busy_timeout(int(schema.LOCK_TIMEOUT * 1000))
+            committer = Committer(connections.connect(path, timeout=connections.START_TIMEOUT), self._identity)
+        self._connection.set_busy_timeout(int(connections.LOCK_TIMEOUT * 1000))
         self._loop = asyncio.get_running_loop()
         self._queue = WriteQueue(committer, self._on_failure)
         self._timer = self._loop.call_later(TICK_INTERVAL, self._tick)
@@ -106,9 +107,9 @@ class SqliteCollection:
             await run_in_thread(lambda: self._mark_used(as_json(numbers), now))
 
     def _mark_used(self, numbers: str, now: int) -> None:
-        with closing(schema.connect(self._path)) as connection:
+        with closing(connections.connect(self._path)) as connection:
             self._identity.check()
-            with schema.transaction(connection, "IMMEDIATE"):
+            with connections.transaction(connection, "IMMEDIATE"):
                 connection.execute(_MARK_USED, (numbers, now))
 
     def _check_writable(self) -> None:

@@ -14,7 +14,7 @@ from msgspec.structs import astuple
 
 from storekeeper import atomicfile
 from storekeeper.errors import CannotStart, Outcome, Unavailable
-from storekeeper.sqlite import errors, schema
+from storekeeper.sqlite import connections, errors, schema
 from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.sqlite.migrations import CHANGES_TABLE, NEW_EPOCH
 from storekeeper.sqlite.statements import STATE
@@ -53,7 +53,7 @@ def load_all(
     Raises Unavailable.
     """
     try:
-        connection = schema.connect(path, timeout=LOCK_TIMEOUT)
+        connection = connections.connect(path, timeout=LOCK_TIMEOUT)
     except apsw.Error as error:
         raise errors.to_unavailable(error, Outcome.NONE) or error from None
     try:
@@ -66,8 +66,8 @@ def load_all(
         connection.pragma("temp_store", "file")
         _stage(connection, payloads)
         deadline = time.monotonic() + LOCK_TIMEOUT
-        schema.retry_lock_until(connection, lambda: deadline)
-        with schema.transaction(connection, "IMMEDIATE", committing):
+        connections.retry_lock_until(connection, lambda: deadline)
+        with connections.transaction(connection, "IMMEDIATE", committing):
             identity.check()
             ids = _move(connection, token_number, only_if_empty=only_if_empty)
         identity.check()
@@ -83,7 +83,7 @@ def _stage(connection: apsw.Connection, payloads: Iterable[Payload]) -> None:
     connection.execute(f"CREATE TEMP TABLE staged ({FIELDS})")
     rows = map(astuple, payloads)
     try:
-        with schema.transaction(connection, "DEFERRED"):
+        with connections.transaction(connection, "DEFERRED"):
             connection.executemany(f"INSERT INTO temp.staged VALUES ({', '.join('?' * len(CONTENT))})", rows)
     except apsw.FullError:
         raise Unavailable("The disk with the folder of temporary files is full (TMPDIR names another)") from None
@@ -162,7 +162,7 @@ class TargetSnapshot(SqliteSnapshot):
         self._committed = True
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        self._connection = self._stack.enter_context(closing(schema.open_read_only(self.path, immutable=True)))
+        self._connection = self._stack.enter_context(closing(connections.open_read_only(self.path, immutable=True)))
         if (found := self._connection.pragma("integrity_check")) != "ok":
             raise VerificationFailed(f"what was written is damaged ({found}): check the disk; nothing was kept of it")
 
@@ -227,7 +227,7 @@ def _open_target(file: Path, path: Path) -> Iterator[TargetSnapshot]:
         stack.callback(os.close, descriptor)
         with schema.raising_cannot_start(path):
             connection = stack.enter_context(closing(apsw.Connection(str(file))))
-            schema.exclude_others(connection)
+            connections.exclude_others(connection)
         target = TargetSnapshot(file, connection, descriptor, stack)
         try:
             schema.upgrade_schema(connection)

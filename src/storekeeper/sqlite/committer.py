@@ -21,7 +21,7 @@ from storekeeper.commands import (
     apply,
 )
 from storekeeper.errors import Outcome, Unavailable
-from storekeeper.sqlite import errors, schema, statements
+from storekeeper.sqlite import connections, errors, statements
 from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.stores import MAX_NAME_LENGTH
 from storekeeper.write_state import PROBE_BYTES
@@ -41,7 +41,7 @@ class Committer:
         self.identity = identity
         self._execute = connection.execute
         self._lock_deadline = 0.0
-        schema.retry_lock_until(connection, lambda: self._lock_deadline)
+        connections.retry_lock_until(connection, lambda: self._lock_deadline)
 
     def commit(self, commands: Sequence[Command], deadline: float) -> list[CommandResult]:
         """Carry out commands in one transaction; return their results in the same order.
@@ -65,7 +65,7 @@ class Committer:
         self._lock_deadline = deadline
         try:
             for statement in (_FILL_PROBE, _EMPTY_PROBE):
-                with schema.transaction(self.connection, "IMMEDIATE"):
+                with connections.transaction(self.connection, "IMMEDIATE"):
                     self.identity.check()
                     self._execute(statement)
         except apsw.Error as error:
@@ -83,7 +83,7 @@ class Committer:
         return refusal
 
     def _transact(self, commands: Sequence[Command]) -> list[CommandResult]:
-        with schema.transaction(self.connection, "IMMEDIATE"):
+        with connections.transaction(self.connection, "IMMEDIATE"):
             self.identity.check()  # before anything is written: others may use another log
             now = time.time_ns() // 1_000_000
             batch = apply(commands, self._before(commands), now)

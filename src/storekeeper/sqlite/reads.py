@@ -17,8 +17,8 @@ import apsw
 
 from storekeeper.collection import Listing, Moment, Query, State, check_moment
 from storekeeper.errors import Unavailable
+from storekeeper.sqlite.connections import transaction
 from storekeeper.sqlite.migrations import CHANGES_TABLE
-from storekeeper.sqlite.schema import transaction
 from storekeeper.sqlite.statements import STATE, as_json, decode_integers
 from storekeeper.stores import Store
 from storekeeper.tables import CONTENT, FIELDS, GOOD_TOKENS, MAX_INTEGER
@@ -73,7 +73,7 @@ _NAMED_IDS = """SELECT CAST(json_group_array(id) AS BLOB) FROM
 
 
 class Reader:
-    """Carries out reads on one connection of `schema.connect`; raises apsw's errors."""
+    """Carries out reads on one connection of `connections.connect`; raises apsw's errors."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
