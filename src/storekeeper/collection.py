@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
+from storekeeper.changes import ChangesPage, ChangesQuery
 from storekeeper.commands import Command
 from storekeeper.errors import EpochEnded, InvalidInput
 from storekeeper.stores import Payload, Store
@@ -115,6 +116,9 @@ class Collection(Protocol):
 
     def state(self) -> Eventual[State]:
         """Return the numbers of the collection, without reading any store."""
+
+    def changes(self, query: ChangesQuery) -> Eventual[ChangesPage]:
+        """Return a page of the changes that the query asks for: none is left out, none is not committed."""
 
     def write(self, command: Command) -> asyncio.Future[Store | None]:
         """Carry out a command; the result is the store after it, None if a replace found no store of that id."""

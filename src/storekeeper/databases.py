@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeAlias
 from urllib.parse import quote, unquote
 
 from storekeeper import sqlite, transfer
+from storekeeper.changes import Change, ChangesPage, ChangesQuery, statement
 from storekeeper.collection import Collection
 from storekeeper.errors import CannotStart, Outcome, StorekeeperError, Unavailable
 from storekeeper.settings import DATABASES
@@ -26,6 +27,7 @@ _ADD = """INSERT INTO tokens (number, name, scope, hash, created, expires)
   SELECT coalesce(max(number), 0) + 1, $1, $2, $3, $4, $5 FROM tokens"""
 _REVOKE = "UPDATE tokens SET revoked = coalesce(revoked, $1) WHERE name = $2 RETURNING number"
 _EPOCH = "SELECT epoch FROM collection"
+_VERSION = "SELECT (SELECT coalesce(max(seq), 0) FROM changes), epoch FROM collection"
 
 
 class Database(Protocol):
@@ -132,6 +134,14 @@ def read_tokens(url: str) -> list[Token]:
     """Return all tokens of a collection. Raises CannotStart, Unavailable."""
     with existing(url).opened(write=False) as execute:
         return [Token(*row) for row in execute(ALL_TOKENS)]
+
+
+def read_changes(url: str, query: ChangesQuery) -> ChangesPage:
+    """Return a page of changes. Raises CannotStart, Unavailable."""
+    with existing(url).opened(write=False) as execute:
+        changes = [Change(*row) for row in execute(*statement(query))]
+        ((version, epoch),) = execute(_VERSION)
+    return ChangesPage(changes, version, epoch)
 
 
 def refuse_tokens(url: str) -> None:

@@ -62,7 +62,7 @@ class Service:
     def __init__(self, settings: Settings, *, create: bool = True) -> None:
         self.settings = settings
         self._create = create
-        self.cannot_start = False
+        self.cannot_start = self.draining = False
         self.runtime: Runtime
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -118,9 +118,16 @@ class Service:
         if tokens:
             await tokens.refresh()
             self._tasks.append(asyncio.create_task(tokens.keep_fresh()))
-        application = make_application(collection, settings, tokens)
+        limits = Limits()
+        application = make_application(
+            collection,
+            settings,
+            tokens,
+            max_listeners=limits.connections.maximum // 4,
+            is_draining=lambda: self.draining,
+        )
         plain = PlainReader(match_route, application.plan)
-        self.runtime = Runtime(application, plain, ResponseCache(partial(_change_token, collection)), Limits())
+        self.runtime = Runtime(application, plain, ResponseCache(partial(_change_token, collection)), limits)
         return collection
 
     async def _sweep(self) -> None:
@@ -251,6 +258,7 @@ class _Server(uvicorn.Server):
         """Remember the first signal that asks to stop, and when it came."""
         if self.stop_signal is None:
             self.stop_signal, self.stop_began = sig, time.monotonic()
+            self.service.draining = True
         super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

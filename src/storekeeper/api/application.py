@@ -1,12 +1,13 @@
 """The adapter from HTTP to all routes: plans, admits and runs requests. Imports `http`, the domain."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from msgspec.structs import replace
 
 from storekeeper.api import docs, operations
 from storekeeper.api.errors import NOT_FOUND, not_allowed, to_response
+from storekeeper.api.feed import Feed
 from storekeeper.api.gate import Gate
 from storekeeper.api.origins import WebPages
 from storekeeper.api.plan import Plan, Planner, constant
@@ -70,19 +71,31 @@ class Application:
         return plan
 
 
-def make_application(collection: Collection, settings: Settings, tokens: TokenTable | None) -> Application:
-    """Return the application on a collection, with a planner for each route. Without `tokens`, nobody needs one."""
+def make_application(
+    collection: Collection,
+    settings: Settings,
+    tokens: TokenTable | None,
+    *,
+    max_listeners: int,
+    is_draining: Callable[[], bool] = lambda: False,
+) -> Application:
+    """Return the application on a collection, with a planner for each route. Without `tokens`, nobody needs one.
+
+    At most `max_listeners` clients listen to changes; none begins to while `is_draining()`.
+    """
     mode = settings.auth or "open"
     # What nobody can read without a token, no rebound page can.
     hosts = settings.allowed_host if is_loopback(settings.host) and mode != "all" else None
     gate = Gate(WebPages(settings.cors_origin, hosts), mode, tokens)
+    generic = settings.error_detail == "generic"
     planners = {
         **Resource(collection, settings).planners,
+        **Feed(collection, generic=generic, max_listeners=max_listeners, is_draining=is_draining).planners,
         **operations.planners(collection, gate.unknown, ready_needs_writes=settings.ready_needs_writes),
         **docs.PLANNERS,
         "server": _plan_server,
     }
-    return Application(gate, planners, generic=settings.error_detail == "generic")
+    return Application(gate, planners, generic=generic)
 
 
 def _plan_server(method: str, _headers: Fields) -> Plan:

@@ -1,6 +1,7 @@
 """The application for another ASGI server, over the same routes, gate and plans. Imports `http`."""
 
 import asyncio
+from collections.abc import Callable
 from contextlib import aclosing
 from time import perf_counter
 from typing import Any
@@ -119,13 +120,15 @@ async def _send(response: Response, headers: Any, request: Request, receive: Any
                     await send({"type": "http.response.body", "body": part, "more_body": True})
         finally:  # after an exception the server breaks the connection, as what was sent is not the whole
             gone.cancel()
+            if response.stop is not None:
+                response.stop()
     body = b"" if request.method == "HEAD" else response.body
     await send({"type": "http.response.body", "body": body})
 
 
-async def _disconnected(receive: Any, stop: asyncio.Event | None) -> None:
+async def _disconnected(receive: Any, stop: Callable[[], None] | None) -> None:
     """Return when the client is gone, and have its stream end."""
     while (await receive())["type"] != "http.disconnect":
         pass
     if stop is not None:
-        stop.set()
+        stop()

@@ -1,4 +1,4 @@
-"""The query of a target: which stores, which page, which moment (decisions 18, 19, 37, 38, 40). Imports the domain.
+"""The query of a target: which stores, page, moment, changes (decisions 18, 19, 37, 38, 40, 51). Imports the domain.
 
 Each function reads the parameters that its route has and ignores all others.
 """
@@ -6,9 +6,10 @@ Each function reads the parameters that its route has and ignores all others.
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
+from storekeeper.changes import DEFAULT_LIMIT
 from storekeeper.collection import Moment, Query
 from storekeeper.errors import InvalidInput
 from storekeeper.stores import MAX_NAME_LENGTH
@@ -18,7 +19,10 @@ Parameters: TypeAlias = dict[str, tuple[Callable[[bytes], Any], str]]
 """How the value of each parameter is read, None if it is wrong; and what it must be."""
 
 MAX_LIMIT = 1000
-"""Stores of one page (decision 38)."""
+"""Stores of one page (decision 38), or changes."""
+
+NOW = Moment()
+"""The present, as `after=now` means it."""
 
 _NO_NAME = "?" * (MAX_NAME_LENGTH + 1)
 """Longer than any name: what bytes that are not UTF-8 ask for equals none (decision 19)."""
@@ -44,6 +48,29 @@ def parse_list_query(query: bytes) -> Query:
 def parse_store_query(query: bytes) -> Moment | None:
     """Return the moment at which a store shall be read, None for now; raises InvalidInput."""
     return _read(query, _OF_STORES).get("at")
+
+
+class ChangesRequest(NamedTuple):
+    """What the query of /api/changes asks for; `after` is None for the beginning, `NOW` for the present."""
+
+    after: Moment | None = None
+    limit: int = DEFAULT_LIMIT
+    store: int | None = None
+    order: str = "asc"
+
+
+def parse_changes_query(query: bytes) -> ChangesRequest:
+    """Return which changes are asked for; raises InvalidInput with every violation."""
+    return ChangesRequest(**_read(query, _OF_CHANGES))
+
+
+def parse_cursor(value: bytes) -> Moment | None:
+    """Return the moment that a cursor names, `NOW` for "now", or None if it is no cursor (decision 40)."""
+    if value == b"now":
+        return NOW
+    if not (version := _VERSION.fullmatch(value)) or (seq := _parse_number(version[1])) is None:
+        return None
+    return Moment(seq, (version[2] or b"").decode())
 
 
 def next_page(query: bytes, last: int) -> bytes:
@@ -99,9 +126,8 @@ def _parse_limit(value: bytes) -> int | None:
 
 def _parse_moment(value: bytes) -> Moment | None:
     """Return the moment that a value of `at` names (decision 40)."""
-    if version := _VERSION.fullmatch(value):
-        seq = _parse_number(version[1])
-        return None if seq is None else Moment(seq, (version[2] or b"").decode())
+    if _VERSION.fullmatch(value):
+        return parse_cursor(value)
     time = _TIME.fullmatch(value)
     if time is None:
         return None
@@ -114,6 +140,10 @@ def _parse_moment(value: bytes) -> Moment | None:
     return Moment(time=(second - _1970) // timedelta(milliseconds=1) + int(milliseconds))
 
 
+def _parse_order(value: bytes) -> str | None:
+    return value.decode() if value in (b"asc", b"desc") else None
+
+
 _ALL = Query()
 _OF_STORES: Parameters = {"at": (_parse_moment, "a version, a cursor, or a time in UTC that ends in Z")}
 _OF_LISTS: Parameters = {
@@ -121,4 +151,10 @@ _OF_LISTS: Parameters = {
     "limit": (_parse_limit, f"an integer from 1 to {MAX_LIMIT}"),
     "after": (_parse_number, "the id of a store"),
     **_OF_STORES,
+}
+_OF_CHANGES: Parameters = {
+    "after": (parse_cursor, "a cursor, the number of a change, or now"),
+    "limit": (_parse_limit, f"an integer from 1 to {MAX_LIMIT}"),
+    "store": (_parse_number, "the id of a store"),
+    "order": (_parse_order, "asc or desc"),
 }

@@ -39,6 +39,7 @@ class Route(msgspec.Struct, frozen=True, eq=False):
 ROUTES = (
     Route("stores", "/api/stores", ("GET", "HEAD", "POST", "OPTIONS")),
     Route("store", "/api/stores/{id}", ("GET", "HEAD", "PUT", "OPTIONS")),
+    Route("changes", "/api/changes", _READ),
     Route("test", "/test", _READ, is_open=True),
     Route("live", "/health/live", _READ, is_open=True),
     Route("ready", "/health/ready", _READ, is_open=True),

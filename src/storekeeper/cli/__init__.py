@@ -13,7 +13,7 @@ import typer
 from typer.exceptions import TyperException
 
 from storekeeper import __version__
-from storekeeper.cli import tokens, transfers
+from storekeeper.cli import changes, tokens, transfers
 from storekeeper.cli.options import with_settings
 from storekeeper.cli.terminal import open_standard_streams, print_line, print_now
 from storekeeper.errors import CannotStart, CannotStartYet, Outcome, StorekeeperError
@@ -117,6 +117,7 @@ app.add_typer(tokens.app, name="token")
 app.command("import")(transfers.import_)
 app.command()(transfers.export)
 app.command()(transfers.copy)
+app.command()(changes.changes)
 
 
 @app.command()

@@ -1,6 +1,6 @@
 """One request and its response, which is sent here: whole or as a stream, at once or later. Imports events."""
 
-from asyncio import Event as Signal
+from collections.abc import Callable
 from contextlib import aclosing
 from time import perf_counter
 from typing import Any, Protocol
@@ -47,7 +47,7 @@ class Exchange:
         """Whether the response is complete or broken off, or the client is gone."""
         self._began = perf_counter()
         self._status = self._size = 0
-        self._stop: Signal | None = None
+        self._stop: Callable[[], None] | None = None
 
     def end(self) -> None:
         """Tell the observer that the response is complete or broken off."""
@@ -63,7 +63,7 @@ class Exchange:
     def stop(self) -> None:
         """Ask a stream that waits for something to end."""
         if self._stop is not None:
-            self._stop.set()
+            self._stop()
 
     def send(self, response: Response) -> None:
         """Send a response, or begin to send its stream; this is the one way to send any."""
@@ -75,6 +75,7 @@ class Exchange:
             fields = request.plan.fields if request.plan else b""
             start = encode_start(response.status, connection.server_state.default_headers)
             rest = encode_rest(response, fields, head_only=head_only, close=close, chunked=chunked)
+            self._stop = response.stop
             if response.stream is not None and not head_only:
                 connection.spawn(self._stream(response, start + rest, close=close, chunked=chunked))
                 return
@@ -93,7 +94,7 @@ class Exchange:
         """Send a response part by part, no faster than the client reads; half a list must not look like a list."""
         assert response.stream is not None
         connection = self._connection
-        self._status, self._stop = response.status, response.stop
+        self._status = response.status
         if connection.draining:
             self.stop()
         try:

@@ -3,7 +3,7 @@
 The error body is the contract's, because every refusal of the HTTP layer has it too (decision 22).
 """
 
-from asyncio import Event, Future
+from asyncio import Future
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from functools import lru_cache
 from http import HTTPStatus
@@ -45,8 +45,8 @@ class Response(msgspec.Struct):
     headers: Headers = JSON
     status: int = 200
     stream: AsyncGenerator[bytes, None] | None = None
-    stop: Event | None = None
-    """Set when the client is gone or the service drains. A `stream` that waits for something ends then."""
+    stop: Callable[[], None] | None = None
+    """Called when the service drains, and in any case when the exchange ends. A `stream` that waits ends then."""
 
     tag: bytes = b""
     """The entity tag with its quotes (RFC 9110, section 8.8.3); empty: there is none."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 
+from storekeeper.changes import ChangesPage, ChangesQuery
 from storekeeper.collection import Listing, Moment, Query, State
 from storekeeper.commands import MAX_BATCH, Command, memory_size
 from storekeeper.concurrency.threads import run_in_thread
@@ -60,6 +61,9 @@ class PostgresCollection:
 
     def state(self) -> asyncio.Future[State]:
         return self._states.add(None)
+
+    def changes(self, query: ChangesQuery) -> asyncio.Future[ChangesPage]:
+        return asyncio.ensure_future(self._reader.changes(query))
 
     def write(self, command: Command) -> asyncio.Future[Store | None]:
         return self._writes.add(command)

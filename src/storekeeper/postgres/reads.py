@@ -14,6 +14,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from storekeeper.changes import Change, ChangesPage, ChangesQuery, statement
 from storekeeper.collection import Listing, Moment, Query, State, check_moment
 from storekeeper.postgres.pipeline import Statement, rows
 from storekeeper.postgres.pipeline import array as parameter
@@ -44,7 +45,16 @@ _ROW = f"{COLLECTION_TABLE} WHERE one = 1"
 _PRESENT = f"""SELECT version, epoch, at, was.seq, was.count
   FROM {COLLECTION_TABLE} LEFT JOIN LATERAL (SELECT seq, changes.count FROM changes WHERE seq ="""
 
+
+def _changes_name(query: ChangesQuery) -> bytes:
+    return b"changes%d%d" % (query.store is not None, query.newest_first)
+
+
 STATEMENTS = {
+    **{
+        _changes_name(query): statement(query)[0]
+        for query in (ChangesQuery(store=store, newest_first=down) for store in (None, 1) for down in (False, True))
+    },
     b"get": f"SELECT {', '.join(STORES)}, (SELECT epoch FROM {_ROW}) FROM stores WHERE id = ANY($1::int8[])",
     b"state": f"SELECT count, version, epoch FROM {_ROW}",
     b"first": f"""WITH page AS ({_PAGE} stores WHERE id BETWEEN $1::int8 AND $2::int8)
@@ -107,6 +117,12 @@ class Reader:
     async def state(self, asked: Sequence[None], deadline: float) -> list[State]:
         """Return the numbers of the collection, once for each that asked."""
         return [State(*single_row(await self._rows((b"state", ()), deadline)))] * len(asked)
+
+    async def changes(self, query: ChangesQuery) -> ChangesPage:
+        """Return a page of changes. The numbers are read behind it, in the same round trip."""
+        found, state = await self._pool.execute((_changes_name(query), statement(query)[1]), (b"state", ()))
+        _, version, epoch = single_row(rows(state))
+        return ChangesPage([Change(*row) for row in rows(found)], version, epoch)
 
     async def list_stores(self, queries: Sequence[Query], deadline: float) -> list[Listing]:
         """Return for each query the stores that it asks for, of the present."""

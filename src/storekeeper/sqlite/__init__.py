@@ -10,6 +10,7 @@ from typing import Any
 import apsw
 from msgspec.structs import replace
 
+from storekeeper.changes import ChangesPage, ChangesQuery
 from storekeeper.collection import Listing, Moment, Query, State
 from storekeeper.commands import Command
 from storekeeper.concurrency.threads import run_in_thread
@@ -74,6 +75,10 @@ class SqliteCollection:
     def state(self) -> State:
         with self._translating():
             return self._reader.state()
+
+    def changes(self, query: ChangesQuery) -> ChangesPage:
+        with self._translating():
+            return self._reader.changes(query)
 
     async def _rest(self, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         with self._translating():

@@ -15,6 +15,7 @@ from typing import Any
 
 import apsw
 
+from storekeeper.changes import Change, ChangesPage, ChangesQuery, statement
 from storekeeper.collection import Listing, Moment, Query, State, check_moment
 from storekeeper.errors import Unavailable
 from storekeeper.sqlite.connections import transaction
@@ -120,6 +121,13 @@ class Reader:
     def state(self) -> State:
         """Return the numbers of the collection."""
         return State(*self._execute(STATE).get[:3])
+
+    def changes(self, query: ChangesQuery) -> ChangesPage:
+        """Return a page of changes."""
+        with transaction(self._connection, "DEFERRED"):
+            found = [Change(*row) for row in self._execute(*statement(query, CHANGES_TABLE))]
+            state = self.state()
+        return ChangesPage(found, state.version, state.epoch)
 
     def tokens(self) -> Sequence[Token]:
         """Return what `Collection.tokens` does."""
