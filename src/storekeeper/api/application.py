@@ -76,7 +76,7 @@ def make_application(
     settings: Settings,
     tokens: TokenTable | None,
     *,
-    max_listeners: int,
+    max_listeners: int = 1000,
     is_draining: Callable[[], bool] = lambda: False,
 ) -> Application:
     """Return the application on a collection, with a planner for each route. Without `tokens`, nobody needs one.
