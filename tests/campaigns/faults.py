@@ -1,6 +1,6 @@
 """Every fault that a test injects, one line each (`make faults`). Status 1 if one of them does harm.
 
-The rows are those of docs/reliability.md: the tests that its last column names are run, their outcomes written anew.
+The rows are those of docs/evidence/faults.md: the tests that its last column names are run, their outcomes written anew.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ import pytest
 from tests import ROOT
 
 TESTS = ROOT / "tests"
-PAGE = ROOT / "docs/reliability.md"
+PAGE = ROOT / "docs/evidence/faults.md"
 
 _ROW = re.compile(r"\| (\w+) \| (.+?) \| .+? \| (.*?) ?\| (`\w+/test_.+) \|")
 _TESTS = re.compile(r"`(\w+/test_\w+)\.py(?: -k (\w+|\"[^\"]+\"))?`")

@@ -1,4 +1,4 @@
-"""A TCP proxy on 127.0.0.1 whose lines can be cut at any byte, or stand still (reliability rows E5, E6)."""
+"""A TCP proxy on 127.0.0.1 whose lines can be cut at any byte, or stand still (fault table, rows E5, E6)."""
 
 import asyncio
 import random

@@ -38,7 +38,7 @@ REFUSED: dict[str, tuple[int, bytes]] = {
     "JSON": (400, BODY),
     "UTF-16": (400, get().decode().encode("utf-16")),
     "a space before": (400, b" " + get()),
-    # The request line (reliability rows C15, C16, C18).
+    # The request line (fault table, rows C15, C16, C18).
     "HTTP/2's preface": (505, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
     "HTTP/2.0": (505, get(version=b"HTTP/2.0")),
     "HTTP/3.0": (505, get(version=b"HTTP/3.0")),

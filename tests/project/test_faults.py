@@ -1,4 +1,4 @@
-"""The table of faults in docs/reliability.md names tests that there are."""
+"""The table of faults in docs/evidence/faults.md names tests that there are."""
 
 from tests.campaigns import faults
 

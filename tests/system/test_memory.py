@@ -1,4 +1,4 @@
-"""A service that may use only so much memory (reliability row A18): clients cannot make the kernel kill it."""
+"""A service that may use only so much memory (fault table, row A18): clients cannot make the kernel kill it."""
 
 import json
 import os
