@@ -1,6 +1,6 @@
 """Every fault that a test injects, one line each (`make faults`). Status 1 if one of them does harm.
 
-The rows are those of docs/evidence/faults.md: the tests that its last column names are run, their outcomes written anew.
+The rows are those of docs/evidence/faults.md: the tests that its last column names are run, and the outcomes written.
 """
 
 import contextlib
