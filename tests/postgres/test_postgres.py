@@ -120,7 +120,7 @@ def test_writes_of_one_tick_are_one_transaction(logged: Postgres) -> None:
             replaces = [replace(collection, id, Payload("other")) for id in range(1, 31)]
             await asyncio.gather(*writes, *replaces)
             done = statements(logged)[len(before) :]
-            assert done == ["begin", "lock", "touched", "create", "replace", "change", "count", "commit"]
+            assert done == ["begin", "lock", "replacements", "create", "replace", "change", "count", "commit"]
 
     run(main())
 
@@ -238,8 +238,8 @@ def test_an_import_whose_database_goes_away_says_so_in_one_line(database: Postgr
 
 
 def test_what_was_read_to_its_end_is_whole_even_if_the_database_goes_away_then(database: Postgres) -> None:
-    databases.prepare(database.url)
-    with databases.snapshot(database.url) as snapshot:
+    databases.database(database.url).prepare()
+    with databases.database(database.url).snapshot() as snapshot:
         assert list(snapshot.rows("stores")) == []
         sessions(database, "pg_terminate_backend(pid)")
         until(lambda: not sessions(database))
@@ -296,6 +296,6 @@ def test_the_driver_is_loaded_only_for_a_postgresql_url(tmp_path: Path) -> None:
     script = f"""if True:
         import sys
         from storekeeper import cli, databases, service
-        databases.prepare("sqlite:///{tmp_path}/stores.db")
+        databases.database("sqlite:///{tmp_path}/stores.db").prepare()
         sys.exit("psycopg" in sys.modules or "storekeeper.postgres" in sys.modules)"""
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

@@ -12,7 +12,7 @@ from storekeeper import events
 from storekeeper.collection import Moment, Query
 from storekeeper.commands import Create
 from storekeeper.errors import Outcome, Unavailable
-from storekeeper.postgres import PostgresCollection, past, pool, session
+from storekeeper.postgres import PostgresCollection, pool, session
 from storekeeper.postgres import schema as postgres_schema
 from storekeeper.postgres.pipeline import PipelineConnection
 from storekeeper.postgres.schema import COLLECTION_TABLE
@@ -187,8 +187,8 @@ def test_a_lock_of_a_table_that_a_read_does_not_need_does_not_keep_it(database: 
 def test_a_connection_survives_a_read_of_the_past_that_meets_a_lock(
     database: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also if it was not used for such a read before: the server ends what waits, in the time of that read."""
-    monkeypatch.setattr(past, "PAST_TIMEOUT", 0.1)
+    """Also if it was not used for such a read before: the server ends what waits."""
+    monkeypatch.setitem(session.SERVING, "lock_timeout", "50ms")
 
     async def main() -> None:
         async with handle(database) as collection:
@@ -211,7 +211,7 @@ def test_a_statement_whose_first_use_fails_is_prepared_with_the_next_one(
 ) -> None:
     """Those before it in the round trip are not prepared twice, which the server would refuse."""
     monkeypatch.setitem(session.SERVING, "lock_timeout", "50ms")
-    statements = ((b"state", ()), (b"get", ("{1}",)), (b"was", (1, 1)), (b"get", ("{2}",)), (b"expired", (1,)))
+    statements = ((b"state", ()), (b"get", ("{1}",)), (b"was", (1, 1)), (b"get", ("{2}",)), (b"find keys", ("{1}",)))
 
     async def main() -> None:
         async with handle(database) as collection:

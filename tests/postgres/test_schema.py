@@ -1,8 +1,6 @@
 """The schema: upgrades beside an older instance, first starts, and what is refused or told in one line."""
 
 import asyncio
-import itertools
-import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,80 +13,52 @@ from storekeeper.errors import CannotStart, Unavailable
 from storekeeper.postgres import schema
 from storekeeper.postgres.schema import COLLECTION_TABLE
 from storekeeper.stores import EXAMPLES, Payload
-from tests.harness.collection import create, get, listing, now, replace, run, state
+from storekeeper.tables import SCHEMA_NUMBER
+from tests.harness.collection import create, get, listing, now, numbered, replace, run, state
 from tests.harness.command import run as run_command
 from tests.harness.databases import Postgres, handle, postgres
 from tests.harness.process import refused, serving
 from tests.harness.stores import an_export
 from tests.oracles.promises import until
 
-FIRST_SCHEMA = """
-INSERT INTO stores VALUES (1, 'A', NULL, 1), (2, 'D', 'x', 5), (3, 'C', NULL, 3);
-INSERT INTO changes VALUES (1, 1, 'A', NULL, 10), (2, 2, 'B', NULL, 30), (3, 3, 'C', NULL, 20), (4, 2, 'B', 'x', 40),
-  (5, 2, 'D', 'x', 50);
-UPDATE collection SET count = 3, version = 5"""
+UPGRADE = f"""
+  ALTER TABLE {COLLECTION_TABLE} RENAME TO collection_2;
+  ALTER TABLE changes ADD COLUMN reason text;
+  CREATE VIEW {COLLECTION_TABLE} AS
+    SELECT one, count, version, at, epoch FROM collection_2 GROUP BY one, count, version, at, epoch
+"""
+"""A made-up next schema, with all that a migration has to do."""
 
+SECOND = "CREATE TABLE second AS SELECT id FROM stores"
+"""A made-up next schema to which this version can write."""
 
-def migrate(database: Postgres, number: int) -> None:
-    """Bring a database to an older schema."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:number])
-        databases.prepare(database.url)
-
-
-@pytest.fixture(params=[1, 2])
-def older(database: Postgres, request: pytest.FixtureRequest) -> Postgres:
-    """A database of an older schema with three stores, of which the second was replaced twice."""
-    migrate(database, 1)
-    postgres().sql(FIRST_SCHEMA, database.url.rpartition("/")[2])
-    migrate(database, request.param)
-    return database
+LOCK = f"SELECT count, version FROM {COLLECTION_TABLE} WHERE one = 1 FOR UPDATE"
+"""How an instance of today's schema begins to write."""
 
 
 @pytest.fixture
-def lock(older: Postgres) -> str:
-    """How an instance of that schema begins to write."""
-    with psycopg.connect(older.url) as connection:
-        ((number,),) = connection.execute("SELECT schema FROM storekeeper").fetchall()
-    table = "collection" if number == 1 else f"collection_{number}"
-    return f"SELECT count, version FROM {table} WHERE one = 1 FOR UPDATE"
+def older(database: Postgres) -> Postgres:
+    """A database of today's schema with three stores, of which one was replaced."""
+
+    async def main() -> None:
+        async with handle(database) as collection:
+            await collection.load(numbered(3))
+            await replace(collection, 2, Payload("B"))
+
+    run(main())
+    return database
 
 
-def test_a_database_of_an_older_schema_is_upgraded_with_its_history(older: Postgres) -> None:
-    databases.prepare(older.url)
-    with psycopg.connect(older.url) as connection:
-        rows = connection.execute("SELECT seq, at, previous, count FROM changes ORDER BY seq").fetchall()
-        assert rows == [(1, 10, 0, 1), (2, 30, 0, 2), (3, 30, 0, 3), (4, 40, 2, 3), (5, 50, 4, 3)]
-        (numbers,) = connection.execute(
-            f"SELECT count, version, at, epoch FROM {COLLECTION_TABLE}".encode()
-        ).fetchall()
-        assert numbers[:3] == (3, 5, 50)
-        assert re.fullmatch("[a-z2-7]{8}", numbers[3])
-        assert connection.execute("SELECT count, version, epoch FROM collection").fetchall() == [(3, 5, numbers[3])]
-        assert connection.execute("SELECT count(*) FROM keys").fetchall() == [(0,)]
-
-
-def test_an_upgrade_keeps_who_may_use_a_table_and_what_is_published(database: Postgres) -> None:
-    published = (
-        "SELECT tablename FROM pg_publication_tables WHERE tablename IN ('changes', 'keys') ORDER BY tablename"
-    )
-    allowed = (
-        "SELECT count(*) FROM information_schema.table_privileges WHERE table_name = 'keys' AND grantee = 'PUBLIC'"
-    )
-    migrate(database, 3)
-    with psycopg.connect(database.url, autocommit=True) as connection:
-        connection.execute("GRANT SELECT, INSERT ON keys TO PUBLIC")
-        connection.execute("CREATE PUBLICATION published FOR TABLE changes, keys")
-        databases.prepare(database.url)
-        assert connection.execute(allowed).fetchall() == [(2,)]
-        assert connection.execute(published).fetchall() == [("changes",), ("keys",)]
+def upgrade_with(monkeypatch: pytest.MonkeyPatch, *migrations: str) -> None:
+    """Have this program know later schemas."""
+    monkeypatch.setattr(schema, "MIGRATIONS", migrations)
 
 
 def test_each_collection_has_an_epoch_of_its_own() -> None:
     epochs = set()
     for _ in range(3):
         with postgres().database() as url:
-            databases.prepare(url)
+            schema.prepare(url)
             epochs.add(databases.epoch(url, renew=False))
             assert databases.epoch(url, renew=False) in epochs
             epochs.add(databases.epoch(url, renew=True))
@@ -96,28 +66,33 @@ def test_each_collection_has_an_epoch_of_its_own() -> None:
     assert len(epochs) == 6
 
 
-def test_an_instance_of_an_older_version_reads_but_writes_nothing_more(older: Postgres, lock: str) -> None:
+def test_an_upgrade_keeps_the_stores_and_an_older_instance_reads_but_writes_nothing_more(
+    older: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its statements are prepared already; the lock is the first of each write."""
+    upgrade_with(monkeypatch, UPGRADE)
     with psycopg.connect(older.url, prepare_threshold=0) as old:
-        assert old.execute(lock.encode()).fetchall() == [(3, 5)]
+        assert old.execute(LOCK.encode()).fetchall() == [(3, 4)]
         old.rollback()
-        databases.prepare(older.url)
+        schema.prepare(older.url)
         with pytest.raises(psycopg.errors.FeatureNotSupported):
-            old.execute(lock.encode())
+            old.execute(LOCK.encode())
         old.rollback()
-        assert old.execute(lock.removesuffix("FOR UPDATE").encode()).fetchall() == [(3, 5)]
-    assert f"collection_{len(schema.MIGRATIONS)}" == COLLECTION_TABLE, "each migration renames it"
+        assert old.execute(LOCK.removesuffix("FOR UPDATE").encode()).fetchall() == [(3, 4)]
+        assert old.execute("SELECT schema FROM storekeeper").fetchall() == [(SCHEMA_NUMBER + 1,)]
+    assert [row[1] for row in older.changes()] == [1, 2, 3, 2]
 
 
 def test_an_upgrade_waits_for_an_older_instance_that_is_writing_and_is_no_deadlock(
-    older: Postgres, lock: str
+    older: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That instance has the lock of the writers by then, and writes its change only afterwards."""
+    upgrade_with(monkeypatch, UPGRADE)
     waiting = """SELECT count(*) > 0 FROM pg_locks
       WHERE NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"""
     with psycopg.connect(older.url) as old, ThreadPoolExecutor(1) as pool:
-        old.execute(lock.encode())
-        upgrade = pool.submit(databases.prepare, older.url)
+        old.execute(LOCK.encode())
+        upgrade = pool.submit(schema.prepare, older.url)
         with psycopg.connect(older.url, autocommit=True) as watch:
             until(lambda: watch.execute(waiting).fetchone() == (True,))
         old.execute("SET LOCAL lock_timeout = '2s'")
@@ -127,12 +102,13 @@ def test_an_upgrade_waits_for_an_older_instance_that_is_writing_and_is_no_deadlo
 
 
 def test_an_upgrade_behind_a_dump_keeps_the_reads_of_an_older_instance_waiting_for_a_second_at_most(
-    older: Postgres, lock: str
+    older: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = lock.removesuffix("FOR UPDATE").encode()
+    upgrade_with(monkeypatch, UPGRADE)
+    read = LOCK.removesuffix("FOR UPDATE").encode()
     with psycopg.connect(older.url) as dump, psycopg.connect(older.url) as old, ThreadPoolExecutor(1) as pool:
         dump.execute(read)
-        upgrade = pool.submit(databases.prepare, older.url)
+        upgrade = pool.submit(schema.prepare, older.url)
         old.execute("SET lock_timeout = '2s'")
         old.commit()
         while not upgrade.done():
@@ -141,10 +117,34 @@ def test_an_upgrade_behind_a_dump_keeps_the_reads_of_an_older_instance_waiting_f
         with pytest.raises(Unavailable, match="lock timeout"):
             upgrade.result()
         dump.rollback()
-    databases.prepare(older.url)
+    schema.prepare(older.url)
 
 
-def test_only_the_service_upgrades_a_database(older: Postgres, tmp_path: Path) -> None:
+def test_an_upgrade_that_fails_changes_nothing(older: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
+    upgrade_with(monkeypatch, SECOND, "CREATE TABLE stores (again integer)")
+    with pytest.raises(CannotStart, match="tables of another program"):
+        schema.prepare(older.url)
+    with psycopg.connect(older.url) as connection:
+        assert connection.execute("SELECT schema, to_regclass('second') FROM storekeeper").fetchall() == [
+            (SCHEMA_NUMBER, None)
+        ]
+
+
+def test_a_database_from_before_the_first_release_is_refused_in_one_line(database: Postgres) -> None:
+    schema.prepare(database.url)
+    with psycopg.connect(database.url) as connection:
+        connection.execute("UPDATE storekeeper SET schema = %s", (SCHEMA_NUMBER - 1,))
+    for command in (["serve", "--port", "0"], ["export"]):
+        done = run_command(*command, "--database", database.url)
+        [line] = refused(done)
+        assert f"--database: written before the first release (its schema is {SCHEMA_NUMBER - 1}): export" in line
+        assert "storekeeper import" in line
+
+
+def test_only_the_service_upgrades_a_database(
+    older: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upgrade_with(monkeypatch, SECOND)
     file = tmp_path / "stores.csv"
     file.write_text("name,address\nA,\n")
     for command in (
@@ -157,28 +157,28 @@ def test_only_the_service_upgrades_a_database(older: Postgres, tmp_path: Path) -
     ):
         done = run_command(*command)
         assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
-        assert (
-            b"was written by an older Storekeeper: upgrade it first, by starting `storekeeper serve`" in done.stderr
-        )
-    with psycopg.connect(older.url) as connection:
-        assert connection.execute("SELECT count(*) FROM changes").fetchall() == [(5,)]
+        assert b"written by an older Storekeeper: upgrade it first, by starting `storekeeper serve`" in done.stderr
+    assert len(older.changes()) == 4
 
 
 def test_ten_that_start_at_once_make_one_schema() -> None:
     for _ in range(3):
         with postgres().database() as url, ThreadPoolExecutor(10) as pool:
-            list(pool.map(databases.prepare, itertools.repeat(url, 10)))
+            list(pool.map(schema.prepare, [url] * 10))
             with psycopg.connect(url) as connection:
-                assert connection.execute("SELECT schema FROM storekeeper").fetchall() == [(len(schema.MIGRATIONS),)]
+                assert connection.execute("SELECT schema FROM storekeeper").fetchall() == [(SCHEMA_NUMBER,)]
                 assert connection.execute("SELECT count, version FROM collection").fetchall() == [(0, 0)]
 
 
-def test_starts_that_wait_for_the_lock_of_migrations_do_not_wait_for_each_other(database: Postgres) -> None:
-    migrate(database, 1)
+def test_starts_that_wait_for_the_lock_of_migrations_do_not_wait_for_each_other(
+    database: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema.prepare(database.url)
+    upgrade_with(monkeypatch, SECOND)
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'"
     with psycopg.connect(database.url, autocommit=True) as first, ThreadPoolExecutor(3) as pool:
         first.execute("SELECT pg_advisory_lock(%s)", (schema.MIGRATION_LOCK,))
-        starts = [pool.submit(databases.prepare, database.url) for _ in range(3)]
+        starts = [pool.submit(schema.prepare, database.url) for _ in range(3)]
         until(lambda: first.execute(waiting).fetchone() == (3,))
         first.execute("SELECT pg_advisory_unlock(%s)", (schema.MIGRATION_LOCK,))
         for start in starts:
@@ -188,22 +188,23 @@ def test_starts_that_wait_for_the_lock_of_migrations_do_not_wait_for_each_other(
 def test_a_start_beside_a_long_migration_waits_for_it_and_takes_the_database_for_whole(
     database: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    migrate(database, 2)
-    *earlier, last = schema.MIGRATIONS
-    monkeypatch.setattr(schema, "MIGRATIONS", (*earlier, f"{last}; SELECT pg_sleep(1)"))
+    schema.prepare(database.url)
+    upgrade_with(monkeypatch, f"{SECOND}; SELECT pg_sleep(1)")
     asleep = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'"
     with psycopg.connect(database.url, autocommit=True) as watch, ThreadPoolExecutor(3) as pool:
-        first = pool.submit(databases.prepare, database.url)
+        first = pool.submit(schema.prepare, database.url)
         until(lambda: watch.execute(asleep).fetchone() == (1,))
-        others = [pool.submit(databases.prepare, database.url) for _ in range(2)]
+        others = [pool.submit(schema.prepare, database.url) for _ in range(2)]
         for start in (first, *others):
             start.result()
 
 
-def test_a_publication_of_all_tables_disturbs_no_start_no_upgrade_and_no_write(database: Postgres) -> None:
+def test_a_publication_of_all_tables_disturbs_no_start_no_upgrade_and_no_write(
+    database: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
     postgres().sql("CREATE PUBLICATION everything FOR ALL TABLES", database.url.rpartition("/")[2])
-    migrate(database, 1)
-    databases.prepare(database.url)
+    schema.prepare(database.url)
+    upgrade_with(monkeypatch, SECOND)
 
     async def main() -> None:
         async with handle(database) as collection:
@@ -227,7 +228,7 @@ def test_ten_first_starts_at_once_put_in_the_examples_once(database: Postgres) -
 
 
 def test_a_newer_schema_is_refused_in_one_line(database: Postgres) -> None:
-    databases.prepare(database.url)
+    schema.prepare(database.url)
     with psycopg.connect(database.url) as connection:
         connection.execute("UPDATE storekeeper SET schema = schema + 1")
     for command in (["serve", "--port", "0"], ["export"], ["import", "-"]):
@@ -254,9 +255,7 @@ def test_a_database_in_another_encoding_is_refused(*, restored: bool) -> None:
     server = postgres()
     server.sql("CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0")
     if restored:
-        server.sql(
-            ";".join((*schema.MIGRATIONS, f"UPDATE storekeeper SET schema = {len(schema.MIGRATIONS)}")), "latin"
-        )
+        server.sql(schema.SCHEMA, "latin")
         assert run_command("export", "--database", server.url("latin")).stdout == an_export()
     done = run_command("serve", "--port", "0", "--database", server.url("latin"))
     server.sql("DROP DATABASE latin WITH (FORCE)")
@@ -267,17 +266,17 @@ def test_a_database_in_another_encoding_is_refused(*, restored: bool) -> None:
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        ("TRUNCATE storekeeper", "has a table storekeeper that is not as we made it"),
-        ("INSERT INTO storekeeper VALUES (1)", "has a table storekeeper that is not as we made it"),
+        ("TRUNCATE storekeeper", "its table storekeeper is not as we made it"),
+        ("INSERT INTO storekeeper VALUES (1)", "its table storekeeper is not as we made it"),
         (
             "ALTER TABLE storekeeper ALTER schema DROP NOT NULL; UPDATE storekeeper SET schema = NULL",
-            "has a table storekeeper that is not as we made it",
+            "its table storekeeper is not as we made it",
         ),
-        ("ALTER TABLE storekeeper RENAME schema TO version", "has a table storekeeper that is not as we made it"),
-        ("ALTER TABLE storekeeper ALTER schema TYPE text USING 'one'", "has a table storekeeper that is not"),
-        ("UPDATE storekeeper SET schema = 0", "has a table storekeeper that is not as we made it"),
-        ("DROP TABLE changes", "is not complete, it lacks the table changes"),
-        ("DROP TABLE keys", "is not complete, it lacks the table keys"),
+        ("ALTER TABLE storekeeper RENAME schema TO version", "its table storekeeper is not as we made it"),
+        ("ALTER TABLE storekeeper ALTER schema TYPE text USING 'one'", "its table storekeeper is not"),
+        ("UPDATE storekeeper SET schema = 0", "its table storekeeper is not as we made it"),
+        ("DROP TABLE changes", "not complete, it lacks the table changes"),
+        ("DROP TABLE keys", "not complete, it lacks the table keys"),
     ],
 )
 def test_what_was_not_restored_whole_is_refused_in_one_line(
@@ -331,18 +330,18 @@ def test_numbers_that_were_not_restored_whole_are_no_bug(database: Postgres, spo
 
     run(main())
     with pytest.raises(CannotStart, match="one row"):
-        databases.prepare(database.url)
+        schema.prepare(database.url)
 
 
 @pytest.mark.parametrize(("lost", "has"), [("stores", "0 of 3 stores"), ("changes", "0 of 3 changes")])
 def test_a_table_that_was_restored_without_its_rows_is_refused(database: Postgres, lost: str, has: str) -> None:
-    databases.prepare(database.url)
-    databases.load(database.url, EXAMPLES, only_if_empty=False)
-    databases.prepare(database.url)
+    schema.prepare(database.url)
+    databases.database(database.url).load(EXAMPLES, only_if_empty=False)
+    schema.prepare(database.url)
     postgres().sql(f"TRUNCATE {lost}", database.url.rpartition("/")[2])
     with pytest.raises(CannotStart, match=f"{has}.*: restore it"):
-        databases.prepare(database.url)
-    assert databases.exists(database.url)  # what is left can be exported
+        schema.prepare(database.url)
+    assert databases.database(database.url).exists()  # what is left can be exported
 
 
 def test_a_user_who_may_not_create_tables_is_told(database: Postgres) -> None:

@@ -200,7 +200,7 @@ def test_a_copy_whose_wait_for_the_standby_is_cancelled_is_no_success(database: 
     async def main() -> None:
         async with handle(Postgres(source)) as collection:
             await collection.load(numbered(3))
-        databases.prepare(database.url)
+        databases.database(database.url).prepare()
         with configured(server, "synchronous_standby_names", "nobody"):
             copying = asyncio.create_task(asyncio.to_thread(databases.copy, source, database.url, _silent))
             await cancel_the_wait(server)
@@ -292,8 +292,8 @@ def test_an_import_goes_on_after_the_server_has_taken_nothing_for_seconds(databa
         threading.Timer(STALL, os.kill, (backend, signal.SIGCONT)).start()
         yield from [Payload("Long", "x" * 1_000_000)] * 20
 
-    databases.prepare(database.url)
-    assert databases.load(database.url, source(), only_if_empty=False) == range(1, 22)
+    databases.database(database.url).prepare()
+    assert databases.database(database.url).load(source(), only_if_empty=False) == range(1, 22)
 
 
 # Whatever else it inherits.
@@ -424,7 +424,7 @@ def test_a_second_collection_along_the_search_path_is_refused_in_one_line(databa
             assert isinstance(collection, PostgresCollection)
             await create(collection, Payload("First"))
             administer(database, f"CREATE SCHEMA {USER} AUTHORIZATION {USER}")
-            databases.prepare(f"{database.url}?options=-csearch_path%3D{USER}")
+            databases.database(f"{database.url}?options=-csearch_path%3D{USER}").prepare()
             for connection in list(collection._pool._connections):
                 connection.drop("dropped by the test")
             assert await get(collection, 1) == a_store(1, "First", None, 1)
@@ -433,7 +433,7 @@ def test_a_second_collection_along_the_search_path_is_refused_in_one_line(databa
     run(main())
     done = run_command("serve", "--port", "0", "--database", database.url)
     assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
-    assert f"two collections, in the schemas {USER} and public".encode() in done.stderr
+    assert f"two collections are there, in the schemas {USER} and public".encode() in done.stderr
 
 
 # What stands in its place.
@@ -489,7 +489,7 @@ def test_a_copy_that_the_database_swallows_is_refused(database: Postgres, tmp_pa
 
     source = f"sqlite:///{tmp_path}/stores.db"
     run(main())
-    databases.prepare(database.url)
+    databases.database(database.url).prepare()
     administer(database, SWALLOWED[what])
     with pytest.raises((CannotStart, VerificationFailed)):
         databases.copy(source, database.url, _silent)
@@ -505,10 +505,10 @@ def test_a_copy_that_the_database_swallows_is_refused(database: Postgres, tmp_pa
     ],
 )
 def test_a_table_that_a_crash_would_empty_or_that_is_none_is_refused(database: Postgres, change: str) -> None:
-    databases.prepare(database.url)
+    databases.database(database.url).prepare()
     administer(database, f"SET ROLE {USER}; {change}")
     with pytest.raises(CannotStart, match="no ordinary table"):
-        databases.prepare(database.url)
+        databases.database(database.url).prepare()
 
 
 # Whose session it is.
@@ -553,7 +553,7 @@ def test_a_pooler_that_shares_sessions_is_refused(database: Postgres) -> None:
 
     async def main(url: str) -> None:
         failures: list[str] = []
-        collection = databases.open_collection(url, failures.append)
+        collection = databases.database(url).open_collection(failures.append)
         with pytest.raises(Unavailable):
             await create(collection, Payload("First"))
         await collection.close()
@@ -561,9 +561,9 @@ def test_a_pooler_that_shares_sessions_is_refused(database: Postgres) -> None:
 
     with pooled(database, "transaction") as shared:
         run(main(shared.url))
-        databases.prepare(shared.url)
+        databases.database(shared.url).prepare()
         with pytest.raises(CannotStart, match="session pooling"):
-            databases.prepare(shared.url)
+            databases.database(shared.url).prepare()
     assert database.changes() == []
 
 
@@ -572,7 +572,7 @@ def test_a_pooler_that_forgets_what_was_set_for_a_session_is_refused(database: P
         pooled(database, "transaction", "server_reset_query_always = 1") as forgetful,
         pytest.raises(CannotStart, match="session pooling"),
     ):
-        databases.prepare(forgetful.url)
+        databases.database(forgetful.url).prepare()
 
 
 def test_a_pooler_that_forgets_only_now_and_then_is_refused_when_it_does(database: Postgres) -> None:
@@ -580,7 +580,7 @@ def test_a_pooler_that_forgets_only_now_and_then_is_refused_when_it_does(databas
 
     async def main(url: str) -> None:
         failures: list[str] = []
-        collection = databases.open_collection(url, failures.append)
+        collection = databases.database(url).open_collection(failures.append)
         assert isinstance(collection, PostgresCollection)
         collection._schema = "public"  # so far it did not
         with pytest.raises(Unavailable):
@@ -588,7 +588,7 @@ def test_a_pooler_that_forgets_only_now_and_then_is_refused_when_it_does(databas
         await collection.close()
         assert "session pooling" in failures[0]
 
-    databases.prepare(database.url)
+    databases.database(database.url).prepare()
     with pooled(database, "transaction", "server_reset_query_always = 1") as forgetful:
         run(main(forgetful.url))
 
@@ -601,9 +601,10 @@ def test_a_pooler_that_has_no_session_left_keeps_nobody_waiting(
     with pooled(database, "session") as full, ExitStack() as stack:
         for _ in range(SESSIONS):
             stack.enter_context(psycopg.connect(full.url)).execute("SELECT 1")
-        for look in (databases.prepare, databases.exists):
+        ours = databases.database(full.url)
+        for look in (ours.prepare, ours.exists):
             with pytest.raises(Unavailable, match="does not respond"):
-                look(full.url)
+                look()
 
 
 def test_behind_a_pooler_of_sessions_nothing_changes(database: Postgres, tmp_path: Path) -> None:

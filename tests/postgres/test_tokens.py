@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from storekeeper import databases
 from storekeeper.api.token_table import MAX_AGE
-from storekeeper.databases import prepare
 from storekeeper.tokens import generate
 from tests.harness import weakened
 from tests.harness.client import until
@@ -21,7 +21,8 @@ from tests.harness.process import TIMEOUT, Response, Running, serving
 from tests.harness.tokens import add_token
 
 OPENED = (
-    "storekeeper: the database has tokens: say who needs one, with --auth all, --auth writes or --auth open (nobody)"
+    "storekeeper: the database has tokens: choose which requests need one, with --auth all, --auth writes or"
+    " --auth open (none)"
 )
 
 
@@ -40,15 +41,12 @@ def ask(instance: Running, text: str, method: str = "GET") -> Response:
 
 @contextmanager
 def two_instances(server: Server, folder: Path, **how: Any) -> Iterator[tuple[list[Running], str, str]]:
-    """Serve one database through each adapter; yield both, a good token and an unknown one."""
+    """Serve one database twice; yield both instances, a good token and an unknown one."""
     url = server.new_database()
-    prepare(url)
+    databases.database(url).prepare()
     good, unknown = add_token(url, "good", "write"), generate()
     with ExitStack() as stack:
-        both = [
-            stack.enter_context(serving(folder, "--auth=all", adapter, database=url, **how))
-            for adapter in ("--fast-lane", "--no-fast-lane")
-        ]
+        both = [stack.enter_context(serving(folder, "--auth=all", database=url, **how)) for _ in range(2)]
         for one in both:
             assert [ask(one, good).status, ask(one, unknown).status] == [200, 401]
         yield both, good, unknown
@@ -105,7 +103,7 @@ def test_a_start_without_it_serves_nothing_before_it_is_known_that_there_are_no_
 ) -> None:
     without, with_token = server.new_database(), server.new_database()
     for url in (without, with_token):
-        prepare(url)
+        databases.database(url).prepare()
     add_token(with_token, "first", "read")
     server.stop()
     with (

@@ -50,7 +50,7 @@ def test_a_url_is_what_libpq_takes(database: Postgres, query: str) -> None:
     words = query.format(port=server.port, folder=server.folder)
     done = run_command("export", "--database", f"postgres://storekeeper@/{name}?{words}")
     assert b"no such database" in done.stderr, done.stderr
-    databases.prepare(database.url)
+    databases.database(database.url).prepare()
     done = run_command("export", "--database", f"postgres://storekeeper@/{name}?{words}")
     assert (done.returncode, done.stdout) == (0, an_export()), done.stderr
 
