@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 from storekeeper.commands import Command, Replace
-from storekeeper.sqlite import schema
+from storekeeper.sqlite import connections
 from storekeeper.sqlite.committer import Committer
 from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.stores import Payload
@@ -16,7 +16,7 @@ BATCH = 1000
 
 
 def main(path: Path, times: int) -> None:
-    with closing(Committer(schema.connect(path), FileIdentity(path))) as committer:
+    with closing(Committer(connections.connect(path), FileIdentity(path))) as committer:
         for first in range(0, times, BATCH):
             numbers = range(first, min(times, first + BATCH))
             commands: list[Command] = [Replace(ID, Payload(f"Store {number:07}", "A Road")) for number in numbers]

@@ -36,10 +36,10 @@ LOG_PAGES = 4000
 GET = "SELECT id, name, address, version FROM stores WHERE id = ?"
 NAMED = "SELECT id, name, address FROM stores WHERE name = ?"
 LATEST = "SELECT seq, count, epoch FROM collection JOIN changes ON seq = (SELECT max(seq) FROM changes)"
-COLUMNS = "seq, store_id, name, address, at, previous, count"
-CREATED = f"INSERT INTO {CHANGES_TABLE} ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, 0, ?2)"
+COLUMNS = "seq, store_id, name, address, at, count, token_number"
+CREATED = f"INSERT INTO {CHANGES_TABLE} ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?2, 0)"
 CREATE = "INSERT INTO stores (id, name, address, version) VALUES (?, ?, ?, ?)"
-REPLACED = f"INSERT INTO {CHANGES_TABLE} ({COLUMNS}) SELECT ?1, id, ?3, ?4, ?5, version, ?6 FROM stores WHERE id = ?2"
+REPLACED = f"INSERT INTO {CHANGES_TABLE} ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0)"
 REPLACE = "UPDATE stores SET name = ?2, address = ?3, version = ?4 WHERE id = ?1"
 
 

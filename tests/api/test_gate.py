@@ -51,6 +51,7 @@ ANYBODY = dict.fromkeys(METHODS, "none")
 SCOPES = {
     "/api/stores": READS,
     "/api/stores/{id}": READS,
+    "/api/changes": READS,
     "/test": ANYBODY,
     "*": ANYBODY,
     "/health/live": ANYBODY,

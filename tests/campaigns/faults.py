@@ -19,12 +19,13 @@ TESTS = ROOT / "tests"
 PAGE = ROOT / "docs/evidence/faults.md"
 
 _ROW = re.compile(r"\| (\w+) \| (.+?) \| .+? \| (.*?) ?\| (`\w+/test_.+) \|")
+_BEGINNING = re.compile(r"( {4})?(class|def) (\w+)")
 _TESTS = re.compile(r"`(\w+/test_\w+)\.py(?: -k (\w+|\"[^\"]+\"))?`")
 
 
 @dataclass
 class Row:
-    """One fault; `tests` are the `room/file::function` that show it."""
+    """One fault; `tests` are the `room/file::function`, or `::Class::function`, that show it."""
 
     name: str
     fault: str
@@ -54,7 +55,16 @@ def named(cell: str) -> list[tuple[str, str]]:
 
 @cache
 def _functions(file: str) -> list[str]:
-    return re.findall(r"^(?:async )?def (test_\w+)", (TESTS / f"{file}.py").read_text(), re.MULTILINE)
+    """Return the names of all tests of a file, as pytest has them: behind that of their class."""
+    within, found = "", list[str]()
+    for line in (TESTS / f"{file}.py").read_text().splitlines():
+        if beginning := _BEGINNING.match(line):
+            indented, kind, name = beginning.groups()
+            if kind == "class":
+                within = f"{name}::"
+            elif name.startswith("test_"):
+                found.append(f"{within if indented else ''}{name}")
+    return found
 
 
 class Report:

@@ -35,7 +35,7 @@ from tests.harness.stores import shown
 from tests.harness.system_calls import injecting
 
 METHODS = sorted(name for name, value in vars(Collection).items() if inspect.isfunction(value) and name[0] != "_")
-READS = ["get", "get_at", "list", "state", "tokens", "mark_used", "change_token", "check"]
+READS = ["get", "get_at", "list", "state", "changes", "tokens", "mark_used", "change_token", "check"]
 WRITES = ["write", "load", "refusal_of_writes"]
 ALONE = ["close", "load", "write"]
 TOGETHER = [",".join(method for method in METHODS if method not in ALONE), *ALONE]

@@ -18,6 +18,7 @@ from typing import Any
 import uvloop
 
 from storekeeper import write_state
+from storekeeper.changes import ChangesQuery
 from storekeeper.collection import Collection, Moment
 from storekeeper.errors import StorekeeperError, Unavailable
 from storekeeper.sqlite import SqliteCollection, SqliteDatabase
@@ -33,6 +34,11 @@ async def _change_token(collection: Collection) -> Any:
 
 async def _get_at(collection: Collection) -> Any:
     found = collection.get_at(1, Moment(1))
+    return await found if asyncio.isfuture(found) else found
+
+
+async def _changes(collection: Collection) -> Any:
+    found = collection.changes(ChangesQuery())
     return await found if asyncio.isfuture(found) else found
 
 
@@ -55,6 +61,7 @@ QUESTIONS: dict[str, Callable[[Collection], Awaitable[Any]]] = {
     "get_at": _get_at,
     "list": stores,
     "state": _state,
+    "changes": _changes,
     "write": lambda collection: asyncio.gather(
         create(collection, Payload("New", "x" * 200)), replace(collection, 1, Payload("Replaced", "x" * 200))
     ),

@@ -52,7 +52,7 @@ class Odd:
                 return Response(b"", TEXT, stream=self._parts(b"half", StreamAborted()))
             case b"/endless":
                 stop = asyncio.Event()
-                return Response(b"", TEXT, stream=self._wait(stop), stop=stop)
+                return Response(b"", TEXT, stream=self._wait(stop), stop=stop.set)
             case b"/later":
                 future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
                 asyncio.get_running_loop().call_soon(future.set_result, None)

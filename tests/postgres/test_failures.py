@@ -210,7 +210,7 @@ def test_a_database_that_comes_later_is_waited_for(tmp_path: Path) -> None:
                 assert_refused(instance.request("GET", "/api/stores?name=A"))
                 assert_refused(instance.request("GET", "/api/stores/1"))
                 assert_refused(create(instance))
-                assert "database cannot be reached" in instance.log
+                assert "database unreachable, retrying" in instance.log
                 assert str(server.port) in instance.log
             server.create()
             try:
@@ -219,7 +219,7 @@ def test_a_database_that_comes_later_is_waited_for(tmp_path: Path) -> None:
                     until(partial(ready, instance), RECOVERY)
                 until(lambda: len(both[0].request("GET", "/api/stores").json) == 3)
                 assert create(both[1]).json["id"] == 4
-                assert "database can be reached again" in both[0].log
+                assert "database reachable again" in both[0].log
             finally:
                 server.kill()
 
@@ -241,7 +241,7 @@ def test_a_newer_schema_that_turns_up_later_ends_the_service(tmp_path: Path) -> 
         with serving(tmp_path, database=server.url()) as instance:
             try:
                 server.start()
-                assert instance.process.wait(30) == 74
+                assert instance.process.wait(30) == 2
                 assert "newer Storekeeper" in instance.log
             finally:
                 server.kill()
@@ -374,7 +374,7 @@ def test_attempts_to_reach_a_host_that_vanished_are_not_left_to_the_garbage_coll
 ) -> None:
     """In an outage of hours its sockets would use up all file descriptors."""
     if begun:
-        monkeypatch.setattr("storekeeper.postgres.prepare", lambda _: "public")
+        monkeypatch.setattr("storekeeper.postgres.schema.prepare", lambda _: "public")
 
     async def attempt(url: str) -> None:
         async with handle(Postgres(url)) as collection:
@@ -406,7 +406,7 @@ def test_a_stop_does_not_wait_until_no_name_server_has_responded(monkeypatch: py
         async with handle(Postgres("postgresql://database/a")):
             assert await asyncio.to_thread(asked.wait, RECOVERY)
 
-    monkeypatch.setattr("storekeeper.postgres.prepare", lambda _: "public")
+    monkeypatch.setattr("storekeeper.postgres.schema.prepare", lambda _: "public")
     monkeypatch.setattr("socket.getaddrinfo", look_up)
     began = time.monotonic()
     run(start_and_stop())

@@ -31,7 +31,7 @@ def changes(
         Path | None, typer.Option(help="File with the cursor to go on from, saved after each page that was printed.")
     ] = None,
 ) -> None:
-    """Print the changes, one JSON object in each line, the oldest first.
+    """Print the changes as lines of JSON, the oldest first.
 
     The service may be running. With --cursor-file each change is printed at least once, whatever is killed.
     """

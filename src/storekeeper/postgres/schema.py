@@ -97,7 +97,7 @@ _FOREIGN = f"""{_TABLES} AND relname IN ({", ".join(f"'{name}'" for name in _NAM
     OR EXISTS (SELECT FROM pg_catalog.pg_rewrite WHERE ev_class = pg_class.oid)) ORDER BY relname"""
 # What is read in one statement is of one moment, beside writers too.
 _NUMBERS = """SELECT count, version, (SELECT coalesce(max(id), 0) FROM stores),
-  (SELECT coalesce(max(seq), 0) FROM changes) FROM collection"""
+  (SELECT coalesce(max(seq), 0) FROM changes) FROM collection WHERE one = 1"""
 
 MIGRATION_LOCK = 0x53544F52
 """The advisory lock of all migrations: without it, migrations at the same time can fail."""
