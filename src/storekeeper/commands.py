@@ -28,8 +28,6 @@ MAX_BATCH = 1000
 MAX_BATCH_BYTES = 4 * 2**20
 """Commands at which a batch is full, and their bytes by `memory_size`; writing it takes several times that memory."""
 
-_EMPTY_TEXT = getsizeof("")
-
 Tags: TypeAlias = frozenset[str]
 """Entity tags with their quotes, as `tag` returns them; `ANY` instead of tags."""
 
@@ -42,7 +40,7 @@ def tag(version: int, epoch: str) -> str:
     return f'"{version}.{epoch}"'
 
 
-def matches(tags: Container[str], current: str) -> bool:
+def matches(tags: Tags, current: str) -> bool:
     """Return whether the current entity tag is one of these."""
     return current in tags or tags == ANY
 
@@ -133,15 +131,8 @@ def keys_of(commands: Iterable[Command]) -> list[str]:
 
 
 def memory_size(command: Command) -> int:
-    """Return the bytes of memory that a command takes while it waits: its texts and its tags.
-
-    One character beyond U+FFFF makes all of a text take four bytes each.
-    """
-    name, address = command.payload.name, command.payload.address or ""
-    if name.isascii() and address.isascii():  # `getsizeof` takes 0.1 us for each
-        size = len(name) + len(address) + 2 * _EMPTY_TEXT
-    else:
-        size = getsizeof(name) + getsizeof(address)
+    """Return the bytes of memory that a command takes while it waits: its texts and its tags."""
+    size = getsizeof(command.payload.name) + getsizeof(command.payload.address)
     if command.if_match is not None:
         size += _memory_of_tags(command.if_match)
     if type(command) is Replace and command.if_none_match is not None:

@@ -6,6 +6,7 @@ Both databases make their statements from these names, and a copy transfers just
 from collections.abc import Mapping
 from typing import get_type_hints
 
+from storekeeper.errors import CannotStart
 from storekeeper.tokens import Token
 
 CONTENT = {"name": str, "address": str}
@@ -48,3 +49,25 @@ SCHEMA_NUMBER = 7
 
 TABLES: dict[str, Mapping[str, type]] = {"stores": STORES, "changes": CHANGES, "keys": KEYS, "tokens": TOKENS}
 """All tables, in the order in which they can be filled. The first column of each is its key."""
+
+
+def check_schema_number(number: int, known: int, subject: str, *, upgrade: bool) -> None:
+    """Raise CannotStart if a database's schema is none that this program, which knows those up to `known`, can use.
+
+    An older one can be used only if it may be upgraded.
+    """
+    if number < SCHEMA_NUMBER:
+        problem = (
+            f"written before the first release (its schema is {number}): export its stores with the checkout that"
+            " wrote it (storekeeper export), and import them here (storekeeper import)"
+        )
+    elif number > known:
+        problem = (
+            f"written by a newer Storekeeper (its schema is {number}, this one knows {known}): install that version"
+            " or a later one"
+        )
+    elif number < known and not upgrade:
+        problem = "written by an older Storekeeper: upgrade it first, by starting `storekeeper serve` with it once"
+    else:
+        return
+    raise CannotStart(problem, subject=subject)

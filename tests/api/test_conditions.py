@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storekeeper.api.conditions import Preconditions, parse_tags, read_tags
-from storekeeper.commands import ANY, matches
+from storekeeper.api.conditions import Preconditions, parse_tags
+from storekeeper.commands import ANY
 from storekeeper.stores import Payload
 from tests.harness.cases import thorough
 from tests.oracles.entity_tags import MARKS, read
@@ -33,24 +33,6 @@ def test_tags_are_read_as_the_grammar_has_them(count: int) -> None:
     @given(lines=st.lists(values.map(lambda value: value.encode("latin-1")), min_size=1, max_size=3))
     def compare(lines: list[bytes]) -> None:
         assert parse_tags(b", ".join(lines)) == read(lines)
-
-    compare()
-
-
-@pytest.mark.parametrize("count", [200, *thorough(2000)])
-def test_our_tag_is_among_those_that_are_read_quickly_where_the_grammar_has_it(count: int) -> None:
-    ours = st.sampled_from(
-        ['"7.abcdefgh"', '"17.abcdefgh"', '"7.abcdefg2"', '""', '","', '"7', 'h"', '"7.abcdefgh", "']
-    )
-
-    @settings(max_examples=count)
-    @given(lists=st.lists(st.one_of(ours, tags), max_size=3))
-    def compare(lists: list[str]) -> None:
-        value = ", ".join(lists).encode("latin-1")
-        expected, found = read([value]), read_tags(value)
-        assert (found is None) == (expected is None)
-        if found is not None and expected is not None:
-            assert matches(found, '"7.abcdefgh"') == matches(expected, '"7.abcdefgh"')
 
     compare()
 

@@ -41,7 +41,7 @@ MAY_IMPORT = {
     "concurrency": {"errors"},
     "atomicfile": set[str](),
     "stores": {"errors"},
-    "tables": {"tokens"},
+    "tables": {"errors", "tokens"},
     "tokens": {"errors"},
     "commands": {"stores", "errors"},
     "changes": {"tables"},

@@ -5,16 +5,17 @@ page is read once for all listeners at the same place. Each listener is served a
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Container, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from time import monotonic
 from typing import Literal
 
-from storekeeper.api.conditions import not_modified, read_tags
+from storekeeper.api.conditions import not_modified, parse_tags
 from storekeeper.api.errors import deferred
 from storekeeper.api.plan import Plan, Planner
 from storekeeper.api.query import NOW, ChangesRequest, parse_changes_query, parse_cursor
 from storekeeper.changes import ChangesPage, ChangesQuery
 from storekeeper.collection import Collection, Eventual, Moment, State, T
+from storekeeper.commands import Tags
 from storekeeper.errors import CLOSED, EpochEnded, InvalidInput, Unavailable
 from storekeeper.events import Event, emit
 from storekeeper.http.request import Request, field
@@ -90,18 +91,18 @@ class Feed:
     def _plan(self, _method: str, headers: Fields) -> Plan:
         if b"text/event-stream" in (field(headers, b"accept") or b"").lower():
             return Plan(lambda request: self._listen(request, field(headers, b"last-event-id")))
-        tags = read_tags(field(headers, b"if-none-match") or b"")
+        tags = parse_tags(field(headers, b"if-none-match") or b"")
         return Plan(lambda request: self._read(request, tags))
 
     # Pages.
 
-    def _read(self, request: Request, tags: Container[str] | None) -> Deferred:
+    def _read(self, request: Request, tags: Tags | None) -> Deferred:
         wanted = parse_changes_query(request.target.partition(b"?")[2])
         with_by = bool(request.token_number)
         page = asyncio.ensure_future(self._page(wanted, tags, with_by=with_by))
         return deferred(page, lambda response: response, generic=self._generic)
 
-    async def _page(self, wanted: ChangesRequest, tags: Container[str] | None, *, with_by: bool) -> Response:
+    async def _page(self, wanted: ChangesRequest, tags: Tags | None, *, with_by: bool) -> Response:
         state = await _completed(self._collection.state())
         start = _start(wanted, state.version, state.epoch)
         older = wanted.order == "desc"

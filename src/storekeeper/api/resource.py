@@ -6,19 +6,19 @@ Where `docs/contract.md` has a sentence or a numbered decision, this module (wit
 
 import json
 from asyncio import Future, ensure_future
-from collections.abc import AsyncGenerator, AsyncIterator, Container, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from functools import partial
 from typing import NoReturn
 
 import msgspec
 
-from storekeeper.api.conditions import Preconditions, check_type, not_modified, read_preconditions, read_tags
+from storekeeper.api.conditions import Preconditions, check_type, not_modified, parse_tags, read_preconditions
 from storekeeper.api.errors import InvalidJson, deferred, to_response
 from storekeeper.api.plan import Plan, Planner, constant
 from storekeeper.api.query import next_page, parse_list_query, parse_store_query
 from storekeeper.api.routes import last_segment, parse_id
 from storekeeper.collection import Collection, Listing, Moment, Query, State
-from storekeeper.commands import Create, Replace, tag
+from storekeeper.commands import Create, Replace, Tags, tag
 from storekeeper.errors import InvalidInput, Unavailable
 from storekeeper.http.request import Request, field
 from storekeeper.http.response import (
@@ -53,42 +53,36 @@ class Resource:
         self._hide_missing = settings.missing_store == "500"
         self._reject_unknown = settings.unknown_keys == "reject"
         self.planners: Mapping[str, Planner] = {
-            "test": self._plan_test,
+            "test": lambda method, _: constant(_TEST, cacheable=self._cacheable and method == "GET"),
             "stores": self._plan_stores,
             "store": self._plan_store,
         }
 
-    def _plan_test(self, method: str, _headers: Fields) -> Plan:
-        return constant(_TEST, cacheable=self._may_cache(method))
-
     def _plan_stores(self, method: str, headers: Fields) -> Plan:
-        return self._plan_write(headers, is_create=True) if method == "POST" else self._plan_read(method, headers)
+        if method == "POST":
+            return self._plan_write(self._create, headers, is_create=True)
+        return self._plan_read(self._list, method, headers)
 
     def _plan_store(self, method: str, headers: Fields) -> Plan:
         if method == "PUT":
-            return self._plan_write(headers, is_create=False)
-        return self._plan_read(method, headers, is_list=False)
+            return self._plan_write(self._replace, headers, is_create=False)
+        return self._plan_read(self._get, method, headers)
 
-    def _plan_read(self, method: str, headers: Fields, *, is_list: bool = True) -> Plan:
-        value = field(headers, b"if-none-match")
+    def _plan_read(self, read: Callable[..., Response | Deferred], method: str, headers: Fields) -> Plan:
         # A malformed field counts as absent, so that a poller goes on (decision 33).
-        if_none_match = None if value is None else read_tags(value)
-        read = self._list if is_list else self._get
-        return Plan(partial(read, if_none_match), self._may_cache(method))
+        value = field(headers, b"if-none-match")
+        if_none_match = parse_tags(value) if value else None
+        return Plan(partial(read, if_none_match), self._cacheable and method == "GET")
 
-    def _plan_write(self, headers: Fields, *, is_create: bool) -> Plan:
+    def _plan_write(self, write: Callable[..., Response | Deferred], headers: Fields, *, is_create: bool) -> Plan:
         if refusal := check_type(headers):
             return constant(refusal)
         try:
-            preconditions = read_preconditions(headers, is_create=is_create)
+            return Plan(partial(write, read_preconditions(headers, is_create=is_create)))
         except InvalidInput as error:
             return constant(to_response(error, generic=self._generic))
-        return Plan(partial(self._create if is_create else self._replace, preconditions))
 
-    def _may_cache(self, method: str) -> bool:
-        return self._cacheable and method == "GET"
-
-    def _get(self, if_none_match: Container[str] | None, request: Request) -> Response | Deferred:
+    def _get(self, if_none_match: Tags | None, request: Request) -> Response | Deferred:
         id_text, query = last_segment(request.target), request.target.partition(b"?")[2]
         id, at = parse_id(id_text), parse_store_query(query) if query else None
         if id is None and at is None:
@@ -98,7 +92,7 @@ class Resource:
         render = partial(self._found, id_text, if_none_match, at)
         return self._deferred(store, render) if isinstance(store, Future) else render(store)
 
-    def _list(self, if_none_match: Container[str] | None, request: Request) -> Response | Deferred:
+    def _list(self, if_none_match: Tags | None, request: Request) -> Response | Deferred:
         query = request.target.partition(b"?")[2]
         wanted = parse_list_query(query)
         if if_none_match is not None and wanted.at is None:
@@ -113,9 +107,7 @@ class Resource:
         render = partial(_list_response, query, wanted.at, if_none_match)
         return self._deferred(listed, render) if isinstance(listed, Future) else render(listed)
 
-    async def _list_later(
-        self, query: bytes, wanted: Query, if_none_match: Container[str], pending: Future[State]
-    ) -> Response:
+    async def _list_later(self, query: bytes, wanted: Query, if_none_match: Tags, pending: Future[State]) -> Response:
         state = await pending
         if unchanged := not_modified(if_none_match, tag(state.version, state.epoch)):
             return unchanged
@@ -153,9 +145,7 @@ class Resource:
             raise InvalidJson from None
         return check_payload(value, reject_unknown=self._reject_unknown)
 
-    def _found(
-        self, id_text: bytes, if_none_match: Container[str] | None, at: Moment | None, store: Store | None
-    ) -> Response:
+    def _found(self, id_text: bytes, if_none_match: Tags | None, at: Moment | None, store: Store | None) -> Response:
         if store is None:
             return self._missing(id_text)
         if if_none_match is not None:
@@ -203,9 +193,7 @@ def _store_response(store: Store, headers: Headers = JSON, location: bytes = b""
     return Response(body, headers, tag=tag(store.version, store.epoch).encode(), location=location)
 
 
-def _list_response(
-    query: bytes, at: Moment | None, if_none_match: Container[str] | None, listing: Listing
-) -> Response:
+def _list_response(query: bytes, at: Moment | None, if_none_match: Tags | None, listing: Listing) -> Response:
     current = tag(listing.version, listing.epoch)
     if if_none_match is not None and (unchanged := not_modified(if_none_match, current)):
         return unchanged

@@ -3,8 +3,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
-from typing import Any
+from functools import partial
 
 import psycopg
 
@@ -18,7 +17,6 @@ from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, St
 from storekeeper.postgres.pool import RESPONSE_TIMEOUT, Pool, single_row
 from storekeeper.stores import Payload, Store
 from storekeeper.tokens import Token
-from storekeeper.transfer import Snapshot
 from storekeeper.write_state import WriteState
 
 __all__ = ["PostgresCollection", "PostgresDatabase"]
@@ -36,7 +34,7 @@ class PostgresCollection:
 
     has_change_token = False  # asking for it would cost a round trip, which is what a read costs
 
-    def __init__(self, url: str, fail: Callable[[str], None], reached: Callable[[], None]) -> None:
+    def __init__(self, url: str, fail: Callable[[str], None], reached: Callable[[], None] = lambda: None) -> None:
         self._url = url
         self._reached = reached
         self._conninfo = session.parameters(url)
@@ -131,28 +129,11 @@ class PostgresDatabase:
     renew_epoch = bulk.RENEW_EPOCH
 
     def __init__(self, url: str) -> None:
-        self.url = url
         self.name = session.describe(url)
-
-    def open_collection(
-        self, fail: Callable[[str], None], reached: Callable[[], None] = lambda: None
-    ) -> PostgresCollection:
-        return PostgresCollection(self.url, fail, reached)
-
-    def prepare(self, *, upgrade: bool = True) -> str:
-        return schema.prepare(self.url, upgrade=upgrade)
-
-    def exists(self) -> bool:
-        return schema.exists(self.url)
-
-    def opened(self, *, write: bool) -> AbstractContextManager[Callable[..., psycopg.RawCursor[tuple[Any, ...]]]]:
-        return bulk.opened(self.url, write=write)
-
-    def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False, **options: Any) -> range:
-        return bulk.load_all(self.url, payloads, only_if_empty=only_if_empty, **options)
-
-    def snapshot(self) -> AbstractContextManager[Snapshot]:
-        return bulk.snapshot(self.url)
-
-    def target(self, *, committing: Callable[[], None] = lambda: None) -> AbstractContextManager[Snapshot]:
-        return bulk.target(self.url, committing=committing)
+        self.open_collection = partial(PostgresCollection, url)
+        self.prepare = partial(schema.prepare, url)
+        self.exists = partial(schema.exists, url)
+        self.opened = partial(bulk.opened, url)
+        self.load = partial(bulk.load_all, url)
+        self.snapshot = partial(bulk.snapshot, url)
+        self.target = partial(bulk.target, url)

@@ -41,7 +41,7 @@ def load_all(
     url: str,
     payloads: Iterable[Payload],
     *,
-    only_if_empty: bool,
+    only_if_empty: bool = False,
     token_number: int = 0,
     committing: Callable[[], None] = lambda: None,
 ) -> range:

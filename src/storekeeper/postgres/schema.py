@@ -7,7 +7,7 @@ import psycopg
 from storekeeper.errors import CannotStart
 from storekeeper.postgres.pipeline import array
 from storekeeper.postgres.session import Connection, collection_schema, connected
-from storekeeper.tables import SCHEMA_NUMBER, TABLES
+from storekeeper.tables import SCHEMA_NUMBER, TABLES, check_schema_number
 
 NEW_EPOCH = """(SELECT string_agg(substr('abcdefghijklmnopqrstuvwxyz234567', 1 + floor(random() * 32)::integer, 1),
       '') FROM generate_series(1, 8))"""
@@ -178,24 +178,8 @@ def version(connection: Connection, *, upgrade: bool = True) -> int:
         raise CannotStart(
             "its table storekeeper is not as we made it: restore it, or name another database", subject="--database"
         ) from None
-    if number < SCHEMA_NUMBER:
-        raise CannotStart(
-            f"written before the first release (its schema is {number}): export its stores with the checkout that"
-            " wrote it (storekeeper export), and import them here (storekeeper import)",
-            subject="--database",
-        )
-    if number > current_number():
-        raise CannotStart(
-            f"written by a newer Storekeeper (its schema is {number}, this one knows {current_number()}): install"
-            " that version or a later one",
-            subject="--database",
-        )
+    check_schema_number(number, current_number(), "--database", upgrade=upgrade)
     _check_tables(connection)
-    if number < current_number() and not upgrade:
-        raise CannotStart(
-            "written by an older Storekeeper: upgrade it first, by starting `storekeeper serve` with it once",
-            subject="--database",
-        )
     return number
 
 

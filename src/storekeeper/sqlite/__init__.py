@@ -3,11 +3,10 @@ and `write_state`."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-import apsw
 from msgspec.structs import replace
 
 from storekeeper.changes import ChangesPage, ChangesQuery
@@ -25,7 +24,6 @@ from storekeeper.sqlite.statements import as_json
 from storekeeper.sqlite.write_queue import TICK_INTERVAL, WriteQueue
 from storekeeper.stores import Payload, Store
 from storekeeper.tokens import USED_INTERVAL, Token
-from storekeeper.transfer import Snapshot
 
 __all__ = ["SqliteCollection", "SqliteDatabase", "files"]
 
@@ -184,28 +182,16 @@ class SqliteDatabase:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.name = str(path)
+        self.prepare = partial(schema.prepare, path)
+        self.exists = partial(schema.exists, path)
+        self.opened = partial(schema.opened, path)
+        self.load = partial(bulk.load_all, path)
+        self.snapshot = partial(bulk.snapshot, path)
+        self.target = partial(bulk.target, path)
 
     def open_collection(
         self, fail: Callable[[str], None], reached: Callable[[], None] = lambda: None
     ) -> SqliteCollection:
-        schema.prepare(self.path)
+        self.prepare()
         reached()
         return SqliteCollection(self.path, fail)
-
-    def prepare(self, *, upgrade: bool = True) -> None:
-        schema.prepare(self.path, upgrade=upgrade)
-
-    def exists(self) -> bool:
-        return schema.exists(self.path)
-
-    def opened(self, *, write: bool) -> AbstractContextManager[Callable[..., apsw.Cursor]]:
-        return schema.opened(self.path, write=write)
-
-    def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False, **options: Any) -> range:
-        return bulk.load_all(self.path, payloads, only_if_empty=only_if_empty, **options)
-
-    def snapshot(self) -> AbstractContextManager[Snapshot]:
-        return bulk.snapshot(self.path)
-
-    def target(self, *, committing: Callable[[], None] = lambda: None) -> AbstractContextManager[Snapshot]:
-        return bulk.target(self.path, committing=committing)

@@ -42,7 +42,7 @@ def load_all(
     path: Path,
     payloads: Iterable[Payload],
     *,
-    only_if_empty: bool,
+    only_if_empty: bool = False,
     token_number: int = 0,
     identity: FileIdentity | None = None,
     committing: Callable[[], None] = lambda: None,

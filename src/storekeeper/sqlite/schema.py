@@ -15,7 +15,7 @@ from storekeeper.errors import DISK_FULL, CannotStart, CannotStartYet, Outcome
 from storekeeper.sqlite import errors, migrations
 from storekeeper.sqlite.connections import START_TIMEOUT, connect, open_read_only, transaction
 from storekeeper.sqlite.file_identity import FileIdentity
-from storekeeper.tables import SCHEMA_NUMBER, TABLES
+from storekeeper.tables import SCHEMA_NUMBER, TABLES, check_schema_number
 
 APPLICATION_ID = 0x53544F52
 """`STOR` in the file's header, the mark of a database of this program."""
@@ -60,9 +60,7 @@ def _check_and_upgrade(path: Path, *, upgrade: bool) -> None:
         if not os.access(path, os.W_OK):
             # SQLite would open it to read, and fail at the first write.
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        number = _refuse_foreign(path, open_read_only(path, immutable=not Path(f"{path}-wal").exists()))
-        if 0 < number < migrations.current_number() and not upgrade:
-            raise _older(path)
+        _refuse_foreign(path, open_read_only(path, immutable=not Path(f"{path}-wal").exists()), upgrade=upgrade)
     with closing(connect(path, create=True)) as connection:
         upgrade_schema(connection)
         if upgrade:
@@ -111,8 +109,8 @@ def open_source(path: Path) -> apsw.Connection:
             return connect(path, reader=True, timeout=START_TIMEOUT)
     with raising_cannot_start(path, "reading"):
         refuse_orphaned_log(path)
-        if _refuse_foreign(path, _open_unwritable(path)) != migrations.current_number():
-            raise _older(path)
+        if not _refuse_foreign(path, _open_unwritable(path), upgrade=False):
+            raise CannotStart("empty, so there is nothing to read: name another file", subject=str(path))
         return _open_unwritable(path)
 
 
@@ -211,7 +209,8 @@ def _open_unwritable(path: Path) -> apsw.Connection:
     return open_read_only(path, immutable=True)
 
 
-def _refuse_foreign(path: Path, connection: apsw.Connection) -> int:
+def _refuse_foreign(path: Path, connection: apsw.Connection, *, upgrade: bool) -> bool:
+    """Raise CannotStart if a file is no whole database that can be used; return whether it has tables yet."""
     has_no_log = not Path(f"{path}-wal").exists()
     with closing(connection), transaction(connection, "DEFERRED"):  # of one moment: another start may upgrade it
         owner = connection.pragma("application_id")
@@ -220,31 +219,13 @@ def _refuse_foreign(path: Path, connection: apsw.Connection) -> int:
         pages, page_size = connection.pragma("page_count"), connection.pragma("page_size")
     if owner != APPLICATION_ID and (tables or owner or version):
         raise CannotStart("another program's database: name another file", subject=str(path))
-    if 0 < version < SCHEMA_NUMBER:
-        raise CannotStart(
-            f"written before the first release (its schema is {version}): export its stores with the"
-            " checkout that wrote it (storekeeper export), and import them here (storekeeper import)",
-            subject=str(path),
-        )
-    if version > (known := migrations.current_number()):
-        raise CannotStart(
-            f"written by a newer Storekeeper (its schema is {version}, this one knows {known}):"
-            " install that version or a later one",
-            subject=str(path),
-        )
+    if version:
+        check_schema_number(version, migrations.current_number(), str(path), upgrade=upgrade)
     if version and not tables.issuperset((name,) for name in _COMPLETE):
         raise CannotStart("damaged (a table is missing): restore it from a backup", subject=str(path))
     if has_no_log and path.stat().st_size < pages * page_size:
         raise CannotStart("damaged (its end is missing): restore it from a backup", subject=str(path))
-    return version
-
-
-def _older(path: Path) -> CannotStart:
-    return CannotStart(
-        "written by an older Storekeeper: upgrade it first, by starting `storekeeper serve --database"
-        f" sqlite:///{path}` once",
-        subject=str(path),
-    )
+    return bool(version)
 
 
 def _size(path: Path) -> int | None:
