@@ -102,9 +102,6 @@ class Collection(Protocol):
       for other writers for up to a minute, and raises CannotStart if the operator has to change something.
     """
 
-    has_change_token: bool
-    """Whether `change_token` may return one; if not, no response may be cached."""
-
     def get(self, id: int) -> Eventual[Store | None]:
         """Return the store of that id, None if there is none. `id` may be any non-negative integer."""
 

@@ -9,13 +9,14 @@ from typing import Any, Protocol
 
 import msgspec
 
+from storekeeper.collection import State
 from storekeeper.errors import CannotStart, StorekeeperError
 from storekeeper.tables import TABLES
 
 Row = tuple[Any, ...]
 Rows = Generator[Row, None, None]
 
-NUMBERS = "SELECT (SELECT count(*) FROM stores), (SELECT count(*) FROM changes), epoch FROM collection"
+COUNTED = "SELECT (SELECT count(*) FROM stores), (SELECT count(*) FROM changes), epoch FROM collection"
 
 
 class VerificationFailed(StorekeeperError):
@@ -25,8 +26,8 @@ class VerificationFailed(StorekeeperError):
 class Snapshot(Protocol):
     """All rows of one collection, as of one moment."""
 
-    def numbers(self) -> tuple[int, int, str]:
-        """Return how many stores and how many changes there are, and the epoch: the row of `NUMBERS`."""
+    def state(self) -> State:
+        """Return how many stores and changes there are, counted, and the epoch: the row of `COUNTED`."""
 
     def rows(self, table: str) -> Rows:
         """Return a table's rows in the order of its key. Close the generator, or the database sends rows on."""
@@ -55,7 +56,7 @@ def copy(
     Raises CannotStart, VerificationFailed, Unavailable.
     """
     with reading():
-        *count, epoch = source.numbers()
+        *count, epoch = source.state()
     _require_empty(target, epoch)
 
     def source_rows(table: str) -> Rows:
@@ -75,14 +76,14 @@ def copy(
             target.fill(table, _summed(rows, sent[table], advance))
     target.finish(epoch if move else None)
     _verify(target, sent, advance)
-    stores, changes, arrived_epoch = target.numbers()
+    stores, changes, arrived_epoch = target.state()
     if [stores, changes, arrived_epoch == epoch] != [*count, move]:
         raise VerificationFailed("the numbers of stores and changes differ, or the epoch; nothing was copied")
     return stores, changes, arrived_epoch
 
 
 def _require_empty(target: Snapshot, source_epoch: str) -> None:
-    *count, epoch = target.numbers()
+    *count, epoch = target.state()
     if any(count):
         raise CannotStart("the database has stores already: name an empty one")
     if epoch == source_epoch:  # as no other collection has it

@@ -124,7 +124,7 @@ def test_a_copy_that_was_read_back_through_the_writers_cache_would_be_seen(
     def through_the_cache(self: TargetSnapshot, _: str | None) -> None:
         self._writer.execute("UPDATE collection SET epoch = 'anew'")
         self._writer.pragma("cache_size", -16 * 1024)
-        assert SqliteSnapshot.numbers(self)[0]
+        assert SqliteSnapshot.state(self)[0]
         list(SqliteSnapshot.rows(self, "stores"))
         list(SqliteSnapshot.rows(self, "changes"))
         self._writer.execute("COMMIT")
@@ -562,7 +562,7 @@ def test_a_copy_of_what_is_written_meanwhile_where_nobody_can_lock_it_is_refused
 
         def copy_disturbed() -> None:
             with databases.database(database.url).snapshot() as whole:
-                whole.numbers()
+                whole.state()
                 patch.undo()
                 filled(database.path.parent, 3)
                 with databases.database(f"sqlite:///{open_folder}/copy.db").target() as to:

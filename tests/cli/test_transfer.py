@@ -182,7 +182,7 @@ class Falsified:
     def __init__(self, whole: transfer.Snapshot, falsify: Callable[[str, transfer.Row], transfer.Row | None]) -> None:
         self._snapshot = whole
         self._falsify = falsify
-        self.numbers = whole.numbers
+        self.state = whole.state
         self.fill = whole.fill
         self.finish = whole.finish
 
@@ -275,7 +275,7 @@ def test_a_copy_is_of_one_moment(make: Make, kind: str) -> None:
     fill(source, 20)
     before = source.changes()
     with databases.database(source.url).snapshot() as whole:
-        whole.numbers()
+        whole.state()
         write(source)
         with databases.database(target.url).target() as to:
             transfer.copy(whole, to, lambda *_: None)

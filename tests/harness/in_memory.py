@@ -39,8 +39,6 @@ class Done:
 class InMemory:
     """A collection of a list of changes, one in each second since 1970; `fails` is what its next call raises."""
 
-    has_change_token = True
-
     def __init__(self, *payloads: Payload) -> None:
         self.changes: list[Change] = []
         self.fails: Unavailable | None = None

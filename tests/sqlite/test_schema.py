@@ -188,7 +188,7 @@ def locked_after_look(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[a
 
 def read_snapshot(path: Path) -> None:
     with bulk.snapshot(path) as found:
-        assert found.numbers()[:2] == (5, 5)
+        assert found.state()[:2] == (5, 5)
 
 
 def load_examples(path: Path) -> None:

@@ -16,7 +16,7 @@ from storekeeper.api.routes import METHODS, ROUTES, Route, match_route
 from storekeeper.api.token_table import TokenTable
 from storekeeper.collection import Collection
 from storekeeper.http.request import BodyLimit, Request
-from storekeeper.http.response import Deferred, Fields, Headers, Response
+from storekeeper.http.response import Deferred, Fields, Response
 from storekeeper.settings import Settings, is_loopback
 
 _NO_ROUTE = Route("", "", (), is_open=True)
@@ -28,6 +28,7 @@ class Application:
     def __init__(self, gate: Gate, planners: Mapping[str, Planner], *, generic: bool = False) -> None:
         self._planners = {route.name: planners[route.name] for route in ROUTES}
         self._gate = gate
+        self.fields = gate.fields
         self._to_response = partial(to_response, generic=generic)
 
     def plan(self, method: str, route: Route | None, headers: Fields) -> Plan:
@@ -56,10 +57,6 @@ class Application:
         """Plan a request whose body is not read yet; return its refusal if the head alone decides, or None."""
         admitted = self._plan(request).admit()
         return admitted if isinstance(admitted, Response) else None
-
-    def fields(self, headers: Fields) -> Headers:
-        """Return the fields that belong in every response to a request with these headers."""
-        return self._gate.fields(headers)
 
     def body_limit(self, target: bytes) -> BodyLimit:
         """Return how long a body may be, and how long it may take."""

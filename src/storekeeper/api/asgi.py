@@ -41,9 +41,8 @@ class AsgiApplication:
                 fields = self._application.fields(headers)
                 await _send(response, [*framed_headers(response), *fields], request, receive, counted)
         finally:
-            route = request.plan.route if request.plan else None
             seconds = perf_counter() - began
-            self._observe(route, request.method, status, size, seconds, request.token_number)
+            self._observe(request.route, request.method, status, size, seconds, request.token_number)
 
     async def _respond(self, request: Request, receive: Any) -> Response | None:
         """Return the response to a request; None if the client went away."""

@@ -4,7 +4,7 @@ What the head and the settings alone decide is part of the plan, which is rememb
 on the time and on the present tokens is decided anew for each request, by `Plan.admit`.
 """
 
-from functools import lru_cache, partial
+from functools import partial
 from typing import Literal
 
 from msgspec.structs import replace
@@ -13,15 +13,12 @@ from storekeeper.api.origins import WebPages
 from storekeeper.api.plan import Claim, Plan
 from storekeeper.api.routes import Scope
 from storekeeper.api.token_table import TokenTable, challenge
-from storekeeper.http.response import Fields, Headers, Response, encode_fields, error_response
+from storekeeper.http.response import Fields, Response, encode_fields, error_response
 from storekeeper.tokens import hashed, is_well_formed
 
 Mode = Literal["open", "writes", "all"]
 _NEED_TOKENS: dict[Mode, tuple[Scope, ...]] = {"open": (), "writes": ("write",), "all": ("read", "write")}
 """Which requests need a token: none, those that write, or all but those of open routes."""
-
-MAX_CREDENTIALS_BYTES = 256
-"""Bytes of an Authorization field that are looked at: what is longer is no token."""
 
 
 class Gate:
@@ -29,6 +26,7 @@ class Gate:
 
     def __init__(self, pages: WebPages, mode: Mode = "open", tokens: TokenTable | None = None) -> None:
         self._pages = pages
+        self.fields = pages.fields
         self._tokens = tokens
         self._need_tokens = _NEED_TOKENS[mode]
 
@@ -36,15 +34,10 @@ class Gate:
         """Return a plan with what the gate decides: a refusal, or a claim that has to be good at each request."""
         fields = encode_fields(self._pages.fields(headers))
         credentials = [value for name, value in headers if name == b"authorization"] if self._tokens else []
-        refusal = self._pages.respond(method, headers)
-        claim = self._claim(plan.scope, credentials) if refusal is None else refusal
-        if isinstance(claim, Response):
-            return replace(plan, fields=fields, claim=partial(_refuse, claim), cacheable=False)
-        return replace(plan, fields=fields, claim=claim, cacheable=plan.cacheable and not credentials)
-
-    def fields(self, headers: Fields) -> Headers:
-        """Return the fields that belong in every response to a request with these headers."""
-        return self._pages.fields(headers)
+        claim = self._pages.respond(method, headers) or self._claim(plan.scope, credentials)
+        if isinstance(refusal := claim, Response):
+            return replace(plan, fields=fields, claim=lambda: refusal)
+        return replace(plan, fields=fields, claim=claim, cacheable=method == "GET" and not credentials)
 
     def unknown(self, scope: Scope) -> str:
         """Return why no request of this scope can be admitted now, "" if some can: the tokens are not known."""
@@ -57,7 +50,7 @@ class Gate:
             return None
         if len(credentials) > 1:
             return error_response(400, "The request has more than one Authorization header")
-        claimed = _claimed(credentials[0][: MAX_CREDENTIALS_BYTES + 1]) if credentials else None
+        claimed = _claimed(credentials[0]) if credentials else None
         if claimed is not None:
             return partial(tokens.admit, claimed, scope)
         if scope not in self._need_tokens:
@@ -65,15 +58,10 @@ class Gate:
         return challenge(401, "Writing needs a token" if scope == "write" else "Reading needs a token")
 
 
-def _refuse(refusal: Response) -> Response:
-    return refusal
-
-
-@lru_cache(maxsize=1024)
 def _claimed(credentials: bytes) -> str | None:
     """Return the hash of the token that a client sent, "" if it has not the form of one, None if it sent none."""
     scheme, _, text = credentials.partition(b" ")
     if scheme.lower() != b"bearer":
         return None
     token = text.strip(b" ")
-    return hashed(token) if is_well_formed(token) and len(credentials) <= MAX_CREDENTIALS_BYTES else ""
+    return hashed(token) if is_well_formed(token) else ""

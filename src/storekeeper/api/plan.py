@@ -24,15 +24,15 @@ class Plan(msgspec.Struct, frozen=True):
 
     run: Run
 
-    cacheable: bool = False
-    """Whether a response that is `cacheable` may be cached."""
-
     route: str | None = None
     scope: Scope | None = None
     """The permission that the gate has to grant; None: no permission is needed."""
 
     fields: bytes = b""
     """Encoded fields that the response has because of who asks."""
+
+    cacheable: bool = False
+    """Whether a response that is `cacheable` may be cached."""
 
     claim: Claim | None = None
     """Called for each request. None: no token is needed, and the head names none."""
@@ -47,6 +47,6 @@ Planner = Callable[[str, Fields], Plan]
 A HEAD is planned as its GET, whose content is left out when the response is sent."""
 
 
-def constant(response: Response, *, cacheable: bool = False) -> Plan:
+def constant(response: Response) -> Plan:
     """Return the plan of a request whose response does not depend on its target and body."""
-    return Plan(lambda _: response, cacheable)
+    return Plan(lambda _: response)

@@ -47,13 +47,12 @@ class Resource:
 
     def __init__(self, collection: Collection, settings: Settings) -> None:
         self._collection = collection
-        self._cacheable = collection.has_change_token
         self._generic = settings.error_detail == "generic"
         self._deferred = partial(deferred, generic=self._generic)
         self._hide_missing = settings.missing_store == "500"
         self._reject_unknown = settings.unknown_keys == "reject"
         self.planners: Mapping[str, Planner] = {
-            "test": lambda method, _: constant(_TEST, cacheable=self._cacheable and method == "GET"),
+            "test": lambda *_: constant(_TEST),
             "stores": self._plan_stores,
             "store": self._plan_store,
         }
@@ -61,18 +60,18 @@ class Resource:
     def _plan_stores(self, method: str, headers: Fields) -> Plan:
         if method == "POST":
             return self._plan_write(self._create, headers, is_create=True)
-        return self._plan_read(self._list, method, headers)
+        return self._plan_read(self._list, headers)
 
     def _plan_store(self, method: str, headers: Fields) -> Plan:
         if method == "PUT":
             return self._plan_write(self._replace, headers, is_create=False)
-        return self._plan_read(self._get, method, headers)
+        return self._plan_read(self._get, headers)
 
-    def _plan_read(self, read: Callable[..., Response | Deferred], method: str, headers: Fields) -> Plan:
+    def _plan_read(self, read: Callable[..., Response | Deferred], headers: Fields) -> Plan:
         # A malformed field counts as absent, so that a poller goes on (decision 33).
         value = field(headers, b"if-none-match")
         if_none_match = parse_tags(value) if value else None
-        return Plan(partial(read, if_none_match), self._cacheable and method == "GET")
+        return Plan(partial(read, if_none_match))
 
     def _plan_write(self, write: Callable[..., Response | Deferred], headers: Fields, *, is_create: bool) -> Plan:
         if refusal := check_type(headers):

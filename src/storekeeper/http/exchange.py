@@ -54,10 +54,9 @@ class Exchange:
         self.over = True
         self.stop()
         request = self.request
-        route = request.plan.route if request.plan else None
         seconds = perf_counter() - self._began
         self._connection.runtime.observe(
-            route, request.method, self._status, self._size, seconds, request.token_number
+            request.route, request.method, self._status, self._size, seconds, request.token_number
         )
 
     def stop(self) -> None:
@@ -80,8 +79,7 @@ class Exchange:
                 connection.spawn(self._stream(response, start + rest, close=close, chunked=chunked))
                 return
             if request.cache_key and response.cacheable and not close:
-                route = request.plan.route if request.plan else None
-                connection.runtime.cache.put(request.cache_key, Cached(rest, route))
+                connection.runtime.cache.put(request.cache_key, Cached(rest, request.route))
             self._status = response.status
             self._size += connection.write(start + rest)
             connection.finish(self, close=close)

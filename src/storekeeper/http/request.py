@@ -79,6 +79,11 @@ class Request(msgspec.Struct, eq=False, gc=False):
     cache_key: bytes = b""
     """All bytes of the request, if its response may be cached."""
 
+    @property
+    def route(self) -> str | None:
+        """The name of its route; None for an unknown path, and while there is no plan."""
+        return self.plan.route if self.plan else None
+
 
 def size_of(target: bytes, fields: Fields) -> int:
     """Return roughly how many bytes Python takes for a request with this target and these fields and no body."""

@@ -5,7 +5,6 @@ The error body is the contract's, because every refusal of the HTTP layer has it
 
 from asyncio import Future
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, Literal
 
@@ -133,7 +132,7 @@ def has_content(status: int) -> bool:
 
 
 def framed_headers(response: Response) -> list[tuple[bytes, bytes]]:
-    """Return a response's fields with its Content-Length, for servers that encode them."""
+    """Return a response's fields with its Content-Length, which a stream has not."""
     fields = list(response.headers)
     if response.tag:
         fields.append((b"etag", response.tag))
@@ -159,15 +158,9 @@ def encode_start(status: int, common: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 def encode_rest(response: Response, fields: bytes, *, head_only: bool, close: bool, chunked: bool) -> bytes:
     """Encode all that follows the start, but for a stream's body. `fields` are more fields, encoded."""
-    rest = fields + _encode_headers(response.headers)
-    if response.tag:
-        rest += b"etag: %b\r\n" % response.tag
-    if response.location:
-        rest += b"content-location: %b\r\n" % response.location
-    if response.stream is not None:
-        rest += b"transfer-encoding: chunked\r\n" if chunked else b""
-    elif has_content(response.status):
-        rest += b"content-length: %d\r\n" % len(response.body)
+    rest = fields + encode_fields(framed_headers(response))
+    if response.stream is not None and chunked:
+        rest += b"transfer-encoding: chunked\r\n"
     rest += b"connection: close\r\n\r\n" if close else b"\r\n"
     return rest if head_only or not response.body else rest + response.body
 
@@ -180,6 +173,3 @@ def encode_chunk(data: bytes) -> tuple[bytes, bytes, bytes]:
 def encode_fields(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     """Encode header fields."""
     return b"".join([b"%b: %b\r\n" % field for field in headers])
-
-
-_encode_headers = lru_cache(maxsize=64)(encode_fields)

@@ -32,8 +32,6 @@ class PostgresCollection:
     reached, again and again until it raises no Unavailable. Raises CannotStart for an invalid URL.
     """
 
-    has_change_token = False  # asking for it would cost a round trip, which is what a read costs
-
     def __init__(self, url: str, fail: Callable[[str], None], reached: Callable[[], None] = lambda: None) -> None:
         self._url = url
         self._reached = reached
@@ -46,7 +44,9 @@ class PostgresCollection:
         self._states = Batcher(reader.state)
         self._lists = Batcher(reader.list_stores, max_batch=50)
         writer = writes.Writer(self._pool, self._state)
-        self._writes = Batcher(writer.carry_out, max_batch=MAX_BATCH, size=_memory_size, gather=True)
+        self._writes = Batcher(
+            writer.carry_out, max_batch=MAX_BATCH, size=lambda write: memory_size(write) if write else 0, gather=True
+        )
 
     def get(self, id: int) -> asyncio.Future[Store | None]:
         return self._by_id.add(id)
@@ -80,7 +80,7 @@ class PostgresCollection:
         await self._pool.execute((b"used", (array(numbers), now)))
 
     def change_token(self) -> None:
-        return None
+        return None  # asking for one would cost a round trip, which is what a read costs
 
     async def check(self) -> None:
         # `get` of no id: other reads need the table `stores`, which alone may be locked or forbidden.
@@ -117,10 +117,6 @@ class PostgresCollection:
         found = schema.prepare(self._url)
         self._reached()
         return found
-
-
-def _memory_size(write: writes.Write) -> int:
-    return 0 if write is None else memory_size(write)
 
 
 class PostgresDatabase:

@@ -11,12 +11,13 @@ from typing import Any
 import psycopg
 from msgspec.structs import astuple
 
+from storekeeper.collection import State
 from storekeeper.postgres.pool import single_row
 from storekeeper.postgres.schema import COLLECTION_TABLE, LOCK, MIGRATION_LOCK, NEW_EPOCH, TYPES, prepare
 from storekeeper.postgres.session import Connection, connected, translate, write
 from storekeeper.stores import Payload
 from storekeeper.tables import CHANGES, CONTENT, FIELDS, STORES, TABLES
-from storekeeper.transfer import NUMBERS, Row, Rows, Snapshot
+from storekeeper.transfer import COUNTED, Row, Rows, Snapshot
 
 # Reading the source may be slow, or fail; until it is read, no other writer waits.
 _COLUMNS = ", ".join(f"{name} {TYPES[kind]}" for name, kind in CONTENT.items())
@@ -82,9 +83,8 @@ class PostgresSnapshot:
         self._url = url
         self._connection = connection
 
-    def numbers(self) -> tuple[int, int, str]:
-        stores, changes, epoch = single_row(self._connection.execute(NUMBERS).fetchall())
-        return stores, changes, epoch
+    def state(self) -> State:
+        return State(*single_row(self._connection.execute(COUNTED).fetchall()))
 
     def rows(self, table: str) -> Rows:
         columns, key = TABLES[table], next(iter(TABLES[table]))

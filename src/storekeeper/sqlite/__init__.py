@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
+from typing import TypeVar, TypeVarTuple
 
 from msgspec.structs import replace
 
@@ -25,6 +26,9 @@ from storekeeper.sqlite.write_queue import TICK_INTERVAL, WriteQueue
 from storekeeper.stores import Payload, Store
 from storekeeper.tokens import USED_INTERVAL, Token
 
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
 __all__ = ["SqliteCollection", "SqliteDatabase", "files"]
 
 _MARK_USED = f"""UPDATE tokens SET used = ?2 WHERE number IN (SELECT value FROM json_each(?1))
@@ -38,8 +42,6 @@ class SqliteCollection:
     acknowledged, and the process should end so that the next one opens the file anew. It is not called for a damaged
     file, which the next process would find as damaged: reads continue where they can, and nothing is written.
     """
-
-    has_change_token = True
 
     def __init__(self, path: Path, fail: Callable[[str], None]) -> None:
         self._path = path
@@ -56,27 +58,20 @@ class SqliteCollection:
         self._timer = self._loop.call_later(TICK_INTERVAL, self._tick)
 
     def get(self, id: int) -> Store | None:
-        try:  # a context manager would cost half of what this read does
-            return self._reader.get(id)
-        except errors.READ_ERRORS as error:
-            raise self._translate(error) from None
+        return self._read(self._reader.get, id)
 
     def get_at(self, id: int, at: Moment) -> Store | None:
-        with self._translating():
-            return self._reader.get_at(id, at)
+        return self._read(self._reader.get_at, id, at)
 
     def list(self, query: Query) -> Listing:
-        with self._translating():
-            listing = self._reader.list(query)
+        listing = self._read(self._reader.list, query)
         return replace(listing, rest=self._rest(listing.rest)) if listing.rest else listing
 
     def state(self) -> State:
-        with self._translating():
-            return self._reader.state()
+        return self._read(self._reader.state)
 
     def changes(self, query: ChangesQuery) -> ChangesPage:
-        with self._translating():
-            return self._reader.changes(query)
+        return self._read(self._reader.changes, query)
 
     async def _rest(self, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         with self._translating():
@@ -101,8 +96,7 @@ class SqliteCollection:
             return await run_in_thread(load)
 
     async def tokens(self) -> Sequence[Token]:
-        with self._translating():
-            return self._reader.tokens()
+        return self._read(self._reader.tokens)
 
     async def mark_used(self, numbers: Iterable[int], now: int) -> None:
         self._check_writable()
@@ -121,10 +115,7 @@ class SqliteCollection:
             raise Unavailable(self._queue.refusal)
 
     def change_token(self) -> object:
-        try:
-            return self._reader.change_token()
-        except errors.READ_ERRORS as error:
-            raise self._translate(error) from None
+        return self._read(self._reader.change_token)
 
     def _tick(self) -> None:
         self._timer = self._loop.call_later(TICK_INTERVAL, self._tick)
@@ -136,8 +127,7 @@ class SqliteCollection:
 
     async def check(self) -> None:
         self._check_writable()
-        with self._translating():
-            self._reader.state()
+        self._read(self._reader.state)
 
     async def refusal_of_writes(self, *, probe: bool) -> str:
         return await self._queue.state.refusal(probe=probe)
@@ -148,6 +138,12 @@ class SqliteCollection:
             await self._queue.close()
             self._timer.cancel()
             self._connection.close()
+
+    def _read(self, read: Callable[[*Ts], T], *parameters: *Ts) -> T:
+        try:  # a context manager would cost half of what the read of a store does
+            return read(*parameters)
+        except errors.READ_ERRORS as error:
+            raise self._translate(error) from None
 
     @contextmanager
     def _translating(self, outcome: Outcome = Outcome.NONE) -> Iterator[None]:

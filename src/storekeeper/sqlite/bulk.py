@@ -13,6 +13,7 @@ import apsw
 from msgspec.structs import astuple
 
 from storekeeper import atomicfile
+from storekeeper.collection import State
 from storekeeper.errors import CannotStart, Outcome, Unavailable
 from storekeeper.sqlite import connections, errors, schema
 from storekeeper.sqlite.file_identity import FileIdentity
@@ -20,7 +21,7 @@ from storekeeper.sqlite.migrations import CHANGES_TABLE, NEW_EPOCH
 from storekeeper.sqlite.statements import STATE
 from storekeeper.stores import Payload
 from storekeeper.tables import CHANGES, CONTENT, FIELDS, STORES, TABLES
-from storekeeper.transfer import NUMBERS, Row, Rows, Snapshot, VerificationFailed
+from storekeeper.transfer import COUNTED, Row, Rows, Snapshot, VerificationFailed
 
 LOCK_TIMEOUT = 60.0
 """Seconds that a bulk load waits for other writers."""
@@ -113,9 +114,9 @@ class SqliteSnapshot:
         self._connection = connection
         self._before = before
 
-    def numbers(self) -> tuple[int, int, str]:
-        ((stores, changes, epoch),) = self._select(NUMBERS)
-        return stores, changes, epoch
+    def state(self) -> State:
+        (row,) = self._select(COUNTED)
+        return State(*row)
 
     def rows(self, table: str) -> Rows:
         return self._select(f"SELECT {', '.join(TABLES[table])} FROM {_TABLE_NAMES[table]} ORDER BY 1")

@@ -101,10 +101,10 @@ class Committer:
         equal: list[int] = []
         # Ids are dense, and one that is greater may be no integer of SQLite's.
         replacements = [row for row in domain.replacements(commands) if row[1] <= count]
-        for found in statements.execute_with_rows(self._execute, statements.COMPARE, replacements):
-            ids, their_versions, places = map(statements.decode_integers, found)
-            versions.update(zip(ids, their_versions, strict=True))
-            equal += places
+        if replacements:
+            found = self._execute(statements.COMPARE, (statements.as_json(replacements),)).get
+            ids, their_versions, equal = map(statements.decode_integers, found)
+            versions = dict(zip(ids, their_versions, strict=True))
         remembered: dict[str, Remembered] = {}
         if keys := domain.keys_of(commands):
             found_keys = self._execute(statements.FIND_KEYS, (statements.as_json(keys),))
@@ -113,7 +113,7 @@ class Committer:
 
     def _add_changes(self, batch: Batch) -> None:
         _check_overwritten(batch)
-        statements.execute_with_rows(self._execute, statements.ADD_CHANGES, batch.changes)
+        self._execute(statements.ADD_CHANGES, (statements.as_json(batch.changes),))
         for statement, changes in ((statements.INSERT, batch.created), (statements.UPDATE, batch.replaced)):
             if changes:
                 self._execute(statement, (statements.as_json([change[0] for change in changes.values()]),))
@@ -121,7 +121,7 @@ class Committer:
     def _add_keys(self, batch: Batch, now: int) -> None:
         """Remember the keys of a batch, and delete some that need no longer be remembered (decision 36)."""
         rows = [(*entry, now) for entry in batch.keys]
-        statements.execute_with_rows(self._execute, statements.ADD_KEYS, rows)
+        self._execute(statements.ADD_KEYS, (statements.as_json(rows),))
         oldest, at, newest = self._execute(statements.OLDEST_KEY).get
         too_many, spare, too_old = newest - MAX_KEYS, newest - MIN_KEYS, now - MIN_KEY_AGE
         if oldest <= too_many or (oldest <= spare and at < too_old):
