@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 from urllib.parse import quote, unquote
 
-from storekeeper import sqlite, transfer
+from storekeeper import transfer
 from storekeeper.changes import Change, ChangesPage, ChangesQuery, statement
 from storekeeper.collection import Collection
 from storekeeper.errors import CannotStart, Outcome, StorekeeperError, Unavailable
 from storekeeper.settings import DATABASES
 from storekeeper.sqlite import SqliteDatabase
+from storekeeper.sqlite.schema import files
 from storekeeper.stores import Payload
 from storekeeper.tables import ALL_TOKENS
 from storekeeper.tokens import Token
@@ -123,7 +124,7 @@ def is_database_file(url: str, file: Path) -> bool:
     found = database(url)
     if not isinstance(found, SqliteDatabase):
         return False
-    parts = sqlite.files(found.path)
+    parts = files(found.path)
     with suppress(OSError):  # the file does not exist
         if any(part.exists() and file.samefile(part) for part in parts):
             return True

@@ -8,7 +8,6 @@ from storekeeper.errors import (
     EpochEnded,
     InvalidInput,
     KeyReused,
-    Outcome,
     PreconditionFailed,
     StorekeeperError,
     Unavailable,
@@ -54,7 +53,7 @@ def to_response(error: BaseException, *, generic: bool = False) -> Response:
         case EpochEnded():
             return error_response(410, str(error), cursor=error.cursor)
         case Unavailable():
-            return unavailable(str(error), "unknown" if error.outcome is Outcome.UNKNOWN else "none")
+            return unavailable(str(error), error.outcome)
         case MemoryError():  # as under ulimit -v; a write may have been handed over
             emit(Event.SERVER, message=_NO_MEMORY)
             return unavailable(_NO_MEMORY, "unknown")

@@ -45,8 +45,8 @@ class TokenTable:
         """Return the number of the token with this hash, or the refusal; "" stands for a malformed token."""
         if not hash:
             return self._refuse("it is no token of Storekeeper")
-        if time.clock_gettime(_CLOCK) - self._read_at > MAX_AGE:  # as `unknown` has it, without a call
-            return unavailable(UNREAD)
+        if reason := self.unknown:
+            return unavailable(reason)
         token = self._good.get(hash)
         if token is None:
             return self._refuse("it is unknown or was revoked")

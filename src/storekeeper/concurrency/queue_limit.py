@@ -44,10 +44,7 @@ class Queued(msgspec.Struct, Generic[Q, R], eq=False):
 def settle(batch: Sequence[Queued[Any, Any]], results: Sequence[Any]) -> None:
     """Set the result of each request of a batch, which may be an exception."""
     for each, result in zip(batch, results, strict=True):
-        if isinstance(result, Exception) or (future := each.future).done():
-            each.settle(result)
-        else:  # inline, as it is the usual case
-            future.set_result(result)
+        each.settle(result)
 
 
 class QueueLimit:

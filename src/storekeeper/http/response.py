@@ -6,7 +6,7 @@ The error body is the contract's, because every refusal of the HTTP layer has it
 from asyncio import Future
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from http import HTTPStatus
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -71,10 +71,6 @@ class Deferred(msgspec.Struct):
 # Errors.
 
 
-Outcome = Literal["none", "unknown"]
-"""Whether a refused request may have changed something (decision 30)."""
-
-
 class Validation(msgspec.Struct, frozen=True):
     """Which part of a request failed, and the names of the offending fields."""
 
@@ -83,13 +79,16 @@ class Validation(msgspec.Struct, frozen=True):
 
 
 class ErrorBody(msgspec.Struct, frozen=True):
-    """The body of every error, as the contract has it; `outcome` is there for decision 30, `cursor` for 40."""
+    """The body of every error, as the contract has it; `cursor` is there for decision 40.
+
+    `outcome` is "none" or "unknown": whether a refused request may have changed something (decision 30).
+    """
 
     statusCode: int  # noqa: N815 - the contract's spelling
     error: str
     message: str
     validation: Validation | UnsetType = UNSET
-    outcome: Outcome | UnsetType = UNSET
+    outcome: str | UnsetType = UNSET
     cursor: str | UnsetType = UNSET
 
 
@@ -99,7 +98,7 @@ def error_response(
     *,
     headers: Headers = (),
     validation: Validation | UnsetType = UNSET,
-    outcome: Outcome | UnsetType = UNSET,
+    outcome: str | UnsetType = UNSET,
     cursor: str | UnsetType = UNSET,
 ) -> Response:
     """Return an error with the contract's body and headers."""
@@ -116,7 +115,7 @@ def too_large(limit: int = MAX_BODY_BYTES) -> Response:
     return error_response(413, f"Payload content length greater than maximum allowed: {limit}")
 
 
-def unavailable(message: str, outcome: Outcome = "none") -> Response:
+def unavailable(message: str, outcome: str = "none") -> Response:
     """Return the response to a request that may succeed later (decision 30)."""
     return error_response(503, message, headers=((b"retry-after", b"1"),), outcome=outcome)
 

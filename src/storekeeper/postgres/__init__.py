@@ -19,8 +19,6 @@ from storekeeper.stores import Payload, Store
 from storekeeper.tokens import Token
 from storekeeper.write_state import WriteState
 
-__all__ = ["PostgresCollection", "PostgresDatabase"]
-
 _STATEMENTS = reads.STATEMENTS | writes.STATEMENTS
 
 

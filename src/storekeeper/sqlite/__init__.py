@@ -20,7 +20,6 @@ from storekeeper.sqlite import bulk, connections, errors, schema
 from storekeeper.sqlite.committer import Committer
 from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.sqlite.reads import Reader
-from storekeeper.sqlite.schema import files
 from storekeeper.sqlite.statements import as_json
 from storekeeper.sqlite.write_queue import TICK_INTERVAL, WriteQueue
 from storekeeper.stores import Payload, Store
@@ -28,8 +27,6 @@ from storekeeper.tokens import USED_INTERVAL, Token
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
-
-__all__ = ["SqliteCollection", "SqliteDatabase", "files"]
 
 _MARK_USED = f"""UPDATE tokens SET used = ?2 WHERE number IN (SELECT value FROM json_each(?1))
   AND abs(?2 - ifnull(used, 0)) >= {USED_INTERVAL}"""

@@ -23,7 +23,6 @@ from storekeeper.commands import (
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.sqlite import connections, errors, statements
 from storekeeper.sqlite.file_identity import FileIdentity
-from storekeeper.stores import MAX_NAME_LENGTH
 from storekeeper.write_state import PROBE_BYTES
 
 _FILL_PROBE = f"INSERT OR REPLACE INTO probe (one, filler) VALUES (1, randomblob({PROBE_BYTES}))"
@@ -112,7 +111,6 @@ class Committer:
         return Before(count, version, at, epoch, versions, frozenset(equal), remembered)
 
     def _add_changes(self, batch: Batch) -> None:
-        _check_overwritten(batch)
         self._execute(statements.ADD_CHANGES, (statements.as_json(batch.changes),))
         for statement, changes in ((statements.INSERT, batch.created), (statements.UPDATE, batch.replaced)):
             if changes:
@@ -126,11 +124,3 @@ class Committer:
         too_many, spare, too_old = newest - MAX_KEYS, newest - MIN_KEYS, now - MIN_KEY_AGE
         if oldest <= too_many or (oldest <= spare and at < too_old):
             self._execute(statements.DELETE_KEYS, (MAX_KEYS_DELETED, too_many, spare, too_old))
-
-
-def _check_overwritten(batch: Batch) -> None:
-    # The table `stores` checks only the last content of each store; `changes`, which has the others, checks none.
-    if len(batch.changes) > len(batch.created) + len(batch.replaced):
-        for _, _, name, *_ in batch.changes:
-            if not 1 <= len(name) <= MAX_NAME_LENGTH:
-                raise apsw.ConstraintError("a name is too long or empty")

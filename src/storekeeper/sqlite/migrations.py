@@ -20,7 +20,7 @@ SCHEMA = f"""
     CREATE TABLE {CHANGES_TABLE} (
       seq          INTEGER PRIMARY KEY, -- 1..n without a hole; the greatest is the collection's version
       store_id     INTEGER NOT NULL,
-      name         TEXT NOT NULL,       -- what the store became
+      name         TEXT NOT NULL CHECK (length(name) BETWEEN 1 AND 30),  -- what the store became
       address      TEXT,
       at           INTEGER NOT NULL,    -- milliseconds since 1970, UTC; never falls
       count        INTEGER NOT NULL,    -- how many stores there were after it

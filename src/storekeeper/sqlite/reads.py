@@ -9,7 +9,6 @@ until a store in them changes: after a write, a list costs one page.
 import asyncio
 import time
 from array import array
-from bisect import bisect_right
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -81,10 +80,6 @@ class Reader:
         self._execute = connection.execute
         self._pages: dict[int, bytes] = {}  # by number, of this state
         self._pages_state = State(0, 0, "")
-        self._ids_of_name: tuple[tuple[str, int, str], array[int]] = (
-            ("", 0, ""),
-            array("q"),
-        )  # of the latest long list
         self.read_epoch()
 
     def read_epoch(self) -> str:
@@ -152,21 +147,17 @@ class Reader:
             ids: Sequence[int] = decode_integers(self._execute(_NAMED_IDS, (name, after, most + 1)).get)
             last = None
             if len(ids) > most and limit is None:
-                ids = self._all_named(name, after, state)
+                ids = self._all_named(name, after)
             elif len(ids) > most:
                 ids, last = ids[:most], ids[most - 1]
             return self._listing(ids, state, last)
 
-    def _all_named(self, name: str, after: int, state: State) -> Sequence[int]:
-        """Return the ids of all stores of that name: one array for all clients that read this version."""
-        key = name, state.version, state.epoch
-        if self._ids_of_name[0] != key:
-            ids = array("q")
-            while found := decode_integers(self._execute(_NAMED_IDS, (name, ids[-1] if ids else 0, 10_000)).get):
-                ids.fromlist(found)
-            self._ids_of_name = key, ids
-        ids = self._ids_of_name[1]
-        return memoryview(ids)[bisect_right(ids, after) :]
+    def _all_named(self, name: str, after: int) -> Sequence[int]:
+        """Return the ids of all stores of that name behind `after`, 8 bytes each."""
+        ids = array("q")
+        while found := decode_integers(self._execute(_NAMED_IDS, (name, ids[-1] if ids else after, 10_000)).get):
+            ids.fromlist(found)
+        return memoryview(ids)
 
     def _state_at(self, moment: Moment) -> State:
         """Return the numbers of the collection at a moment."""
