@@ -4,7 +4,6 @@ import asyncio
 import json
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import apsw
 
@@ -20,26 +19,6 @@ async def whole(listing: Listing) -> list[int]:
     assert listing.rest is not None
     text = listing.first + b"".join([part async for part in listing.rest])
     return [store["id"] for store in json.loads(b"[%b]" % text)]
-
-
-def test_the_stores_of_a_name_are_searched_for_once_whatever_the_client_begins_after(tmp_path: Path) -> None:
-    path = tmp_path / "stores.db"
-    schema.prepare(path)
-    load_all(path, [Payload("Same")] * COUNT, only_if_empty=True)
-    found: list[Any] = []
-
-    def trace(_: object, statement: str, values: Any) -> bool:
-        if statement == reads._NAMED_IDS and values[2] > reads.PAGE_SIZE + 1 and values[1] < COUNT:
-            found.append(values)
-        return True
-
-    with closing(connections.connect(path, reader=True)) as connection:
-        reader = reads.Reader(connection)
-        connection.exec_trace = trace
-        for after in (7, 3, 9, 0, 7):
-            listing = reader.list(Query("Same", after=after))
-            assert asyncio.run(whole(listing)) == list(range(after + 1, COUNT + 1))
-    assert len(found) == 1
 
 
 def test_no_page_holds_the_event_loop_for_many_long_addresses(tmp_path: Path) -> None:
