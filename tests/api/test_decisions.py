@@ -231,7 +231,7 @@ def test_the_root_leads_people_to_the_page(service: Running) -> None:
         with case(accept):
             for method in ("GET", "HEAD"):
                 response = service.request(method, "/", headers={"accept": accept})
-                assert (response.status, response.headers["location"], response.body) == (302, "docs", b"")
+                assert (response.status, response.headers["location"], response.body) == (302, "console/", b"")
                 assert response.headers["cache-control"] == "no-cache"
 
 

@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.harness.machine import need
 
@@ -20,11 +20,8 @@ QUIET = [
 
 
 @contextmanager
-def page(*options: str) -> Iterator[tuple[Page, list[str]]]:
-    """Open an empty page; beside it a list of everything that went wrong on it, or left the machine.
-
-    `options` are further ones of the browser's own.
-    """
+def chromium(*options: str) -> Iterator[Browser]:
+    """Start the browser; `options` are further ones of its own."""
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if program is None:
         need("browser", "Chromium is not installed")
@@ -32,14 +29,21 @@ def page(*options: str) -> Iterator[tuple[Page, list[str]]]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=[*QUIET, *sandbox, *options])
         try:
-            opened = browser.new_page()
-            faults: list[str] = []
-            opened.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
-            opened.on("pageerror", lambda error: faults.append(str(error)))
-            opened.on("request", lambda request: _note_foreign(request.url, faults))
-            yield opened, faults
+            yield browser
         finally:
             browser.close()
+
+
+@contextmanager
+def page(*options: str) -> Iterator[tuple[Page, list[str]]]:
+    """Open an empty page; beside it a list of everything that went wrong on it, or left the machine."""
+    with chromium(*options) as browser:
+        opened = browser.new_page()
+        faults: list[str] = []
+        opened.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
+        opened.on("pageerror", lambda error: faults.append(str(error)))
+        opened.on("request", lambda request: _note_foreign(request.url, faults))
+        yield opened, faults
 
 
 def _note_foreign(url: str, faults: list[str]) -> None:

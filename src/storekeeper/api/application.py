@@ -5,7 +5,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from storekeeper.api import docs, operations
+from storekeeper.api import console, docs, operations
 from storekeeper.api.errors import NOT_FOUND, not_allowed, to_response
 from storekeeper.api.feed import Feed
 from storekeeper.api.gate import Gate
@@ -90,6 +90,7 @@ def make_application(
         **Feed(collection, generic=generic, max_listeners=max_listeners, is_draining=is_draining).planners,
         **operations.planners(collection, gate.unknown, ready_needs_writes=settings.ready_needs_writes),
         **docs.PLANNERS,
+        **console.PLANNERS,
         "server": _plan_server,
     }
     return Application(gate, planners, generic=generic)

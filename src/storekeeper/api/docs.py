@@ -1,4 +1,4 @@
-"""The routes /openapi.json and /docs, a page that asks no other host; and /, which leads there. Imports `http`.
+"""The routes /openapi.json and /docs, a page that asks no other host. Imports `http`.
 
 The OpenAPI document is `pages/openapi.json`. `tests/api/test_openapi.py` compares it with the service: every route,
 method, status, header, limit and error message that one has, the other has too. Its examples of errors are what the
@@ -14,7 +14,7 @@ from storekeeper.api import files
 from storekeeper.api.errors import NOT_FOUND
 from storekeeper.api.plan import Plan, Planner, constant
 from storekeeper.api.routes import last_segment
-from storekeeper.http.request import Request, field
+from storekeeper.http.request import Request
 from storekeeper.http.response import Fields, Headers, Response
 
 _PAGES = Path(__file__).with_name("pages")
@@ -32,8 +32,6 @@ _HEADERS: Headers = (
     (b"referrer-policy", b"no-referrer"),
     (b"x-content-type-options", b"nosniff"),
 )
-# Relative, so that it holds below a proxy's prefix too.
-_TO_PAGE: Headers = ((b"location", b"docs"), (b"cache-control", b"no-cache"), (b"vary", b"accept"))
 
 
 def encoded_document() -> bytes:
@@ -43,12 +41,6 @@ def encoded_document() -> bytes:
 
 def _plan_document(_method: str, headers: Fields) -> Plan:
     return constant(files.respond(_PAGES / "openapi.json", headers))
-
-
-def _plan_root(method: str, headers: Fields) -> Plan:
-    """Lead people to the page; programs find nothing (decision 50)."""
-    is_person = b"text/html" in (field(headers, b"accept") or b"").lower()
-    return constant(Response(b"", _TO_PAGE, 302) if is_person and method in ("GET", "HEAD") else NOT_FOUND)
 
 
 def _plan_page(_method: str, headers: Fields) -> Plan:
@@ -78,5 +70,4 @@ PLANNERS: Mapping[str, Planner] = {
     "openapi": _plan_document,
     "docs": _plan_page,
     "docs file": _plan_file,
-    "root": _plan_root,
 }

@@ -46,6 +46,9 @@ ROUTES = (
     Route("openapi", "/openapi.json", _READ, is_open=True),
     Route("docs", "/docs", _READ, is_open=True),
     Route("docs file", "/docs/{name}", _READ, is_open=True),
+    Route("console", "/console/", _READ, is_open=True),
+    Route("console file", "/console/{name}", _READ, is_open=True),
+    Route("bare console", "/console", _READ, is_open=True),
     Route("root", "/", (), is_open=True),
     Route("server", "*", (), is_open=True),
 )

@@ -1,0 +1,94 @@
+// The dialog of a 412: somebody else saved this store since it was opened. What only one side changed is merged
+// beforehand; for each clash there is one choice, and one Save.
+
+import { ask, h } from "./dom.js";
+import { difference, shown, time, who } from "./format.js";
+import { asShown, broken } from "./rules.js";
+import { words } from "./words.js";
+
+/** Return what the store shall be, or null if the person goes on editing. */
+export async function resolveConflict({ id, base, theirs, mine, change }) {
+  const fields = ["name", "address"].map((field) => new Field(field, base[field], theirs[field], mine[field]));
+  const clashes = fields.filter((field) => field.isClash);
+  const submit = (event) => {
+    if (event.submitter?.value !== "save") return;
+    const open = clashes.find((field) => !field.check());
+    if (open) event.preventDefault();
+  };
+  const author = change ? who(change) : words.someone;
+  const closed = await ask(
+    { "aria-labelledby": "conflict-title", class: "conflict" },
+    h("form", { method: "dialog", novalidate: true, onsubmit: submit },
+      h("h1", { id: "conflict-title", tabindex: "-1", autofocus: true }, words.conflict.title(author, id)),
+      h("p", { class: "lead" }, clashes.length ? words.conflict.choose : words.conflict.fits,
+        change ? [" ", words.conflict.when, " ", time(change.at), "."] : null),
+      fields.map((field) => field.node),
+      h("div", { class: "actions end" },
+        h("button", { class: "quiet", value: "back" }, words.conflict.back),
+        h("button", { class: "primary", value: "save" }, words.store.save)),
+    ),
+  );
+  return closed === "save" ? Object.fromEntries(fields.map((field) => [field.name, field.result])) : null;
+}
+
+class Field {
+  constructor(name, before, theirs, mine) {
+    Object.assign(this, { name, before, theirs, mine });
+    this.isClash = theirs !== before && mine !== before && theirs !== mine;
+    this.merged = mine === before ? theirs : mine;
+    this.node = this.isClash ? this.choices() : this.agreed();
+  }
+
+  get result() {
+    if (!this.isClash) return this.merged;
+    const choice = this.node.querySelector("input[type=radio]:checked")?.value;
+    if (choice !== "other") return this[choice];
+    const text = this.other.value;
+    return this.name === "address" && text === "" ? null : text;
+  }
+
+  /** What one side alone changed, or nobody. */
+  agreed() {
+    const { name, before, theirs, mine } = this;
+    const side = mine === before ? (theirs === before ? "same" : "theirs") : theirs === before ? "mine" : "both";
+    const value = side === "same" ? shown(before) : difference({ [name]: before }, { [name]: this.merged });
+    return h("div", { class: "merged" },
+      h("h2", {}, words[name]),
+      h("div", {}, value),
+      h("span", { class: side === "same" ? "tag" : "tag ok" }, words.conflict.sides[side]),
+    );
+  }
+
+  choices() {
+    const { name } = this;
+    const label = `${name}-other`;
+    const text = asShown(name, this.mine);
+    this.other = name === "name"
+      ? h("input", { value: text, dir: "auto", "aria-labelledby": label })
+      : h("textarea", { rows: "2", dir: "auto", "aria-labelledby": label }, text);
+    const choose = () => (this.node.querySelector("[value=other]").checked = true);
+    this.other.addEventListener("input", choose);
+    this.problem = h("p", { class: "hint bad", id: `${name}-problem`, role: "alert" });
+    const option = (value, title, content) =>
+      h("label", { class: "choice" },
+        h("input", { type: "radio", name: `choose-${name}`, value, "aria-describedby": `${name}-problem` }),
+        h("span", { class: "label", id: value === "other" ? label : undefined }, title), content);
+    return h("fieldset", { class: "clash" },
+      h("legend", {}, words[name]),
+      h("div", { class: "before" }, h("span", { class: "label" }, words.conflict.before), shown(this.before)),
+      option("theirs", words.conflict.theirs, h("span", { class: "value" }, shown(this.theirs))),
+      option("mine", words.conflict.mine, h("span", { class: "value" }, shown(this.mine))),
+      option("other", words.conflict.other, this.other),
+      this.problem,
+    );
+  }
+
+  /** Return whether there is a good choice; else say what is missing, and lead there. */
+  check() {
+    const chosen = this.node.querySelector("input[type=radio]:checked");
+    const problem = chosen ? broken(this.name, this.result) : words.conflict.missing;
+    this.problem.textContent = problem ?? "";
+    if (problem) (chosen ? this.other : this.node.querySelector("input")).focus();
+    return !problem;
+  }
+}

@@ -1,0 +1,82 @@
+// How times, people, differences and found words look; numbers and times by the browser's locale.
+
+import { tokenMark } from "./api.js";
+import { h } from "./dom.js";
+import { words } from "./words.js";
+
+const LONGEST_SHOWN = 300;
+const clock = new Intl.DateTimeFormat(undefined, { hour: "numeric", minute: "2-digit" });
+const thisYear = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "long" });
+const otherYear = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "long", year: "numeric" });
+const whole = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "medium" });
+const days = new Intl.RelativeTimeFormat(undefined, { numeric: "auto" });
+
+/** A moment as one would say it today. */
+export function moment(at) {
+  const [then, now] = [new Date(at), new Date()];
+  const ago = Math.round((new Date(then).setHours(0, 0, 0, 0) - new Date(now).setHours(0, 0, 0, 0)) / 86_400_000);
+  if (ago >= -1) return `${days.format(ago, "day")} ${clock.format(then)}`;
+  return `${(then.getFullYear() === now.getFullYear() ? thisYear : otherYear).format(then)}, ${clock.format(then)}`;
+}
+
+export const time = (at) => h("time", { datetime: at, title: whole.format(new Date(at)) }, moment(at));
+
+/** Who made a change. Without a token of our own the service names nobody. */
+export const who = ({ by }) => by ?? (tokenMark() ? words.withoutToken : words.someone);
+
+/** A value as text, cut where it is very long. */
+export function shown(value) {
+  if (value === null || value === "") return h("i", { class: "none" }, words.noAddress);
+  return h("bdi", {}, value.length > LONGEST_SHOWN ? `${value.slice(0, LONGEST_SHOWN)}…` : value);
+}
+
+/** What a change changed, field by field: old struck through, new on tint. */
+export function difference(before, after) {
+  return ["name", "address"]
+    .filter((field) => before?.[field] !== after[field] && !(before === null && after[field] === null))
+    .map((field) =>
+      h("div", { class: "diff" },
+        h("span", { class: "label" }, words[field]),
+        h("span", {}, before ? [h("del", {}, shown(before[field])), " "] : null, h("ins", {}, shown(after[field]))),
+      ),
+    );
+}
+
+const folded = (text) => text.normalize("NFKD").replace(/\p{M}/gu, "").toUpperCase().toLowerCase();
+
+/** Fold a text as the search does: case and marks aside. */
+export const fold = (text) => folded(text).replace(/\s+/gu, " ").trim();
+
+/** Return the pieces of a text, with a `mark` around each place where one of the folded words is found. */
+export function marked(text, needles) {
+  if (!needles.length) return [text];
+  const [places, hay] = [[], []];
+  let at = 0;
+  for (const letter of text) {
+    for (const part of folded(letter)) {
+      hay.push(part);
+      for (let unit = 0; unit < part.length; unit++) places.push([at, at + letter.length]);
+    }
+    at += letter.length;
+  }
+  const joined = hay.join("");
+  const hits = needles.flatMap((needle) => {
+    const found = [];
+    for (let from = joined.indexOf(needle); from >= 0; from = joined.indexOf(needle, from + needle.length)) {
+      found.push([places[from][0], places[from + needle.length - 1][1]]);
+    }
+    return found;
+  });
+  return pieces(text, hits.sort((one, other) => one[0] - other[0]));
+}
+
+function pieces(text, hits) {
+  const parts = [];
+  let end = 0;
+  for (const [from, to] of hits) {
+    if (from < end) continue;
+    parts.push(text.slice(end, from), h("mark", {}, text.slice(from, to)));
+    end = to;
+  }
+  return [...parts, text.slice(end)];
+}

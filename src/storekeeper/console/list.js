@@ -1,0 +1,197 @@
+// The list: a table of real rows, searched as one types, in order of ids.
+
+import { feed, read } from "./api.js";
+import { button, debounce, h, icon, say } from "./dom.js";
+import { fold, marked } from "./format.js";
+import { recall } from "./keep.js";
+import { exportAs } from "./export.js";
+import { go, href, place } from "./route.js";
+import { words } from "./words.js";
+
+const PAGE = 50;
+const LONGEST_SHOWN = 200;
+
+export class List {
+  constructor() {
+    this.rows = new Map();
+    this.q = null;
+    this.field = h("input", {
+      type: "search", id: "search", placeholder: words.list.search, "aria-label": words.list.search,
+      autocomplete: "off", spellcheck: "false", maxlength: "200",
+      oninput: debounce(150, () => go({ q: this.field.value.trim(), view: "list" }, { replace: true })),
+    });
+    this.count = h("p", { class: "found" });
+    this.body = h("tbody");
+    this.more = button(words.list.more(PAGE), () => this.load(true), { class: "wide", hidden: true });
+    this.empty = h("div", { class: "empty", hidden: true });
+    this.table = h("table", { class: "stores", hidden: true },
+      h("caption", { class: "sr" }, words.list.title),
+      h("thead", {}, h("tr", {},
+        h("th", { scope: "col", class: "num" }, words.id), h("th", { scope: "col" }, words.name),
+        h("th", { scope: "col" }, words.address))),
+      this.body,
+    );
+    this.node = h("section", { class: "list", "aria-label": words.list.title, onkeydown: (event) => this.key(event) },
+      h("div", { class: "tools" },
+        h("div", { class: "search" }, icon("search"), this.field, h("kbd", { "aria-hidden": "true" }, "/")),
+        h("a", { class: "button new", id: "new", href: "?store=new" }, words.list.create),
+        h("a", { class: "button", href: "?view=import" }, words.list.import)),
+      h("div", { class: "above" }, this.count,
+        h("span", { class: "export" }, h("span", {}, words.list.export),
+          button("CSV", () => exportAs("csv", this.q), { class: "quiet small" }),
+          button("Excel", () => exportAs("xlsx", this.q), { class: "quiet small" }))),
+      this.table, this.empty, this.more,
+    );
+    this.body.addEventListener("click", (event) => {
+      const row = event.target.closest("tr");
+      if (!event.target.closest("a") && !String(getSelection())) go({ store: row.dataset.id });
+    });
+  }
+
+  /** Show what a search finds, or all; nothing is asked if that is shown already. */
+  async show(q, again = false) {
+    if (q === this.q && !again) return;
+    this.q = q;
+    this.needles = fold(q).split(" ").filter(Boolean);
+    if (document.activeElement !== this.field) this.field.value = q;
+    await this.load(false);
+  }
+
+  /** Read a page: the first, or one more. */
+  async load(more) {
+    this.abort?.abort();
+    this.abort = new AbortController();
+    const limit = more ? PAGE : Math.min(Math.max(history.state?.rows ?? 0, PAGE), 1000);
+    const query = more ? this.next : new URLSearchParams({ limit, ...(this.q && { q: this.q }) });
+    let response;
+    try {
+      response = await read(`stores?${query}`, { signal: this.abort.signal });
+    } catch {
+      return; // another search came
+    }
+    if (response.status !== 200) return this.refuse(response.data.message);
+    if (!more) {
+      feed.cursor = response.tag.replace(/^W\/|"/g, "");
+      this.rows.clear();
+      this.body.replaceChildren();
+    }
+    const before = this.rows.size;
+    for (const store of response.data) this.put(store);
+    this.next = /\?([^>]*)>; *rel="?next/.exec(response.headers.get("link") ?? "")?.[1];
+    const total = response.headers.get("total-count");
+    this.total = total === null ? null : Number(total);
+    this.settle();
+    history.replaceState({ ...history.state, rows: this.rows.size }, "");
+    if (more) [...this.body.rows][before]?.querySelector("a").focus();
+    else if (this.q) say(this.count.textContent);
+  }
+
+  refuse(message) {
+    this.rows.clear();
+    this.body.replaceChildren();
+    this.next = undefined;
+    this.settle();
+    this.count.textContent = message;
+  }
+
+  /** Bring count, button and empty states in line with the rows. */
+  settle() {
+    const count = this.rows.size;
+    this.count.textContent = this.q
+      ? words.list.found(this.next ? PAGE : count, Boolean(this.next))
+      : words.list.count(this.total ?? count);
+    this.more.hidden = !this.next;
+    this.table.hidden = count === 0;
+    this.node.classList.toggle("bare", !count && !this.q);
+    this.empty.hidden = count > 0;
+    if (!count) this.empty.replaceChildren(...(this.q ? this.nothingFound() : this.nothingYet()));
+    this.select(place().store);
+  }
+
+  nothingFound() {
+    const clear = button(words.list.clear, () => {
+      this.field.value = "";
+      go({ q: "" });
+      this.field.focus();
+    });
+    return [h("h2", {}, words.list.nothing(this.q)), h("p", {}, words.list.nothingWhy), clear];
+  }
+
+  nothingYet() {
+    return [
+      icon("shop"), h("h2", {}, words.list.empty), h("p", {}, words.list.emptyWhy),
+      h("div", { class: "actions" },
+        h("a", { class: "button primary", href: "?store=new" }, words.list.first),
+        h("a", { class: "button", href: "?view=import" }, words.list.firstImport)),
+    ];
+  }
+
+  /** Show a store in its row, a new one at the end. */
+  put(store, tag) {
+    const old = this.rows.get(store.id);
+    const short = (text) => ((text ?? "").length > LONGEST_SHOWN ? `${text.slice(0, LONGEST_SHOWN)}…` : (text ?? ""));
+    const mark = (text) => marked(text, this.needles);
+    const draft = recall(`draft:${store.id}`) ? h("span", { class: "tag warn" }, words.store.unsaved) : null;
+    const address = { class: "address", dir: "auto", title: short(store.address).length > 40 && short(store.address) };
+    const row = h("tr", { "data-id": String(store.id), class: tag ? "fresh" : undefined },
+      h("td", { class: "num" }, String(store.id)),
+      h("td", { class: "name" },
+        h("a", { href: href({ q: this.q, store: store.id }), dir: "auto" }, mark(store.name) || "—"),
+        draft, tag ? h("span", { class: "tag ok" }, tag) : null),
+      h("td", address, mark(short(store.address))),
+    );
+    if (old) old.row.replaceWith(row);
+    else this.body.append(row);
+    this.rows.set(store.id, { row, store });
+    if (String(store.id) === place().store) this.select(place().store);
+  }
+
+  /** Take in a change; one of others gets a mark. */
+  apply({ type, store }, tag) {
+    if (this.q === null) return;
+    const created = type === "created";
+    if (created && this.total !== null) this.total = Math.max(this.total, store.id);
+    const hay = fold(`${store.name} ${store.address ?? ""}`);
+    const isFound = this.needles.every((needle) => hay.includes(needle));
+    if (this.rows.has(store.id) || (created && isFound && !this.next)) {
+      const focused = this.rows.get(store.id)?.row.contains(document.activeElement);
+      this.put(store, tag);
+      if (focused) this.focus(store.id);
+    }
+    if (created) this.settle();
+  }
+
+  /** Draw a row anew, without its mark: it was seen, or its draft came or went. */
+  refresh(id) {
+    const known = this.rows.get(Number(id));
+    if (known) this.put(known.store);
+  }
+
+  select(id) {
+    for (const row of this.body.querySelectorAll("[aria-current]")) row.removeAttribute("aria-current");
+    this.rows.get(Number(id))?.row.setAttribute("aria-current", "true");
+  }
+
+  focus(id) {
+    const link = this.rows.get(Number(id))?.row.querySelector("a");
+    (link ?? this.field).focus({ preventScroll: !link });
+  }
+
+  /** The id of the store behind another one in the list, null at its end. */
+  async after(id) {
+    const row = this.rows.get(Number(id))?.row;
+    if (!row) return null;
+    if (!row.nextElementSibling && this.next) await this.load(true);
+    return row.nextElementSibling?.dataset.id ?? null;
+  }
+
+  key(event) {
+    const rows = [...this.body.rows];
+    const at = rows.indexOf(event.target.closest("tr"));
+    const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: rows.length - 1 }[event.key];
+    if (to === undefined || (at < 0 && (event.target !== this.field || event.key !== "ArrowDown"))) return;
+    event.preventDefault();
+    if (to < 0) this.field.focus();
+    else rows[Math.min(to, rows.length - 1)]?.querySelector("a").focus();
+  }
+}

@@ -1,0 +1,110 @@
+// The console: puts the views together, follows the address, and hands on what others change.
+
+import { BASE, health } from "./api.js";
+import { button, find, h } from "./dom.js";
+import { who } from "./format.js";
+import { keep, recall } from "./keep.js";
+import { List } from "./list.js";
+import { listen } from "./live.js";
+import { notify } from "./notice.js";
+import { own, resume } from "./outbox.js";
+import { go, place } from "./route.js";
+import { Store } from "./store.js";
+import { askForToken, signOut, takeFromAddress } from "./token.js";
+import { words } from "./words.js";
+
+const views = {};
+const list = new List();
+const store = new Store(list);
+const home = h("div", { class: "split" }, list.node, store.node);
+
+function frame() {
+  find("skip").textContent = words.skip;
+  find("brand").querySelector("span").textContent = words.title;
+  find("nav").setAttribute("aria-label", words.pages);
+  find("nav").replaceChildren(
+    h("a", { href: "./", "data-view": "list" }, words.list.title),
+    h("a", { href: "?view=changes", "data-view": "changes" }, words.recent.short, h("span", { class: "count", id: "unseen" })),
+  );
+  find("more").setAttribute("aria-label", words.menu.title);
+  find("menu").addEventListener("toggle", drawMenu);
+  drawMenu();
+}
+
+function drawMenu() {
+  const shortcut = h("input", { type: "checkbox", checked: recall("shortcut", true) });
+  shortcut.addEventListener("change", () => keep("shortcut", shortcut.checked));
+  find("menu").replaceChildren(
+    h("a", { href: new URL("../docs", BASE).href }, words.menu.reference),
+    h("a", { href: new URL("../openapi.json", BASE).href }, words.menu.document),
+    h("label", { class: "check" }, shortcut, h("span", {}, words.menu.shortcut)),
+    recall("token") ? button(words.token.out, signOut) : button(words.token.give, () => (find("menu").hidePopover(), askForToken())),
+  );
+}
+
+/** Show what the address names. */
+async function follow() {
+  const { view, q, store: id } = place();
+  document.title = words.title;
+  for (const link of find("nav").children) {
+    if (link.dataset.view === view) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  if (view !== "list") return show(await other(view));
+  show(home);
+  home.classList.toggle("open", id !== null);
+  find("new").classList.toggle("primary", id === null);
+  if (id === null) list.select(null);
+  await Promise.all([list.show(q), store.open(id)]);
+}
+
+async function other(view) {
+  const { Recent } = view === "changes" ? await import("./recent.js") : {};
+  const { Importing } = view === "import" ? await import("./importing.js") : {};
+  views[view] ??= Recent ? new Recent() : new Importing();
+  await views[view].show();
+  return views[view].node;
+}
+
+function show(node) {
+  if (find("main").firstElementChild !== node) find("main").replaceChildren(node);
+}
+
+function take(changes) {
+  for (const change of changes) {
+    const isOwn = own.has(change.seq);
+    const tag = change.type === "created" ? words.list.created : words.list.changed;
+    list.apply(change, isOwn || String(change.store.id) === store.id ? null : tag);
+    if (!isOwn && String(change.store.id) === store.id) store.changed(change);
+  }
+  views.changes?.take(changes);
+}
+
+function state(now) {
+  const shown = health.state === "fine" && now === "live" ? "live" : "lost";
+  find("live").className = `live ${shown}`;
+  find("live").textContent = words.live[shown];
+}
+
+function key(event) {
+  const isText = event.target.matches?.("input, textarea, select, dialog *");
+  if (event.key !== "/" || isText || event.ctrlKey || event.metaKey || event.altKey || !recall("shortcut", true)) return;
+  event.preventDefault();
+  if (place().view !== "list") go({ view: "list" });
+  list.field.focus();
+  list.field.select();
+}
+
+takeFromAddress();
+frame();
+window.addEventListener("place", follow);
+window.addEventListener("keydown", key);
+window.addEventListener("saved", ({ detail }) => {
+  list.apply({ type: detail.created ? "created" : "replaced", store: detail.store }, null);
+});
+window.addEventListener("unsaved", ({ detail: target }) => {
+  notify(words.notices.unsaved(target), h("a", { class: "button small", href: `?store=${target}` }, words.notices.open));
+});
+await follow();
+resume();
+listen({ onChanges: take, onReset: () => list.show(list.q, true), onState: state });

@@ -1,0 +1,43 @@
+// The line below the header: what stands in the way, what to do, and what goes on by itself.
+
+import { health } from "./api.js";
+import { button, find, h, icon } from "./dom.js";
+import { recall } from "./keep.js";
+import { askForToken } from "./token.js";
+import { words } from "./words.js";
+
+let message = null;
+let timer;
+
+/** Show a message of the moment; `action` is a button or a link. */
+export function notify(text, action = null) {
+  clearTimeout(timer);
+  message = { text, action };
+  timer = setTimeout(() => {
+    message = null;
+    draw();
+  }, 12_000);
+  draw();
+}
+
+function draw() {
+  const node = find("notice");
+  const token = button(words.token.give, () => askForToken(), { class: "small" });
+  const close = button(icon("close"), () => ((message = null), draw()), {
+    class: "quiet square small", "aria-label": words.close,
+  });
+  const states = {
+    offline: ["warn", words.notices.offline],
+    away: ["warn", words.notices.away(health.reason)],
+    token: ["warn", recall("token") ? words.notices.refused : words.notices.token, token],
+    readonly: ["warn", words.notices.readonly, token],
+  };
+  const [kind, text, action] = states[health.state] ?? (message ? ["info", message.text, message.action, close] : []);
+  node.hidden = !text;
+  node.className = `notice ${kind}`;
+  if (!text) return node.replaceChildren();
+  const parts = [kind === "warn" ? icon("alert") : icon("check"), h("span", {}, text), action, kind === "info" && close];
+  node.replaceChildren(...parts.filter(Boolean));
+}
+
+health.listeners.add(draw);

@@ -1,0 +1,125 @@
+// Writes that are under way. Each is kept before it is sent, with a key, and repeated with that key until a response
+// says what became of it: after a lost response, a reload or a restart of the service there is never a second store.
+
+import { feed, isAway, Lost, needToken, newKey, pause, send, tokenMark } from "./api.js";
+import { resolveDoubt } from "./doubt.js";
+import { forget, keep, kept, recall } from "./keep.js";
+
+const MAX_AGE = 23 * 3600 * 1000; // the service keeps keys for a day
+
+const running = new Set();
+const watchers = new Map();
+
+/** Versions that this page wrote, so that the feed's news of them is no news. */
+export const own = new Set();
+
+export const pending = (target) => recall(`pending:${target}`);
+
+/** Have `watcher(state, details)` called as a target's write goes on; return how to stop that. */
+export function watch(target, watcher) {
+  const all = watchers.get(target) ?? new Set();
+  watchers.set(target, all.add(watcher));
+  return () => all.delete(watcher);
+}
+
+function tell(target, state, details = {}) {
+  for (const watcher of watchers.get(target) ?? []) watcher(state, details);
+}
+
+/** Write a store: `target` is its id, or "new"; `tag` is that of the version it is based on. */
+export function write(target, payload, tag) {
+  const began = { payload, tag, key: newKey(), mark: tokenMark(), cursor: feed.cursor, at: Date.now(), unknown: false };
+  keep(`pending:${target}`, began);
+  return run(target);
+}
+
+/** Go on with what was under way when the page was left. */
+export function resume() {
+  for (const name of kept("pending:")) run(name.slice("pending:".length));
+}
+
+/** Give up a write that has certainly not been done, or one that may be done as well. */
+export function drop(target) {
+  forget(`pending:${target}`);
+  tell(target, "dropped");
+}
+
+async function run(target) {
+  if (running.has(target)) return;
+  running.add(target);
+  try {
+    for (let tries = 0; pending(target); tries++) {
+      if (await isSettled(target, tries)) return;
+    }
+  } finally {
+    running.delete(target);
+  }
+}
+
+/** Send a pending write once; return whether that settled it. */
+async function isSettled(target, tries) {
+  let write = pending(target);
+  if (write.mark !== tokenMark() || Date.now() - write.at > MAX_AGE) {
+    // The key belongs to another token, or is forgotten: only what was certainly not done may be sent again unasked.
+    if (target === "new" && (write.unknown || write.sending) && !(await decided(target, write))) return true;
+    write = { ...write, key: newKey(), mark: tokenMark(), at: Date.now(), unknown: false };
+  }
+  write = { ...write, unknown: write.unknown || Boolean(write.sending), sending: true };
+  keep(`pending:${target}`, write);
+  tell(target, tries || write.unknown ? "repeating" : "saving", write);
+  const response = await attempt(target, write);
+  const state = pending(target);
+  if (!state || state.key !== write.key) return !state; // dropped meanwhile
+  const lost = !response || (isAway(response.status) && response.data.outcome !== "none");
+  keep(`pending:${target}`, { ...write, unknown: write.unknown || lost, sending: false });
+  if (lost || response.status === 503) {
+    tell(target, "waiting", pending(target));
+    await pause(tries);
+    return false;
+  }
+  if (response.status === 401 || response.status === 403) {
+    tell(target, "token", pending(target));
+    await needToken(response.status === 401 ? "token" : "readonly");
+    return false;
+  }
+  forget(`pending:${target}`);
+  settle(target, write, response);
+  return true;
+}
+
+async function attempt(target, { payload, tag, key }) {
+  const headers = { "Content-Type": "application/json", "Idempotency-Key": key };
+  if (tag) headers["If-Match"] = tag;
+  const [method, path] = target === "new" ? ["POST", "stores"] : ["PUT", `stores/${target}`];
+  try {
+    return await send(path, { method, headers, body: JSON.stringify(payload) });
+  } catch (error) {
+    if (error instanceof Lost) return null;
+    throw error;
+  }
+}
+
+function settle(target, { payload, tag }, { status, data, tag: now }) {
+  if (status === 200) {
+    own.add(Number.parseInt(now.slice(1), 10));
+    forget(`draft:${target}`);
+    tell(target, "saved", { store: data, tag: now });
+    window.dispatchEvent(new CustomEvent("saved", { detail: { store: data, tag: now, created: target === "new" } }));
+    return;
+  }
+  const refusal = { status, message: data.message, keys: data.validation?.keys ?? [] };
+  tell(target, status === 412 ? "conflict" : "refused", status === 412 ? { payload, tag } : refusal);
+  if (!watchers.get(target)?.size) window.dispatchEvent(new CustomEvent("unsaved", { detail: target }));
+}
+
+async function decided(target, write) {
+  tell(target, "token", write);
+  const { action, store, tag } = await resolveDoubt(write);
+  if (action === "again") return true;
+  forget(`pending:${target}`);
+  if (action === "found") {
+    forget(`draft:${target}`);
+    tell(target, "saved", { store, tag });
+  } else tell(target, "dropped");
+  return false;
+}

@@ -1,0 +1,309 @@
+// One store: its fields, edited in place; and the form of a new one, which is the same.
+
+import { read } from "./api.js";
+import { resolveConflict } from "./conflict.js";
+import { button, debounce, h, icon, say } from "./dom.js";
+import { time, who } from "./format.js";
+import { History } from "./history.js";
+import { forget, keep, recall } from "./keep.js";
+import { drop, pending, watch, write } from "./outbox.js";
+import { go, place } from "./route.js";
+import { asShown, broken, content, equal, hint, MAX_NAME, payload, size } from "./rules.js";
+import { words } from "./words.js";
+
+const FIELDS = ["name", "address"];
+const NEW = { name: "", address: null };
+
+export class Store {
+  /** `list` says which store comes next, and shows which one has unsaved text. */
+  constructor(list) {
+    this.list = list;
+    this.id = null;
+    this.title = h("h1", { tabindex: "-1" });
+    this.label = h("span", { class: "id" });
+    this.mark = h("span", { class: "tag warn", hidden: true }, words.store.unsaved);
+    this.note = h("div", { class: "note", role: "status", hidden: true });
+    this.inputs = {
+      name: h("input", { id: "name", dir: "auto", autocomplete: "off", "aria-describedby": "name-hint name-count" }),
+      address: h("textarea", { id: "address", dir: "auto", rows: "3", "aria-describedby": "address-hint" }),
+    };
+    this.hints = { name: h("p", { class: "hint", id: "name-hint" }), address: h("p", { class: "hint", id: "address-hint" }) };
+    this.counter = h("output", { class: "counter", id: "name-count", for: "name" });
+    this.saves = h("button", { class: "primary", type: "submit" });
+    this.next = button("", () => this.save(true));
+    this.discards = button(words.store.discard, () => this.discard(), { class: "quiet", hidden: true });
+    this.status = h("p", { class: "status", role: "status" });
+    this.form = h("form", { novalidate: true, onsubmit: (event) => (event.preventDefault(), this.save(false)) },
+      h("div", { class: "field" }, h("label", { for: "name" }, words.name), this.counter, this.inputs.name, this.hints.name),
+      h("div", { class: "field" }, h("label", { for: "address" }, words.address), this.inputs.address, this.hints.address),
+      h("div", { class: "actions" }, this.saves, this.next, this.discards),
+      this.status,
+    );
+    this.history = new History((version, at) => this.restore(version, at));
+    this.node = h("aside", { class: "store", hidden: true, onkeydown: (event) => this.key(event) },
+      h("div", { class: "title" },
+        h("a", { class: "button quiet square back", href: "./", "aria-label": words.store.back }, icon("back")),
+        this.title, this.label, this.mark,
+        button(icon("close"), () => this.leave(), { class: "quiet square close", "aria-label": words.close })),
+      this.note, this.form, this.history.node,
+    );
+    this.back = this.node.querySelector(".back");
+    this.back.addEventListener("click", (event) => (event.preventDefault(), this.leave()));
+    for (const input of Object.values(this.inputs)) input.addEventListener("input", () => this.typed());
+    this.namesakes = debounce(400, () => this.lookForNamesakes());
+  }
+
+  leave() {
+    const id = this.id;
+    go({ store: null });
+    this.list.focus(id);
+  }
+
+  key(event) {
+    const inAddress = event.target === this.inputs.address;
+    if (event.key === "Escape" && !event.isComposing) this.leave();
+    else if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.save(true);
+    else if (event.key === "Enter" && inAddress && !event.shiftKey && !event.isComposing) this.save(false);
+    else return;
+    event.preventDefault();
+  }
+
+  /** Show a store, "new", or none (null). */
+  async open(id, focus = true) {
+    if (id === this.id) return;
+    this.unwatch?.();
+    this.reading?.abort();
+    const left = this.id;
+    [this.id, this.base, this.tag, this.after, this.namesake] = [id, null, null, false, null];
+    this.list.refresh(left);
+    this.node.hidden = id === null;
+    if (id === null) return;
+    this.isNew = id === "new";
+    this.unwatch = watch(id, (state, details) => this.follow(state, details));
+    this.clear();
+    if (this.isNew) this.show(NEW, null);
+    else if (!(await this.read(id))) return;
+    this.list.refresh(id);
+    this.history.show(this.isNew ? null : id);
+    if (focus) (matchMedia("(max-width: 820px)").matches && !this.isNew ? this.title : this.inputs.name).focus();
+  }
+
+  clear() {
+    this.tell(null);
+    this.status.textContent = "";
+    this.form.hidden = this.mark.hidden = true;
+    this.title.textContent = this.isNew ? words.store.create : words.loading;
+    this.label.textContent = this.isNew ? "" : words.store.number(this.id);
+    this.node.setAttribute("aria-label", this.isNew ? words.store.create : words.store.number(this.id));
+    this.saves.textContent = this.isNew ? words.store.createIt : words.store.save;
+    this.next.textContent = this.isNew ? words.store.createNext : words.store.saveNext;
+    this.history.show(null);
+  }
+
+  /** Read the store; return whether it is there and still wanted. */
+  async read(id) {
+    this.reading = new AbortController();
+    try {
+      const { status, data, tag } = await read(`stores/${encodeURIComponent(id)}`, { signal: this.reading.signal });
+      if (status === 200) return this.show(data, tag) ?? true;
+      this.title.textContent = words.store.missing(id);
+      this.tell("warn", words.store.missingWhy);
+    } catch {
+      // Another store was opened.
+    }
+    return false;
+  }
+
+  /** Fill the form: with the store, or with what was typed and not saved. */
+  show(store, tag) {
+    [this.base, this.tag] = [store, tag];
+    this.form.hidden = false;
+    const waiting = pending(this.id);
+    const draft = waiting ? { ...NEW, ...waiting.payload, base: store, tag } : recall(`draft:${this.id}`);
+    if (draft && (waiting || !equal(draft, store))) {
+      if (draft.base) [this.base, this.tag] = [draft.base, draft.tag];
+      this.fill(draft);
+      if (!waiting) this.tell("info", words.store.draft, draft.at);
+      if (!waiting && !this.isNew && draft.tag !== tag && !equal(draft.base, store)) this.tell("warn", words.store.changed(null));
+    } else {
+      forget(`draft:${this.id}`);
+      this.fill(store);
+    }
+    this.lock(Boolean(waiting));
+    if (waiting) this.follow("repeating");
+  }
+
+  fill(store) {
+    for (const field of FIELDS) this.inputs[field].value = asShown(field, store[field]);
+    this.update();
+  }
+
+  get mine() {
+    return content({ name: this.inputs.name.value, address: this.inputs.address.value }, this.base);
+  }
+
+  get isDirty() {
+    return Boolean(this.base) && !equal(this.mine, this.isNew ? NEW : this.base);
+  }
+
+  typed() {
+    this.status.textContent = "";
+    if (this.isDirty) keep(`draft:${this.id}`, { ...this.mine, base: this.base, tag: this.tag, at: new Date().toISOString() });
+    else forget(`draft:${this.id}`);
+    this.update();
+    this.namesakes();
+  }
+
+  /** Bring title, counter, hints and buttons in line with the fields. */
+  update(showMissing = false) {
+    const { name, address } = this.mine;
+    const left = size(name);
+    this.title.textContent = this.isNew ? words.store.create : this.base.name;
+    document.title = `${this.title.textContent} · ${words.title}`;
+    this.counter.textContent = words.store.counter(left, MAX_NAME);
+    this.counter.classList.toggle("bad", left > MAX_NAME);
+    for (const [field, value] of [["name", name], ["address", address]]) {
+      const missing = field === "name" && !value && !showMissing && this.isNew;
+      const problem = missing ? null : broken(field, value);
+      this.hint(field, problem ?? hint(value), Boolean(problem));
+    }
+    const dirty = this.isDirty;
+    this.mark.hidden = !dirty;
+    this.discards.hidden = !dirty;
+    this.history.lock(dirty);
+    if (this.isNew && !this.hints.address.textContent) this.hint("address", words.store.forever, false);
+  }
+
+  hint(field, text, isBad) {
+    const node = this.hints[field];
+    node.className = `hint ${isBad ? "bad" : ""}`;
+    const link = !isBad && field === "name" && this.namesake
+      ? [words.hints.namesake, h("a", { href: `?store=${this.namesake}` }, words.store.number(this.namesake))] : [];
+    node.replaceChildren(...(link.length ? link : [text ?? ""]));
+    this.inputs[field].setAttribute("aria-invalid", String(isBad));
+  }
+
+  async lookForNamesakes() {
+    const { id, mine: { name } } = this;
+    this.namesake = null;
+    if (name && this.isDirty && !broken("name", name)) {
+      const { status, data } = await read(`stores?limit=2&name=${encodeURIComponent(name)}`);
+      if (this.id !== id || this.mine.name !== name) return;
+      this.namesake = status === 200 ? data.find((store) => String(store.id) !== id)?.id : null;
+    }
+    this.update();
+  }
+
+  /** Save what is typed; then go on to the next store, or to a further new one. */
+  save(andNext) {
+    if (this.form.hidden || pending(this.id)) return;
+    this.update(true);
+    const wrong = FIELDS.find((field) => broken(field, this.mine[field]));
+    if (wrong) {
+      this.inputs[wrong].focus();
+      return say(this.hints[wrong].textContent);
+    }
+    this.after = andNext;
+    if (this.isDirty || this.isNew) write(this.id, payload(this.mine), this.tag);
+    else this.saved();
+  }
+
+  /** Follow a write on its way. */
+  follow(state, details) {
+    const isUnder = ["saving", "repeating", "waiting", "token"].includes(state);
+    this.lock(isUnder);
+    this.status.className = `status ${state === "waiting" || state === "token" ? "warn" : ""}`;
+    this.status.replaceChildren(isUnder ? words.store[state] : "");
+    if ((state === "waiting" || state === "token") && !(this.isNew && details.unknown)) {
+      this.status.append(" ", button(words.store.stop, () => drop(this.id), { class: "small" }));
+    }
+    if (state === "saved") this.isNew ? this.created(details) : this.saved(details);
+    if (state === "conflict") this.resolve(details);
+    if (state === "refused") this.refuse(details);
+    if (state === "dropped") this.typed();
+  }
+
+  lock(isLocked) {
+    for (const input of Object.values(this.inputs)) input.readOnly = isLocked;
+    this.form.setAttribute("aria-busy", String(isLocked));
+    this.saves.disabled = this.next.disabled = this.discards.disabled = isLocked;
+  }
+
+  created({ store }) {
+    if (!this.after) return go({ store: String(store.id) }, { replace: true });
+    this.fill(NEW);
+    this.tell("good", words.store.created(store.id));
+    this.inputs.name.focus();
+  }
+
+  async saved(details) {
+    if (details) [this.base, this.tag] = [details.store, details.tag];
+    this.tell(null);
+    this.fill(this.base);
+    this.status.className = "status good";
+    this.status.replaceChildren(icon("check"), details ? words.store.saved : words.store.same);
+    this.list.refresh(this.id);
+    if (details) this.history.show(this.id);
+    if (!this.after) return;
+    this.after = false;
+    const next = await this.list.after(this.id);
+    if (next) go({ store: next }, { replace: true });
+    else this.status.append(` ${words.store.last}`);
+  }
+
+  refuse({ message, keys }) {
+    this.status.className = "status bad";
+    this.status.textContent = words.store.refused(message);
+    for (const field of FIELDS) if (keys.includes(field)) this.inputs[field].setAttribute("aria-invalid", "true");
+    this.inputs[keys[0]]?.focus();
+  }
+
+  async resolve({ payload: sent }) {
+    const { id } = this;
+    const { status, data: theirs, tag } = await read(`stores/${id}`);
+    if (status !== 200 || this.id !== id) return;
+    const mine = { ...NEW, ...sent };
+    const { data } = await read(`changes?store=${id}&order=desc&limit=1`);
+    const merged = equal(theirs, this.base)
+      ? mine : await resolveConflict({ id, base: this.base, theirs, mine, change: data.changes?.[0] });
+    if (!merged || this.id !== id) return this.inputs.name.focus();
+    [this.base, this.tag] = [theirs, tag];
+    this.fill(merged);
+    this.typed();
+    if (this.isDirty) write(id, payload(merged), tag);
+    else this.saved();
+  }
+
+  /** Take in a change of this store that somebody else made; what is typed is never touched. */
+  changed(change) {
+    if (this.isNew || pending(this.id) || equal(change.store, this.base)) return;
+    if (this.isDirty) return this.tell("warn", words.store.changed(who(change)), change.at);
+    [this.base, this.tag] = [change.store, change.tag];
+    this.fill(this.base);
+    this.tell("info", words.store.updated(who(change)), change.at);
+    this.history.show(this.id);
+  }
+
+  restore(version, at) {
+    this.fill(version);
+    this.typed();
+    this.tell("info", words.store.restored, at);
+    this.saves.focus();
+  }
+
+  discard() {
+    forget(`draft:${this.id}`);
+    if (this.isNew) return this.fill(NEW), this.tell(null), this.inputs.name.focus();
+    const { id } = this;
+    this.id = null;
+    this.open(id);
+  }
+
+  tell(kind, text = "", at = null) {
+    this.note.hidden = !kind;
+    this.note.className = `note ${kind}`;
+    this.note.replaceChildren(h("span", {}, text), ...(at ? [" (", time(at), ")"] : []));
+  }
+}
+
+export const isOpen = () => place().store !== null;

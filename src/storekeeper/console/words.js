@@ -1,0 +1,158 @@
+// Every word that the console says, in one place, so that it can be translated.
+
+import { number } from "./numbers.js";
+
+const plural = (count, one, many) => `${number(count)} ${count === 1 ? one : many}`;
+const stores = (count) => plural(count, "store", "stores");
+
+export const words = {
+  title: "Stores",
+  id: "id",
+  name: "Name",
+  address: "Address",
+  noAddress: "no address",
+  someone: "Someone",
+  withoutToken: "Someone without a token",
+  close: "Close",
+  cancel: "Cancel",
+  loading: "Loading…",
+  pages: "Pages",
+  skip: "Skip to the content",
+
+  live: { live: "Live", lost: "Reconnecting" },
+
+  menu: {
+    title: "Menu",
+    reference: "Reference of the API",
+    document: "OpenAPI document",
+    shortcut: "The key / goes to the search",
+  },
+
+  list: {
+    title: "List",
+    search: "Search name or address",
+    create: "New store",
+    import: "Import",
+    export: "Export",
+    exporting: "The export is being made",
+    more: (count) => `Show ${count} more`,
+    count: stores,
+    found: (count, isMore) => (isMore ? `More than ${count} stores found` : `${stores(count)} found`),
+    nothing: (q) => `No store found for “${q}”`,
+    nothingWhy: "Each word must occur in the name or the address. Try fewer letters.",
+    clear: "Show all stores",
+    empty: "No stores yet",
+    emptyWhy: "Add the first one by hand, or bring the list that you have in a spreadsheet.",
+    first: "Add the first store",
+    firstImport: "Import a spreadsheet",
+    created: "new",
+    changed: "changed",
+  },
+
+  store: {
+    number: (id) => `id ${id}`,
+    create: "New store",
+    back: "Back to the list",
+    unsaved: "unsaved",
+    discard: "Discard",
+    save: "Save",
+    saveNext: "Save and next",
+    createIt: "Create store",
+    createNext: "Create and add another",
+    counter: (count, most) => `${count} of ${most}`,
+    forever: "A store cannot be deleted later, only changed.",
+    draft: "This is your text, not saved yet",
+    missing: (id) => `There is no store ${id}`,
+    missingWhy: "Perhaps the address has a wrong number. Stores are never deleted.",
+    saving: "Saving…",
+    repeating: "Not confirmed yet. Trying again…",
+    waiting: "No response yet. It is tried again until there is one; you may leave this page.",
+    token: "Waiting for a token that may write. Your text is kept.",
+    stop: "Stop and go on editing",
+    saved: "Saved",
+    same: "Nothing to save",
+    last: "This was the last store of the list.",
+    created: (id) => `Store ${id} was created.`,
+    refused: (message) => `Not saved. The service says: ${message}`,
+    changed: (who) =>
+      `${who ?? "Someone"} changed this store while you were editing. Your text is untouched; Save shows both.`,
+    updated: (who) => `${who} changed this store`,
+    restored: "This is the earlier version. Save to bring it back",
+  },
+
+  rules: {
+    missing: "A store needs a name.",
+    long: (count) => `${plural(count, "character", "characters")} too many.`,
+    zero: "It has a null character, which cannot be stored.",
+    large: "This address is too long to be stored.",
+  },
+
+  hints: {
+    blank: "It has blanks only.",
+    end: "There is a blank at the end.",
+    start: "There is a blank at the beginning.",
+    double: "There are two blanks in a row.",
+    namesake: "Another store has this name: ",
+  },
+
+  history: {
+    title: "History",
+    more: "Show earlier changes",
+    created: "Created",
+    restore: "Restore this version",
+    locked: "Save or discard your text first",
+  },
+
+  conflict: {
+    title: (who, id) => `${who} changed store ${id} while you were editing`,
+    choose: "Nothing is lost. Choose what the store should be.",
+    fits: "Nothing is lost, and both changes fit together. This is what Save stores.",
+    when: "Their change is of",
+    before: "Before",
+    theirs: "Theirs",
+    mine: "Yours",
+    other: "Something else",
+    missing: "Choose one.",
+    back: "Go on editing",
+    sides: { same: "unchanged", theirs: "their change", mine: "your change", both: "both the same" },
+  },
+
+  doubt: {
+    title: "Was this store created?",
+    found: (who, when) => `The response to your create was lost. ${who} created a store with this content: ${when}.`,
+    nothing: "The response to your create was lost, and no store with this content was created since.",
+    mine: (id) => `Yes, open store ${id}`,
+    another: "No, create another",
+    create: "Create it now",
+    keepText: "Keep the text only",
+  },
+
+  token: {
+    title: "Give a token",
+    label: "Token",
+    needed: "This service asks for a token, which begins with skt_. Whoever runs it can make one for you.",
+    refused: "The token that you gave is not good any more. What you typed is kept.",
+    readonly: "Your token may only read. To save, give one that may write. What you typed is kept.",
+    malformed: "This is no whole token: it begins with skt_ and has 53 characters.",
+    shared: "This is a shared computer: forget the token with this tab",
+    use: "Use this token",
+    give: "Give a token",
+    out: "Sign out",
+  },
+
+  notices: {
+    offline: "The service cannot be reached. What you type is kept, and all goes on by itself when it is back.",
+    away: (reason) => `The service cannot do this now (${reason}). It is tried again by itself.`,
+    token: "This service asks for a token.",
+    refused: "Your token is not good any more.",
+    readonly: "Your token may only read.",
+    failed: "That did not work. Try again.",
+    unsaved: (target) => (target === "new" ? "The new store was not created." : `Store ${target} was not saved.`),
+    open: "Show",
+  },
+
+  recent: {
+    short: "Changes",
+    title: "Recent changes",
+  },
+};

@@ -1,0 +1,172 @@
+"""A store in the console: found, corrected, added; by several people at once, and over lost responses."""
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from storekeeper import databases
+from tests.harness.console import PHONE, Console, add, lose_response, put, stores_of
+from tests.harness.process import Running, serving
+from tests.harness.tokens import add_token, now
+
+Open = Callable[..., Console]
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A service with 120 stores."""
+    with serving(tmp_path_factory.mktemp("shop")) as service:
+        for number in range(1, 121):
+            add(service, f"Store {number}", f"{number} Quay Road")
+        yield service
+
+
+def test_a_person_finds_a_store_and_goes_on_down_the_list(shop: Running, open_console: Open) -> None:
+    page = open_console(shop)
+    page.sees("120 stores")
+    assert len(page.names()) == 50
+    page.button("Show 50 more").click()
+    expect(page.row(100)).to_be_visible()
+    page.row(7).click()
+    expect(page.name).to_have_value("Store 7")
+    page.name.fill("Lucky Seven")
+    page.sees("11 of 30")
+    page.button("Save and next").click()
+    expect(page.name).to_have_value("Store 8")
+    assert page.address == "?store=8"
+    assert page.row(7).inner_text().split() == ["7", "Lucky", "Seven", "7", "Quay", "Road"]
+    page.page.go_back()
+    page.page.reload()
+    page.sees("120 stores")
+    assert len(page.names()) == 100
+
+
+def test_what_breaks_a_rule_is_said_beside_its_field_and_not_sent(shop: Running, open_console: Open) -> None:
+    page = open_console(shop, "?store=9")
+    page.name.fill("🏪" * 31)
+    page.sees("1 character too many.")
+    page.name.press("Enter")
+    expect(page.name).to_be_focused()
+    page.name.fill("🏪" * 30)
+    page.sees("30 of 30")
+    page.name.fill("")
+    page.sees("A store needs a name.")
+    page.name.fill("Blank ")
+    page.sees("There is a blank at the end.")
+    page.name.fill("Store 10")
+    page.page.get_by_role("link", name="id 10").wait_for()
+    page.button("Discard").click()
+    expect(page.name).to_have_value("Store 9")
+    page.where.fill("First floor")
+    page.where.press("Shift+Enter")
+    page.where.press_sequentially("9 Quay Road")
+    page.where.press("Enter")
+    page.saved()
+    assert stores_of(shop)[8] == {"id": 9, "name": "Store 9", "address": "First floor\n9 Quay Road"}
+
+
+@pytest.mark.parametrize("size", [PHONE, (1280, 800)])
+def test_two_people_edit_one_store_and_nothing_is_lost(
+    shop: Running, open_console: Open, size: tuple[int, int]
+) -> None:
+    put(shop, 20, "Old Harbour", "4 Custom House Ln")
+    anna = open_console(shop, "?store=20", size=size, refusals=True)
+    erik = open_console(shop, "?store=20", size=size)
+    anna.name.fill("Old Harbour Coffee")
+    anna.where.fill("4 Custom House Lane")
+    erik.name.fill("Old Harbour Whitby")
+    erik.button("Save").click()
+    erik.saved()
+    anna.sees("changed this store while you were editing")
+    expect(anna.name).to_have_value("Old Harbour Coffee")
+    anna.button("Save").click()
+    dialog = anna.page.get_by_role("dialog")
+    assert anna.overhang() == 0
+    dialog.get_by_role("button", name="Save").click()
+    anna.sees("Choose one.")
+    dialog.get_by_label("Yours").check()
+    dialog.get_by_role("button", name="Save").click()
+    anna.saved()
+    assert stores_of(shop)[19] == {"id": 20, "name": "Old Harbour Coffee", "address": "4 Custom House Lane"}
+    expect(erik.name).to_have_value("Old Harbour Coffee")
+
+
+def test_what_only_one_side_changed_is_merged(shop: Running, open_console: Open) -> None:
+    put(shop, 21, "Market", "1 Hall Street")
+    page = open_console(shop, "?store=21", refusals=True)
+    page.where.fill("2 Hall Street")
+    put(shop, 21, "Market Hall", "1 Hall Street")
+    page.button("Save").click()
+    page.sees("both changes fit together")
+    page.page.get_by_role("dialog").get_by_role("button", name="Save").click()
+    page.saved()
+    assert stores_of(shop)[20] == {"id": 21, "name": "Market Hall", "address": "2 Hall Street"}
+
+
+def test_typed_text_survives_a_reload_and_leaves_with_discard(shop: Running, open_console: Open) -> None:
+    page = open_console(shop, "?store=22")
+    page.name.fill("Not saved yet")
+    page.page.reload()
+    expect(page.name).to_have_value("Not saved yet")
+    page.sees("unsaved")
+    page.page.keyboard.press("Escape")
+    expect(page.row(22).get_by_text("unsaved")).to_be_visible()
+    page.row(22).click()
+    page.button("Discard").click()
+    expect(page.name).to_have_value("Store 22")
+    expect(page.row(22).get_by_text("unsaved")).to_have_count(0)
+
+
+def test_a_service_that_is_killed_between_click_and_response_has_the_store_once(
+    tmp_path: Path, open_console: Open
+) -> None:
+    with serving(tmp_path) as service:
+        page = open_console(service, "?store=new", refusals=True)
+        page.sees("No stores yet")
+        keys = lose_response(page.page, "/api/stores", lambda: service.stop(signal.SIGKILL))
+        page.name.fill("Pier Kiosk")
+        page.button("Create store").click()
+        page.sees("The service cannot be reached")
+    with serving(tmp_path, "--port", str(service.port)) as again:
+        expect(page.page.locator("h1")).to_have_text("Pier Kiosk", timeout=20_000)
+        assert page.address == "?store=1"
+        assert [store["name"] for store in stores_of(again)] == ["Pier Kiosk"]
+        assert len(set(keys)) == 1 < len(keys)
+
+
+def test_a_create_that_was_under_way_at_a_reload_goes_on_by_itself(tmp_path: Path, open_console: Open) -> None:
+    with serving(tmp_path) as service:
+        page = open_console(service, "?store=new", refusals=True)
+        lose_response(page.page, "/api/stores", page.page.reload)
+        page.name.fill("Pier Kiosk")
+        page.name.press("Enter")
+        expect(page.page.locator("h1")).to_have_text("Pier Kiosk")
+        assert [store["name"] for store in stores_of(service)] == ["Pier Kiosk"]
+
+
+def test_a_token_that_is_revoked_in_the_middle_leads_to_another_and_no_second_store(
+    tmp_path: Path, open_console: Open
+) -> None:
+    url = f"sqlite:///{tmp_path}/stores.db"
+    first, second = (add_token(url, name, "write") for name in ("anna", "erik"))
+
+    def revoke() -> None:
+        databases.revoke_token(url, "anna", now())
+        time.sleep(1.2)  # by then, the service knows it
+
+    with serving(tmp_path, "--auth=writes") as service:
+        page = open_console(service, f"?store=new#token={first}", refusals=True)
+        assert "token" not in page.page.url
+        lose_response(page.page, "/api/stores", revoke)
+        page.name.fill("Pier Kiosk")
+        page.button("Create store").click()
+        page.page.get_by_role("textbox", name="Token").fill(second)
+        page.button("Use this token").click()
+        page.sees("Was this store created?")
+        page.button("Yes, open store 1").click()
+        expect(page.page.locator("h1")).to_have_text("Pier Kiosk")
+        assert len(stores_of(service)) == 1

@@ -1,0 +1,137 @@
+"""The console in a real browser: pages of any size and scheme, each watched for whatever goes wrong on it."""
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from playwright.sync_api import Browser, Locator, Page, Request, Route, expect
+
+from tests.harness.process import Running
+
+DESKTOP, PHONE = (1280, 800), (390, 844)
+
+_REFUSALS = re.compile(
+    r"Failed to load resource: (net::ERR|the server responded with a status of (401|403|404|410|412|422|503))"
+)
+"""What Chromium says of each response that is no success, and of a service that is gone."""
+
+
+class Console:
+    """A page with the console of a service; `faults` is what its browser reported."""
+
+    def __init__(self, page: Page, service: Running, host: str) -> None:
+        self.page = page
+        self.service = service
+        self.base = f"http://{host}:{service.port}/console/"
+        self.requests: list[str] = []
+        self.faults: list[str] = []
+        page.set_default_timeout(10_000)
+        page.on("console", lambda message: self.faults.append(message.text) if message.type != "log" else None)
+        page.on("pageerror", lambda error: self.faults.append(str(error)))
+        page.on("request", self._note)
+
+    def _note(self, request: Request) -> None:
+        self.requests.append(request.url)
+        if not request.url.startswith((self.base.removesuffix("console/"), "blob:")):
+            self.faults.append(f"asked {request.url}")
+
+    def open(self, address: str = "") -> "Console":
+        """Go to an address below the console's, and wait until the page shows something."""
+        self.page.goto(self.base + address)
+        self.page.wait_for_selector("#main > *")
+        return self
+
+    @property
+    def address(self) -> str:
+        """What stands behind the console's address."""
+        return self.page.url.removeprefix(self.base)
+
+    @property
+    def name(self) -> Locator:
+        return self.page.get_by_label("Name", exact=True)
+
+    @property
+    def where(self) -> Locator:
+        return self.page.get_by_label("Address", exact=True)
+
+    def names(self) -> list[str]:
+        """Return the names in the list."""
+        return self.page.locator(".stores tbody td.name a").all_inner_texts()
+
+    def row(self, id: int) -> Locator:
+        return self.page.locator(f".stores tr[data-id='{id}']")
+
+    def button(self, text: str) -> Locator:
+        return self.page.get_by_role("button", name=text, exact=True)
+
+    def sees(self, text: str) -> None:
+        """Wait until a text is shown."""
+        expect(self.page.get_by_text(text).locator("visible=true").first).to_be_visible()
+
+    def saved(self) -> None:
+        expect(self.page.locator(".status.good")).to_be_visible()
+
+    def overhang(self) -> int:
+        """Return by how many pixels the page is wider than the window."""
+        return int(self.page.evaluate("document.documentElement.scrollWidth - innerWidth"))
+
+
+@contextmanager
+def console(
+    browser: Browser,
+    service: Running,
+    size: tuple[int, int] = DESKTOP,
+    scheme: Any = "light",
+    host: str = "127.0.0.1",
+    *,
+    refusals: bool = False,
+) -> Iterator[Console]:
+    """Open a page of its own; at its end nothing may have gone wrong on it but `refusals`, if they are expected."""
+    viewport: Any = {"width": size[0], "height": size[1]}
+    context = browser.new_context(viewport=viewport, color_scheme=scheme, locale="en-GB")
+    try:
+        opened = Console(context.new_page(), service, host)
+        yield opened
+        faults = [fault for fault in opened.faults if not (refusals and _REFUSALS.match(fault))]
+        assert not faults, faults
+    finally:
+        context.close()
+
+
+def lose_response(page: Page, path: str, then: Any = lambda: None) -> list[str]:
+    """Let the next write to a path arrive, call `then`, lose the response; return the keys that it is sent with."""
+    keys: list[str] = []
+
+    def lose(route: Route) -> None:
+        if key := route.request.headers.get("idempotency-key"):
+            keys.append(key)
+        if not key or len(keys) > 1:
+            route.fallback()
+            return
+        route.fetch()
+        then()
+        route.abort()
+
+    page.route(f"**{path}", lose)
+    return keys
+
+
+def stores_of(service: Running) -> list[dict[str, Any]]:
+    """Return all stores of a service."""
+    found: list[dict[str, Any]] = json.loads(service.request("GET", "/api/stores").body)
+    return found
+
+
+def add(service: Running, name: str, address: str | None = None, **headers: str) -> int:
+    """Add a store; return its id."""
+    body = {"name": name} if address is None else {"name": name, "address": address}
+    id: int = service.request("POST", "/api/stores", body, headers).json["id"]
+    return id
+
+
+def put(service: Running, id: int, name: str, address: str | None = None, **headers: str) -> None:
+    """Replace a store, as somebody else would."""
+    body = {"name": name} if address is None else {"name": name, "address": address}
+    assert service.request("PUT", f"/api/stores/{id}", body, headers).status == 200
