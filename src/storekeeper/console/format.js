@@ -21,6 +21,14 @@ export function moment(at) {
 
 export const time = (at) => h("time", { datetime: at, title: whole.format(new Date(at)) }, moment(at));
 
+/** The day of a moment, and its time of the day. */
+export function day(at) {
+  const text = moment(at);
+  return text.slice(0, text.length - clock.format(new Date(at)).length).replace(/[ ,]+$/, "");
+}
+
+export const clockTime = (at) => h("time", { datetime: at, title: whole.format(new Date(at)) }, clock.format(new Date(at)));
+
 /** Who made a change. Without a token of our own the service names nobody. */
 export const who = ({ by }) => by ?? (tokenMark() ? words.withoutToken : words.someone);
 

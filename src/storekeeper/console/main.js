@@ -8,6 +8,7 @@ import { List } from "./list.js";
 import { listen } from "./live.js";
 import { notify } from "./notice.js";
 import { own, resume } from "./outbox.js";
+import { Recent, unseen } from "./recent.js";
 import { go, place } from "./route.js";
 import { Store } from "./store.js";
 import { askForToken, signOut, takeFromAddress } from "./token.js";
@@ -59,9 +60,7 @@ async function follow() {
 }
 
 async function other(view) {
-  const { Recent } = view === "changes" ? await import("./recent.js") : {};
-  const { Importing } = view === "import" ? await import("./importing.js") : {};
-  views[view] ??= Recent ? new Recent() : new Importing();
+  views[view] ??= view === "changes" ? new Recent() : new (await import("./importing.js")).Importing();
   await views[view].show();
   return views[view].node;
 }
@@ -78,6 +77,7 @@ function take(changes) {
     if (!isOwn && String(change.store.id) === store.id) store.changed(change);
   }
   views.changes?.take(changes);
+  unseen.take(changes);
 }
 
 function state(now) {
@@ -106,5 +106,6 @@ window.addEventListener("unsaved", ({ detail: target }) => {
   notify(words.notices.unsaved(target), h("a", { class: "button small", href: `?store=${target}` }, words.notices.open));
 });
 await follow();
+unseen.draw();
 resume();
 listen({ onChanges: take, onReset: () => list.show(list.q, true), onState: state });

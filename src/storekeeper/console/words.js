@@ -154,5 +154,70 @@ export const words = {
   recent: {
     short: "Changes",
     title: "Recent changes",
+    unseen: (count) => (count ? `${plural(count, "change", "changes")} since you last looked` : ""),
+    fresh: (count) => `${plural(count, "change", "changes")} since you last looked.`,
+    nothing: "Nothing has changed since you last looked.",
+    seen: "You have seen what follows",
+    changed: "changed",
+    created: "created",
+    counts: (created, changed) =>
+      [created && `created ${stores(created)}`, changed && `changed ${stores(changed)}`].filter(Boolean).join(" and "),
+    atOnce: (count) => `created or changed ${stores(count)} at once`,
+    others: (count) => `and ${number(count)} more`,
+    more: "Show earlier changes",
+  },
+
+  import: {
+    title: "Import a sheet",
+    of: (name) => (name ? `Import “${name}”` : "Import pasted rows"),
+    lead: "You see what would happen before anything is written.",
+    drop: "Drop a CSV or Excel file here",
+    choose: "Choose a file",
+    paste: "Or paste rows from a spreadsheet",
+    example: "Name\tAddress",
+    look: "Show what would happen",
+    reading: "Reading the file…",
+    writing: "Importing…",
+    unreadable: (message) => `This file cannot be read. The service says: ${message}`,
+    nothing: "There are no rows in it.",
+    nothingYet: "Nothing is written yet. This is what the import would do.",
+    kept: "Not in the file",
+    several: "Several columns…",
+    column: (name, example) => `Column ${name} (${example.slice(0, 30)})`,
+    template: "Columns of the address, each in braces",
+    match: "A row means the store with the same",
+    byColumn: (name) => name,
+    add: "none: all rows are new stores",
+    header: "The first row has the names of the columns",
+    encoding: "Encoding",
+    unused: (names) => `Not used: ${names}`,
+    filter: "Show only",
+    kinds: {
+      bad: "not valid", conflicts: "changed here since", created: "new", replaced: "changed", unchanged: "unchanged",
+      missing: "not in the file",
+    },
+    tags: { bad: "not valid", conflicts: "changed since", created: "new", replaced: "changed" },
+    row: "Row",
+    store: "Store",
+    more: (count) => `and ${plural(count, "more row", "more rows")}`,
+    problem: ({ column, value, message }) =>
+      /length must be less/.test(message) ? `${[...value].length} characters, at most 30` :
+      /is required/.test(message) ? "The name is missing" : message.replaceAll('"', ""),
+    go: ({ created, replaced }, wrong) => {
+      if (wrong) return `Import the other ${number(created + replaced)}`;
+      const parts = [created && `create ${number(created)}`, replaced && `change ${number(replaced)}`].filter(Boolean);
+      const text = `${parts.join(" and ")} ${(replaced || created) === 1 ? "store" : "stores"}`;
+      return text[0].toUpperCase() + text.slice(1);
+    },
+    same: "Nothing to import",
+    save: (count) => `Save the ${plural(count, "row", "rows")}`,
+    confirm: (count) => `Create ${stores(count)}?`,
+    confirmWhy: "Stores cannot be deleted, neither here nor by anybody else.",
+    back: "Back to the preview",
+    moved: "The list has changed meanwhile. This is what the import would do now.",
+    done: ({ created, replaced }) => `${plural(created, "store", "stores")} created, ${number(replaced)} changed`,
+    doneWhy: "The history of each store has what it was before.",
+    list: "Show the list",
+    another: "Import another sheet",
   },
 };

@@ -1,0 +1,95 @@
+// What an import would do, row by row: what is wrong first; the counts filter.
+
+import { download, h } from "./dom.js";
+import { shown } from "./format.js";
+import { number } from "./numbers.js";
+import { several, unused } from "./columns.js";
+import { words } from "./words.js";
+
+const LISTED = 200;
+const KINDS = ["bad", "conflicts", "created", "replaced", "unchanged", "missing"];
+const TAGS = { bad: "bad", conflicts: "warn", created: "ok", replaced: "" };
+
+export class Preview {
+  constructor(report, sheet) {
+    [this.report, this.sheet] = [report, sheet];
+    const wrong = report.problems.map((problem) => ({ ...problem, kind: isConflict(problem) ? "conflicts" : "bad" }));
+    const right = report.changes.map((change) => ({ ...change, kind: change.old ? "replaced" : "created" }));
+    const order = (one, other) => KINDS.indexOf(one.kind) - KINDS.indexOf(other.kind) || one.line - other.line;
+    this.rows = [...wrong, ...right].sort(order);
+    this.body = h("tbody");
+    this.rest = h("p", { class: "hint" });
+    this.filters = KINDS.filter((kind) => report[kind] || kind === "created").map((kind) => this.filter(kind));
+    const ignored = unused(sheet);
+    this.node = h("div", {},
+      ignored.length ? h("p", { class: "hint ignored" }, words.import.unused(ignored.join(", "))) : null,
+      h("div", { class: "sums", role: "group", "aria-label": words.import.filter }, this.filters),
+      this.table = h("table", { class: "rows" },
+        h("thead", {}, h("tr", {}, [words.import.row, words.import.store, words.name, words.address].map((text, at) =>
+          h("th", { scope: "col", class: at ? undefined : "num" }, text)))),
+        this.body),
+      this.rest);
+    this.show(null);
+  }
+
+  get summary() {
+    return KINDS.filter((kind) => this.report[kind]).map((kind) => `${number(this.report[kind])} ${words.import.kinds[kind]}`).join(", ");
+  }
+
+  filter(kind) {
+    const isListed = kind in TAGS && this.report[kind] > 0;
+    const content = [h("b", {}, number(this.report[kind])), " ", words.import.kinds[kind]];
+    if (!isListed) return h("span", { class: `sum ${kind}` }, content);
+    const toggle = () => this.show(this.kind === kind ? null : kind);
+    return h("button", { type: "button", class: `sum ${kind}`, "aria-pressed": "false", onclick: toggle, "data-kind": kind }, content);
+  }
+
+  show(kind) {
+    this.kind = kind;
+    for (const one of this.filters) if (one.dataset.kind) one.setAttribute("aria-pressed", String(one.dataset.kind === kind));
+    const rows = this.rows.filter((row) => !kind || row.kind === kind);
+    const all = kind ? this.report[kind] : KINDS.slice(0, 4).reduce((sum, each) => sum + this.report[each], 0);
+    this.body.replaceChildren(...rows.slice(0, LISTED).map((row) => this.row(row)));
+    const more = all - Math.min(rows.length, LISTED);
+    this.rest.textContent = more > 0 ? words.import.more(more) : "";
+    this.table.hidden = !rows.length;
+  }
+
+  row(row) {
+    const tag = h("span", { class: `tag ${TAGS[row.kind]}` }, words.import.tags[row.kind]);
+    const id = row.id && row.kind !== "created" ? h("span", { class: "id" }, words.store.number(row.id)) : null;
+    const value = (field) => (row.message ? this.cell(row, field) : change(row, field));
+    return h("tr", { class: row.kind },
+      h("td", { class: "num", "data-label": words.import.row }, number(row.line)),
+      h("td", { class: "what" }, tag, " ", id),
+      h("td", { dir: "auto", "data-label": words.name }, value("name"),
+        row.message ? h("p", { class: `hint ${TAGS[row.kind]}` }, words.import.problem(row)) : null),
+      h("td", { dir: "auto", "data-label": words.address }, value("address")));
+  }
+
+  /** What the file says of a field in a row that is not imported. */
+  cell({ row }, field) {
+    const from = this.sheet[field];
+    const known = Object.fromEntries(Object.entries(row).map(([name, value]) => [name.toLowerCase(), value]));
+    const text = (name) => known[name.toLowerCase()] ?? "";
+    return shown(several(from) ? from.replace(/\{([^{}]*)\}/g, (_, name) => text(name)) : text(from));
+  }
+
+  /** Save the rows that are not imported, with the reason, to be mended in a sheet. */
+  saveProblems(name) {
+    const rows = this.rows.filter((row) => row.message);
+    const columns = Object.keys(rows[0].row);
+    const quoted = (text) => `"${String(text ?? "").replaceAll('"', '""')}"`;
+    const lines = [[...columns, "problem"], ...rows.map(({ row, message }) => [...columns.map((one) => row[one]), message])];
+    const text = lines.map((cells) => cells.map(quoted).join(",")).join("\r\n");
+    download(`${(name ?? "pasted").replace(/\.\w+$/, "")}-problems.csv`, new Blob(["\ufeff", text, "\r\n"], { type: "text/csv" }));
+  }
+}
+
+const isConflict = ({ column, message }) => column === "version" && !message.includes("is not the version");
+
+function change({ old, new: now }, field) {
+  const [before, after] = [old?.[field] ?? null, now[field] ?? null];
+  if (!old || before === after) return shown(after);
+  return [h("del", {}, shown(before)), " ", h("ins", {}, shown(after))];
+}

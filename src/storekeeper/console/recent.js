@@ -1,0 +1,145 @@
+// Recent changes of the whole list, newest first, down to where one has last looked. What one import changed is one line.
+
+import { feed, read, send } from "./api.js";
+import { button, find, h } from "./dom.js";
+import { clockTime, day, difference, who } from "./format.js";
+import { keep, recall } from "./keep.js";
+import { number } from "./numbers.js";
+import { own } from "./outbox.js";
+import { words } from "./words.js";
+
+const PAGE = 100;
+const MANY = 5; // changes of one moment and one name that are shown as one
+const LISTED = 20;
+
+/** How many changes there are since one has last looked; drawn beside the page's name. */
+export const unseen = {
+  draw() {
+    const [seq, epoch] = (recall("seen") ?? "").split(".");
+    const [head, now] = (feed.cursor ?? "").split(".");
+    if (!now) return;
+    if (epoch !== now) keep("seen", feed.cursor);
+    const count = epoch === now ? Math.max(0, head - seq) : 0;
+    find("unseen").textContent = count ? (count > 99 ? "99+" : number(count)) : "";
+    find("unseen").title = words.recent.unseen(count);
+  },
+  /** Take changes in: one's own are seen. */
+  take(changes) {
+    const [seq, epoch] = (recall("seen") ?? "").split(".");
+    const next = changes.find((change) => change.seq === Number(seq) + 1);
+    if (next && own.has(next.seq)) keep("seen", `${changes.findLast((change) => own.has(change.seq)).seq}.${epoch}`);
+    unseen.draw();
+  },
+};
+
+export class Recent {
+  constructor() {
+    this.items = h("ol", { class: "recent" });
+    this.lead = h("p", { class: "lead", role: "status" });
+    this.more = button(words.recent.more, () => this.load(), { class: "wide", hidden: true });
+    this.node = h("section", { class: "page", "aria-labelledby": "recent-title" },
+      h("h1", { id: "recent-title" }, words.recent.title), this.lead, this.items, this.more);
+  }
+
+  async show() {
+    document.title = `${words.recent.title} · ${words.title}`;
+    [this.changes, this.sizes, this.from, this.seen] = [[], new Map(), null, recall("seen")];
+    await this.load();
+  }
+
+  async load() {
+    const { status, data } = await read(`changes?order=desc&limit=${PAGE}${this.from ? `&after=${this.from}` : ""}`);
+    if (status !== 200) return;
+    const epoch = data.next.split(".")[1];
+    if (!this.from) {
+      this.known = this.seen?.endsWith(epoch) ? Number.parseInt(this.seen, 10) : data.head;
+      this.look(`${data.head}.${epoch}`);
+    }
+    this.changes.push(...data.changes);
+    this.from = data.changes.at(-1)?.seq;
+    this.more.hidden = data.changes.length < PAGE || this.from === 1;
+    const last = this.groups().at(-1);
+    if (!this.more.hidden && last?.length >= MANY) await this.measure(last);
+    this.draw();
+  }
+
+  look(cursor) {
+    keep("seen", cursor);
+    unseen.draw();
+  }
+
+  /** Find out how large a group is that goes beyond the page, from the version of the moment before it. */
+  async measure(group) {
+    const before = new Date(Date.parse(group[0].at) - 1).toISOString();
+    const { status, tag } = await send(`stores?limit=1&at=${before}`, { method: "HEAD" }).catch(() => ({}));
+    if (status !== 200) return;
+    const first = Number.parseInt(tag.replace(/^W\/|"/g, ""), 10) + 1;
+    this.sizes.set(group[0].at, group[0].seq - first + 1);
+    this.from = first;
+    this.more.hidden = first === 1;
+  }
+
+  /** Take in changes as they happen. */
+  take(changes) {
+    if (!this.node.isConnected) return;
+    this.changes.unshift(...changes.toReversed());
+    this.look(feed.cursor);
+    this.draw();
+  }
+
+  /** Changes of one moment and one name belong together, as an import writes them. */
+  groups() {
+    const groups = [];
+    for (const change of this.changes) {
+      const last = groups.at(-1);
+      if (last && last[0].at === change.at && last[0].by === change.by) last.push(change);
+      else groups.push([change]);
+    }
+    return groups.flatMap((group) => (group.length < MANY ? group.map((change) => [change]) : [group]));
+  }
+
+  draw() {
+    const focused = document.activeElement?.getAttribute?.("href");
+    const fresh = this.changes.filter((change) => change.seq > this.known).length;
+    this.lead.textContent = fresh ? words.recent.fresh(fresh) : words.recent.nothing;
+    const items = [];
+    let [date, isSeen] = ["", fresh === 0];
+    for (const group of this.groups()) {
+      if (!isSeen && group[0].seq <= this.known) {
+        isSeen = true;
+        items.push(h("li", { class: "divider" }, words.recent.seen));
+        date = "";
+      }
+      if (day(group[0].at) !== date) items.push(h("li", { class: "day" }, h("h2", {}, (date = day(group[0].at)))));
+      items.push(group.length === 1 ? this.item(group[0]) : this.bundle(group));
+    }
+    this.items.replaceChildren(...items);
+    if (focused) this.items.querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus();
+  }
+
+  item(change) {
+    const { id, name } = change.store;
+    return h("li", { class: "entry" },
+      clockTime(change.at),
+      h("div", {},
+        h("p", {}, h("b", {}, who(change)), ` ${change.previous ? words.recent.changed : words.recent.created} `,
+          h("a", { href: `?store=${id}`, dir: "auto" }, name), " ", h("span", { class: "id" }, words.store.number(id))),
+        change.previous ? difference(change.previous, change.store) : null),
+    );
+  }
+
+  bundle(group) {
+    const size = this.sizes.get(group[0].at) ?? group.length;
+    const created = group.filter((change) => !change.previous).length;
+    const counts = size === group.length ? words.recent.counts(created, size - created) : words.recent.atOnce(size);
+    return h("li", { class: "entry" },
+      clockTime(group[0].at),
+      h("details", {},
+        h("summary", {}, h("b", {}, who(group[0])), ` ${counts}`),
+        h("ul", {}, group.slice(0, LISTED).map(({ store }) =>
+          h("li", {}, h("a", { href: `?store=${store.id}`, dir: "auto" }, store.name), " ",
+            h("span", { class: "id" }, words.store.number(store.id)))),
+          size > LISTED ? h("li", { class: "label" }, words.recent.others(size - LISTED)) : null)),
+    );
+  }
+}
