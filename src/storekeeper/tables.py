@@ -25,6 +25,9 @@ CHANGES = {"seq": int, "store_id": int, **CONTENT, "at": int, "count": int, "tok
 """What a change made of its store. `at` is milliseconds since 1970 in UTC and never falls; `count` is how many stores
 there were after it; `token_number` is the number of the token that wrote it, 0 for none."""
 
+SEARCHED = {**STORES, "folded": str}
+"""All columns of a store: `folded` is what `search.folded` returns of it."""
+
 OF_CHANGE = {"id": "store_id", "version": "seq"} | {name: name for name in CONTENT}
 """For each column of a store, the column of its latest change."""
 
@@ -37,6 +40,12 @@ store."""
 TOKENS = {name: str if kind is str else int for name, kind in get_type_hints(Token).items()}
 """A token. Nothing deletes one, so that its number and its name are unique for ever."""
 
+EXTERNAL_IDS = {"store_id": int, "column_name": str, "value": str}
+"""The keys that outside systems have for stores (decision 52): a store has one at most of each column of a file, and
+a value of a column names one store. Both have 1 to MAX_EXTERNAL_LENGTH characters."""
+
+MAX_EXTERNAL_LENGTH = 200
+
 _TOKENS = f"SELECT {', '.join(TOKENS)} FROM tokens"  # noqa: S608 - of constants alone
 ALL_TOKENS = f"{_TOKENS} ORDER BY number"
 """The statement that selects all tokens."""
@@ -44,11 +53,21 @@ ALL_TOKENS = f"{_TOKENS} ORDER BY number"
 GOOD_TOKENS = f"{_TOKENS} WHERE revoked IS NULL ORDER BY number"
 """The statement that selects what `Collection.tokens` returns."""
 
-SCHEMA_NUMBER = 7
+SCHEMA_NUMBER = 8
 """The number of the first schema that has a way to later ones: those before it were never released."""
 
-TABLES: dict[str, Mapping[str, type]] = {"stores": STORES, "changes": CHANGES, "keys": KEYS, "tokens": TOKENS}
-"""All tables, in the order in which they can be filled. The first column of each is its key."""
+TABLES: dict[str, Mapping[str, type]] = {
+    "stores": SEARCHED,
+    "changes": CHANGES,
+    "keys": KEYS,
+    "tokens": TOKENS,
+    "external_ids": EXTERNAL_IDS,
+}
+"""All tables, in the order in which they can be filled. The first column of each is its key, for the last one the
+first two."""
+
+ROW_ORDER = "1, 2"
+"""The columns by which the rows of each table have one order."""
 
 
 def check_schema_number(number: int, known: int, subject: str, *, upgrade: bool) -> None:

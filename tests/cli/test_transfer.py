@@ -64,6 +64,20 @@ def fill(database: Database, count: int = 2500) -> None:
     run(main())
 
 
+EXTERNAL_IDS = [(2, "Nummer", "1"), (2, "store number", "Ä-7"), (3, "Nummer", "01")]
+
+
+def add_external_ids(database: Database) -> None:
+    with databases.database(database.url).opened(write=True) as execute:
+        for row in reversed(EXTERNAL_IDS):
+            execute("INSERT INTO external_ids (store_id, column_name, value) VALUES ($1, $2, $3)", row)
+
+
+def rows_of(database: Database, table: str) -> list[transfer.Row]:
+    with databases.database(database.url).snapshot() as snapshot:
+        return list(snapshot.rows(table))
+
+
 def write(database: Database) -> None:
     async def main() -> None:
         async with handle(database) as collection:
@@ -115,6 +129,7 @@ def listed(database: Database) -> list[object]:
 def test_a_copy_has_every_store_and_every_change(make: Make, one: str, other: str) -> None:
     source, target = make(one), make(other)
     fill(source)
+    add_external_ids(source)
     done = run_command("copy", source.url, target.url)
     assert (done.returncode, done.stdout) == (0, b"")
     [line] = done.stderr.decode().splitlines()
@@ -124,6 +139,8 @@ def test_a_copy_has_every_store_and_every_change(make: Make, one: str, other: st
     assert target.changes() == source.changes()
     assert target.key_rows() == source.key_rows()
     assert [(key, request) for key, request, _ in target.key_rows()] == KEYS
+    assert rows_of(target, "external_ids") == EXTERNAL_IDS
+    assert rows_of(target, "stores") == rows_of(source, "stores")
     assert listed(target) == listed(source)
     assert state_of(target) == (2510, 2521, epoch)
     assert epoch != state_of(source).epoch

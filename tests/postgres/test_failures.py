@@ -448,7 +448,7 @@ def test_a_list_that_cannot_be_finished_breaks_off_and_is_no_bug(server: Server,
     with instances(database, tmp_path) as both:
         with psycopg.connect(database) as connection:
             many = "FROM generate_series(1, 40000) AS n"
-            connection.execute(f"INSERT INTO stores SELECT n, 'Store', repeat('x', 500), n {many}".encode())
+            connection.execute(f"INSERT INTO stores SELECT n, 'Store', 'store', n, repeat('x', 500) {many}".encode())
             connection.execute(f"INSERT INTO changes SELECT n, n, 'Store', '', 0, 0, n {many}".encode())
             connection.execute(f"UPDATE {COLLECTION_TABLE} SET count = 40000, version = 40000".encode())
         for instance in both:

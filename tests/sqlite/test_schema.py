@@ -694,9 +694,9 @@ def test_the_schema_itself_refuses_what_validation_should_have(path: Path) -> No
     with connected(path) as connection:
         for name in ("''", f"'{'x' * 31}'", "NULL"):
             with pytest.raises(apsw.ConstraintError):
-                connection.execute(f"INSERT INTO stores (id, name, version) VALUES (6, {name}, 6)")
+                connection.execute(f"INSERT INTO stores (id, name, folded, version) VALUES (6, {name}, '', 6)")
         with pytest.raises(apsw.ConstraintError):
-            connection.execute("INSERT INTO stores (id, name, version) VALUES (5, 'Twice', 6)")
+            connection.execute("INSERT INTO stores (id, name, folded, version) VALUES (5, 'Twice', '', 6)")
 
 
 def test_a_read_of_another_value_is_not_planned_anew(path: Path) -> None:

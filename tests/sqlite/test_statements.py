@@ -13,8 +13,8 @@ from storekeeper.stores import Payload
 @pytest.mark.parametrize(
     ("statement", "values"),
     [
-        pytest.param(statements.UPDATE, ("[1]",), id="update"),
-        pytest.param(statements.INSERT, ("[1]",), id="insert"),
+        pytest.param(statements.UPDATE, ('[[1, "a"]]',), id="update"),
+        pytest.param(statements.INSERT, ('[[1, "a"]]',), id="insert"),
         pytest.param(statements.COMPARE, ('[[0, 1, "A", null]]',), id="compare"),
         pytest.param(statements.FIND_KEYS, ('["key"]',), id="find keys"),
     ],

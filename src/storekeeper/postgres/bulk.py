@@ -15,18 +15,19 @@ from storekeeper.collection import State
 from storekeeper.postgres.pool import single_row
 from storekeeper.postgres.schema import COLLECTION_TABLE, LOCK, MIGRATION_LOCK, NEW_EPOCH, TYPES, prepare
 from storekeeper.postgres.session import Connection, connected, translate, write
+from storekeeper.search import folded
 from storekeeper.stores import Payload
-from storekeeper.tables import CHANGES, CONTENT, FIELDS, STORES, TABLES
+from storekeeper.tables import CHANGES, CONTENT, FIELDS, ROW_ORDER, STORES, TABLES
 from storekeeper.transfer import COUNTED, Row, Rows, Snapshot
 
 # Reading the source may be slow, or fail; until it is read, no other writer waits.
 _COLUMNS = ", ".join(f"{name} {TYPES[kind]}" for name, kind in CONTENT.items())
-_STAGE = f"CREATE TEMPORARY TABLE staged (place bigint, {_COLUMNS}) ON COMMIT DROP"
+_STAGE = f"CREATE TEMPORARY TABLE staged (place bigint, {_COLUMNS}, folded text) ON COMMIT DROP"
 LOCK_TIMEOUT = "SET LOCAL lock_timeout = '60s'"
 _COMMAND_LOCK = MIGRATION_LOCK + 1
 _IS_EMPTY = f"SELECT count = 0 FROM {COLLECTION_TABLE}"
-_ADD_STORES = f"""INSERT INTO stores ({", ".join(STORES)})
-  SELECT place + %s, {FIELDS}, place + %s FROM pg_temp.staged ORDER BY place"""
+_ADD_STORES = f"""INSERT INTO stores ({", ".join(STORES)}, folded)
+  SELECT place + %s, {FIELDS}, place + %s, folded FROM pg_temp.staged ORDER BY place"""
 _ADD_CHANGES = f"""INSERT INTO changes ({", ".join(CHANGES)})
   SELECT place + %s, place + %s, {FIELDS}, %s, place + %s, %s FROM pg_temp.staged ORDER BY place"""
 _ADD_COUNT = f"UPDATE {COLLECTION_TABLE} SET count = count + %s, version = version + %s, at = %s WHERE one = 1"
@@ -58,7 +59,7 @@ def load_all(
         staged = 0
         with connection.cursor() as cursor, cursor.copy("COPY pg_temp.staged FROM STDIN") as copy:
             for staged, payload in enumerate(payloads, 1):
-                copy.write_row((staged, *astuple(payload)))
+                copy.write_row((staged, *astuple(payload), folded(payload.name, payload.address)))
         ids = _move(connection, staged, token_number, only_if_empty=only_if_empty)
         committing()
         return ids
@@ -87,8 +88,8 @@ class PostgresSnapshot:
         return State(*single_row(self._connection.execute(COUNTED).fetchall()))
 
     def rows(self, table: str) -> Rows:
-        columns, key = TABLES[table], next(iter(TABLES[table]))
-        query = f"COPY (SELECT {', '.join(columns)} FROM {table} ORDER BY {key}) TO STDOUT (FORMAT binary)"
+        columns = TABLES[table]
+        query = f"COPY (SELECT {', '.join(columns)} FROM {table} ORDER BY {ROW_ORDER}) TO STDOUT (FORMAT binary)"
         try:
             with self._connection.cursor() as cursor, cursor.copy(query.encode()) as copy:
                 copy.set_types([TYPES[kind] for kind in columns.values()])

@@ -7,7 +7,7 @@ import psycopg
 from storekeeper.errors import CannotStart
 from storekeeper.postgres.pipeline import array
 from storekeeper.postgres.session import Connection, collection_schema, connected
-from storekeeper.tables import SCHEMA_NUMBER, TABLES, check_schema_number
+from storekeeper.tables import MAX_EXTERNAL_LENGTH, SCHEMA_NUMBER, TABLES, check_schema_number
 
 NEW_EPOCH = """(SELECT string_agg(substr('abcdefghijklmnopqrstuvwxyz234567', 1 + floor(random() * 32)::integer, 1),
       '') FROM generate_series(1, 8))"""
@@ -25,8 +25,9 @@ SCHEMA = f"""
     CREATE TABLE stores (
       id      bigint PRIMARY KEY,    -- 1..n without a hole
       name    text COLLATE "C" NOT NULL CHECK (char_length(name) BETWEEN 1 AND 30),
-      address text,                  -- null: not given
-      version bigint NOT NULL        -- the seq of its latest change
+      folded  text COLLATE "C" NOT NULL,  -- what is searched
+      version bigint NOT NULL,       -- the seq of its latest change
+      address text                   -- null: not given
     );
     CREATE INDEX stores_by_name ON stores (name, id);
     CREATE TABLE changes (
@@ -65,6 +66,13 @@ SCHEMA = f"""
       expires bigint,                -- null: never
       revoked bigint,
       used    bigint                 -- within an hour before its latest use
+    );
+    CREATE TABLE external_ids (
+      store_id    bigint NOT NULL,
+      column_name text COLLATE "C" NOT NULL CHECK (char_length(column_name) BETWEEN 1 AND {MAX_EXTERNAL_LENGTH}),
+      value       text COLLATE "C" NOT NULL CHECK (char_length(value) BETWEEN 1 AND {MAX_EXTERNAL_LENGTH}),
+      PRIMARY KEY (store_id, column_name),
+      UNIQUE (value, column_name)    -- in this order: a search knows the value alone
     );
     CREATE TABLE probe (             -- what a probe of writes writes and deletes
       one    integer PRIMARY KEY DEFAULT 1 CHECK (one = 1),

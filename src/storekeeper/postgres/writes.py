@@ -26,15 +26,16 @@ from storekeeper.postgres.pipeline import (
 )
 from storekeeper.postgres.pool import Pool, roll_back, single_row, to_unavailable
 from storekeeper.postgres.schema import COLLECTION_TABLE, LOCK, as_arrays, as_table
+from storekeeper.search import folded
 from storekeeper.stores import Store
-from storekeeper.tables import CHANGES, CONTENT, MAX_INTEGER, OF_CHANGE, STORES
+from storekeeper.tables import CHANGES, CONTENT, MAX_INTEGER, OF_CHANGE, SEARCHED, STORES
 from storekeeper.tokens import USED_INTERVAL
 from storekeeper.write_state import PROBE_BYTES, WriteState
 
 _STORE = [list(CHANGES).index(OF_CHANGE[name]) for name in STORES]
 """The columns of a change that are those of its store."""
-_NEW = as_table(STORES)
-_SET = ", ".join(f"{name} = new.{name}" for name in STORES if name != "id")
+_NEW = as_table(SEARCHED)
+_SET = ", ".join(f"{name} = new.{name}" for name in SEARCHED if name != "id")
 # The database compares: the address of a store does not come here. Null equals null.
 _EQUAL = " AND ".join(f"stores.{name} IS NOT DISTINCT FROM new.{name}" for name in CONTENT)
 _NEW_KEYS = as_table({"key": str, "request": int, "seq": int})
@@ -47,7 +48,7 @@ STATEMENTS = {
     # Behind the lock, in the same round trip: each statement sees all that was committed before it.
     b"replacements": f"""SELECT place, id, version, {_EQUAL}
       FROM {as_table({"place": int, "id": int, **CONTENT})} JOIN stores USING (id)""",
-    b"create": f"INSERT INTO stores ({', '.join(STORES)}) SELECT * FROM {_NEW}",
+    b"create": f"INSERT INTO stores ({', '.join(SEARCHED)}) SELECT * FROM {_NEW}",
     b"replace": f"UPDATE stores SET {_SET} FROM {_NEW} WHERE stores.id = new.id",
     b"change": f"INSERT INTO changes ({', '.join(CHANGES)}) SELECT * FROM {as_table(CHANGES)}",
     b"count": f"UPDATE {COLLECTION_TABLE} SET count = $1::int8, version = $2::int8, at = $3::int8 WHERE one = 1",
@@ -168,7 +169,8 @@ class Writer:
         for name, latest in ((b"create", batch.created), (b"replace", batch.replaced)):
             if latest:  # most batches have one kind, and each store once
                 arrays = changes if len(latest) == len(batch.changes) else as_arrays(latest.values())
-                statements.append((name, [arrays[place] for place in _STORE]))
+                searched = array([folded(change[2], change[3]) for change in latest.values()])
+                statements.append((name, [*(arrays[place] for place in _STORE), searched]))
         if batch.changes:
             statements.append((b"change", changes))
             statements.append((b"count", (batch.count, batch.version, batch.at)))

@@ -15,19 +15,20 @@ from msgspec.structs import astuple
 from storekeeper import atomicfile
 from storekeeper.collection import State
 from storekeeper.errors import CannotStart, Outcome, Unavailable
+from storekeeper.search import folded
 from storekeeper.sqlite import connections, errors, schema
 from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.sqlite.migrations import CHANGES_TABLE, NEW_EPOCH
 from storekeeper.sqlite.statements import STATE
 from storekeeper.stores import Payload
-from storekeeper.tables import CHANGES, CONTENT, FIELDS, STORES, TABLES
+from storekeeper.tables import CHANGES, CONTENT, FIELDS, ROW_ORDER, STORES, TABLES
 from storekeeper.transfer import COUNTED, Row, Rows, Snapshot, VerificationFailed
 
 LOCK_TIMEOUT = 60.0
 """Seconds that a bulk load waits for other writers."""
 
-_ADD_STORES = f"""INSERT INTO stores ({", ".join(STORES)})
-  SELECT rowid + ?, {FIELDS}, rowid + ? FROM temp.staged ORDER BY rowid"""
+_ADD_STORES = f"""INSERT INTO stores ({", ".join(STORES)}, folded)
+  SELECT rowid + ?, {FIELDS}, rowid + ?, folded FROM temp.staged ORDER BY rowid"""
 _ADD_CHANGES = f"""INSERT INTO {CHANGES_TABLE} ({", ".join(CHANGES)})
   SELECT rowid + ?2, rowid + ?1, {FIELDS}, ?3, rowid + ?1, ?4 FROM temp.staged ORDER BY rowid"""
 _IS_EMPTY = "SELECT NOT EXISTS (SELECT 1 FROM stores)"
@@ -81,11 +82,11 @@ def load_all(
 
 def _stage(connection: apsw.Connection, payloads: Iterable[Payload]) -> None:
     # Reading the source may be slow, or fail; until it is read, no other writer waits.
-    connection.execute(f"CREATE TEMP TABLE staged ({FIELDS})")
-    rows = map(astuple, payloads)
+    connection.execute(f"CREATE TEMP TABLE staged ({FIELDS}, folded)")
+    rows = ((*astuple(payload), folded(payload.name, payload.address)) for payload in payloads)
     try:
         with connections.transaction(connection, "DEFERRED"):
-            connection.executemany(f"INSERT INTO temp.staged VALUES ({', '.join('?' * len(CONTENT))})", rows)
+            connection.executemany(f"INSERT INTO temp.staged VALUES ({', '.join('?' * len(CONTENT))}, ?)", rows)
     except apsw.FullError:
         raise Unavailable("The disk with the folder of temporary files is full (TMPDIR names another)") from None
 
@@ -119,7 +120,7 @@ class SqliteSnapshot:
         return State(*row)
 
     def rows(self, table: str) -> Rows:
-        return self._select(f"SELECT {', '.join(TABLES[table])} FROM {_TABLE_NAMES[table]} ORDER BY 1")
+        return self._select(f"SELECT {', '.join(TABLES[table])} FROM {_TABLE_NAMES[table]} ORDER BY {ROW_ORDER}")
 
     def fill(self, table: str, rows: Iterable[Row]) -> None:
         columns = TABLES[table]

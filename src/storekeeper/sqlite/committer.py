@@ -21,6 +21,7 @@ from storekeeper.commands import (
     apply,
 )
 from storekeeper.errors import Outcome, Unavailable
+from storekeeper.search import folded
 from storekeeper.sqlite import connections, errors, statements
 from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.write_state import PROBE_BYTES
@@ -114,7 +115,8 @@ class Committer:
         self._execute(statements.ADD_CHANGES, (statements.as_json(batch.changes),))
         for statement, changes in ((statements.INSERT, batch.created), (statements.UPDATE, batch.replaced)):
             if changes:
-                self._execute(statement, (statements.as_json([change[0] for change in changes.values()]),))
+                rows = [(seq, folded(name, address)) for seq, _, name, address, *_ in changes.values()]
+                self._execute(statement, (statements.as_json(rows),))
 
     def _add_keys(self, batch: Batch, now: int) -> None:
         """Remember the keys of a batch, and delete some that need no longer be remembered (decision 36)."""

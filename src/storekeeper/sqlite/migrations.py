@@ -1,6 +1,6 @@
 """The schema of the database file, and the way to later ones. Imports the domain."""
 
-from storekeeper.tables import SCHEMA_NUMBER
+from storekeeper.tables import MAX_EXTERNAL_LENGTH, SCHEMA_NUMBER
 
 NEW_EPOCH = """(SELECT group_concat(substr('abcdefghijklmnopqrstuvwxyz234567', (random() & 31) + 1, 1), '')
       FROM json_each('[1,2,3,4,5,6,7,8]'))"""
@@ -13,8 +13,9 @@ SCHEMA = f"""
     CREATE TABLE stores (
       id      INTEGER PRIMARY KEY,  -- 1..n without a hole
       name    TEXT NOT NULL CHECK (length(name) BETWEEN 1 AND 30),
-      address TEXT,                 -- null: not given
-      version INTEGER NOT NULL      -- the seq of its latest change
+      folded  TEXT NOT NULL,        -- what is searched; before the address, which would have to be read to get here
+      version INTEGER NOT NULL,     -- the seq of its latest change
+      address TEXT                  -- null: not given
     ) STRICT;
     CREATE INDEX stores_by_name ON stores (name);
     CREATE TABLE {CHANGES_TABLE} (
@@ -50,6 +51,13 @@ SCHEMA = f"""
       revoked INTEGER,
       used    INTEGER               -- within an hour before its latest use
     ) STRICT;
+    CREATE TABLE external_ids (
+      store_id    INTEGER NOT NULL,
+      column_name TEXT NOT NULL CHECK (length(column_name) BETWEEN 1 AND {MAX_EXTERNAL_LENGTH}),
+      value       TEXT NOT NULL CHECK (length(value) BETWEEN 1 AND {MAX_EXTERNAL_LENGTH}),
+      PRIMARY KEY (store_id, column_name),
+      UNIQUE (value, column_name)   -- in this order: a search knows the value alone
+    ) STRICT, WITHOUT ROWID;
     CREATE TABLE probe (            -- what a probe of writes writes and deletes
       one    INTEGER PRIMARY KEY CHECK (one = 1),
       filler BLOB NOT NULL

@@ -28,12 +28,13 @@ def _rows(columns: Iterable[str]) -> str:
 
 
 # The changes were just written: their pages are in memory. `LIMIT` keeps SQLite from reading all stores to find them.
-_CHANGED = f"FROM json_each(?) CROSS JOIN {CHANGES_TABLE} AS change ON seq = value"
-_VALUES = ", ".join(f"change.{OF_CHANGE[name]}" for name in STORES)
-INSERT = f"INSERT INTO stores ({', '.join(STORES)}) SELECT {_VALUES} {_CHANGED}"
-"""Makes stores of the changes of these versions."""
-UPDATE = f"""UPDATE stores SET {", ".join(f"{name} = change.{OF_CHANGE[name]}" for name in STORES if name != "id")}
-  FROM (SELECT change.* {_CHANGED} LIMIT -1) AS change WHERE stores.id = change.store_id"""
+_CHANGED = f"FROM ({_rows(('seq', 'folded'))}) AS new CROSS JOIN {CHANGES_TABLE} AS change USING (seq)"
+_VALUES = ", ".join(OF_CHANGE[name] for name in STORES)
+INSERT = f"INSERT INTO stores ({', '.join(STORES)}, folded) SELECT {_VALUES}, folded {_CHANGED}"
+"""Makes stores of changes, given by their versions, each with what is searched of it."""
+UPDATE = f"""UPDATE stores
+  SET {", ".join(f"{name} = change.{OF_CHANGE[name]}" for name in STORES if name != "id")}, folded = change.folded
+  FROM (SELECT * {_CHANGED} LIMIT -1) AS change WHERE stores.id = change.store_id"""
 ADD_CHANGES = f"INSERT INTO {CHANGES_TABLE} ({', '.join(CHANGES)}) {_rows(CHANGES)}"
 COMPARE = f"""WITH new AS MATERIALIZED ({_rows(("place", "id", *CONTENT))})
   SELECT json_group_array(id), json_group_array(version),
