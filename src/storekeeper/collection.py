@@ -13,6 +13,7 @@ import msgspec
 from storekeeper.changes import ChangesPage, ChangesQuery
 from storekeeper.commands import Command
 from storekeeper.errors import EpochEnded, InvalidInput
+from storekeeper.search import Search
 from storekeeper.stores import Payload, Store
 from storekeeper.tokens import Token
 
@@ -49,16 +50,32 @@ def check_moment(moment: Moment, version: int, epoch: str, now: int) -> None:
 
 
 class Query(msgspec.Struct, frozen=True):
-    """Which stores a list has: all, or those of exactly that `name`, code point by code point.
+    """Which stores a list has: all, those of exactly that `name`, code point by code point, or those of a `search`.
 
     Of these, the list has the first `limit` (1 to 1000; None: all) whose ids are greater than `after`, which is not
-    negative. With `at`, it has them as they were at that moment; then `name` is None.
+    negative. With `at`, it has them as they were at that moment; then `name` is None. With a search, which may put
+    one store first, there is a limit, and neither name nor moment.
     """
 
     name: str | None = None
     after: int = 0
     limit: int | None = None
     at: Moment | None = None
+    search: Search | None = None
+
+    def found(self, ids: Sequence[int], count: int) -> tuple[list[int], Sequence[int], int | None]:
+        """Return the page of a search: which store comes first, which others follow, and `Listing.last`.
+
+        `ids` are all that `search.statement` finds, or more than `limit` of them; `count` is how many stores there
+        are.
+        """
+        assert self.search is not None
+        assert self.limit is not None
+        first = [self.search.id] if 0 < self.search.id <= count and not self.search.follows else []
+        room = self.limit - len(first)
+        # With room for none, the next page begins where this one did.
+        last = None if len(ids) <= room else ids[room - 1] if room else self.after
+        return first, ids[:room], last
 
     def ids(self, count: int) -> tuple[range, int | None]:
         """Return which of the ids 1 to `count` a query without a name asks for, and `Listing.last` for them."""
@@ -71,7 +88,8 @@ class Listing(msgspec.Struct, frozen=True):
 
     `rest` is None when `first` is everything. Each part of it starts with a comma: send one after another. All parts
     show the collection at `version` of `epoch`, however slowly they are read. `last` is the id of the last store if
-    the limit left out later ones, else None. `total` is how many stores there are, None if the query has a name.
+    the limit left out later ones, else None. `total` is how many stores there are, None if the query has a name or
+    a search.
     """
 
     version: int

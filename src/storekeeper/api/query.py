@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
+from storekeeper import search
 from storekeeper.changes import DEFAULT_LIMIT
 from storekeeper.collection import Moment, Query
 from storekeeper.errors import InvalidInput
@@ -42,7 +43,11 @@ def parse_list_query(query: bytes) -> Query:
     if query.startswith(b"name=") and b"&" not in query:  # as below, and most queries are like this
         name = query[5:].replace(b"+", b" ").replace(b"%20", b" ")
         return Query(_parse_name(unquote_to_bytes(name) if b"%" in name else name) or None)
-    return Query(**_read(query, _OF_LISTS))
+    found = _read(query, _OF_LISTS)
+    if "q" in found:
+        found["search"] = found.pop("q")._replace(follows="after" in found)
+        found.setdefault("limit", search.DEFAULT_LIMIT)
+    return Query(**found)
 
 
 def parse_store_query(query: bytes) -> Moment | None:
@@ -100,8 +105,9 @@ def _read(query: bytes, parameters: Parameters) -> dict[str, Any]:
             violations[name] = f'"{name}" must be {rule}'
         else:
             found[name] = parsed
-    if "at" in found and "name" in found:
-        violations["at"] = '"at" must not be used together with "name"'
+    for name, other in _EXCLUSIVE:
+        if name in found and other in found:
+            violations[name] = f'"{name}" must not be used together with "{other}"'
     if violations:
         raise InvalidInput("query", violations)
     return found
@@ -112,6 +118,13 @@ def _parse_name(value: bytes) -> str:
         return value.decode()
     except UnicodeDecodeError:
         return _NO_NAME
+
+
+def _parse_search(value: bytes) -> search.Search | None:
+    try:
+        return search.parse(value.decode())
+    except UnicodeDecodeError:
+        return search.NOTHING
 
 
 def _parse_number(value: bytes) -> int | None:
@@ -144,12 +157,14 @@ def _parse_order(value: bytes) -> str | None:
     return value.decode() if value in (b"asc", b"desc") else None
 
 
+_EXCLUSIVE = (("at", "name"), ("at", "q"), ("q", "name"))
 _ALL = Query()
 _OF_STORES: Parameters = {"at": (_parse_moment, "a version, a cursor, or a time in UTC that ends in Z")}
 _OF_LISTS: Parameters = {
     "name": (_parse_name, "a string"),
     "limit": (_parse_limit, f"an integer from 1 to {MAX_LIMIT}"),
     "after": (_parse_number, "the id of a store"),
+    "q": (_parse_search, f"{search.MAX_WORDS} words and {search.MAX_LENGTH} characters at most"),
     **_OF_STORES,
 }
 _OF_CHANGES: Parameters = {

@@ -53,6 +53,8 @@ class PostgresCollection:
         return asyncio.ensure_future(self._reader.get_at(id, at))
 
     def list(self, query: Query) -> asyncio.Future[Listing]:
+        if query.search is not None:
+            return asyncio.ensure_future(self._reader.search(query))
         return self._lists.add(query) if query.at is None else asyncio.ensure_future(self._reader.list_past(query))
 
     def state(self) -> asyncio.Future[State]:

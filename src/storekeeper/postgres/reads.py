@@ -1,4 +1,4 @@
-"""Reads of the shared collection: those of one loop iteration are one round trip. Imports the domain.
+"""Reads of the shared collection: those of one loop iteration are one round trip. Imports `concurrency`, the domain.
 
 Every read queries the database after it arrived: nothing is cached, so nothing can be stale. A long list is read page
 by page, each page as of the first one's version, so that no slow client keeps a transaction or a connection. The past
@@ -14,11 +14,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from storekeeper import search
 from storekeeper.changes import Change, ChangesPage, ChangesQuery, statement
 from storekeeper.collection import Listing, Moment, Query, State, check_moment
-from storekeeper.postgres.pipeline import Statement, rows
+from storekeeper.concurrency.turns import Turns
+from storekeeper.errors import NO_RESPONSE, Unavailable
+from storekeeper.postgres.pipeline import ConnectionLost, Statement, StatementError, rows
 from storekeeper.postgres.pipeline import array as parameter
-from storekeeper.postgres.pool import Pool, single_row
+from storekeeper.postgres.pool import RESPONSE_TIMEOUT, Pool, roll_back, single_row, to_unavailable
 from storekeeper.postgres.schema import COLLECTION_TABLE
 from storekeeper.stores import Store
 from storekeeper.tables import FIELDS, GOOD_TOKENS, MAX_INTEGER, STORES
@@ -51,6 +54,8 @@ def _changes_name(query: ChangesQuery) -> bytes:
 
 
 STATEMENTS = {
+    b"search": f"SELECT ARRAY({search.statement('strpos')}), count, version, epoch FROM {_ROW}",
+    b"search timeout": f"SET LOCAL statement_timeout = {int(search.TIMEOUT * 1000)}",
     **{
         _changes_name(query): statement(query)[0]
         for query in (ChangesQuery(store=store, newest_first=down) for store in (None, 1) for down in (False, True))
@@ -87,6 +92,9 @@ STATEMENTS = {
 }
 """The statements that a connection has to prepare for these reads."""
 
+QUERY_CANCELED = "57014"
+"""The SQLSTATE of a statement that took too long."""
+
 Found = tuple[Listing, Sequence[int], int]
 """The first page of a list, all ids of the list, and the last id in that page."""
 
@@ -97,6 +105,7 @@ class Reader:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._paging = asyncio.Semaphore(1)
+        self._searches = Turns(search.MAX_AT_ONCE, search.TIMEOUT, search.TOO_LONG)
 
     async def get(self, ids: Sequence[int], deadline: float) -> list[Store | None]:
         """Return for each id its store, or None."""
@@ -133,6 +142,34 @@ class Reader:
             for query, result in zip(asked, results, strict=True)
         }
         return [self._with_rest(found[query]) for query in queries]
+
+    async def search(self, query: Query) -> Listing:
+        """Return the page of a search. Searches leave connections for all other requests."""
+        async with self._searches:
+            ids, count, version, epoch = await self._find(query)
+        first, others, last = query.found(ids, count)
+        pages = [await self._page(some, version) for some in (first, others[:PAGE_SIZE]) if some]
+        listing = Listing(version, epoch, b",".join(page for page, _ in pages), None, last)
+        return self._with_rest((listing, others, pages[-1][1] if others else 0))
+
+    async def _find(self, query: Query) -> tuple[Any, ...]:
+        assert query.search is not None
+        assert query.limit is not None
+        find: Statement = (b"search", query.search.parameters(query.after, query.limit + 1))
+        deadline = asyncio.get_running_loop().time() + RESPONSE_TIMEOUT
+        connection = await self._pool.acquire(deadline)
+        try:
+            statements: list[Statement] = [(b"begin", ()), (b"search timeout", ()), find, (b"commit", ())]
+            results = await connection.execute(*statements, deadline=deadline)
+            return single_row(rows(results[2]))
+        except StatementError as error:
+            is_late = error.sqlstate == QUERY_CANCELED
+            raise Unavailable(search.TOO_LONG) if is_late else to_unavailable(error, read=True) from None
+        except ConnectionLost:
+            raise Unavailable(NO_RESPONSE) from None
+        finally:
+            await roll_back(connection, deadline)
+            self._pool.release(connection)
 
     async def list_past(self, query: Query) -> Listing:
         """Return the stores that the query asks for, as they were. Raises EpochEnded, InvalidInput."""

@@ -11,7 +11,7 @@ from typing import TypeVar, TypeVarTuple
 from msgspec.structs import replace
 
 from storekeeper.changes import ChangesPage, ChangesQuery
-from storekeeper.collection import Listing, Moment, Query, State
+from storekeeper.collection import Eventual, Listing, Moment, Query, State
 from storekeeper.commands import Command
 from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.errors import CLOSED, Outcome, Unavailable
@@ -20,6 +20,7 @@ from storekeeper.sqlite import bulk, connections, errors, schema
 from storekeeper.sqlite.committer import Committer
 from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.sqlite.reads import Reader
+from storekeeper.sqlite.searches import Searches
 from storekeeper.sqlite.statements import as_json
 from storekeeper.sqlite.write_queue import TICK_INTERVAL, WriteQueue
 from storekeeper.stores import Payload, Store
@@ -48,6 +49,7 @@ class SqliteCollection:
             self._connection = connections.connect(path, reader=True, timeout=connections.START_TIMEOUT)
             self._reader = Reader(self._connection)
             self._identity = FileIdentity(path)
+            self._searches = Searches(path, self._identity)
             committer = Committer(connections.connect(path, timeout=connections.START_TIMEOUT), self._identity)
         self._connection.set_busy_timeout(int(connections.LOCK_TIMEOUT * 1000))
         self._loop = asyncio.get_running_loop()
@@ -60,8 +62,16 @@ class SqliteCollection:
     def get_at(self, id: int, at: Moment) -> Store | None:
         return self._read(self._reader.get_at, id, at)
 
-    def list(self, query: Query) -> Listing:
-        listing = self._read(self._reader.list, query)
+    def list(self, query: Query) -> Eventual[Listing]:
+        if query.search is not None:
+            return asyncio.ensure_future(self._search(query))
+        return self._whole(self._read(self._reader.list, query))
+
+    async def _search(self, query: Query) -> Listing:
+        with self._translating():
+            return self._whole(self._reader.searched(query, *await self._searches.find(query)))
+
+    def _whole(self, listing: Listing) -> Listing:
         return replace(listing, rest=self._rest(listing.rest)) if listing.rest else listing
 
     def state(self) -> State:

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import apsw
+from msgspec.structs import replace
 
 from storekeeper.changes import Change, ChangesPage, ChangesQuery, statement
 from storekeeper.collection import Listing, Moment, Query, State, check_moment
@@ -139,6 +140,13 @@ class Reader:
             self._drop_touched(state)
         ids, last = query.ids(state.total)
         return self._listing(ids, state, last, state.total)
+
+    def searched(self, query: Query, state: State, ids: Sequence[int]) -> Listing:
+        """Return the page of a search that found these ids in `state`."""
+        first, others, last = query.found(ids, state.total)
+        listing = self._listing(others, state, last)
+        parts = [self._page(first, state)[0] if first else b"", listing.first]
+        return replace(listing, first=b",".join(filter(None, parts)))
 
     def _named(self, name: str, after: int, limit: int | None) -> Listing:
         with transaction(self._connection, "DEFERRED"):  # so that the ids are of the version

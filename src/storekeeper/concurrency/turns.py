@@ -1,0 +1,26 @@
+"""Work of which only some may run at once. Imports the domain's errors."""
+
+import asyncio
+
+from storekeeper.errors import Unavailable
+
+
+class Turns:
+    """A context in which `count` tasks may be at once; who waits for longer than `timeout` seconds is refused."""
+
+    def __init__(self, count: int, timeout: float, refusal: str) -> None:
+        self._free = asyncio.Semaphore(count)
+        self._timeout = timeout
+        self._refusal = refusal
+
+    async def __aenter__(self) -> None:
+        """Wait for a turn. Raises Unavailable."""
+        try:
+            async with asyncio.timeout(self._timeout):
+                await self._free.acquire()
+        except TimeoutError:
+            raise Unavailable(self._refusal) from None
+
+    async def __aexit__(self, *_: object) -> None:
+        """End the turn."""
+        self._free.release()
