@@ -39,6 +39,7 @@ QUERIES = {
     b"name": [b"a", b"%61", b"K%c3%B6ln", b"a%2Bb", b"a+b", b"", b"%FF", b"none", b"%C3%B6%26%c3%a4"],
     b"limit": [b"1", b"2", b"3", b"1000", b"0", b"1001", b"x", b"", b"%32", b"-1", b"+1"],
     b"after": [b"0", b"1", b"2", b"3", b"9", b"", b"now", b"%31", b"1.0"],
+    b"q": [b"a", b"K%c3%96LN", b"k+O", b"1", b"02", b"", b"%FF", b"%00", b"a&q=a", b"a+b+c+d+e+f+g+h+i", b"street"],
     b"at": [b"{}", b"{}.%b" % EPOCH, b"{}.aaaaaaaa", b"", b"01", b"tomorrow", b"9999999"],
     b"a%74": [b"{}"],
     b"x": [b"1", b"%"],

@@ -59,6 +59,15 @@ def next_of(response: Response) -> str | None:
         ("?at=3&limit=2", [1, 2], "at=3&limit=2&after=2"),
         ("?at=3&limit=2&after=2", [3], None),
         ("?at=", [1, 2, 3, 4, 5], None),
+        ("?q=a", [3, 5], None),
+        ("?q=%C3%84&limit=1", [3], "q=%C3%84&limit=1&after=3"),
+        ("?q=a+a&limit=1&after=3", [5], None),
+        ("?q=4", [4], None),
+        ("?q=&limit=4", [1, 2, 3, 4], "q=&limit=4&after=4"),
+        ("?q=+&limit=4", [1, 2, 3, 4], "q=+&limit=4&after=4"),
+        ("?q=%ff", [], None),
+        ("?q=a%00", [], None),
+        ("?q=6", [], None),
     ],
 )
 def test_a_page_says_where_the_next_one_is(
@@ -67,8 +76,24 @@ def test_a_page_says_where_the_next_one_is(
     response = ask(collection, "GET", f"/api/stores{query}")
     assert ids(response) == expected
     assert next_of(response) == (link and f"/api/stores?{link}")
-    total = "3" if "at=3" in query else None if "name=A" in query else "5"
+    total = "3" if "at=3" in query else None if "name=A" in query or re.search("q=[^&]", query) else "5"
     assert dict(response.headers).get(b"total-count") == (total and total.encode())
+
+
+def test_a_search_without_a_limit_has_fifty_stores() -> None:
+    collection = InMemory(*(Payload(f"Kiosk {number}") for number in range(60)))
+    response = ask(collection, "GET", "/api/stores?q=KIOSK")
+    assert (ids(response), next_of(response)) == (list(range(1, 51)), "/api/stores?q=KIOSK&after=50")
+    response = ask(collection, "GET", next_of(response) or "")
+    assert (ids(response), next_of(response)) == (list(range(51, 61)), None)
+
+
+def test_a_search_for_an_id_begins_with_that_store() -> None:
+    collection = InMemory(*(Payload(f"Kiosk {number}") for number in range(10)))
+    response = ask(collection, "GET", "/api/stores?q=7&limit=1")
+    assert (ids(response), next_of(response)) == ([7], "/api/stores?q=7&limit=1&after=0")
+    response = ask(collection, "GET", next_of(response) or "")
+    assert (ids(response), next_of(response)) == ([8], None)
 
 
 def test_a_walk_sees_each_store_once(collection: InMemory) -> None:
@@ -92,6 +117,11 @@ def test_a_walk_sees_each_store_once(collection: InMemory) -> None:
         ("at=1&name=A", ["at"]),
         ("at=1&name=%ff", ["at"]),
         ("at=7", ["at"]),
+        ("at=1&q=A", ["at"]),
+        ("q=A&name=A", ["q"]),
+        ("q=A&q=A", ["q"]),
+        ("q=a+b+c+d+e+f+g+h+i", ["q"]),
+        (f"q={'x' * 201}", ["q"]),
         ("after=a&at=x&name=a&name=b&limit=0", ["name", "limit", "after", "at"]),
     ],
 )

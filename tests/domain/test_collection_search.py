@@ -17,7 +17,7 @@ from storekeeper.stores import Payload
 from tests.harness.collection import create, now, numbered, replace, run, state, stores
 from tests.harness.databases import Database, handle
 
-LETTERS = "aAbB01 \t\u00a0äÄa\u0308ßsSİiıſﬁf%_*\"'\\,店\ufdfa\u0435\u0401\U0001f3ea"
+LETTERS = "aAbB01 \t\u00a0äÄa\u0308ßsSİi\u0131\u017fﬁf%_*\"'\\,店\ufdfa\u0435\u0401\U0001f3ea"
 TEXTS = st.text(LETTERS, max_size=12)
 LONG = TEXTS.map(lambda text: text + "x" * (498 - len(text)) + "YÄZ")
 PAYLOADS = st.builds(Payload, TEXTS.filter(bool), st.none() | TEXTS | LONG)

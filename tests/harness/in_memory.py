@@ -14,6 +14,7 @@ from storekeeper.commands import Before, Change, Command, Create, Remembered, Re
 from storekeeper.errors import Unavailable
 from storekeeper.http.request import Request
 from storekeeper.http.response import Deferred, Fields, Response
+from storekeeper.search import folded
 from storekeeper.settings import Settings
 from storekeeper.stores import Payload, Store
 from tests.harness.stores import content, shown_with, store_of
@@ -69,10 +70,18 @@ class InMemory:
         stores = self._stores(version)
         found = [store for store in stores if query.name in (None, store.name) and store.id > query.after]
         page = found[: query.limit]
-        shown = [json.dumps(shown_with(s.id, s), ensure_ascii=False) for s in page]
-        first = ",".join(shown).replace('": ', '":').replace(', "', ',"').encode()
+        if query.search is not None:
+            return self._search(query, found)
         last = page[-1].id if len(page) < len(found) else None
-        return Listing(version, EPOCH, first, last=last, total=len(stores) if query.name is None else None)
+        return Listing(version, EPOCH, _encoded(page), last=last, total=len(stores) if query.name is None else None)
+
+    def _search(self, query: Query, stores: Sequence[Store]) -> Any:
+        assert query.search is not None
+        texts = {store.id: folded(store.name, store.address) for store in stores if store.id != query.search.id}
+        ids = [id for id, text in texts.items() if all(word in text for word in query.search.words)]
+        first, others, last = query.found(ids, len(self.stores))
+        page = [self.stores[id - 1] for id in (*first, *others)]
+        return Listing(len(self.changes), EPOCH, _encoded(page), last=last)
 
     def write(self, command: Command) -> Any:
         if self.fails:
@@ -113,6 +122,11 @@ class InMemory:
         latest = len(self.changes)
         check_moment(at, latest, EPOCH, 1000 * (latest + 1))
         return at.seq if at.seq is not None else sum(change[4] <= (at.time or 0) for change in self.changes)
+
+
+def _encoded(stores: Sequence[Store]) -> bytes:
+    shown = [json.dumps(shown_with(store.id, store), ensure_ascii=False) for store in stores]
+    return ",".join(shown).replace('": ', '":').replace(', "', ',"').encode()
 
 
 class Later(InMemory):

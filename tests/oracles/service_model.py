@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
+from unicodedata import combining, normalize
 from urllib.parse import unquote_to_bytes
 
 Fields = list[tuple[bytes, bytes]]
@@ -160,19 +161,26 @@ class Model:
         return Expected(200, {"etag": tag, "content-type": _JSON}, _encode(number, *stores[number]))
 
     def _read_list(self, asked: Asked, query: bytes) -> Expected:
-        wanted = self._read_query(query, [b"name", b"limit", b"after", b"at"])
+        wanted = self._read_query(query, [b"name", b"limit", b"after", b"q", b"at"])
         version = wanted.get("at", len(self.changes))
         stores, tag = self._as_of(version)[0], _tag(version)
         if _matches(asked.values(b"if-none-match"), tag, missing=False):
             return Expected(304, {"etag": tag})
         fields = {"etag": tag, "content-type": _JSON}
-        if "name" not in wanted:
+        if "name" not in wanted and "q" not in wanted:
             fields["total-count"] = str(len(stores))
         found = [id for id in stores if wanted.get("name", stores[id][0]) == stores[id][0]]
         page = [id for id in found if id > wanted.get("after", 0)]
+        first = []
+        if (q := wanted.get("q")) is not None:
+            wanted.setdefault("limit", 50)
+            first = [id for id in found if re.fullmatch(r"[0-9]+", q.strip(), re.ASCII) and id == int(q)]
+            page = [id for id in page if id not in first and _has_words(stores[id], q)]
+            page = page if "after" in wanted else first + page
         if len(page) > (limit := wanted.get("limit", len(page))):
             page = page[:limit]
-            fields["link"] = f'</api/stores?{_next(query, page[-1])}>; rel="next"'
+            last = wanted.get("after", 0) if page == first else page[-1]
+            fields["link"] = f'</api/stores?{_next(query, last)}>; rel="next"'
         return Expected(200, fields, b"[" + b",".join(_encode(id, *stores[id]) for id in page) + b"]")
 
     def _read_query(self, query: bytes, known: list[bytes]) -> dict[str, Any]:
@@ -188,8 +196,9 @@ class Model:
             found[key.decode()] = _read_value(key, sent[key][0]) if len(sent[key]) == 1 else None
             if found[key.decode()] is None:
                 broken.append(key.decode())
-        if None not in (found.get("at"), found.get("name")):
-            broken.append("at")
+        for one, other in (("at", "name"), ("at", "q"), ("q", "name")):
+            if None not in (found.get(one), found.get(other)) and one not in broken:
+                broken.append(one)
         if broken:
             raise invalid("query", broken)
         if "at" in found:
@@ -257,6 +266,15 @@ def _encode(id: int, name: str, address: str | None) -> bytes:
     return json.dumps(store, ensure_ascii=False, separators=(",", ":")).encode()
 
 
+def _fold(text: str) -> str:
+    return "".join(each for each in normalize("NFKD", text) if not combining(each)).casefold()
+
+
+def _has_words(store: tuple[str, str | None], q: str) -> bool:
+    name, address = store
+    return all(word in _fold(name) or word in _fold((address or "")[:500]) for word in _fold(q).split())
+
+
 def _next(query: bytes, last: int) -> str:
     after, others = f"after={last}", [each.decode() for each in query.split(b"&") if each]
     pages = [after if each.partition("=")[0] == "after" else each for each in others]
@@ -267,6 +285,9 @@ def _read_value(key: bytes, value: bytes) -> Any:
     """Return what a parameter says, None if it says nothing."""
     if key == b"name":
         return value.decode(errors="replace")
+    if key == b"q":
+        q = value.decode(errors="replace")
+        return q if len(q) <= 200 and len(_fold(q).split()) <= 8 else None
     if key == b"at":
         found = re.fullmatch(rb"(0|[1-9][0-9]{0,17})(?:\.([a-z2-7]{8}))?", value)
         return (int(found[1]), found[2]) if found else None
