@@ -5,7 +5,7 @@ To add a database, read this file and `databases.Database`, name it in `database
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
@@ -20,6 +20,18 @@ from storekeeper.tokens import Token
 T = TypeVar("T")
 Eventual: TypeAlias = T | asyncio.Future[T]
 """A value, or a future of it: an embedded database completes reads at once."""
+
+WriteObserver: TypeAlias = Callable[[Sequence[object], float], None]
+"""Called on the loop with the results of each transaction of writes, and the seconds that it took."""
+
+
+def ignore_writes(_results: Sequence[object], _seconds: float, /) -> None:
+    """Observe nothing."""
+
+
+async def completed(value: Eventual[T]) -> T:
+    """Return the value, once it is there."""
+    return await value if isinstance(value, asyncio.Future) else value
 
 
 class State(NamedTuple):
@@ -165,6 +177,15 @@ class Collection(Protocol):
 
         After a refused write, or with `probe`, a write that leaves nothing behind finds out, at most once in 5 s.
         """
+
+    def observe_writes(self, observer: WriteObserver) -> None:
+        """Have `observer` called from now on."""
+
+    def queued_writes(self) -> tuple[int, int]:
+        """Return how many writes wait, and how many were refused so far because too many did."""
+
+    async def space(self) -> Mapping[str, float]:
+        """Return `database_bytes`, what the database takes, and if it is known `disk_free_bytes`."""
 
     async def close(self) -> None:
         """Finish the writes under way, then close the database. A second call does nothing."""

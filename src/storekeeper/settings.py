@@ -62,6 +62,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ready_needs_writes: Annotated[bool, "Let /health/ready respond with 503 also while only writes are refused."] = (
         False
     )
+    metrics: Annotated[bool, "Count responses, and show the counts at /metrics."] = True
 
 
 def variable(name: str) -> str:

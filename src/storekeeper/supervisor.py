@@ -72,18 +72,24 @@ class Heartbeat:
             time.sleep(HEARTBEAT_INTERVAL)
 
 
-class Worker:
-    """A worker process, what it reported so far, and when it must be killed."""
+def max_processes(workers: int) -> int:
+    """Return how many processes there may be of so many workers, while SIGHUP replaces them."""
+    return 2 * workers + 1
 
-    def __init__(self, work: Callable[[Heartbeat], None]) -> None:
+
+class Worker:
+    """A worker process, what it reported so far, and when it must be killed. No two have one `number` at a time."""
+
+    def __init__(self, work: Callable[[Heartbeat, int], None], number: int) -> None:
         """Start the process. Raises OSError."""
+        self.number = number
         self.ready = self.closing = self.outdated = False
         self.stop_deadline: float | None = None
         self._deadline = time.monotonic() + START_TIMEOUT
         resource_tracker.ensure_running()  # else `start` would start it, and unblock the signals
         self.pipe, other = multiprocessing.Pipe(duplex=False)
         os.set_blocking(self.pipe.fileno(), False)
-        self.process = _spawn.Process(target=work, args=(Heartbeat(other),))
+        self.process = _spawn.Process(target=work, args=(Heartbeat(other), number))
         try:
             Path.cwd()
         except FileNotFoundError:
@@ -122,11 +128,20 @@ class Worker:
 
 
 class Supervisor:
-    """Runs `count` workers, which call `work`, on one listening socket, until a signal stops it."""
+    """Runs `count` workers, which call `work`, on one listening socket, until a signal stops it.
+
+    `on_end` is called with the number of a worker that ended, and whether it was lost.
+    """
 
     def __init__(
-        self, count: int, work: Callable[[Heartbeat], None], listener: socket.socket, announce: Callable[[], None]
+        self,
+        count: int,
+        work: Callable[[Heartbeat, int], None],
+        listener: socket.socket,
+        announce: Callable[[], None],
+        on_end: Callable[[int, bool], None],
     ) -> None:
+        self._on_end = on_end
         self._count = count
         self._work = work
         self._listener = listener
@@ -198,6 +213,7 @@ class Supervisor:
             worker.read_reports(was_paused=was_paused)
             if worker.process.exitcode is not None:
                 self._workers.remove(worker)
+                self._on_end(worker.number, worker.stop_deadline is None)
                 if worker.stop_deadline is None:
                     self._on_loss(worker, worker.process.exitcode)
                 worker.pipe.close()
@@ -236,8 +252,11 @@ class Supervisor:
                 self._start()
 
     def _start(self) -> None:
+        free = set(range(max_processes(self._count))).difference(worker.number for worker in self._workers)
+        if not free:  # many that SIGHUP replaced have not ended yet
+            return
         try:
-            self._workers.append(Worker(self._work))
+            self._workers.append(Worker(self._work, min(free)))
         except (OSError, ImportError, MemoryError) as error:  # perhaps no more files can be opened
             emit(Event.WORKER_CANNOT_START, reason=str(error))
             self._delay_next_start()

@@ -56,9 +56,13 @@ SCOPES = {
     "*": ANYBODY,
     "/health/live": ANYBODY,
     "/health/ready": ANYBODY,
+    "/metrics": READS,
     "/openapi.json": ANYBODY,
     "/docs": ANYBODY,
     "/docs/{name}": ANYBODY,
+    "/console": ANYBODY,
+    "/console/": ANYBODY,
+    "/console/{name}": ANYBODY,
     "/": ANYBODY,
 }
 """Which scope each method of each route needs, whether the route has it or not."""

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import apsw
 import msgspec
 
-from storekeeper import cli, commands, listener, service, supervisor
+from storekeeper import cli, commands, listener, server, service, supervisor
 from storekeeper.api import token_table
 from storekeeper.api.application import Application
 from storekeeper.api.resource import Resource
@@ -57,10 +57,10 @@ def sees_own_writes_only() -> None:
     now = next(own)
     settle_batch = WriteQueue._settle
 
-    def settle_and_count(writes: WriteQueue, batch: list[Write], results: list[CommandResult]) -> None:
+    def settle_and_count(queue: WriteQueue, batch: list[Write], results: list[CommandResult], took: float) -> None:
         nonlocal now
         now = next(own)
-        settle_batch(writes, batch, results)
+        settle_batch(queue, batch, results, took)
 
     vars_of(WriteQueue)._settle = settle_and_count
     get = ResponseCache.get
@@ -246,7 +246,7 @@ def knows_tokens_for_ever() -> None:
 
 def heeds_signals_to_the_end() -> None:
     """What comes after a stop has its usual effect."""
-    for module in (service, supervisor):
+    for module in (server, supervisor):
         vars_of(module).ignore_signals = lambda: None
 
 
@@ -277,7 +277,7 @@ def has_short_timeouts() -> None:
 
 def starts_and_stops_soon() -> None:
     """What a start or a stop waits for takes about a second at most."""
-    vars_of(service).GRACEFUL_TIMEOUT = 1
+    vars_of(server).GRACEFUL_TIMEOUT = 1
     vars_of(service).EXAMPLES_TIMEOUT = 0.5
     vars_of(import_module("storekeeper.postgres.schema"))._LOCK_TIMEOUT = "SET LOCAL lock_timeout = '0.5s'"
 

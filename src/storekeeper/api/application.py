@@ -9,10 +9,11 @@ from storekeeper.api import console, docs, operations
 from storekeeper.api.errors import NOT_FOUND, not_allowed, to_response
 from storekeeper.api.feed import Feed
 from storekeeper.api.gate import Gate
+from storekeeper.api.metrics import Metrics
 from storekeeper.api.origins import WebPages
 from storekeeper.api.plan import Plan, Planner, constant
 from storekeeper.api.resource import Resource
-from storekeeper.api.routes import METHODS, ROUTES, Route, match_route
+from storekeeper.api.routes import METHODS, Route, match_route
 from storekeeper.api.token_table import TokenTable
 from storekeeper.collection import Collection
 from storekeeper.http.request import BodyLimit, Request
@@ -23,17 +24,17 @@ _NO_ROUTE = Route("", "", (), is_open=True)
 
 
 class Application:
-    """Responds to requests. `planners` has the planner of each route; `generic` explains no invalid input."""
+    """Responds to requests. A route without a planner is no route; `generic` explains no invalid input."""
 
     def __init__(self, gate: Gate, planners: Mapping[str, Planner], *, generic: bool = False) -> None:
-        self._planners = {route.name: planners[route.name] for route in ROUTES}
+        self._planners = planners
         self._gate = gate
         self.fields = gate.fields
         self._to_response = partial(to_response, generic=generic)
 
     def plan(self, method: str, route: Route | None, headers: Fields) -> Plan:
         """Return what a request's head asks for, which may be a refusal; header names are in lower case."""
-        if route is None:
+        if route is None or route.name not in self._planners:
             return self._gate.guard(constant(NOT_FOUND), method, headers)
         if route.methods and (method not in route.methods or method == "OPTIONS"):
             plan = constant(not_allowed(method, route.methods))
@@ -73,6 +74,7 @@ def make_application(
     settings: Settings,
     tokens: TokenTable | None,
     *,
+    metrics: Metrics | None = None,
     max_listeners: int = 1000,
     is_draining: Callable[[], bool] = lambda: False,
 ) -> Application:
@@ -85,10 +87,14 @@ def make_application(
     hosts = settings.allowed_host if is_loopback(settings.host) and mode != "all" else None
     gate = Gate(WebPages(settings.cors_origin, hosts), mode, tokens)
     generic = settings.error_detail == "generic"
+    feed = Feed(collection, generic=generic, max_listeners=max_listeners, is_draining=is_draining)
+    if metrics:
+        metrics.watch(lambda: len(feed.listeners), "listeners")
+        metrics.watch(lambda: feed.refused, "refused", "listeners")
     planners = {
         **Resource(collection, settings).planners,
-        **Feed(collection, generic=generic, max_listeners=max_listeners, is_draining=is_draining).planners,
-        **operations.planners(collection, gate.unknown, ready_needs_writes=settings.ready_needs_writes),
+        **feed.planners,
+        **operations.planners(collection, gate.unknown, metrics, ready_needs_writes=settings.ready_needs_writes),
         **docs.PLANNERS,
         **console.PLANNERS,
         "server": _plan_server,

@@ -14,7 +14,8 @@ from storekeeper.api.errors import deferred
 from storekeeper.api.plan import Plan, Planner
 from storekeeper.api.query import NOW, ChangesRequest, parse_changes_query, parse_cursor
 from storekeeper.changes import ChangesPage, ChangesQuery
-from storekeeper.collection import Collection, Eventual, Moment, State, T
+from storekeeper.collection import Collection, Moment, State
+from storekeeper.collection import completed as _completed
 from storekeeper.commands import Tags
 from storekeeper.errors import CLOSED, EpochEnded, InvalidInput, Unavailable
 from storekeeper.events import Event, emit
@@ -86,6 +87,7 @@ class Feed:
         self._pages: dict[tuple[int, int | None], asyncio.Future[ChangesPage]] = {}
         self._watching: asyncio.Task[None] | None = None
         self.listeners: set[Listener] = set()
+        self.refused = 0
         self.planners: Mapping[str, Planner] = {"changes": self._plan}
 
     def _plan(self, _method: str, headers: Fields) -> Plan:
@@ -136,6 +138,7 @@ class Feed:
             if self._is_draining():
                 return unavailable(CLOSED)
             if len(self.listeners) >= self._max_listeners:
+                self.refused += 1
                 return unavailable("Too many clients listen to changes")
             listener = Listener(self.listeners)
             if self._watching is None:
@@ -231,10 +234,6 @@ class Feed:
                 if number % _WAKE_SLICE == 0:
                     await asyncio.sleep(0)
         self._watching = None
-
-
-async def _completed(value: Eventual[T]) -> T:
-    return await value if isinstance(value, asyncio.Future) else value
 
 
 def _start(wanted: ChangesRequest, version: int, epoch: str) -> int:

@@ -1,21 +1,29 @@
-"""The operator's routes for which nobody needs a token: health. Imports `http` and the domain."""
+"""The operator's routes: health and metrics. Imports `http`, `concurrency` and the domain."""
 
-from asyncio import ensure_future
-from collections.abc import Callable, Mapping
+import time
+from asyncio import ensure_future, gather
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 
 import msgspec
 
 from storekeeper.api.errors import deferred
+from storekeeper.api.metrics import Metrics
 from storekeeper.api.plan import Plan, Planner, constant
 from storekeeper.api.routes import Scope
-from storekeeper.collection import Collection
+from storekeeper.changes import ChangesQuery
+from storekeeper.collection import Collection, completed
+from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.errors import Unavailable
 from storekeeper.http.request import Request
-from storekeeper.http.response import Deferred, Response
+from storekeeper.http.response import Deferred, Headers, Response
+from storekeeper.tables import MAX_INTEGER
+
+_TEXT: Headers = ((b"content-type", b"text/plain; version=0.0.4; charset=utf-8"), (b"cache-control", b"no-cache"))
 
 
 def planners(
-    collection: Collection, unknown: Callable[[Scope], str], *, ready_needs_writes: bool
+    collection: Collection, unknown: Callable[[Scope], str], metrics: Metrics | None, *, ready_needs_writes: bool
 ) -> Mapping[str, Planner]:
     """Return the routes' planners; `unknown` returns why no request of a scope is admitted now."""
 
@@ -33,4 +41,42 @@ def planners(
         return deferred(ensure_future(check()), lambda response: response)
 
     live = constant(Response(b'{"status":"live"}'))
-    return {"live": lambda *_: live, "ready": lambda *_: Plan(ready)}
+    made: dict[str, Planner] = {"live": lambda *_: live, "ready": lambda *_: Plan(ready)}
+    if metrics:
+        scrape = partial(_scrape, metrics, collection, check)
+        made["metrics"] = lambda *_: Plan(lambda _: deferred(ensure_future(scrape()), lambda response: response))
+    return made
+
+
+async def _scrape(metrics: Metrics, collection: Collection, check: Callable[[], Awaitable[object]]) -> Response:
+    metrics.publish()
+    asked: dict[str, float] = {}
+    for found in await gather(_readiness(check), _numbers(collection), collection.space(), return_exceptions=True):
+        if isinstance(found, Mapping):
+            asked |= found
+        elif not isinstance(found, Unavailable):
+            raise found
+
+    def encode() -> bytes:
+        from storekeeper.api import exposition  # noqa: PLC0415 - it takes 0.1 s
+
+        return exposition.encode(metrics.slots, asked)
+
+    return Response(await run_in_thread(encode), _TEXT)
+
+
+async def _readiness(check: Callable[[], Awaitable[object]]) -> Mapping[str, float]:
+    try:
+        await check()
+    except Unavailable:
+        return {"ready": 0}
+    return {"ready": 1}
+
+
+async def _numbers(collection: Collection) -> Mapping[str, float]:
+    state = await completed(collection.state())
+    latest = await completed(collection.changes(ChangesQuery(MAX_INTEGER, 1, newest_first=True)))
+    numbers: dict[str, float] = {"stores": state.total, "changes": state.version}
+    for change in latest.changes:
+        numbers["seconds_since_last_change"] = max(0.0, time.time() - change.at / 1000)
+    return numbers

@@ -43,6 +43,7 @@ ROUTES = (
     Route("test", "/test", _READ, is_open=True),
     Route("live", "/health/live", _READ, is_open=True),
     Route("ready", "/health/ready", _READ, is_open=True),
+    Route("metrics", "/metrics", _READ),
     Route("openapi", "/openapi.json", _READ, is_open=True),
     Route("docs", "/docs", _READ, is_open=True),
     Route("docs file", "/docs/{name}", _READ, is_open=True),

@@ -105,10 +105,10 @@ def _root(
 @with_settings(*Settings.__struct_fields__)
 def serve(settings: Settings) -> int:
     """Serve the stores until SIGTERM or Ctrl-C."""
-    from storekeeper import service
+    from storekeeper import server
 
     try:
-        return service.serve(settings)
+        return server.serve(settings)
     except CannotStartYet as error:
         return _report_failure(str(error), os.EX_IOERR)
 

@@ -50,21 +50,22 @@ def settle(batch: Sequence[Queued[Any, Any]], results: Sequence[Any]) -> None:
 class QueueLimit:
     """Back-pressure: `limit` requests may wait; others are refused at once rather than served too late.
 
-    Batches have up to `batch` requests; `workers` batches run at once. `count` requests wait now.
+    Batches have up to `batch` requests; `workers` batches run at once. `count` requests wait now; `refused` were.
     """
 
-    __slots__ = ("_batch", "_bytes", "_seconds", "count", "limit")
+    __slots__ = ("_batch", "_bytes", "_seconds", "count", "limit", "refused")
 
     def __init__(self, batch: int, workers: int = 1) -> None:
         self._batch = batch * workers
         self._seconds = 0.0
         self._bytes = 0
-        self.count = 0
+        self.count = self.refused = 0
         self.limit = MAX_QUEUED
 
     def enter(self, size: int) -> bool:
         """Count a request of `size` bytes and return True; return False if it is one too many."""
         if self.count >= self.limit or self._bytes + size > MAX_QUEUED_BYTES:
+            self.refused += 1
             return False
         self.count += 1
         self._bytes += size

@@ -116,6 +116,7 @@ class Connection(HttpToolsProtocol):
         if self.reader.expects_continue and self.exchange is None and not self.waiting:
             self._continue()
         if not self._admit() and (self._unread or self.reader.unfinished_bytes):
+            self.limits.receive_budget.refused += 1
             self.reader.refuse(unavailable("Too many large requests"))
 
     def _read_on(self) -> None:
@@ -161,6 +162,7 @@ class Connection(HttpToolsProtocol):
         self._accepted_bytes += request.size
         if not self._admit():
             self._accepted_bytes -= request.size
+            self.limits.receive_budget.refused += 1
             self.reader.refuse(unavailable("Too many requests are waiting"), request)
         elif self.busy or thread_time() > self._pause_at:
             if not self.busy:

@@ -87,10 +87,12 @@ class ConnectionLimit:
         self._search_spent = False
         self._swept = 0.0
         self._skipped_sweep = False
+        self.refused = 0
 
     def enter(self, connection: _Member) -> bool:
         """Add a connection; at the limit, close the one idle for longest. Return False if none is idle."""
         fits = len(self.open) < self.maximum or self._evict_idle(connection.loop.time())
+        self.refused += not fits
         self.open.add(connection)
         return fits
 
@@ -148,7 +150,7 @@ class SendBudget:
     """The connections with unsent bytes, oldest first; `size` is what these take in memory, in bytes."""
 
     def __init__(self) -> None:
-        self.size = 0
+        self.size = self.refused = 0
         self._leases: dict[_Member, int] = {}
 
     def lease(self, connection: _Member, size: int) -> None:
@@ -164,6 +166,7 @@ class SendBudget:
             slowest = next(iter(self._leases))
             self.release(slowest)
             slowest.transport.abort()
+            self.refused += 1
             emit(Event.SLOW_READERS, readers=len(self._leases), bytes=self.size)
 
     def release(self, connection: _Member) -> None:
@@ -175,7 +178,7 @@ class ReceiveBudget:
     """Counts the bytes of requests that are incomplete, waiting or without a response, in `size`."""
 
     def __init__(self) -> None:
-        self.size = 0
+        self.size = self.refused = 0
         self._admitted: dict[_Member, int] = {}
 
     def admit(self, connection: _Member, size: int) -> bool:

@@ -2,13 +2,13 @@
 `transfer` and `write_state`."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 import psycopg
 
 from storekeeper.changes import ChangesPage, ChangesQuery
-from storekeeper.collection import Listing, Moment, Query, State
+from storekeeper.collection import Listing, Moment, Query, State, WriteObserver
 from storekeeper.commands import MAX_BATCH, Command, memory_size
 from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.postgres import bulk, reads, schema, session, writes
@@ -41,7 +41,7 @@ class PostgresCollection:
         self._by_id = Batcher(reader.get, workers=2)
         self._states = Batcher(reader.state)
         self._lists = Batcher(reader.list_stores, max_batch=50)
-        writer = writes.Writer(self._pool, self._state)
+        self._writer = writer = writes.Writer(self._pool, self._state)
         self._writes = Batcher(
             writer.carry_out, max_batch=MAX_BATCH, size=lambda write: memory_size(write) if write else 0, gather=True
         )
@@ -89,6 +89,16 @@ class PostgresCollection:
 
     async def refusal_of_writes(self, *, probe: bool) -> str:
         return await self._state.refusal(probe=probe)
+
+    def observe_writes(self, observer: WriteObserver) -> None:
+        self._writer.observe = observer
+
+    def queued_writes(self) -> tuple[int, int]:
+        return self._writes.limit.count, self._writes.limit.refused
+
+    async def space(self) -> Mapping[str, float]:
+        (result,) = await self._pool.execute((b"size", ()))
+        return {"database_bytes": single_row(rows(result))[0]}
 
     async def _probe(self) -> None:
         await self._writes.add(None)

@@ -38,14 +38,14 @@ class Batcher(Generic[Q, R]):
         self._loop = asyncio.get_running_loop()
         self._free = self.workers
         self._queue: deque[Queued[Q, R]] = deque()
-        self._limit = QueueLimit(self.max_batch, self.workers)
+        self.limit = QueueLimit(self.max_batch, self.workers)
         self._refusal = ""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def add(self, request: Q) -> asyncio.Future[R]:
         """Queue a request; return the future of its result."""
         queued: Queued[Q, R] = Queued(request, self._loop.time(), self.size(request), self._loop.create_future())
-        if self._refusal or not self._limit.enter(queued.size):
+        if self._refusal or not self.limit.enter(queued.size):
             queued.settle(Unavailable(self._refusal or "Too many requests are waiting"))
             return queued.future
         if not self._queue and self._free:
@@ -71,7 +71,7 @@ class Batcher(Generic[Q, R]):
         while batch:
             began = self._loop.time()
             await self._serve(batch)
-            self._limit.record(self._loop.time() - began)
+            self.limit.record(self._loop.time() - began)
             if self.gather and len(batch) > 1:
                 await asyncio.sleep(min((self._loop.time() - began) / 8, MAX_GATHER_DELAY))
             batch = self._take()
@@ -95,10 +95,10 @@ class Batcher(Generic[Q, R]):
         while self._queue and len(batch) < self.max_batch and size < MAX_BATCH_BYTES:
             queued = self._queue.popleft()
             if queued.since < oldest:
-                self._limit.release([queued])
+                self.limit.release([queued])
                 queued.settle(Unavailable(NO_RESPONSE))
             else:
                 batch.append(queued)
                 size += queued.size
-        self._limit.release(batch)
+        self.limit.release(batch)
         return batch

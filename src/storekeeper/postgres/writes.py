@@ -12,6 +12,7 @@ from secrets import token_hex
 from typing import TypeAlias
 
 from storekeeper import commands
+from storekeeper.collection import WriteObserver, ignore_writes
 from storekeeper.commands import MAX_KEYS, MAX_KEYS_DELETED, MIN_KEY_AGE, MIN_KEYS, Command, Remembered
 from storekeeper.errors import NO_RESPONSE, NO_STANDBY, Outcome, Unavailable
 from storekeeper.events import Event, emit
@@ -89,6 +90,7 @@ class Writer:
     def __init__(self, pool: Pool, state: WriteState) -> None:
         self._pool = pool
         self._state = state
+        self.observe: WriteObserver = ignore_writes
 
     async def carry_out(self, batch: Sequence[Write], deadline: float) -> Sequence[commands.Result | Exception]:
         """Return what each command of a batch led to: as `commands.apply` has it, Unavailable, or why it is invalid.
@@ -96,7 +98,11 @@ class Writer:
         Probes come after the commands; their result is None.
         """
         written = [write for write in batch if write is not None]
-        results = iter(await self._commit(written, deadline) if written else ())
+        began, done = time.monotonic(), list[commands.Result | Exception]()
+        if written:
+            done += await self._commit(written, deadline)
+            self.observe(done, time.monotonic() - began)
+        results = iter(done)
         probed = await self._probe(deadline) if len(written) < len(batch) else None
         return [next(results) if write is not None else probed for write in batch]
 

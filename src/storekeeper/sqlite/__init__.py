@@ -2,7 +2,8 @@
 and `write_state`."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+import os
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TypeVar, TypeVarTuple
 from msgspec.structs import replace
 
 from storekeeper.changes import ChangesPage, ChangesQuery
-from storekeeper.collection import Eventual, Listing, Moment, Query, State
+from storekeeper.collection import Eventual, Listing, Moment, Query, State, WriteObserver
 from storekeeper.commands import Command
 from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.errors import CLOSED, Outcome, Unavailable
@@ -138,6 +139,20 @@ class SqliteCollection:
 
     async def refusal_of_writes(self, *, probe: bool) -> str:
         return await self._queue.state.refusal(probe=probe)
+
+    def observe_writes(self, observer: WriteObserver) -> None:
+        self._queue.observe = observer
+
+    def queued_writes(self) -> tuple[int, int]:
+        return self._queue.limit.count, self._queue.limit.refused
+
+    async def space(self) -> Mapping[str, float]:
+        try:
+            disk = os.statvfs(self._path.parent)
+            sizes = [file.stat().st_size for file in schema.files(self._path) if file.exists()]
+        except OSError as error:  # a file was just deleted
+            raise Unavailable(str(error)) from None
+        return {"database_bytes": sum(sizes), "disk_free_bytes": disk.f_bavail * disk.f_frsize}
 
     async def close(self) -> None:
         if not self._closed:

@@ -14,6 +14,7 @@ from itertools import islice, takewhile
 from operator import attrgetter
 from typing import TypeAlias, TypeVarTuple
 
+from storekeeper.collection import WriteObserver, ignore_writes
 from storekeeper.commands import MAX_BATCH, MAX_BATCH_BYTES, Command, memory_size
 from storekeeper.concurrency.queue_limit import QUEUE_TIMEOUT, Queued, QueueLimit, settle
 from storekeeper.errors import CLOSED, DISK_STALLED, Outcome, Unavailable
@@ -50,8 +51,9 @@ class WriteQueue:
         self._committer = committer
         self._loop = asyncio.get_running_loop()
         self._report_failure = report_failure
+        self.observe: WriteObserver = ignore_writes
         self._gathered: list[Write] = []
-        self._limit = QueueLimit(MAX_BATCH)
+        self.limit = QueueLimit(MAX_BATCH)
         self.refusal = self.failure = ""
         """Why new writes are refused, perhaps because the service stops; why nothing is acknowledged any more."""
         self._ticked = self._loop.time()
@@ -69,12 +71,12 @@ class WriteQueue:
         return self._enter(command, memory_size(command)).future
 
     async def _probe(self) -> None:
-        if not self._limit.count or self.state.reason:  # else the results of the writes that wait will tell
+        if not self.limit.count or self.state.reason:  # else the results of the writes that wait will tell
             await self._enter(None, 0).future
 
     def _enter(self, command: Command | None, size: int) -> Write:
         write: Write = Queued(command, self._loop.time(), size, self._loop.create_future())
-        if self.refusal or not self._limit.enter(size):
+        if self.refusal or not self.limit.enter(size):
             write.settle(Unavailable(self.refusal or QUEUE_FULL))
             return write
         # All writes of one loop iteration go to the thread together: one wake-up, one transaction.
@@ -115,7 +117,7 @@ class WriteQueue:
         if not self._thread.is_alive():
             self._committer.close()
 
-    def _settle(self, batch: list[Write], results: Sequence[CommandResult]) -> None:
+    def _settle(self, batch: list[Write], results: Sequence[CommandResult], seconds: float) -> None:
         if self.failure:
             lost = self.failure, Outcome.UNKNOWN
             results = [result if isinstance(result, Unavailable) else Unavailable(*lost) for result in results]
@@ -125,8 +127,10 @@ class WriteQueue:
                 self.state.refused(str(last))
         else:
             self.state.accepted()
-        self._limit.release(batch)
+        self.limit.release(batch)
         settle(batch, results)
+        if batch[0].request is not None:
+            self.observe(results, seconds)
         with self._changed:
             for _ in batch:
                 self._pending.popleft()
@@ -159,8 +163,8 @@ class WriteQueue:
             while batch := self._take():
                 began = time.monotonic()
                 results = self._carry_out(batch)
-                self._limit.record(time.monotonic() - began)
-                self._call_on_loop(self._settle, batch, results)
+                self.limit.record(seconds := time.monotonic() - began)
+                self._call_on_loop(self._settle, batch, results, seconds)
         except BaseException as error:  # noqa: BLE001 - no write may be left without a result
             failure = errors.to_failure(error, self._committer.connection)
             self._call_on_loop(self._on_failure, batch, failure)

@@ -1,0 +1,158 @@
+"""What the processes of a service count. Imports `http` and the domain.
+
+Each process counts in the slot of its number, and the one after it goes on there, so that no total falls. All slots
+are one block of shared memory. Label sets are closed: no client can make a series.
+"""
+
+import multiprocessing
+import os
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from itertools import product
+from types import NoneType
+from typing import Any, Literal, NamedTuple
+
+from storekeeper.api.routes import METHODS, ROUTES
+from storekeeper.collection import Collection
+from storekeeper.errors import KeyReused, Outcome, PreconditionFailed, Unavailable
+from storekeeper.http.limits import Limits
+from storekeeper.stores import Replay, Store
+
+OTHER = "other"
+"""The label of every route, method or status that is not in the lists."""
+
+STATUSES = (0, 200, 204, 302, 304, *range(400, 416), 422, 431, 500, 501, 503, 505)
+"""What a response may have; 0 if the client left before it began."""
+
+BOUNDS = (0.0005, 0.001, 0.0025, 0.01, 0.025, 0.1, 0.25, 1.0, 5.0)
+"""Seconds at which the buckets of a histogram end; the tenth has no end."""
+
+_RESULTS: Mapping[object, str] = {
+    Store: "stored",
+    Replay: "replayed",
+    NoneType: "not_found",
+    PreconditionFailed: "precondition_failed",
+    KeyReused: "key_reused",
+    Outcome.NONE: "unavailable",
+    Outcome.UNKNOWN: "unknown",
+}
+_PATHS = {route.name: route.path for route in ROUTES}
+_ROUTES = (*_PATHS.values(), OTHER)
+_METHODS = (*METHODS, "OPTIONS", OTHER)
+_PARTS = (*map(str, BOUNDS), "+Inf", "sum")
+
+
+class Family(NamedTuple):
+    """Series of one name, with all values of each label; a gauge that is `asked` for has no cells."""
+
+    kind: Literal["counter", "gauge", "histogram"]
+    help: str
+    labels: Mapping[str, Sequence[str]] = {}
+    asked: bool = False
+
+
+_RESPONSES = {"route": _ROUTES, "method": _METHODS, "status": (*map(str, STATUSES), OTHER)}
+_LIMITS = ("connections", "requests", "readers", "writes", "listeners")
+
+FAMILIES = {
+    "http_requests": Family("counter", "Responses; status 0: the client left before it began.", _RESPONSES),
+    "http_request_duration_seconds": Family("histogram", "Of responses.", {"route": _ROUTES, "le": _PARTS}),
+    "writes": Family("counter", "Writes that were tried.", {"result": (*_RESULTS.values(), "failed")}),
+    "commit_duration_seconds": Family("histogram", "Of transactions of writes.", {"le": _PARTS}),
+    "refused": Family("counter", "What a limit refused or closed.", {"reason": _LIMITS}),
+    "worker_restarts": Family("counter", "Workers that were lost."),
+    "connections": Family("gauge", "Open connections."),
+    "listeners": Family("gauge", "Clients that listen to changes."),
+    "write_queue": Family("gauge", "Writes that wait."),
+    "pid": Family("gauge", "Not shown."),
+    "ready": Family("gauge", "Whether /health/ready responds with 200.", asked=True),
+    "stores": Family("gauge", "Stores in the list.", asked=True),
+    "changes": Family("gauge", "Changes so far: the version of the list.", asked=True),
+    "seconds_since_last_change": Family("gauge", "Age of the latest change.", asked=True),
+    "database_bytes": Family("gauge", "Size of the database.", asked=True),
+    "disk_free_bytes": Family("gauge", "Free space on the disk of the database file.", asked=True),
+}
+_KEYS = [(name, *labels) for name, family in FAMILIES.items() for labels in product(*family.labels.values())]
+CELLS = {key: place for place, key in enumerate(_KEYS)}
+"""The place in a slot of each series, by its name and its labels; the parts of a histogram follow one another."""
+
+_GAUGES = [CELLS[name,] for name in ("pid", "connections", "listeners", "write_queue")]
+
+
+class Slots:
+    """The slots of so many workers, and of their supervisor, in memory that they inherit. Raises OSError."""
+
+    def __init__(self, workers: int = 1) -> None:
+        self.workers = workers
+        cells = (workers + 1) * len(CELLS)
+        spawn = multiprocessing.get_context("spawn")
+        self._block: Any = bytearray(8 * cells) if workers == 1 else spawn.RawArray("d", cells)
+
+    def of(self, number: int) -> "memoryview[float]":
+        """Return the cells of a process, as floating-point numbers; the supervisor is behind the workers."""
+        return memoryview(self._block).cast("B").cast("d")[number * len(CELLS) : (number + 1) * len(CELLS)]
+
+    def release(self, number: int, lost: bool) -> None:
+        """Note that a worker ended; its counts stay."""
+        for cell in _GAUGES:
+            self.of(number)[cell] = 0.0
+        self.of(self.workers)[CELLS["worker_restarts",]] += lost
+
+
+@lru_cache(maxsize=4096)
+def _places(route: str | None, method: str, status: int) -> tuple[int, int]:
+    """Return the cell that counts such a response, and that of the first bucket of its route."""
+    path = _PATHS.get(route or "", OTHER)
+    labels = method if method in _METHODS else OTHER, str(status) if status in STATUSES else OTHER
+    return CELLS["http_requests", path, *labels], CELLS["http_request_duration_seconds", path, _PARTS[0]]
+
+
+class Metrics:
+    """Counts what one process does, in the slot of its `number`."""
+
+    def __init__(self, slots: Slots, number: int = 0) -> None:
+        self.slots = slots
+        self._cells = slots.of(number)
+        self._watched: list[tuple[int, float, Callable[[], int]]] = []
+        self.watch(os.getpid, "pid")
+
+    def observe(
+        self, route: str | None, method: str, status: int, _size: int, seconds: float, _token_number: int, /
+    ) -> None:
+        """Count a response; see `http.runtime.Observer`."""
+        counted, buckets = _places(route, method, status)
+        self._cells[counted] += 1
+        self._add_time(buckets, seconds)
+
+    def observe_writes(self, results: Sequence[object], seconds: float) -> None:
+        """Count the writes of a transaction; see `collection.WriteObserver`."""
+        kinds = Counter([each.outcome if isinstance(each, Unavailable) else type(each) for each in results])
+        for kind, count in kinds.items():
+            self._cells[CELLS["writes", _RESULTS.get(kind, "failed")]] += count
+        self._add_time(CELLS["commit_duration_seconds", _PARTS[0]], seconds)
+
+    def _add_time(self, buckets: int, seconds: float) -> None:
+        self._cells[buckets + bisect_left(BOUNDS, seconds)] += 1
+        self._cells[buckets + len(BOUNDS) + 1] += seconds
+
+    def watch(self, read: Callable[[], int], *key: str) -> None:
+        """Show what `read` returns as a series; a counter goes on from what the process before counted."""
+        cell = CELLS[key]
+        self._watched.append((cell, 0.0 if cell in _GAUGES else self._cells[cell], read))
+
+    def watch_limits(self, limits: Limits, collection: Collection) -> None:
+        """Count writes, and show what all limits have."""
+        collection.observe_writes(self.observe_writes)
+        self.watch(lambda: collection.queued_writes()[0], "write_queue")
+        self.watch(lambda: collection.queued_writes()[1], "refused", "writes")
+        self.watch(lambda: len(limits.connections.open), "connections")
+        self.watch(lambda: limits.connections.refused, "refused", "connections")
+        self.watch(lambda: limits.receive_budget.refused, "refused", "requests")
+        self.watch(lambda: limits.send_budget.refused, "refused", "readers")
+
+    def publish(self) -> None:
+        """Write what is watched into the slot, for all workers."""
+        for cell, base, read in self._watched:
+            self._cells[cell] = base + read()

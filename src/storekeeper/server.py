@@ -1,0 +1,190 @@
+"""Runs the service with uvicorn: start, workers, drain, stop. Imports every part but the commands'."""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from types import FrameType
+
+import msgspec
+import uvicorn
+
+from storekeeper import __version__, supervisor
+from storekeeper.api.metrics import Slots
+from storekeeper.databases import absolute, database, refuse_gone, refuse_tokens
+from storekeeper.errors import CannotStart, Unavailable
+from storekeeper.events import Event, bridge_log, emit, write_line
+from storekeeper.listener import bind, check_open_files_limit, has_client, listen
+from storekeeper.service import Service
+from storekeeper.settings import Settings, is_loopback
+from storekeeper.supervisor import CANNOT_START, CLOSING, READY, Heartbeat, Supervisor, ignore_signals, log_stop
+
+GRACEFUL_TIMEOUT = 8
+"""Seconds that a stop waits for the requests under way; the whole stop takes at most 10."""
+
+ACCEPT_TIMEOUT = 0.5
+"""Seconds that a stop goes on to accept clients, if more of them come all the time."""
+
+CLOSE_PAUSE = 0.05
+"""Seconds that a worker goes on to accept clients in any case: by then the supervisor has closed its listener."""
+
+_ACCEPTS_PER_ITERATION = 16
+"""Connections that are accepted in one loop iteration: a thousand clients at full speed are connected after 2 s."""
+
+
+def serve(settings: Settings) -> int:
+    """Run the service until it is told to stop; return the exit status. Raises CannotStart."""
+    check_open_files_limit(settings.workers)
+    if settings.auth is None and not is_loopback(settings.host):
+        raise CannotStart(
+            f"--host {settings.host} can be reached from elsewhere: choose which requests need a token, with --auth"
+            " all, --auth writes or --auth open (none)"
+        )
+    # Where another service listens on the port, this start may not make or upgrade a database.
+    with bind(settings.host, settings.port) as listener:
+        settings = _prepared(msgspec.structs.replace(settings, database=absolute(settings.database)))
+        listen(listener, settings.host, settings.port)
+        status = _serve(settings, listener)
+    if status:
+        refuse_gone(settings.database)
+        if settings.auth is None:
+            _prepared(settings)  # raises if the reason is that there are tokens now
+    return status
+
+
+def _serve(settings: Settings, listener: socket.socket) -> int:
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    bound_host, port = listener.getsockname()[:2]
+    # What counts is the address that the name led to: a host's own name may mean loopback, as 127.1 does.
+    settings = msgspec.structs.replace(
+        settings, host=bound_host, allowed_host=(*settings.allowed_host, settings.host)
+    )
+    service = Service(settings, create=False, slots=_slots(settings.workers))
+    announce = partial(_announce, settings, f"http://{host}:{port}")
+    if settings.workers > 1:
+        work = partial(_run_worker, service, listener)
+        return Supervisor(settings.workers, work, listener, announce, service.slots.release).run()
+    # All are the same socket: libuv accepts one connection from each in a loop iteration, and with only one of
+    # them new clients of a service at its connection limit would wait for seconds. Several workers share clients
+    # more evenly if each has only one.
+    listeners = [listener, *(listener.dup() for _ in range(_ACCEPTS_PER_ITERATION - 1))]
+    server = _Server(service, announce)
+    try:
+        return min(_run(server, listeners), 1)
+    finally:
+        log_stop(server.stop_signal, server.stop_began)
+
+
+def _prepared(settings: Settings) -> Settings:
+    """Prepare the database; return the settings with a mode if that is decided now. Raises CannotStart."""
+    with suppress(Unavailable):  # the database may become reachable later
+        database(settings.database).prepare()
+        if settings.auth is None:
+            refuse_tokens(settings.database)
+            return msgspec.structs.replace(settings, auth="open")
+    return settings
+
+
+class _Server(uvicorn.Server):
+    """Runs the service; calls `ready` when it serves, and `closing` shortly before it accepts no more connections."""
+
+    def __init__(
+        self, service: Service, ready: Callable[[], None], closing: Callable[[], None] | None = None
+    ) -> None:
+        config = uvicorn.Config(
+            service,
+            http=service.connect,  # type: ignore[arg-type]  # only called
+            loop="uvloop",
+            lifespan="on",
+            ws="none",
+            workers=1,
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            timeout_graceful_shutdown=GRACEFUL_TIMEOUT,
+        )
+        super().__init__(config)
+        self.service = service
+        self._ready = ready
+        self._closing = closing
+        self.stop_signal: int | None = None
+        self.stop_began = 0.0
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, then call back."""
+        await super().startup(sockets)
+        self._ready()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Remember the first signal that asks to stop, and when it came."""
+        if self.stop_signal is None:
+            self.stop_signal, self.stop_began = sig, time.monotonic()
+            self.service.draining = True
+        super().handle_exit(sig, frame)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept the connections that clients have already, and no more; then stop."""
+        if self._closing is not None:
+            self._closing()
+            await asyncio.sleep(CLOSE_PAUSE)
+        last = time.monotonic() + ACCEPT_TIMEOUT
+        # The kernel resets those that are not accepted when their listener closes.
+        while sockets and has_client(sockets[0]) and time.monotonic() < last:  # noqa: ASYNC110 - nothing tells it
+            await asyncio.sleep(0)
+        for listener in (*self.servers, *(sockets or ())):
+            listener.close()
+        await asyncio.sleep(0)
+        await super().shutdown(sockets)
+
+
+def _slots(workers: int) -> Slots:
+    try:
+        return Slots(workers if workers == 1 else supervisor.max_processes(workers))
+    except OSError as error:
+        raise CannotStart(
+            f"no shared memory for metrics ({error.strerror}): make space, or use --no-metrics"
+        ) from None
+
+
+def _run_worker(service: Service, listener: socket.socket, heartbeat: Heartbeat, number: int) -> None:
+    service.number = number
+    server = _Server(service, partial(heartbeat.report, READY), partial(heartbeat.report, CLOSING))
+    sys.exit(_run(server, [listener], heartbeat.start))
+
+
+def _run(server: _Server, listeners: list[socket.socket], begin: Callable[[], None] = lambda: None) -> int:
+    """Run a server until it is told to stop; return 0, 1 if it did not start, or CANNOT_START."""
+    # uvicorn raises the signal again after a graceful stop; the exit status of a requested stop is 0.
+    # A signal that comes before uvicorn handles signals stops the server too, once it has started.
+    # So does a terminal that closes, unless `nohup` has it ignored.
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, server.handle_exit)
+    bridge_log()
+    try:
+        begin()
+        server.run(listeners)
+    except SystemExit:
+        pass  # it did not start, and the service has said why
+    except (OSError, RuntimeError, MemoryError) as error:
+        if server.started:
+            raise
+        emit(Event.WORKER_CANNOT_START, reason=str(error))
+    finally:
+        ignore_signals()
+    return CANNOT_START if server.service.cannot_start else int(not server.started)
+
+
+def _announce(settings: Settings, address: str) -> None:
+    name = database(settings.database).name
+    write_line(f"Storekeeper listens on {address} with {name}; {address}/docs describes it (Ctrl-C stops it)")
+    emit(Event.STARTED, version=__version__, database=name, workers=settings.workers, pid=os.getpid())
+    supervisor.tell_ready()
+    if settings.auth == "open" and not is_loopback(settings.host):
+        emit(Event.OPEN_TO_ALL, address=address)

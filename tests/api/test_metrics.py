@@ -1,0 +1,296 @@
+"""What /metrics shows: every response once, in a closed set of series, and what is left out when it is not known."""
+
+import random
+import shutil
+import string
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from storekeeper.api.metrics import BOUNDS, CELLS, FAMILIES, OTHER, STATUSES, Metrics, Slots
+from storekeeper.api.routes import ROUTES
+from storekeeper.errors import Outcome, Unavailable
+from storekeeper.http import limits
+from tests.harness.asgi import asked
+from tests.harness.client import locked
+from tests.harness.databases import postgres
+from tests.harness.in_process import Inside, inside, last_response, run, settled, some_stores, tick
+from tests.harness.machine import need
+from tests.harness.metrics import Series, parse, responses, scrape, series
+from tests.harness.process import Running, serving
+from tests.harness.proxy import proxied
+from tests.harness.wire import PHRASES, assert_error, create, request
+
+PROMTOOL = "promtool"
+
+
+async def respond(service: Inside, *data: bytes) -> None:
+    """Send requests, one after another, each on a connection of its own."""
+    for each in data:
+        connection, _ = service.connect()
+        connection.data_received(each)
+        await settled(connection)
+        connection.transport.close()
+        await tick()
+
+
+async def shown(service: Inside) -> Mapping[Series, float]:
+    connection, line = service.connect()
+    connection.data_received(request("GET", "/metrics"))
+    await settled(connection)
+    assert last_response(line).status == 200
+    connection.transport.close()
+    await tick()
+    return parse(last_response(line).body.decode())
+
+
+def test_each_response_is_counted_once_by_route_method_and_status(tmp_path: Path) -> None:
+    get = request("GET", "/api/stores/1")
+    sent = {
+        ("/api/stores", "POST", "200"): [create("First")],
+        ("/api/stores", "POST", "400"): [create("")],
+        ("/api/stores/{id}", "GET", "200"): [get, get, get, get],  # the last ones from the cache
+        ("/api/stores/{id}", "GET", "404"): [request("GET", "/api/stores/9")],
+        ("/api/stores/{id}", "HEAD", "200"): [request("HEAD", "/api/stores/1")],
+        ("/api/stores/{id}", "PUT", "412"): [
+            request("PUT", "/api/stores/1", b'{"name":"a"}', 'If-Match: "9.abcdefgh"')
+        ],
+        ("/api/stores", "GET", "200"): [request("GET", "/api/stores?q=1"), request("GET", "/api/stores?name=a")],
+        ("/docs/{name}", "GET", "404"): [request("GET", "/docs/secret.js")],
+        ("/health/ready", "GET", "200"): [request("GET", "/health/ready")],
+        ("/test", "OPTIONS", "204"): [request("OPTIONS", "/test")],
+        ("/test", "other", "405"): [request("DELETE", "/test"), request("PATCH", "/test")],
+        ("other", "GET", "404"): [request("GET", "/secret"), request("GET", "/api/stores/1/secret")],
+        ("other", "other", "501"): [request("SECRET", "/test")],
+        ("other", "other", "400"): [b"no HTTP\r\n\r\n"],
+    }
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            await respond(service, *(data for several in sent.values() for data in several))
+            found = await shown(service)
+            assert responses(found) == {key: len(several) for key, several in sent.items()}
+            name = "http_request_duration_seconds"
+            for route in {route for route, _, _ in sent}:
+                count = sum(len(several) for key, several in sent.items() if key[0] == route)
+                assert found[series(f"{name}_count", route=route)] == count
+                assert found[series(f"{name}_bucket", route=route, le="+Inf")] == count
+                assert 0 < found[series(f"{name}_sum", route=route)] < 60
+                assert len([key for key in found if key[0].endswith("_bucket") and ("route", route) in key[1]]) == 10
+            assert responses(await shown(service))["/metrics", "GET", "200"] == 1
+
+    run(scenario())
+
+
+def test_a_response_of_another_asgi_server_is_counted_too(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            await asked(service, "GET", "/api/stores")
+            await asked(service, "SECRET", "/secret")
+            assert responses(await shown(service)) == {
+                ("/api/stores", "GET", "200"): 1,
+                ("other", "other", "404"): 1,
+            }
+
+    run(scenario())
+
+
+def test_a_client_that_leaves_before_its_response_is_counted_without_a_status(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            with locked(tmp_path):
+                connection, _ = service.connect()
+                connection.data_received(create("Left"))
+                connection.transport.abort()
+                await tick()
+                assert responses(await shown(service)) == {("/api/stores", "POST", "0"): 1}
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("count", [20_000, pytest.param(1_000_000, marks=pytest.mark.thorough)])
+def test_hostile_methods_and_paths_make_no_new_series(tmp_path: Path, count: int) -> None:
+    """Whatever comes is in the series that there are; and nothing that was sent is shown."""
+    chance = random.Random(1)
+
+    def word() -> str:
+        return "".join(chance.choices(string.ascii_letters + "-_.%\"{}'\\", k=chance.randrange(1, 12)))
+
+    async def scenario() -> None:
+        async with inside(tmp_path, allowed_host=("stores.example",)) as service:
+            wire = service.service.runtime.observe
+            for number in range(count):
+                wire(chance.choice((None, word(), "store")), word(), chance.randrange(1000), 1, 0.1, number)
+                if number % 100 == 0:  # reading such a request takes longer
+                    method = chance.choice(("GET", "PROPFIND", word()))
+                    await respond(service, request(method, f"/{word()}/{word()}?{word()}"))
+            found = responses(await shown(service))
+            assert sum(found.values()) == count + len(range(0, count, 100))
+            routes = {route.path for route in ROUTES} | {OTHER}
+            methods = {"GET", "HEAD", "POST", "PUT", "OPTIONS", OTHER}
+            for route, method, status in found:
+                assert route in routes
+                assert method in methods
+                assert status in {*map(str, STATUSES), OTHER}
+
+    run(scenario())
+
+
+def test_every_status_that_a_response_may_have_has_series_of_its_own() -> None:
+    assert PHRASES.keys() <= set(STATUSES)
+
+
+def test_a_duration_is_in_the_bucket_that_ends_with_it() -> None:
+    slots = Slots()
+    metrics = Metrics(slots)
+    for seconds in (0.0, BOUNDS[0], BOUNDS[0] * 1.01, 5.0, 5.01, 3600.0):
+        metrics.observe("test", "GET", 200, 10, seconds, 0)
+    counts = [
+        slots.of(0)[CELLS["http_request_duration_seconds", "/test", le]] for le in ("0.0005", "0.001", "5.0", "+Inf")
+    ]
+    assert counts == [2, 1, 1, 2]
+
+
+# Writes.
+
+
+def test_writes_are_counted_by_what_they_led_to(tmp_path: Path) -> None:
+    put = b'{"name":"a"}'
+    key, tag = "Idempotency-Key: k", 'If-Match: "9.abcdefgh"'
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            await respond(
+                service,
+                *(create("First"), request("PUT", "/api/stores/1", put), request("PUT", "/api/stores/1", put)),
+                *(create("Keyed", key), create("Keyed", key), create("Other", key)),
+                *(request("PUT", "/api/stores/9", put), request("PUT", "/api/stores/1", b'{"name":"b"}', tag)),
+            )
+            found = await shown(service)
+            results = {"stored": 4, "replayed": 1, "key_reused": 1, "not_found": 1, "precondition_failed": 1}
+            for result in FAMILIES["writes"].labels["result"]:
+                assert found[series("writes_total", result=result)] == results.get(result, 0), result
+            assert found[series("commit_duration_seconds_count")] == 8
+            assert found[series("stores")] == 2
+            assert found[series("changes")] == 3
+            assert 0 <= found[series("seconds_since_last_change")] < 60
+            assert found[series("write_queue")] == 0
+
+    run(scenario())
+
+
+def test_a_write_that_the_database_refuses_is_counted_by_its_outcome() -> None:
+    slots = Slots()
+    Metrics(slots).observe_writes([Unavailable("a"), Unavailable("b", Outcome.UNKNOWN), ValueError()], 0.2)
+    for result in ("unavailable", "unknown", "failed"):
+        assert slots.of(0)[CELLS["writes", result]] == 1
+
+
+def test_writes_that_wait_are_in_the_queue(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            with locked(tmp_path):
+                for number in range(3):
+                    service.connect()[0].data_received(create(str(number)))
+                found = await shown(service)
+            assert found[series("write_queue")] == 3
+            assert found[series("connections")] == 4
+
+    run(scenario())
+
+
+# What limits refuse.
+
+
+def test_what_a_limit_refuses_is_counted_by_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    some_stores(tmp_path, 1)
+    long = b'{"name":"Long","address":"%b"}' % (b"x" * 100_000)
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            runtime, collection = service.service.runtime, service.collection
+            monkeypatch.setattr(collection._queue.limit, "limit", 0)
+            await respond(service, create("One too many"))
+            monkeypatch.undo()
+            with monkeypatch.context() as patch:
+                patch.setattr(limits, "MAX_RECEIVED_BYTES", 0)
+                await respond(service, request("POST", "/api/stores", long)[:-1])
+            await respond(service, request("PUT", "/api/stores/1", long))
+            with monkeypatch.context() as patch:
+                patch.setattr(limits, "MAX_UNSENT_BYTES", 1000)
+                for _ in range(2):  # the second one makes the first one leave
+                    connection, line = service.connect()
+                    line.stuck = True
+                    connection.data_received(request("GET", "/api/stores/1", None, "Connection: close"))
+                    connection.data_received(request("GET", "/api/stores/1"))
+                    await settled(connection)
+            feed = runtime.application._planners["changes"].__self__  # type: ignore[attr-defined]
+            monkeypatch.setattr(feed, "_max_listeners", 0)
+            await respond(service, request("GET", "/api/changes", None, "Accept: text/event-stream"))
+            with monkeypatch.context() as patch:
+                patch.setattr(runtime.limits.connections, "maximum", 0)
+                await respond(service, b"")
+            found = await shown(service)
+            for reason in FAMILIES["refused"].labels["reason"]:
+                assert found[series("refused_total", reason=reason)] == 1, reason
+
+    run(scenario())
+
+
+# The route.
+
+
+def test_without_metrics_the_route_is_no_route(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path, metrics=False) as service:
+            for method in ("GET", "POST", "OPTIONS"):
+                connection, line = service.connect()
+                connection.data_received(request(method, "/metrics"))
+                await settled(connection)
+                assert_error(last_response(line), 404, "Not Found")
+
+    run(scenario())
+
+
+def test_a_database_that_is_away_takes_only_its_own_series_with_it(tmp_path: Path) -> None:
+    of_database = {series(name) for name in ("stores", "changes", "seconds_since_last_change", "database_bytes")}
+    with postgres().database() as url, proxied(postgres().port) as proxy:
+        through = url.replace(f":{postgres().port}/", f":{proxy.port}/")
+        with serving(tmp_path, database=through) as service:
+            service.request("POST", "/api/stores", {"name": "First"})
+            before = scrape(service)
+            assert before.keys() >= of_database
+            assert before[series("ready")] == 1
+            assert before[series("database_bytes")] > 1_000_000
+            with proxy.standing_still():
+                meanwhile = scrape(service)
+            assert before.keys() - meanwhile.keys() == of_database
+            assert meanwhile[series("ready")] == 0
+            assert meanwhile[series("writes_total", result="stored")] == 1
+
+
+def test_a_bug_behind_it_is_no_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            monkeypatch.setattr(service.collection, "state", lambda: 1)
+            connection, line = service.connect()
+            connection.data_received(request("GET", "/metrics"))
+            await settled(connection)
+            assert_error(last_response(line), 500, "An internal server error occurred")
+
+    run(scenario())
+
+
+def test_the_text_is_what_prometheus_reads(service: Running) -> None:
+    if not (promtool := shutil.which(PROMTOOL)):
+        need(PROMTOOL, "promtool is not installed")
+    service.request("POST", "/api/stores", {"name": "First"})
+    text = service.request("GET", "/metrics").body
+    done = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = parse(text.decode())
+    assert found[series("disk_free_bytes")] > 0
+    assert found[series("database_bytes")] > 4096
+    assert found[series("process_resident_memory_bytes", worker="0")] > 1_000_000
