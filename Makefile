@@ -14,7 +14,7 @@ OTHER := $(if $(filter file,$(origin PYTHON)),,$(shell grep -qs "^version = \
   $$($(PYTHON) -c 'import platform; print(platform.python_version())')$$" .venv/pyvenv.cfg || echo another-python))
 
 .DEFAULT_GOAL := help
-.PHONY: another-python help dev quick serve serve-postgres setup test coverage check format lock examples bench bench-ab bench-scaling huge profile fuzz-api fuzz-http thorough soak load faults sbom audit clean
+.PHONY: another-python help dev quick serve serve-postgres setup test coverage check format lock examples bench bench-ab bench-scaling huge fuzz-api fuzz-http thorough soak load faults sbom audit clean
 
 help:  ## what there is to make
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "%-16s%s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -51,14 +51,11 @@ format: .venv/.dev  ## mends the format and what the linter can
 examples: .venv/.dev  ## the errors that the service sends, into the OpenAPI document
 	@WRITE_EXAMPLES=1 $(BIN)/python -m pytest --quiet --no-header tests/api/test_openapi.py -k example
 
-bench: .venv/.dev  ## ratios to other stacks into docs/benchmarks.md; ARGS=--quick for a first look, ARGS=--help
+bench: .venv/.dev  ## rates beside other stacks into docs/benchmarks.md and README; ARGS=--quick for a first look, ARGS=--help
 	@$(BIN)/python -m bench.run $(ARGS)
 
 huge: .venv/.dev  ## the same work on 1,000,000 and 10,000,000 stores (5 minutes, 4 GB), into docs/benchmarks.md
 	@$(BIN)/python -m bench.huge $(HUGE)
-
-profile: .venv/.dev  ## where a request's microseconds go, by thread and by part, into docs/benchmarks.md
-	@$(BIN)/python -m bench.breakdown
 
 bench-ab: .venv/.dev  ## processor time for each request of two checkouts; AB="../old . --pairs=10"
 	@$(BIN)/python -m bench.ab $(AB)

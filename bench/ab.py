@@ -12,15 +12,14 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from bench.cases import CASES, Case
-from bench.load import measure as run
-from bench.seeds import STORES_OF_CHANGED, write_csv
+from bench import load, seeds
+from bench.cases import BY_NAME, Case
 from bench.servers import CORES, free_port, running
-from bench.systems import DATA, ROOT, call
+from bench.systems import call
 
 
 def measure(checkout: Path, case: Case, requests: int, stores: int) -> tuple[float, float]:
-    """Processor microseconds for each of at least so many requests, and requests per second."""
+    """Return processor microseconds for each of at least so many requests, and requests per second."""
     with tempfile.TemporaryDirectory(prefix="storekeeper-ab-") as folder:
         port, rows = free_port(), Path(folder) / "rows.csv"
         command = (sys.executable, "-m", "storekeeper")
@@ -28,27 +27,18 @@ def measure(checkout: Path, case: Case, requests: int, stores: int) -> tuple[flo
             "PYTHONPATH": str(checkout / "src"),
             "STOREKEEPER_DATABASE": f"sqlite:///{folder}/stores.db",
         }
-        write_csv(rows, STORES_OF_CHANGED if case.kind == "past" else stores)
+        seeds.write_csv(rows, stores)
         call(*command, "import", rows, **environment)
-        if case.kind == "past":
-            call(
-                sys.executable,
-                "-m",
-                "bench.changed",
-                Path(folder) / "stores.db",
-                str(stores),
-                PYTHONPATH=f"{checkout / 'src'}:{ROOT}",
-            )
         serve = [*command, "serve", f"--port={port}", "--no-examples"]
         with running(serve, environment, Path(folder), port, Path(folder) / "log") as server:
-            server.system, server.stores = "storekeeper", stores
-            seconds = max(1, math.ceil(requests / run(server, case, 1, DATA)["rate"]))
-            figures = run(server, case, seconds, DATA)
+            server.stores = stores
+            seconds = max(1, math.ceil(requests / load.wrk(server, case, 1)["rate"]))
+            figures = load.wrk(server, case, seconds)
             return figures["us"], figures["rate"]
 
 
 def compare(old: Path, new: Path, case: Case, given: argparse.Namespace) -> None:
-    """Prints a line for each pair, and the medians."""
+    """Print a line for each pair, and the medians."""
     rows = []
     for number in range(given.pairs):
         order = (old, new) if number % 2 == 0 else (new, old)
@@ -70,21 +60,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("old", type=Path, help="a checkout")
     parser.add_argument("new", type=Path, help="another one")
-    parser.add_argument("--cases", nargs="+", default=["get-one", "list-5", "post", "mix"])
+    parser.add_argument("--cases", nargs="+", default=["random-id", "post", "mix-95"])
     parser.add_argument("--pairs", type=int, default=10)
     parser.add_argument("--requests", type=int, default=200_000)
-    parser.add_argument(
-        "--stores",
-        type=int,
-        default=10,
-        help="how many stores random ids and names are among (past: how often one was changed)",
-    )
+    parser.add_argument("--stores", type=int, default=1_000_000, help="how many stores there are")
     given = parser.parse_args()
     if len(CORES) < 2:
         sys.exit("two cores are needed: one for the server, one for wrk")
-    cases = {case.name: case for case in CASES if case.kind in {"wrk", "past"}}
     for name in given.cases:
-        compare(given.old.resolve(), given.new.resolve(), cases[name], given)
+        compare(given.old.resolve(), given.new.resolve(), BY_NAME[name], given)
 
 
 if __name__ == "__main__":

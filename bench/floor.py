@@ -1,10 +1,11 @@
 """The least that a Python server does with Storekeeper's file: floor.py DATABASE_FILE PORT; no peer, for no use.
 
 It shows how fast the parts are that Storekeeper is built of: uvloop, apsw, msgspec, and a thread that commits. It
-keeps the file whole: a write is a row of `changes`, a version and an entry in the index of names, on the disk before
-its response. llhttp reads the requests, as every server has to, and their fields become a list that nobody looks at.
-All else is left out: nothing is checked, %20 is the only escape; there are no limits, timeouts, errors (what fails
-gets no response), conditions, keys, tokens, events, other processes, and no cache: each GET is a SELECT.
+keeps the file whole: a write is a row of `changes`, a version, a text to search and an entry in the index of names,
+on the disk before its response. llhttp reads the requests, as every server has to, and their fields become a list
+that nobody looks at. All else is left out: nothing is checked, %20 is the only escape; there are no limits, timeouts,
+errors (what fails gets no response), conditions, keys, tokens, events, other processes, and no cache: each GET is a
+SELECT.
 """
 
 import asyncio
@@ -23,6 +24,7 @@ import httptools
 import msgspec
 import uvloop
 
+from storekeeper.search import folded
 from storekeeper.sqlite import connections
 from storekeeper.sqlite.migrations import CHANGES_TABLE
 
@@ -38,9 +40,9 @@ NAMED = "SELECT id, name, address FROM stores WHERE name = ?"
 LATEST = "SELECT seq, count, epoch FROM collection JOIN changes ON seq = (SELECT max(seq) FROM changes)"
 COLUMNS = "seq, store_id, name, address, at, count, token_number"
 CREATED = f"INSERT INTO {CHANGES_TABLE} ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?2, 0)"
-CREATE = "INSERT INTO stores (id, name, address, version) VALUES (?, ?, ?, ?)"
+CREATE = "INSERT INTO stores (id, name, address, folded, version) VALUES (?, ?, ?, ?, ?)"
 REPLACED = f"INSERT INTO {CHANGES_TABLE} ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0)"
-REPLACE = "UPDATE stores SET name = ?2, address = ?3, version = ?4 WHERE id = ?1"
+REPLACE = "UPDATE stores SET name = ?2, address = ?3, folded = ?4, version = ?5 WHERE id = ?1"
 
 
 class Payload(msgspec.Struct):
@@ -99,13 +101,14 @@ class Writer(threading.Thread):
         self.execute("BEGIN IMMEDIATE")
         for _, id, new in batch:
             self.version += 1
+            searched = folded(new.name, new.address)
             if id:
                 self.execute(REPLACED, (self.version, id, new.name, new.address, now, self.count))
-                self.execute(REPLACE, (id, new.name, new.address, self.version))
+                self.execute(REPLACE, (id, new.name, new.address, searched, self.version))
             else:
                 id = self.count = self.count + 1  # noqa: PLW2901 - it had none
                 self.execute(CREATED, (self.version, id, new.name, new.address, now))
-                self.execute(CREATE, (id, new.name, new.address, self.version))
+                self.execute(CREATE, (id, new.name, new.address, searched, self.version))
             ids.append(id)
         self.execute("COMMIT")
         return ids

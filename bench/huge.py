@@ -11,13 +11,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import load, seeds
-from bench.cases import CASES, Case
+from bench import load, report, seeds
+from bench.cases import BY_NAME, Case
 from bench.machine import describe
 from bench.servers import CORES, Server, free_port, running
 from bench.systems import DATA, ROOT, STOREKEEPER
 
-PAGE = ROOT / "docs/benchmarks.md"
 BEGIN, END = "<!-- huge: begin (written by make huge) -->", "<!-- huge: end -->"
 SMALL, LARGE = 1_000_000, int(sys.argv[1]) if len(sys.argv) > 1 else 10_000_000
 READS = ("random-id", "random-unique", "random-name", "mix-95", "mix-50")
@@ -43,8 +42,7 @@ def main() -> int:
         f"Random id: {large / small:.2f} of the rate among {SMALL:,} (goal ≥ {GOAL}) {'✗✓'[large / small >= GOAL]}"
     )
     text = "\n".join([*lines, "", verdict, "", f"{time.strftime('%Y-%m-%d')}, {SECONDS} s for each rate; {machine}."])
-    before, _, rest = PAGE.read_text().partition(BEGIN)
-    PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.partition(END)[2]}")
+    report.replace(report.PAGE, text.splitlines(), BEGIN, END)
     sys.stdout.write(f"{text}\n")
     return 0
 
@@ -78,11 +76,10 @@ def served(count: int, database: Path, folder: Path) -> Column:
     port = free_port()
     words = [str(STOREKEEPER), "serve", f"--port={port}", f"--database=sqlite:///{database}", "--no-examples"]
     with running(words, {}, ROOT, port, folder / "log") as server:
-        server.system, server.stores, server.database = "storekeeper", count, database
+        server.stores, server.database = count, database
         column = {"start to first response": f"{server.seconds_to_start * 1000:,.0f} ms"}
-        cases = {case.name: case for case in CASES}
         for name in READS:
-            column |= rate(server, cases[name])
+            column |= rate(server, BY_NAME[name])
             if name == "random-name":
                 column["memory after these reads"] = f"{server.memory():,.0f} MiB"
         column["whole list, first time"] = timed(lambda: read_list(server))
@@ -95,8 +92,7 @@ def rate(server: Server, case: Case) -> Column:
     server.read_file()
     load.wrk(server, case, WARM_UP)
     found = load.wrk(server, case, SECONDS)
-    title = case.title.replace(" of 1,000,000", "").partition(" (peers")[0]
-    return {title: f"{found['rate']:,.0f} /s, {found['us']:.1f} µs, p99 {found['p99']:.1f} ms"}
+    return {case.title: f"{found['rate']:,.0f} /s, {found['us']:.1f} µs, p99 {found['p99']:.1f} ms"}
 
 
 def timed(action: Callable[[], object]) -> str:

@@ -1,41 +1,26 @@
-"""`make bench`: measures Storekeeper and its peers in interleaved rounds and writes the report."""
+"""`make bench`: measures Storekeeper and its peers in interleaved rounds and writes the tables of two pages."""
 
 import argparse
 import http.client
 import json
-import math
 import os
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
 from bench import load, report, smoke
-from bench.cases import CASES, READ_ONE, Case, Entry
+from bench.cases import CASES, Case
 from bench.machine import describe
 from bench.servers import CORES, Server, UnavailableError
-from bench.systems import BENCH, DATA, ROOT, SYSTEMS, call
+from bench.systems import BENCH, DATA, SYSTEMS, call
 
 FAILURES = (UnavailableError, OSError, http.client.HTTPException, subprocess.SubprocessError)
-Measure = Callable[[Entry], load.Figures]
-QUICK = (
-    *(
-        "storekeeper",
-        "storekeeper-plain",
-        "storekeeper-tokens",
-        "storekeeper-changed",
-        "storekeeper-postgres",
-        "storekeeper-postgres-plain",
-    ),
-    *("floor", "floor-postgres", "nginx", "fastify", "hapi"),
-)
-MIN_REQUESTS = 200_000
-"""Requests of all rounds of a system together, over which its processor time is taken."""
-MAX_SECONDS = 5
+WARM_UP_SECONDS = 5
+"""A just-in-time compiler can need that long."""
 
 
 def options() -> argparse.Namespace:
@@ -45,24 +30,24 @@ def options() -> argparse.Namespace:
         description=__doc__,
         epilog=f"Cases: {', '.join(cases)}. Systems: {', '.join(SYSTEMS)}.",
     )
-    parser.add_argument("--rounds", type=int, default=5, help="rounds over all systems (5)")
-    parser.add_argument("--seconds", type=int, default=2, help="length of one measurement (2)")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds over all systems (3)")
+    parser.add_argument("--seconds", type=int, default=3, help="length of one measurement (3)")
+    parser.add_argument("--stores", type=int, default=1_000_000, help="how many stores each system has (1,000,000)")
     parser.add_argument("--only", type=listed, default=cases, metavar="CASE,...", help="some of the cases")
     parser.add_argument("--systems", type=listed, default=list(SYSTEMS), metavar="SYSTEM,...")
-    parser.add_argument("--quick", action="store_true", help="one round of 1 s, reported in bench/.data only")
-    parser.add_argument("--report", action="store_true", help="write the last run's report again")
+    parser.add_argument("--quick", action="store_true", help="one round of 1 s; changes no page")
+    parser.add_argument("--report", action="store_true", help="write the last run's tables again")
     chosen = parser.parse_args()
     for word in chosen.only + chosen.systems:
         if word not in cases and word not in SYSTEMS:
             parser.error(f"there is no case or system {word}")
     if chosen.quick:
         chosen.rounds, chosen.seconds = 1, 1
-        chosen.systems = [name for name in chosen.systems if name in QUICK]
     return chosen
 
 
 def listed(words: str) -> list[str]:
-    return words.replace("_", "-").split(",")
+    return words.split(",")
 
 
 class Bench:
@@ -75,94 +60,52 @@ class Bench:
 
     def admit(self) -> None:
         """Install each system and check that it fulfils the contract, or what the cases measure of it."""
-        for name in self.chosen.systems:
+        needed = {name for case in CASES if case.name in self.chosen.only for name in case.systems}
+        for name in (name for name in self.chosen.systems if name in needed):
             try:
-                self.versions[name] = SYSTEMS[name].install()
+                versions = SYSTEMS[name].install()
                 if tests := smoke.TESTS[SYSTEMS[name].smoke_test]:
                     with SYSTEMS[name].serve(smoke.SEED, self.data) as server:
                         for test in tests:
                             test(server)
-                log(f"{name}: {report.version_text(self.versions[name])}")
+                self.versions[name] = versions
+                log(f"{name}: {report.version_text(versions)}")
             except FAILURES as error:
-                self.versions.pop(name, None)
                 self.missing[name] = str(error)
                 log(f"{name}: left out: {error}")
 
     def measure(self, case: Case) -> report.Outcome:
-        log(f"\n{case.title}")
-        entries = [entry for entry in case.entries if entry[0] in self.versions]
-        failures: dict[str, str] = {}
-        run = self.measure_separately if case.kind in {"start", "memory"} else self.measure_side_by_side
-        rounds = run(case, entries, failures)
-        seconds = max(self.chosen.seconds, case.least_seconds)
-        settings = {"rounds": self.chosen.rounds, "seconds": seconds, "date": time.strftime("%Y-%m-%d")}
-        return {**settings, "figures": rounds, "failures": failures, "missing": self.missing}
-
-    def measure_separately(self, case: Case, entries: list[Entry], failures: dict[str, str]) -> report.Rounds:
-        """Start a server for each measurement."""
-
-        def measure(entry: Entry) -> load.Figures:
-            system, size = SYSTEMS[entry[0]], entry[1]
-            if case.kind == "start":
-                return load.start_up(system, size, self.data)
-            return load.memory(system, size, self.data, READ_ONE)
-
-        return self.rounds(case, entries, measure, failures)
-
-    def measure_side_by_side(self, case: Case, entries: list[Entry], failures: dict[str, str]) -> report.Rounds:
         """Keep all servers from the first round to the last; each is stopped while another one is measured."""
-        seconds: dict[Entry, int] = {}
-        servers: dict[Entry, Server] = {}
-        rate = 0.0
-
-        def measure(entry: Entry) -> load.Figures:
-            server, time = servers[entry], seconds[entry]
-            with server.awake():
-                if case.kind == "offered" and rate:
-                    return load.offered(server, case, time, rate, load.build_generator(DATA))
-                return load.measure(server, case, time, DATA)
-
+        log(f"\n{case.title}")
+        failures = {name: self.missing[name] for name in case.systems if name in self.missing}
         with ExitStack() as stack:
-            rates = {}
-            for entry in entries:
+            servers: dict[str, Server] = {}
+            for name in (name for name in case.systems if name in self.versions):
                 try:
-                    server = stack.enter_context(SYSTEMS[entry[0]].serve(entry[1], self.data))
-                    if case.expected:
-                        smoke.expect(case.path, smoke.request(server, "GET", case.path), case.expected(entry[1]))
-                    servers[entry], seconds[entry] = server, 1
-                    if case.kind != "past":
-                        rates[entry] = warm_up(measure, entry, 1 if self.chosen.quick else 4 * self.chosen.seconds)
-                    seconds[entry] = self.length(case, rates.get(entry, 0.0))
+                    servers[name] = stack.enter_context(SYSTEMS[name].serve(self.chosen.stores, self.data))
+                    with servers[name].awake():
+                        warm_up(servers[name], case, 1 if self.chosen.quick else WARM_UP_SECONDS)
                 except FAILURES as error:
-                    servers.pop(entry, None)
-                    failures[report.key(entry)] = str(error)
-                    log(f"  {report.key(entry)}: left out: {error}")
-            if case.kind == "offered":
-                rate = rates.get(("fastify", 10), 0.0) / 2
-                if not rate:
-                    raise UnavailableError("the offered rate is half of Fastify's: it has to take part")
-                log(f"  {rate:,.0f} requests are offered each second")
-            return self.rounds(case, list(servers), measure, failures)
+                    servers.pop(name, None)
+                    failures[name] = str(error)
+                    log(f"  {name}: left out: {error}")
+            rounds = self.rounds(case, servers, failures)
+        settings = {"rounds": self.chosen.rounds, "seconds": self.chosen.seconds, "stores": self.chosen.stores}
+        return {**settings, "date": time.strftime("%Y-%m-%d"), "figures": rounds, "failures": failures}
 
-    def length(self, case: Case, rate: float) -> int:
-        """Return the seconds of one measurement: enough for `MIN_REQUESTS` in all rounds, up to `MAX_SECONDS`."""
-        least: int = max(self.chosen.seconds, case.least_seconds)
-        if self.chosen.quick or case.kind == "list-changed" or case.least_seconds > 1:
-            return least
-        enough: int = math.ceil(MIN_REQUESTS / self.chosen.rounds / rate)
-        return max(least, min(MAX_SECONDS, enough))
-
-    def rounds(self, case: Case, entries: list[Entry], measure: Measure, failures: dict[str, str]) -> report.Rounds:
+    def rounds(self, case: Case, servers: dict[str, Server], failures: dict[str, str]) -> report.Rounds:
         """Return one dictionary per round; each round begins with another system."""
         rounds: report.Rounds = []
+        names = list(servers)
         for number in range(self.chosen.rounds):
             figures: dict[str, load.Figures] = {}
-            first = number % max(1, len(entries))
-            for entry in entries[first:] + entries[:first]:
-                name = report.key(entry)
+            first = number % max(1, len(names))
+            for name in names[first:] + names[:first]:
                 try:
-                    figures[name] = measure(entry)
-                    log(f"  {number + 1} {name}: {figures[name][case.metric]:,.1f}")
+                    with servers[name].awake():
+                        figures[name] = load.wrk(servers[name], case, self.chosen.seconds)
+                        figures[name]["mib"] = servers[name].memory()
+                    log(f"  {number + 1} {name}: {figures[name]['rate']:,.0f} /s, {figures[name]['us']:,.1f} µs")
                 except FAILURES as error:
                     failures[name] = f"round {number + 1} is invalid: {error}"
                     log(f"  {name}: {failures[name]}")
@@ -170,14 +113,13 @@ class Bench:
         return rounds
 
 
-def warm_up(measure: Measure, entry: Entry, limit: int) -> float:
-    """Measure until it gets no faster, as a just-in-time compiler can need seconds; return the best rate."""
+def warm_up(server: Server, case: Case, limit: int) -> None:
+    """Load a server until it gets no faster, for at most about `limit` seconds."""
     best, unimproved, end = 0.0, 0, time.monotonic() + limit
     while not best or (unimproved < 2 and time.monotonic() < end):
-        rate = measure(entry)["rate"]
+        rate = load.wrk(server, case, 1)["rate"]
         unimproved = unimproved + 1 if rate < best * 1.03 else 0
         best = max(best, rate)
-    return best
 
 
 def log(text: str) -> None:
@@ -196,10 +138,7 @@ def run(chosen: argparse.Namespace, store: Path) -> None:
         results["versions"] = {**results.get("versions", {}), **bench.versions}
         for case in CASES:
             if case.name in chosen.only:
-                try:
-                    results["cases"][case.name] = bench.measure(case)
-                except UnavailableError as error:
-                    log(f"  left out: {error}")
+                results["cases"][case.name] = bench.measure(case)
                 store.write_text(json.dumps(results, indent=1))
 
 
@@ -213,7 +152,10 @@ def main() -> int:
     try:
         if not chosen.report:
             run(chosen, store)
-        log("\n" + report.write(json.loads(store.read_text()), DATA if chosen.quick else ROOT / "docs"))
+        results = json.loads(store.read_text())
+        log("\n" + "\n".join(report.lines(results)))
+        if not chosen.quick:
+            report.write(results)
     except UnavailableError as error:
         log(str(error))
         return 2

@@ -13,17 +13,17 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median as middle
 
-from bench import load
-from bench.cases import CASES, Case
+from bench import load, report
+from bench.cases import BY_NAME, Case
 from bench.machine import describe
 from bench.servers import Server, free_port, running
-from bench.systems import DATA, ROOT, STOREKEEPER, SYSTEMS, StorekeeperPostgres
+from bench.systems import DATA, ROOT, STOREKEEPER, SYSTEMS, import_stores
 from tests.harness import postgres_server
 
 PAGE = ROOT / "docs/scaling.md"
 BEGIN, END = "<!-- measured: begin (written by make bench-scaling) -->", "<!-- measured: end -->"
 ROUNDS, SECONDS, CONNECTIONS = 5, 4, 64
-MEASURED = ("get-one", "post", "mix")
+MEASURED = ("get-one", "post", "mix-95")
 Rates = dict[str, list[tuple[float, float]]]
 
 
@@ -34,15 +34,12 @@ def main() -> int:
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=DATA)))
             database = stack.enter_context(postgres_server.running(fsync="on"))
-            system = SYSTEMS["storekeeper-postgres"]
-            assert isinstance(system, StorekeeperPostgres)
-            url = system.fill(database, 10, folder)
+            url = database.new_database()
+            import_stores(10, folder / "stores.csv", url)
             two = [stack.enter_context(running(*instance(url), folder / f"log-{core}", core)) for core in (0, 1)]
-            for server in two:
-                server.system = "storekeeper"
             hapi = stack.enter_context(SYSTEMS["hapi"].serve(10, folder))
             for round_number in range(ROUNDS + 1):
-                for case in (case for case in CASES if case.name in MEASURED):
+                for case in map(BY_NAME.__getitem__, MEASURED):
                     for name, servers in (("1", two[:1]), ("2", two), ("hapi", [hapi])):
                         found = measure(case, servers, database)
                         if round_number:  # the first one warms up
@@ -51,8 +48,7 @@ def main() -> int:
         sys.stderr.write(f"{error}\n")
         return 2
     text = "\n".join(table(rates))
-    before, _, rest = PAGE.read_text().partition(BEGIN)
-    PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.partition(END)[2]}")
+    report.replace(PAGE, text.splitlines(), BEGIN, END)
     sys.stdout.write(f"{text}\n")
     return 0
 
@@ -81,7 +77,7 @@ def transactions(database: postgres_server.Server) -> int:
 def table(rates: dict[str, Rates]) -> Iterator[str]:
     yield "| case | one instance, times hapi in memory | two instances, times one | transactions/s: one | two |"
     yield "|---|---:|---:|---:|---:|"
-    for case in (case for case in CASES if case.name in MEASURED):
+    for case in map(BY_NAME.__getitem__, MEASURED):
         one, two, hapi = (rates[case.name][name] for name in ("1", "2", "hapi"))
         cells = [
             f"{middle([ours[0] / theirs[0] for ours, theirs in zip(one, hapi, strict=True)]):.2f}",

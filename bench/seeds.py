@@ -1,12 +1,17 @@
 """The stores that every system starts with, and the bytes that every system must respond with; imports nothing."""
 
 import json
+import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
+import apsw
+
 Store = dict[str, int | str | None]
-STORES_OF_CHANGED = 10
-"""Stores of a collection of which one was changed very often."""
+KEYS = """WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?1)
+    INSERT INTO keys (key, request, seq, at)
+    SELECT format('%08x-0000-4000-8000-000000000000', n * ?2), 0, 1, ?3 FROM numbers"""
 
 
 def store(number: int) -> Store:
@@ -25,3 +30,10 @@ def write_csv(path: Path, count: int) -> None:
     with path.open("w") as file:
         file.write("name,address\n")
         file.writelines(f"{row['name']},{row['address']}\n" for row in stores(count))
+
+
+def add_keys(database: Path, count: int) -> None:
+    """Put so many keys of now into Storekeeper's file, evenly between all keys that wrk sends."""
+    with closing(apsw.Connection(str(database))) as connection:
+        connection.execute(KEYS, (count, 2**32 // (count + 1), time.time_ns() // 1_000_000))
+        connection.pragma("wal_checkpoint(truncate)")

@@ -27,14 +27,13 @@ class Server:
     process: subprocess.Popen[bytes]
     port: int
     seconds_to_start: float = 0.0
-    system: str = ""
     stores: int = 10
     sent: int = 0
     """Requests that earlier runs have sent: the next one goes on from there."""
-    fields: tuple[str, ...] = ()
-    """What each request has beside what all systems are sent."""
+    load: tuple[str, ...] = ()
+    """Words for `wrk/requests.lua` beside those of a case."""
     database: Path | None = None
-    """Storekeeper's file."""
+    """The file of its stores."""
 
     def connect(self) -> contextlib.closing[http.client.HTTPConnection]:
         return contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=TIMEOUT))
@@ -61,11 +60,13 @@ class Server:
         return sum(family(self.process.pid).values()) / 2**20
 
     def changes(self) -> int | None:
-        """Return how many changes the database has; None if there is no file of Storekeeper's."""
+        """Return how many changes the database has; None if it counts none."""
         if self.database is None:
             return None
         with contextlib.closing(apsw.Connection(str(self.database), apsw.SQLITE_OPEN_READONLY)) as connection:
             connection.set_busy_timeout(2000)
+            if not connection.table_exists(None, "changes"):
+                return None
             return int(connection.execute("SELECT ifnull(max(seq), 0) FROM changes").get)
 
     def processor_seconds(self) -> float:

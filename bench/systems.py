@@ -1,6 +1,5 @@
 """What is compared: how each system is installed, seeded and started; imports seeds and servers."""
 
-import argparse
 import contextlib
 import getpass
 import importlib.metadata
@@ -23,25 +22,12 @@ DATA = BENCH / ".data"
 DATA.mkdir(exist_ok=True)
 ROOT = BENCH.parent
 PEERS = BENCH / "peers"
-PEER_BIN = BENCH / ".venv/bin"
 STOREKEEPER = Path(sys.executable).with_name("storekeeper")
 HINTS = {
     "nginx": "apt-get install nginx",
     "wrk": "apt-get install wrk",
     "npm": "apt-get install nodejs npm",
-    "cc": "apt-get install gcc libc6-dev",
 }
-
-
-def with_checkouts(parser: argparse.ArgumentParser) -> argparse.Namespace:
-    """Return the arguments of a command that compares checkouts of this project; without one, it is this one."""
-    parser.add_argument("checkouts", nargs="*", type=Path, default=[ROOT], metavar="CHECKOUT")
-    given = parser.parse_args()
-    given.checkouts = [checkout.resolve() for checkout in given.checkouts]
-    for checkout in given.checkouts:
-        if not (checkout / "src/storekeeper").is_dir():
-            parser.error(f"{checkout} is no checkout of this project")
-    return given
 
 
 def call(*command: str | Path, cwd: Path = ROOT, accept: int = 0, **env: str) -> str:
@@ -57,8 +43,10 @@ def call(*command: str | Path, cwd: Path = ROOT, accept: int = 0, **env: str) ->
     return (done.stdout + done.stderr).strip()
 
 
-def is_older(done: Path, lock: Path) -> bool:
-    return not done.exists() or done.stat().st_mtime < lock.stat().st_mtime
+def import_stores(count: int, rows: Path, url: str) -> None:
+    """Fill a database of Storekeeper's from a file that is made for it."""
+    seeds.write_csv(rows, count)
+    call(STOREKEEPER, "import", rows, "--database", url)
 
 
 class System:
@@ -70,136 +58,109 @@ class System:
     folder = ROOT
     smoke_test = "contract"
     """Which of `smoke.TESTS` it must pass before it is measured."""
-    fields: tuple[str, ...] = ()
-    """What clients send to it beside what they send to all."""
+    load: tuple[str, ...] = ()
+    """Words for `wrk/requests.lua` beside those of a case."""
+    file = ""
+    """The name of the file that it keeps its stores in, in its temporary folder."""
+    port = 0
 
     def install(self) -> dict[str, str]:
         """Make it ready to start; return its versions."""
         raise NotImplementedError
 
-    def prepare(self, count: int, folder: Path, port: int) -> dict[str, str]:
+    def prepare(self, count: int, folder: Path) -> dict[str, str]:
         """Store `count` stores; return the environment that makes the system start with them."""
-        memory_peer = {"PORT": str(port), "SEED": str(count), "NODE_ENV": "production"}
-        return {**memory_peer, "TMPDIR": str(folder)}
-
-    def database(self, _folder: Path) -> Path | None:
-        """Return the file whose changes are counted."""
-        return None
+        raise NotImplementedError
 
     @contextlib.contextmanager
     def serve(self, count: int, data: Path) -> Iterator[Server]:
         with tempfile.TemporaryDirectory(dir=data, prefix=f"{self.name}-") as temporary:
-            folder, port = Path(temporary), free_port()
-            env = self.prepare(count, folder, port)
-            command = [str(word).format(port=port, folder=folder) for word in self.command]
-            with running(command, env, self.folder, port, folder / "log") as server:
-                server.system, server.stores, server.database = self.name, count, self.database(folder)
-                server.fields = self.fields
+            folder, self.port = Path(temporary), free_port()
+            env = {"PORT": str(self.port), **self.prepare(count, folder)}
+            command = [str(word).format(port=self.port, folder=folder) for word in self.command]
+            with running(command, env, self.folder, self.port, folder / "log") as server:
+                server.stores, server.load = count, self.load
+                server.database = folder / self.file if self.file else None
                 yield server
 
 
-class DatabaseSystem(System):
-    """A system whose database is made once per size and run, and copied for each start."""
+class Storekeeper(System):
+    """Its file is made once per size and run, and copied for each start; `keys` are in it already."""
 
-    def make(self, count: int, database: Path) -> None:
-        raise NotImplementedError
+    file = "stores.db"
 
-    def prepare(self, count: int, folder: Path, port: int) -> dict[str, str]:
-        template = folder.parent / f"{type(self).__name__}-{count}.db"
-        if not template.exists():
-            self.make(count, template)
-        for part in template.parent.glob(f"{template.name}*"):
-            shutil.copy(part, folder / part.name.replace(template.name, "stores.db"))
-        return {"PORT": str(port), "DATABASE": str(folder / "stores.db")}
-
-
-class Storekeeper(DatabaseSystem):
-    def __init__(self, name: str, title: str, option: str) -> None:
-        self.name, self.title = name, title
-        where = ("--host", "127.0.0.1", "--port", "{port}", "--database", "sqlite:///{folder}/stores.db")
-        self.command = (STOREKEEPER, "serve", *where, "--workers", "1", "--no-examples", option)
+    def __init__(self, name: str, title: str, keys: int = 0) -> None:
+        self.name, self.title, self.keys = name, title, keys
+        self.load = ("keys=1",) if keys else ()
+        where = ("--port", "{port}", "--database", "sqlite:///{folder}/stores.db")
+        self.command = (STOREKEEPER, "serve", *where, "--no-examples")
 
     def install(self) -> dict[str, str]:
         call(STOREKEEPER, "--version")
         version = importlib.metadata.version
         return {name: version(name) for name in ("storekeeper", "uvicorn", "uvloop", "httptools", "apsw")}
 
-    def make(self, count: int, database: Path) -> None:
-        rows = database.with_suffix(".csv")
-        seeds.write_csv(rows, count)
-        call(STOREKEEPER, "import", rows, "--database", f"sqlite:///{database}")
-
-    def prepare(self, count: int, folder: Path, port: int) -> dict[str, str]:
-        super().prepare(count, folder, port)
+    def prepare(self, count: int, folder: Path) -> dict[str, str]:
+        template = folder.parent / f"stores-{count}.db"
+        if not template.exists():
+            import_stores(count, template.with_suffix(".csv"), f"sqlite:///{template}")
+        shutil.copy(template, folder / self.file)
+        if self.keys:
+            seeds.add_keys(folder / self.file, self.keys)
         return {}
-
-    def database(self, folder: Path) -> Path | None:
-        return folder / "stores.db"
 
 
 class Floor(Storekeeper):
-    """The least that a Python server does with Storekeeper's file: no peer, but what the goals are seen against."""
+    """The least that a Python server does with Storekeeper's file: no peer, but what the figures are seen against."""
 
-    name, title, smoke_test = "floor", "Floor: bare uvloop and SQLite, no checks", "measured"
-    command = (sys.executable, "-m", "bench.floor", "{folder}/stores.db", "{port}")
+    smoke_test = "measured"
 
     def __init__(self) -> None:
-        """Take nothing: the name is the class's."""
+        super().__init__("floor", "Floor: bare uvloop and SQLite, no checks")
+        self.command = (sys.executable, "-m", "bench.floor", "{folder}/stores.db", "{port}")
 
     def install(self) -> dict[str, str]:
         return {name: importlib.metadata.version(name) for name in ("uvloop", "apsw", "msgspec")}
 
 
-class StorekeeperChanged(Storekeeper):
-    """Its size is how often one of its few stores was changed."""
+class Node(System):
+    """A service with a seed of its own; `shared` are the folders of packages that it uses beside its own."""
 
-    smoke_test = "none"  # its sizes are not numbers of stores
+    def __init__(self, name: str, title: str, *shared: str, file: str = "") -> None:
+        self.name, self.title, self.file = name, title, file
+        self.folder = PEERS / name
+        self.folders = (*(PEERS / other for other in shared), self.folder)
+        self.command = ("node", "server.js")
 
-    def make(self, count: int, database: Path) -> None:
-        super().make(seeds.STORES_OF_CHANGED, database)
-        call(sys.executable, "-m", "bench.changed", database, str(count))
+    def install(self) -> dict[str, str]:
+        versions = {"Node.js": call("node", "--version").removeprefix("v")}
+        for folder in self.folders:
+            done, lock = folder / "node_modules/.package-lock.json", folder / "package-lock.json"
+            if not done.exists() or done.stat().st_mtime < lock.stat().st_mtime:
+                call("npm", "ci", "--no-audit", "--no-fund", cwd=folder)
+            versions |= json.loads((folder / "package.json").read_text())["dependencies"]
+        return versions
+
+    def prepare(self, count: int, folder: Path) -> dict[str, str]:
+        return {"SEED": str(count), "NODE_ENV": "production", "DATABASE": str(folder / self.file)}
 
 
-class StorekeeperTokens(Storekeeper):
-    """Each request to it has a token."""
-
-    smoke_test = "none"  # which sends none
-
-    def prepare(self, count: int, folder: Path, port: int) -> dict[str, str]:
-        environment = super().prepare(count, folder, port)
-        database = f"sqlite:///{self.database(folder)}"
-        said = call(STOREKEEPER, "token", "add", "bench", "--scope", "write", "--database", database)
-        self.fields = (f"Authorization: Bearer {said.split()[0]}",)
-        return environment
-
-
-class StorekeeperPostgres(System):
+class OnPostgres(System):
     """Over a PostgreSQL on the core of the load: work that another machine would do does not count."""
 
-    def __init__(self, name: str, title: str) -> None:
-        self.name, self.title = name, title
+    url = ""
 
     @contextlib.contextmanager
     def serve(self, count: int, data: Path) -> Iterator[Server]:
-        try:
-            with postgres_server.running(fsync="on") as database:
-                pin(database)
-                self.command = self.served(self.fill(database, count, data))
-                with super().serve(count, data) as server:
-                    yield server
-        except postgres_server.Missing as error:
-            raise UnavailableError(str(error)) from error
+        with postgres(data) as database:
+            self.url = database.new_database()
+            with super().serve(count, data) as server:
+                yield server
 
-    def served(self, url: str) -> tuple[str | Path, ...]:
-        return STOREKEEPER, "serve", "--port", "{port}", "--database", url, "--no-examples"
 
-    def fill(self, database: postgres_server.Server, count: int, data: Path) -> str:
-        """Return the URL of a database with so many stores."""
-        url = database.new_database()
-        rows = data / f"postgres-{count}.csv"
-        seeds.write_csv(rows, count)
-        call(STOREKEEPER, "import", rows, "--database", url)
-        return url
+class StorekeeperPostgres(OnPostgres):
+    name, title = "storekeeper-postgres", "Storekeeper on PostgreSQL"
+    command = (STOREKEEPER, "serve", "--port", "{port}", "--no-examples")
 
     def install(self) -> dict[str, str]:
         try:
@@ -208,17 +169,54 @@ class StorekeeperPostgres(System):
             raise UnavailableError(str(error)) from error
         return {"PostgreSQL": server, "psycopg": importlib.metadata.version("psycopg")}
 
+    def prepare(self, count: int, folder: Path) -> dict[str, str]:
+        import_stores(count, folder / "stores.csv", self.url)
+        return {"STOREKEEPER_DATABASE": self.url}
 
-class FloorPostgres(StorekeeperPostgres):
-    """As `Floor`, with Storekeeper's tables in PostgreSQL; it only reads by id."""
 
-    name, title, smoke_test = "floor-postgres", "Floor: bare uvloop and PostgreSQL, no checks", "one"
+class NodePostgres(OnPostgres, Node):
+    def prepare(self, count: int, folder: Path) -> dict[str, str]:
+        return {**super().prepare(count, folder), "DATABASE_URL": self.url}
 
-    def __init__(self) -> None:
-        """Take nothing: the name is the class's."""
 
-    def served(self, url: str) -> tuple[str | Path, ...]:
-        return sys.executable, "-m", "bench.floor_postgres", url, "{port}"
+class Nginx(System):
+    """The limit: fixed bytes from memory."""
+
+    name, title, smoke_test = "nginx", "nginx, fixed bytes", "none"
+    command = ("nginx", "-p", "{folder}", "-e", "{folder}/error.log", "-c", "{folder}/nginx.conf")
+
+    def install(self) -> dict[str, str]:
+        return {"nginx": call("nginx", "-v").rpartition("/")[2]}
+
+    def prepare(self, _count: int, folder: Path) -> dict[str, str]:
+        user = f"user {getpass.getuser()};" if os.geteuid() == 0 else ""
+        config = (BENCH / "nginx.conf").read_text()
+        values = {"USER": user, "PORT": self.port, "FOLDER": folder, "STORE": seeds.compact(seeds.store(7)).decode()}
+        for key, value in values.items():
+            config = config.replace(f"@{key}@", str(value))
+        (folder / "nginx.conf").write_text(config)
+        return {}
+
+
+_postgres: dict[Path, postgres_server.Server] = {}
+
+
+@contextlib.contextmanager
+def postgres(data: Path) -> Iterator[postgres_server.Server]:
+    """Return the PostgreSQL that all who are served from this folder at the same time share."""
+    if data in _postgres:
+        yield _postgres[data]
+        return
+    try:
+        with postgres_server.running(fsync="on", shared_buffers="512MB") as server:
+            pin(server)
+            _postgres[data] = server
+            try:
+                yield server
+            finally:
+                del _postgres[data]
+    except postgres_server.Missing as error:
+        raise UnavailableError(str(error)) from error
 
 
 def pin(database: postgres_server.Server) -> None:
@@ -228,91 +226,18 @@ def pin(database: postgres_server.Server) -> None:
         call("taskset", "--all-tasks", "--cpu-list", "--pid", str(CORES[1]), str(database.process.pid))
 
 
-class Node(System):
-    def __init__(self, name: str, title: str) -> None:
-        self.name, self.title = name, title
-        self.folder = PEERS / name
-        self.command = ("node", "server.js")
-
-    def install(self) -> dict[str, str]:
-        if is_older(self.folder / "node_modules/.package-lock.json", self.folder / "package-lock.json"):
-            call("npm", "ci", "--no-audit", "--no-fund", cwd=self.folder)
-        wanted = json.loads((self.folder / "package.json").read_text())["dependencies"]
-        return {"Node.js": call("node", "--version").removeprefix("v"), **wanted}
-
-
-def install_python_peers(*packages: str) -> dict[str, str]:
-    lock, done = ROOT / "requirements/bench.txt", BENCH / ".venv/.done"
-    if is_older(done, lock):
-        call(sys.executable, "-m", "venv", BENCH / ".venv")
-        call(PEER_BIN / "python", "-m", "pip", "install", "--require-hashes", "-r", lock)
-        done.touch()
-    script = "import sys, importlib.metadata as m; print(*map(m.version, sys.argv[1:]))"
-    return dict(zip(packages, call(PEER_BIN / "python", "-c", script, *packages).split(), strict=True))
-
-
-class FastAPI(System):
-    name, title, folder = "fastapi", "FastAPI, in memory", PEERS / "fastapi"
-    listen = ("--port", "{port}", "--loop", "uvloop", "--http", "httptools")
-    command = (PEER_BIN / "uvicorn", "app:app", *listen, "--no-access-log", "--log-level", "warning")
-
-    def install(self) -> dict[str, str]:
-        return install_python_peers("fastapi", "pydantic", "uvicorn", "uvloop", "httptools")
-
-
-class Django(DatabaseSystem):
-    name, title, folder = "drf", "Django REST framework, SQLite", PEERS / "drf"
-    command: tuple[str | Path, ...] = (PEER_BIN / "gunicorn", "wsgi", "--bind", "127.0.0.1:{port}", "--workers", "1")
-    command += ("--worker-class", "gthread", "--threads", "4", "--timeout", "0", "--no-control-socket")
-
-    def install(self) -> dict[str, str]:
-        return install_python_peers("djangorestframework", "django", "gunicorn")
-
-    def make(self, count: int, database: Path) -> None:
-        call(PEER_BIN / "python", "seed.py", cwd=self.folder, DATABASE=str(database), SEED=str(count))
-
-
-class Nginx(System):
-    """The limit: fixed bytes, one store from memory and the list from a file."""
-
-    name, title, smoke_test = "nginx", "nginx, fixed bytes", "none"
-    command = ("nginx", "-p", "{folder}", "-e", "{folder}/error.log", "-c", "{folder}/nginx.conf")
-
-    def install(self) -> dict[str, str]:
-        return {"nginx": call("nginx", "-v").rpartition("/")[2]}
-
-    def prepare(self, count: int, folder: Path, port: int) -> dict[str, str]:
-        (folder / "list.json").write_bytes(seeds.compact(list(seeds.stores(count))))
-        user = f"user {getpass.getuser()};" if os.geteuid() == 0 else ""
-        config = (BENCH / "nginx.conf").read_text()
-        values = {
-            "USER": user,
-            "PORT": port,
-            "FOLDER": folder,
-            "STORE": seeds.compact(seeds.store(7)).decode(),
-        }
-        for key, value in values.items():
-            config = config.replace(f"@{key}@", str(value))
-        (folder / "nginx.conf").write_text(config)
-        return {}
-
-
 SYSTEMS: dict[str, System] = {
     system.name: system
     for system in (
-        Storekeeper("storekeeper", "Storekeeper, durable", "--fast-lane"),
-        Storekeeper("storekeeper-asgi", "Storekeeper without the fast lane", "--no-fast-lane"),
-        Storekeeper("storekeeper-plain", "Storekeeper, beside it", "--fast-lane"),
-        StorekeeperTokens("storekeeper-tokens", "Storekeeper, a token in each request", "--auth=all"),
-        StorekeeperChanged("storekeeper-changed", "Storekeeper, one store changed so often", "--fast-lane"),
-        StorekeeperPostgres("storekeeper-postgres", "Storekeeper on PostgreSQL, durable"),
-        StorekeeperPostgres("storekeeper-postgres-plain", "Storekeeper on PostgreSQL, beside it"),
-        Floor(),
-        FloorPostgres(),
-        Nginx(),
+        Storekeeper("storekeeper", "Storekeeper"),
+        Node("fastify-sqlite", "Fastify 5 on better-sqlite3", "fastify", file="stores.db"),
         Node("fastify", "Fastify 5, in memory"),
         Node("hapi", "hapi 21, in memory"),
-        FastAPI(),
-        Django(),
+        Floor(),
+        Nginx(),
+        Storekeeper("storekeeper-keys", "Storekeeper, keyed", 100_000),
+        Storekeeper("storekeeper-many-keys", "Storekeeper, keyed, 5,000,000 keys", 5_000_000),
+        StorekeeperPostgres(),
+        NodePostgres("fastify-pg", "Fastify 5 on pg", "fastify"),
     )
 }

@@ -10,5 +10,4 @@ compile pyproject.toml --all-extras -o requirements/run.txt
 compile requirements/build.in -c requirements/run.txt -o requirements/build.txt
 compile pyproject.toml --all-extras requirements/build.in requirements/dev.in \
   -c requirements/run.txt -c requirements/build.txt -o requirements/dev.txt
-compile requirements/bench.in -o requirements/bench.txt
 compile requirements/audit.in -o requirements/audit.txt

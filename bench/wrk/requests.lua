@@ -1,5 +1,5 @@
--- Requests that differ: wrk ... URL -- stores=N skip=N put=PERCENT post=PERCENT by=one|id|name|list unique=1 scattered=1
---   seconds=N keys=1 version=N epoch=TEXT
+-- Requests that differ: wrk ... URL -- stores=N skip=N put=PERCENT post=PERCENT by=one|id|name unique=1 scattered=1
+--   seconds=N keys=1
 --
 -- Ids and names are walked through in no order, each store once before any is repeated: a linear congruential
 -- generator of full period over the next power of two. `skip` is how far earlier runs have walked. Every write has
@@ -60,24 +60,21 @@ local function hex(multiplier)
   return bit.tohex((sent * multiplier) % 4294967296) -- an odd multiplier: no two are equal
 end
 
--- A UUID, and what Envoy and others add to each request (`unique=request`: the first of the two).
-local function unique_fields(name)
-  local a, b, c, d = hex(40503077), hex(92837111), hex(68917503), hex(115249691)
-  local first = name .. ": " .. a .. "-" .. b:sub(1, 4) .. "-4" .. b:sub(5, 7) .. "-8" .. c:sub(1, 3) .. "-" .. d .. c:sub(4, 7) .. "\r\n"
-  return options.unique == 1 and first .. "traceparent: 00-" .. a .. b .. c .. d .. "-" .. d .. a .. "-01\r\n" or first
+-- A UUID
+local function uuid(a, b, c, d)
+  return a .. "-" .. b:sub(1, 4) .. "-4" .. b:sub(5, 7) .. "-8" .. c:sub(1, 3) .. "-" .. d .. c:sub(4, 7)
 end
 
--- The tag of an old version, another one each time, beside the current one.
-local function tags()
-  local old = sent * SCATTER % options.version
-  return string.format('If-None-Match: "%d.%s", "%d.%s"\r\n', old, options.epoch, options.version, options.epoch)
-end
-
+-- What Envoy and other proxies add to each request, or a key of its own.
 local function extra_fields()
-  if options.version then
-    return tags()
+  if not (options.unique or options.keys) then
+    return ""
   end
-  return options.unique and unique_fields("x-request-id") or options.keys and unique_fields("Idempotency-Key") or ""
+  local a, b, c, d = hex(40503077), hex(92837111), hex(68917503), hex(115249691)
+  if options.keys then
+    return "Idempotency-Key: " .. uuid(a, b, c, d) .. "\r\n"
+  end
+  return "x-request-id: " .. uuid(a, b, c, d) .. "\r\ntraceparent: 00-" .. a .. b .. c .. d .. "-" .. d .. a .. "-01\r\n"
 end
 
 local function body()
@@ -92,7 +89,7 @@ end
 function init(args)
   for _, word in ipairs(args) do
     local key, value = word:match("^(%l+)=(%w+)$")
-    options[key] = key ~= "epoch" and tonumber(value) or value
+    options[key] = tonumber(value) or value
   end
   while modulus < options.stores do
     modulus, shift = modulus * 2, shift + 0.5
@@ -119,8 +116,6 @@ local function path()
     return "/api/stores/7"
   elseif options.by == "name" then
     return string.format("/api/stores?name=Store%%20%06d", next_id())
-  elseif options.by == "list" then
-    return "/api/stores"
   end
   return "/api/stores/" .. next_id()
 end

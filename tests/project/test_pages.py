@@ -499,9 +499,5 @@ def table(text: str) -> list[list[str]]:
 
 def test_the_figures_of_the_readme_are_those_of_the_benchmarks() -> None:
     _, *rows = table(README.read_text().partition("## How fast")[2])
-    assert len(rows) >= 5
-    for case, *figures in rows:
-        head, *measured = table(BENCHMARKS.read_text().partition(f"### {case}\n")[2])
-        of = {row[0]: dict(zip(head, row, strict=True)) for row in measured}
-        ours, peer = of["Storekeeper, durable"], of["Fastify 5, in memory"]
-        assert figures == [ours["of Fastify"], *(each["processor µs per request"] for each in (ours, peer))], case
+    reached = {row[0]: row[3].split()[0] for row in table(BENCHMARKS.read_text().partition("## Figures")[2])[1:]}
+    assert {case: ratio for case, ratio, *_ in rows}.items() <= reached.items()
