@@ -43,6 +43,9 @@ class Database(Protocol):
     renew_epoch: str
     """The statement that sets a new epoch and returns it."""
 
+    check: str
+    """The statement by which the database checks itself: a row for each problem, or `ok`."""
+
     def open_collection(self, fail: Callable[[str], None], reached: Callable[[], None] = lambda: None) -> Collection:
         """Prepare the database, and open its collection on the running event loop.
 

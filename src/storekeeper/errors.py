@@ -76,3 +76,7 @@ class CannotStart(StorekeeperError):
 
 class CannotStartYet(CannotStart):
     """The cause may pass by itself, so another attempt may succeed."""
+
+
+class Damaged(CannotStart):
+    """What a database contains cannot be read, or is not whole."""

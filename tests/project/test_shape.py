@@ -56,11 +56,12 @@ MAY_IMPORT = {
     "http": {"events"},
     "api": DOMAIN | {"http", "concurrency"},
     "databases": {*DOMAIN, "sqlite", "postgres", "transfer"},
+    "backups": {*DOMAIN, "databases", "sqlite", "atomicfile"},
     "supervisor": set[str](),
     "listener": {"errors", "http"},
     "service": {*DOMAIN, *EVERYWHERE, "databases", "api", "http", "listener", "supervisor"},
     "server": {*DOMAIN, *EVERYWHERE, "databases", "api", "service", "listener", "supervisor"},
-    "cli": {*DOMAIN, *EVERYWHERE, "databases", "server", "csvfile", "api", "atomicfile"},
+    "cli": {*DOMAIN, *EVERYWHERE, "databases", "backups", "server", "csvfile", "api", "atomicfile"},
     "__main__": {"cli"},
 }
 """Each part, and which others it may import: the arrows point to the domain. `http` knows no store."""

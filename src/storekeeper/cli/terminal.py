@@ -16,6 +16,11 @@ def print_line(message: str) -> None:
         print(printable, file=sys.stderr)
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number of things, as in `1 store` and `2 stores`."""
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
 def print_now(result: str) -> None:
     """Print a result on standard output. Raises OSError."""
     # sys.stdout would keep what it cannot write, and fail again at the end of the process.

@@ -12,7 +12,7 @@ import typer
 
 from storekeeper import atomicfile
 from storekeeper.cli.options import with_settings
-from storekeeper.cli.terminal import ignore_interrupts, print_line, progress
+from storekeeper.cli.terminal import counted, ignore_interrupts, print_line, progress
 from storekeeper.errors import CannotStart, Outcome, Unavailable
 from storekeeper.settings import Settings
 from storekeeper.stores import Payload
@@ -67,7 +67,7 @@ def import_(
             " the rows become new stores, which cannot be deleted"
         )
     print_line(
-        f"{_counted(len(ids), 'store')} imported{_as_ids(ids)} into {into}"
+        f"{counted(len(ids), 'store')} imported{_as_ids(ids)} into {into}"
         + "; the file had other ids" * source.renumbered(ids)
         + "; start the service with the same --database" * made
     )
@@ -104,7 +104,7 @@ def export(
     except OSError as error:
         output = "standard output" if file == STANDARD_STREAM else file
         raise CannotStart(f"cannot write {output}: {error.strerror}") from None
-    print_line(f"{_counted(count, 'store')} exported from {database.name}")
+    print_line(f"{counted(count, 'store')} exported from {database.name}")
 
 
 def copy(
@@ -130,14 +130,10 @@ def copy(
     except KeyboardInterrupt:  # before COMMIT
         print_line(f"Interrupted: nothing was copied into {databases.database(target).name}")
         raise
-    counted = f"{_counted(stores, 'store')} and {_counted(changes, 'change')}"
+    content = f"{counted(stores, 'store')} and {counted(changes, 'change')}"
     between = f"from {databases.database(source).name} into {databases.database(target).name}"
     kept = f"the copy keeps the epoch {epoch}: write no more to the source" if move else f"its new epoch is {epoch}"
-    print_line(f"{counted} copied {between}, and verified; {kept}")
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'s' * (count != 1)}"
+    print_line(f"{content} copied {between}, and verified; {kept}")
 
 
 def _as_ids(ids: range) -> str:

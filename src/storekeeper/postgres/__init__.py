@@ -133,6 +133,7 @@ class PostgresDatabase:
     """The database of a URL, whether it can be reached or not; see `databases.Database`."""
 
     renew_epoch = bulk.RENEW_EPOCH
+    check = bulk.CHECK
 
     def __init__(self, url: str) -> None:
         self.name = session.describe(url)

@@ -36,6 +36,9 @@ _SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 _FINISH = f"""UPDATE {COLLECTION_TABLE} SET count = (SELECT count(*) FROM stores),
   version = (SELECT count(*) FROM changes), at = (SELECT coalesce(max(at), 0) FROM changes),
   epoch = coalesce(%s, {NEW_EPOCH}) WHERE one = 1"""
+CHECK = """SELECT CASE WHEN count = (SELECT count(*) FROM stores)
+    AND version = (SELECT coalesce(max(seq), 0) FROM changes)
+  THEN 'ok' ELSE 'the numbers of the collection are not those of its tables' END FROM collection"""
 RENEW_EPOCH = f"UPDATE {COLLECTION_TABLE} SET epoch = {NEW_EPOCH} WHERE one = 1 RETURNING epoch"
 
 

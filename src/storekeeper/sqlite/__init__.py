@@ -17,7 +17,7 @@ from storekeeper.commands import Command
 from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.errors import CLOSED, Outcome, Unavailable
 from storekeeper.events import Event, emit
-from storekeeper.sqlite import bulk, connections, errors, schema
+from storekeeper.sqlite import bulk, connections, errors, replacement, schema
 from storekeeper.sqlite.committer import Committer
 from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.sqlite.reads import Reader
@@ -196,6 +196,7 @@ class SqliteDatabase:
     """The database that a file is, whether it is there or not; see `databases.Database`."""
 
     renew_epoch = bulk.RENEW_EPOCH
+    check = bulk.CHECK
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -206,6 +207,8 @@ class SqliteDatabase:
         self.load = partial(bulk.load_all, path)
         self.snapshot = partial(bulk.snapshot, path)
         self.target = partial(bulk.target, path)
+        self.excluded = partial(replacement.excluded, path)
+        self.replace = partial(replacement.replace, path)
 
     def open_collection(
         self, fail: Callable[[str], None], reached: Callable[[], None] = lambda: None

@@ -37,6 +37,7 @@ _INDEXES = "SELECT name, sql FROM sqlite_schema WHERE type = 'index' AND sql IS 
 _TABLE_NAMES = {table: table for table in TABLES} | {"changes": CHANGES_TABLE}
 
 _SET_EPOCH = f"UPDATE collection SET epoch = ifnull(?, {NEW_EPOCH})"
+CHECK = "PRAGMA integrity_check(20)"
 RENEW_EPOCH = f"UPDATE collection SET epoch = {NEW_EPOCH} RETURNING epoch"
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import apsw
 
 from storekeeper import atomicfile
-from storekeeper.errors import DISK_FULL, CannotStart, CannotStartYet, Outcome
+from storekeeper.errors import DISK_FULL, CannotStart, CannotStartYet, Damaged, Outcome
 from storekeeper.sqlite import errors, migrations
 from storekeeper.sqlite.connections import START_TIMEOUT, connect, open_read_only, transaction
 from storekeeper.sqlite.file_identity import FileIdentity
@@ -78,7 +78,7 @@ def raising_cannot_start(path: Path, purpose: str = "writing") -> Iterator[None]
     except apsw.NotADBError:
         raise CannotStart("not a database: name another file", subject=str(path)) from None
     except (apsw.CorruptError, UnicodeDecodeError) as error:
-        raise CannotStart(f"damaged ({error}): restore it from a backup", subject=str(path)) from None
+        raise Damaged(f"damaged ({error}): restore it from a backup", subject=str(path)) from None
     except apsw.BusyError:
         raise CannotStart("locked by another program: stop that one first", subject=str(path)) from None
     except apsw.NoMemError as error:
@@ -222,9 +222,9 @@ def _refuse_foreign(path: Path, connection: apsw.Connection, *, upgrade: bool) -
     if version:
         check_schema_number(version, migrations.current_number(), str(path), upgrade=upgrade)
     if version and not tables.issuperset((name,) for name in _COMPLETE):
-        raise CannotStart("damaged (a table is missing): restore it from a backup", subject=str(path))
+        raise Damaged("damaged (a table is missing): restore it from a backup", subject=str(path))
     if has_no_log and path.stat().st_size < pages * page_size:
-        raise CannotStart("damaged (its end is missing): restore it from a backup", subject=str(path))
+        raise Damaged("damaged (its end is missing): restore it from a backup", subject=str(path))
     return bool(version)
 
 

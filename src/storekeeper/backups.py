@@ -1,0 +1,222 @@
+"""Backups: one verified file of a whole collection, and the way back. Imports `databases`, all databases, the domain.
+
+Files get their names by `atomicfile`.
+"""
+
+import hashlib
+import re
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
+
+from storekeeper import atomicfile, databases
+from storekeeper.databases import Execute
+from storekeeper.errors import CannotStart, Damaged
+from storekeeper.sqlite import SqliteDatabase
+
+_NAME = re.compile(r"stores-\d{4}-\d\d-\d\d-\d{6}\.db")
+"""The names of backups in a folder; in their order, the oldest comes first."""
+
+_NUMBERS = """SELECT
+  (SELECT count(*) FROM stores), (SELECT coalesce(max(id), 0) FROM stores WHERE id > 0),
+  (SELECT count(*) FROM changes), (SELECT coalesce(max(seq), 0) FROM changes WHERE seq > 0)"""
+_DIFFERENT = """SELECT id FROM stores s WHERE NOT EXISTS (
+    SELECT 1 FROM changes c WHERE c.seq = s.version AND c.store_id = s.id
+      AND c.name = s.name AND c.address IS NOT DISTINCT FROM s.address)
+  OR version <> (SELECT max(seq) FROM changes c WHERE c.store_id = s.id) ORDER BY id LIMIT 20"""
+_VERSION = "SELECT coalesce(max(seq), 0) FROM changes"
+_CHANGE = "SELECT store_id, name, address, at FROM changes WHERE seq = $1"
+_LATER_STORES = "SELECT DISTINCT store_id FROM changes WHERE seq > $1 ORDER BY store_id LIMIT 20"
+_TOKENS = "SELECT name, revoked IS NOT NULL FROM tokens ORDER BY number"
+
+
+class Backup(NamedTuple):
+    """A backup that was made."""
+
+    file: Path
+    stores: int
+    changes: int
+
+
+class Lost(NamedTuple):
+    """What a restore took away from the collection that was there."""
+
+    changes: range
+    """The numbers of the changes that are gone, of at most 20 `stores`."""
+
+    stores: list[int]
+    good_again: list[str]
+    """The tokens that were revoked since, and are good again."""
+
+    gone: list[str]
+    """The tokens that were added since, and are gone."""
+
+
+class Restored(NamedTuple):
+    """A collection that was restored. `aside`: where its old file is now; `lost` is None if that cannot be read."""
+
+    stores: int
+    changes: int
+    epoch: str
+    aside: Path | None
+    lost: Lost | None
+
+
+def url_of(file: str) -> str:
+    """Return the URL of a database that is named by its URL or by its file."""
+    return file if "://" in file else f"sqlite:///{quote(str(Path(file).absolute()))}"
+
+
+def back_up(
+    url: str,
+    target: Path,
+    progress: Callable[[int, int], None],
+    *,
+    keep: int | None = None,
+    committing: Callable[[], None] = lambda: None,
+) -> Backup:
+    """Copy a collection into a new file, or into a folder, of whose backups the latest `keep` stay.
+
+    The file gets its name when it is complete, on the disk and verified; its SHA-256 is beside it. Raises
+    CannotStart, CopyFailed.
+    """
+    file = target / time.strftime("stores-%Y-%m-%d-%H%M%S.db") if target.is_dir() else target
+    if keep is not None and file is target:
+        raise CannotStart("--keep is for a folder, of whose backups the latest stay", subject=str(target))
+    try:
+        if file.exists():
+            raise FileExistsError
+        with _unfinished(file) as new:
+            stores, changes, _ = databases.copy(url, url_of(str(new)), progress)
+            # Later readers would change how the file is logged, and its checksum with that.
+            SqliteDatabase(new).prepare()
+            new.chmod(0o600)
+            with atomicfile.replacing(_checksum_file(file)) as opened:
+                opened.write(f"{_checksum(new)}  {file.name}\n")
+            committing()
+            atomicfile.publish(new, file)
+        _mark(url)
+        for old in _outdated(file, keep):
+            _checksum_file(old).unlink(missing_ok=True)
+            old.unlink(missing_ok=True)
+    except FileExistsError:
+        raise CannotStart("exists already: name another file", subject=str(file)) from None
+    except OSError as error:
+        raise CannotStart(f"cannot be written: {error.strerror}", subject=str(file)) from None
+    return Backup(file, stores, changes)
+
+
+def _mark(url: str) -> None:
+    """Note in the database when its latest backup was made, for the metrics, unless nothing can be written there."""
+
+
+def _outdated(file: Path, keep: int | None) -> list[Path]:
+    """Return the backups beside a new one that are not among the latest; never itself, whatever the clock says."""
+    if keep is None:
+        return []
+    names = sorted(other.name for other in file.parent.iterdir() if _NAME.fullmatch(other.name))
+    others = [file.parent / name for name in names if name != file.name]
+    return others[: max(0, len(others) + 1 - keep)]
+
+
+def verify(url: str) -> list[str]:
+    """Return what is wrong with a database, [] if nothing is. Raises CannotStart if that cannot be said, Unavailable.
+
+    Ids and changes are numbered without a hole; each store is what its latest change made of it. A file also is what
+    its SHA-256 beside it says, if there is one, and SQLite finds it whole.
+    """
+    found = databases.existing(url)
+    if isinstance(found, SqliteDatabase) and (wrong := _differs(found.path)):
+        return [wrong]
+    try:
+        with found.opened(write=False) as execute:
+            problems = [str(line) for (line,) in execute(found.check) if line != "ok"]
+            return problems + list(_inconsistencies(execute))
+    except Damaged as error:
+        return [error.problem]
+
+
+def _inconsistencies(execute: Execute) -> Iterator[str]:
+    ((stores, last_id, changes, last_seq),) = execute(_NUMBERS)
+    if stores != last_id:
+        yield f"there are {stores} stores, and the greatest id is {last_id}"
+    if changes != last_seq:
+        yield f"there are {changes} changes, and the greatest number is {last_seq}"
+    for (id,) in execute(_DIFFERENT):
+        yield f"store {id} is not what its latest change made of it"
+
+
+def restore(
+    file: Path, url: str, progress: Callable[[int, int], None], committing: Callable[[], None] = lambda: None
+) -> Restored:
+    """Put the collection of a backup in the place of that of a database, with a new epoch. Raises CannotStart.
+
+    A SQLite file that is there is moved aside; nobody may use it. Another database has to be empty.
+    """
+    backup = url_of(str(file))
+    if problems := verify(backup):
+        raise CannotStart(f"not good, so nothing was restored: {problems[0]}", subject=str(file))
+    goal = databases.database(url)
+    if not isinstance(goal, SqliteDatabase):
+        return Restored(*databases.copy(backup, url, progress, committing=committing), None, None)
+    if databases.is_database_file(url, file):
+        raise CannotStart("the file is the database itself: name a backup", subject=str(file))
+    try:
+        with _unfinished(goal.path) as new, goal.excluded() as execute:
+            copied = databases.copy(backup, url_of(str(new)), progress)
+            lost = _lost(execute, backup) if execute else None
+            committing()
+            aside = goal.replace(new, time.strftime("before-restore-%Y-%m-%d-%H%M%S"), logs=execute is None)
+        return Restored(*copied, aside, lost)
+    except OSError as error:
+        raise CannotStart(f"cannot be replaced: {error.strerror}", subject=goal.name) from None
+
+
+def _lost(execute: Execute, backup: str) -> Lost | None:
+    """Return what the present collection has and its backup has not, None if the backup is of another one."""
+    with databases.database(backup).opened(write=False) as kept:
+        ((version,),) = kept(_VERSION)
+        before: dict[str, bool] = dict(kept(_TOKENS))
+        if list(kept(_CHANGE, (version,))) != list(execute(_CHANGE, (version,))):
+            return None
+    ((latest,),) = execute(_VERSION)
+    now: dict[str, bool] = dict(execute(_TOKENS))
+    return Lost(
+        range(version + 1, latest + 1),
+        [id for (id,) in execute(_LATER_STORES, (version,))],
+        [name for name, revoked in now.items() if revoked and not before.get(name, True)],
+        [name for name in now if name not in before],
+    )
+
+
+@contextmanager
+def _unfinished(file: Path) -> Iterator[Path]:
+    """Yield a name for an unfinished file, in a folder that only its owner can read and that goes at the end."""
+    prefix = atomicfile.temporary_prefix(file)
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=file.parent) as folder:
+        yield Path(folder) / file.name
+
+
+def _checksum_file(file: Path) -> Path:
+    return file.with_name(f"{file.name}.sha256")
+
+
+def _checksum(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def _differs(file: Path) -> str | None:
+    """Return what is wrong if a file is not what its checksum beside it says. Raises CannotStart."""
+    beside = _checksum_file(file)
+    if not beside.exists():
+        return None
+    try:
+        expected = beside.read_bytes()[:64]
+        return None if _checksum(file).encode() == expected else f"its SHA-256 is not that of {beside.name}"
+    except OSError as error:
+        raise CannotStart(f"cannot be read: {error.strerror}", subject=str(file)) from None

@@ -1,0 +1,107 @@
+"""The commands for backups: backup, verify, restore. Each imports what it needs when it runs."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from storekeeper.cli.options import with_settings
+from storekeeper.cli.terminal import counted, ignore_interrupts, print_line, progress
+from storekeeper.settings import Settings
+
+if TYPE_CHECKING:
+    from storekeeper.backups import Lost
+
+
+@with_settings("database")
+def backup(
+    target: Annotated[
+        Path, typer.Argument(help="A new file, or a folder, where the backup gets a name by its time.")
+    ],
+    settings: Settings,
+    *,
+    keep: Annotated[
+        int | None, typer.Option(min=1, help="How many backups of the folder stay: the oldest are deleted.")
+    ] = None,
+) -> None:
+    """Back up a collection into one SQLite file, of whatever kind the database is.
+
+    The service may be running. The file has all stores, changes, keys and tokens as of one moment. It gets its name
+    when it is complete, on the disk, and verified; its SHA-256 is beside it. Only its owner can read it.
+    """
+    from storekeeper import backups, databases
+
+    try:
+        with progress("Backing up", "rows") as show:
+            made = backups.back_up(settings.database, target, show, keep=keep, committing=ignore_interrupts)
+    except KeyboardInterrupt:
+        print_line("Interrupted: there is no new backup")
+        raise
+    content = f"{counted(made.stores, 'store')} and {counted(made.changes, 'change')}"
+    print_line(f"{content} of {databases.database(settings.database).name} backed up into {made.file}, and verified")
+
+
+def verify(
+    database: Annotated[str, typer.Argument(help="A file, such as a backup, or the URL of a database.")],
+) -> int:
+    """Tell whether a database or a backup is good.
+
+    Ids and changes have to be numbered without a hole, and each store has to be what its latest change made of it. A
+    SQLite file also has to be whole, and to have the SHA-256 that is beside it, if there is one. The service may be
+    running. The exit status is 0 if all is good, 1 if not, 2 if that could not be found out.
+    """
+    from storekeeper import backups, databases
+
+    url = backups.url_of(database)
+    problems = backups.verify(url)
+    name = databases.database(url).name
+    for problem in problems:
+        print_line(f"{name}: {problem}")
+    if not problems:
+        print_line(f"{name} is good")
+    return int(bool(problems))
+
+
+@with_settings("database")
+def restore(
+    file: Annotated[Path, typer.Argument(help="The backup.")],
+    settings: Settings,
+) -> None:
+    """Put a backup in the place of the database, and say what is lost by that.
+
+    Stop the service first. The backup is verified before anything is changed. The file that is there is kept under
+    another name. On PostgreSQL the database has to be empty. The collection gets a new epoch, so that no ETag of
+    before matches.
+    """
+    from storekeeper import backups, databases
+
+    try:
+        with progress("Restoring", "rows") as show:
+            done = backups.restore(file, settings.database, show, ignore_interrupts)
+    except KeyboardInterrupt:
+        print_line("Interrupted: nothing was restored")
+        raise
+    name = databases.database(settings.database).name
+    content = f"{counted(done.stores, 'store')} and {counted(done.changes, 'change')}"
+    print_line(f"{content} restored into {name}; its new epoch is {done.epoch}")
+    if done.aside is not None:
+        print_line(f"The database that was there is now {done.aside}")
+        _print_lost(done.lost, done.aside)
+
+
+def _print_lost(lost: "Lost | None", aside: Path) -> None:
+    if lost is None:
+        print_line("It cannot be read, or is of another list: what is lost cannot be said")
+        return
+    if lost.changes:
+        stores = ", ".join(map(str, lost.stores)) + ", …" * (len(lost.stores) == 20)
+        print_line(
+            f"{counted(len(lost.changes), 'change')} made after the backup are gone, of stores {stores}: see them"
+            f" with storekeeper changes --database sqlite:///{aside} --after {lost.changes.start - 1}"
+        )
+    else:
+        print_line("No change is lost")
+    if lost.good_again:
+        print_line(f"Revoked tokens are good again: revoke {', '.join(lost.good_again)}")
+    if lost.gone:
+        print_line(f"Tokens are gone: add {', '.join(lost.gone)} again")

@@ -1,0 +1,62 @@
+"""Another file in the place of a database, whose own files are kept. Imports `atomicfile`, the domain."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from storekeeper.atomicfile import sync_folder
+from storekeeper.errors import CannotStart
+from storekeeper.sqlite import connections, schema
+
+Read = Callable[..., list[tuple[Any, ...]]]
+"""Executes a statement and returns its rows. Raises CannotStart."""
+
+
+@contextmanager
+def excluded(path: Path) -> Iterator[Read | None]:
+    """Keep all others from a database file; yield what reads it, None if nothing can. Raises CannotStart."""
+    with ExitStack() as stack:
+        yield _excluded(path, stack) if path.exists() else None
+
+
+def _excluded(path: Path, stack: ExitStack) -> Read | None:
+    try:
+        connection = stack.enter_context(closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)))
+        connections.exclude_others(connection)
+    except apsw.BusyError:
+        raise CannotStart("in use: stop the service first", subject=str(path)) from None
+    except apsw.Error:  # what SQLite cannot even open, nobody uses
+        return None
+
+    def read(statement: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+        with schema.raising_cannot_start(path, "reading"):
+            return connection.execute(statement, values).fetchall()
+
+    return read
+
+
+def replace(path: Path, new: Path, suffix: str, *, logs: bool) -> Path | None:
+    """Give a new file the name of a database, and the owner and mode of its file; return the old file's new name.
+
+    At each moment there is a file of that name. With `logs`, its logs go aside first: SQLite would apply them to the
+    new file. `excluded` leaves none, unless it cannot read the file.
+    """
+    path = Path(os.path.realpath(path))
+    aside = None
+    if path.exists():
+        aside = path.with_name(f"{path.stem}-{suffix}{path.suffix}")
+        for file in schema.files(path)[1:]:
+            if logs and file.exists():
+                file.rename(f"{aside}{file.name.removeprefix(path.name)}")
+        aside.hardlink_to(path)
+        old = path.stat()
+        with suppress(PermissionError):  # only root may give a file to somebody else
+            os.chown(new, old.st_uid, old.st_gid)
+        new.chmod(old.st_mode & 0o777)
+    new.replace(path)
+    sync_folder(path.parent)
+    return aside

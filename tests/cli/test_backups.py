@@ -1,0 +1,343 @@
+"""`storekeeper backup`, `verify` and `restore`: a file that can be trusted, and the way back."""
+
+import os
+import re
+import shutil
+import signal
+import stat
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import apsw
+import psycopg
+import pytest
+
+from storekeeper import backups, databases
+from storekeeper.stores import Payload
+from tests.harness.client import create, load, until
+from tests.harness.command import Done
+from tests.harness.command import run as run_command
+from tests.harness.databases import KINDS, Database, Sqlite
+from tests.harness.machine import mounted
+from tests.harness.process import COMMAND, TIMEOUT, refused, serving
+
+STORES = [Payload("Castle Hill", "3 Hill Lane"), Payload("Old Mill"), Payload("Zürich 店舗", "")]
+
+
+@pytest.fixture(params=KINDS)
+def source(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    """A database of each kind with three stores and two tokens."""
+    with KINDS[request.param](tmp_path) as database:
+        load(database.url, STORES)
+        add_token(database, "anna")
+        add_token(database, "bert")
+        yield database
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Sqlite:
+    """A file with three stores."""
+    database = Sqlite(tmp_path)
+    load(database.url, STORES)
+    return database
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder for backups."""
+    made = tmp_path / "backups"
+    made.mkdir()
+    return made
+
+
+def run(database: Database, *args: str) -> Done:
+    return run_command(*args, "--database", database.url)
+
+
+def add_token(database: Database, name: str) -> None:
+    assert run(database, "token", "add", name, "--scope", "read").returncode == 0
+
+
+def backed_up(database: Database, target: Path, *options: str) -> Path:
+    done = run(database, "backup", str(target), *options)
+    assert done.returncode == 0, done.stderr
+    return Path(re.findall(r"backed up into (.+), and verified", done.stderr.decode())[0])
+
+
+def verified(file: Path | str) -> tuple[int, str]:
+    done = run_command("verify", str(file))
+    return done.returncode, done.stderr.decode()
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_backup_has_everything_and_is_its_owners_alone(source: Database, folder: Path) -> None:
+    file = backed_up(source, folder / "all.db")
+    assert sqlite_at(file).changes() == source.changes()
+    assert [token.name for token in databases.read_tokens(backups.url_of(str(file)))] == ["anna", "bert"]
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert names(folder) == ["all.db", "all.db.sha256"]
+    assert verified(file) == (0, f"{file} is good\n")
+
+
+def sqlite_at(file: Path) -> Sqlite:
+    database = Sqlite(file.parent)
+    database.path, database.url = file, f"sqlite:///{file}"
+    return database
+
+
+def test_the_checksum_is_as_other_programs_read_it_and_holds_after_the_backup_was_used(
+    kept: Sqlite, folder: Path
+) -> None:
+    file = backed_up(kept, folder)
+    url = backups.url_of(str(file))
+    assert run_command("export", "--database", url).returncode == 0
+    assert run_command("copy", url, f"sqlite:///{folder}/copied.db").returncode == 0
+    check = ["sha256sum", "--check", "--quiet", f"{file.name}.sha256"]
+    assert subprocess.run(check, cwd=folder, check=False).returncode == 0
+
+
+def test_of_a_folder_the_latest_stay_and_what_is_named_otherwise(kept: Sqlite, folder: Path) -> None:
+    for day in range(10, 30):
+        for end in ("", ".sha256"):
+            (folder / f"stores-2020-01-{day}-000000.db{end}").touch()
+    (folder / "mine.db").touch()
+    new = backed_up(kept, folder, "--keep", "3").name
+    left = ["stores-2020-01-28-000000.db", "stores-2020-01-29-000000.db", new]
+    assert names(folder) == sorted(["mine.db", *left, *(f"{name}.sha256" for name in left)])
+
+
+def test_a_new_backup_stays_whatever_the_clock_once_said(kept: Sqlite, folder: Path) -> None:
+    (folder / "stores-2100-01-01-000000.db").touch()
+    new = backed_up(kept, folder, "--keep", "1")
+    assert names(folder) == [new.name, f"{new.name}.sha256"]
+
+
+def test_a_backup_takes_the_name_of_no_file(kept: Sqlite, folder: Path) -> None:
+    mine = folder / "mine.db"
+    mine.write_text("mine")
+    [line] = refused(run(kept, "backup", str(mine)))
+    assert line == f"storekeeper: {mine}: exists already: name another file"
+    [line] = refused(run(kept, "backup", str(folder / "other.db"), "--keep", "3"))
+    assert "--keep is for a folder" in line
+    [line] = refused(run(kept, "backup", str(folder / "none" / "other.db")))
+    assert line.endswith("cannot be written: No such file or directory")
+    assert names(folder) == ["mine.db"]
+    assert mine.read_text() == "mine"
+
+
+def test_a_backup_under_load_has_every_write_that_was_acknowledged_before(tmp_path: Path, folder: Path) -> None:
+    acknowledged: list[int] = []
+    with serving(tmp_path) as service:
+        over = threading.Event()
+
+        def write() -> None:
+            while not over.is_set():
+                acknowledged.append(create(service, "Under load"))
+
+        writers = [threading.Thread(target=write) for _ in range(4)]
+        for writer in writers:
+            writer.start()
+        try:
+            until(lambda: len(acknowledged) > 50)
+            before = max(list(acknowledged))
+            done = run_command("backup", str(folder / "all.db"), "--database", f"sqlite:///{tmp_path}/stores.db")
+        finally:
+            over.set()
+            for writer in writers:
+                writer.join()
+    assert done.returncode == 0, done.stderr
+    assert verified(folder / "all.db")[0] == 0
+    restored = sqlite_at(tmp_path / "restored.db")
+    assert run(restored, "restore", str(folder / "all.db")).returncode == 0
+    assert len(restored.changes()) >= before
+    assert verified(restored.path)[0] == 0
+
+
+@contextmanager
+def slowed(*args: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run a command whose writes take 20 ms each; kill it at the end."""
+    slow = ["strace", "-D", "-f", "-o", os.devnull, "-e", "trace=pwrite64", "-e", "inject=pwrite64:delay_enter=20000"]
+    process = subprocess.Popen([*slow, *COMMAND, *args], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait(TIMEOUT)
+
+
+@pytest.mark.usefixtures("strace")
+def test_a_killed_backup_leaves_nothing_under_its_name(kept: Sqlite, folder: Path) -> None:
+    with slowed("backup", str(folder / "all.db"), "--database", kept.url) as process:
+        until(lambda: any(path.stat().st_size for path in folder.glob(".all.db.unfinished-*/**/*.db")))
+        process.send_signal(signal.SIGKILL)
+    assert not (folder / "all.db").exists()
+    assert verified(backed_up(kept, folder / "all.db"))[0] == 0
+
+
+def test_a_backup_that_finds_no_space_leaves_nothing(tmp_path: Path) -> None:
+    database = Sqlite(tmp_path)
+    load(database.url, [Payload(f"Store {number}", "x" * 1000) for number in range(2000)])
+    with mounted(tmp_path / "disk", "size=1m") as disk:
+        [line] = refused(run(database, "backup", str(disk / "all.db")))
+        assert "full" in line or "space" in line
+        assert names(disk) == []
+
+
+def test_every_damaged_byte_of_a_backup_is_found(kept: Sqlite, folder: Path) -> None:
+    file = backed_up(kept, folder / "all.db")
+    good = file.read_bytes()
+    for place in range(0, len(good), len(good) // 300):
+        file.write_bytes(good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :])
+        assert backups.verify(backups.url_of(str(file))) == ["its SHA-256 is not that of all.db.sha256"]
+    file.write_bytes(good)
+    assert verified(file)[0] == 0
+
+
+CHANGES_OF_DATA = [
+    ("UPDATE stores SET name = 'Castle Hall' WHERE id = 1", "store 1 is not what its latest change made of it"),
+    ("UPDATE changes SET name = 'Castle Hall' WHERE seq = 1", "store 1 is not what its latest change made of it"),
+    ("UPDATE stores SET address = '' WHERE id = 2", "store 2 is not what its latest change made of it"),
+    ("UPDATE stores SET version = 1 WHERE id = 2", "store 2 is not what its latest change made of it"),
+    ("DELETE FROM changes WHERE seq = 2", "there are 2 changes, and the greatest number is 3"),
+    ("DELETE FROM stores WHERE id = 2", "there are 2 stores, and the greatest id is 3"),
+]
+
+
+@pytest.mark.parametrize(("statement", "problem"), CHANGES_OF_DATA)
+def test_one_letter_that_changed_in_a_live_database_is_found(source: Database, statement: str, problem: str) -> None:
+    assert backups.verify(source.url) == []
+    if isinstance(source, Sqlite):
+        connection = apsw.Connection(str(source.path))
+        connection.execute(statement)
+        connection.close()
+    else:
+        with psycopg.connect(source.url) as server:
+            server.execute(statement.encode())
+    status, output = verified(source.url)
+    assert status == 1
+    assert problem in output
+
+
+def test_a_damaged_page_is_found_and_what_is_no_database_cannot_be_verified(kept: Sqlite, tmp_path: Path) -> None:
+    content = bytearray(kept.path.read_bytes())
+    content[-4096:] = b"\xff" * 4096
+    kept.path.write_bytes(content)
+    status, output = verified(kept.path)
+    assert status == 1
+    assert output.startswith(f"{kept.path}: ")
+    other = tmp_path / "notes.txt"
+    other.write_text("no database")
+    assert verified(other) == (2, f"storekeeper: {other}: not a database: name another file\n")
+    assert verified(tmp_path / "none.db")[0] == 2
+
+
+def test_a_restore_says_what_is_lost_and_keeps_the_old_file(kept: Sqlite, folder: Path) -> None:
+    add_token(kept, "anna")
+    file = backed_up(kept, folder / "all.db")
+    before, epoch = kept.changes(), databases.epoch(kept.url, renew=False)
+    load(kept.url, [Payload("Later"), Payload("Latest")])
+    run(kept, "token", "revoke", "anna")
+    add_token(kept, "zoe")
+    everything = kept.changes()
+    kept.path.chmod(0o640)
+
+    done = run(kept, "restore", str(file))
+    assert done.returncode == 0
+    assert kept.changes() == before
+    assert databases.epoch(kept.url, renew=False) not in (
+        epoch,
+        databases.epoch(backups.url_of(str(file)), renew=False),
+    )
+    assert stat.S_IMODE(kept.path.stat().st_mode) == 0o640
+    [aside] = kept.path.parent.glob("stores-before-restore-*.db")
+    assert sqlite_at(aside).changes() == everything
+    said = done.stderr.decode().splitlines()
+    assert said[1] == f"The database that was there is now {aside}"
+    assert said[2].startswith("2 changes made after the backup are gone, of stores 4, 5: ")
+    assert said[3:] == ["Revoked tokens are good again: revoke anna", "Tokens are gone: add zoe again"]
+    command = said[2].partition("storekeeper ")[2].split()
+    assert b'"Latest"' in run_command(*command).stdout
+
+
+def test_a_restore_of_the_present_state_loses_nothing(kept: Sqlite, folder: Path) -> None:
+    done = run(kept, "restore", str(backed_up(kept, folder / "all.db")))
+    assert b"No change is lost\n" in done.stderr
+
+
+def test_a_restore_into_a_database_in_use_is_refused(kept: Sqlite, tmp_path: Path, folder: Path) -> None:
+    file = backed_up(kept, folder / "all.db")
+    before = kept.changes()
+    with serving(tmp_path) as service:
+        [line] = refused(run(kept, "restore", str(file)))
+        assert line == f"storekeeper: {kept.path}: in use: stop the service first"
+        assert create(service, "Goes on") == 4
+    assert len(kept.changes()) == len(before) + 1
+
+
+def test_a_restore_of_what_is_not_good_changes_nothing(kept: Sqlite, folder: Path) -> None:
+    file = backed_up(kept, folder / "all.db")
+    file.write_bytes(file.read_bytes().replace(b"Castle", b"Cattle"))
+    before = names(kept.path.parent)
+    [line] = refused(run(kept, "restore", str(file)))
+    assert line.startswith(f"storekeeper: {file}: not good, so nothing was restored: its SHA-256")
+    [line] = refused(run(kept, "restore", str(kept.path)))
+    assert line.endswith("the file is the database itself: name a backup")
+    assert names(kept.path.parent) == before
+
+
+def test_a_damaged_database_with_its_log_goes_aside(kept: Sqlite, folder: Path) -> None:
+    file = backed_up(kept, folder / "all.db")
+    kept.path.write_bytes(b"\xff" * 8192)
+    log = Path(f"{kept.path}-wal")
+    log.write_bytes(b"not a log")
+    done = run(kept, "restore", str(file))
+    assert done.returncode == 0
+    assert b"what is lost cannot be said" in done.stderr
+    assert len(kept.changes()) == 3
+    [aside] = kept.path.parent.glob("stores-before-restore-*.db-wal")
+    assert aside.read_bytes() == b"not a log"
+
+
+def test_the_list_of_another_collection_goes_aside_and_it_is_said(kept: Sqlite, tmp_path: Path, folder: Path) -> None:
+    file = backed_up(kept, folder / "all.db")
+    other = sqlite_at(tmp_path / "other.db")
+    load(other.url, [Payload("Another")])
+    done = run(other, "restore", str(file))
+    assert b"is of another list" in done.stderr
+    assert other.changes() == kept.changes()
+
+
+def test_a_new_file_and_an_empty_postgresql_take_a_restore(source: Database, tmp_path: Path, folder: Path) -> None:
+    file = backed_up(source, folder / "all.db")
+    (tmp_path / "new").mkdir()
+    with KINDS["postgres" if not isinstance(source, Sqlite) else "sqlite"](tmp_path / "new") as goal:
+        assert run(goal, "restore", str(file)).returncode == 0
+        assert goal.changes() == source.changes()
+    if not isinstance(source, Sqlite):
+        [line] = refused(run(source, "restore", str(file)))
+        assert "the database has stores already" in line
+
+
+def test_a_killed_restore_leaves_the_old_list_or_the_new_one(kept: Sqlite, folder: Path, tmp_path: Path) -> None:
+    file = backed_up(kept, folder / "all.db")
+    load(kept.url, [Payload("Later")])
+    for delay in (0.15, 0.3, 0.45, 0.6):
+        home = tmp_path / str(delay)
+        home.mkdir()
+        shutil.copy(kept.path, home / "stores.db")
+        process = subprocess.Popen(
+            [*COMMAND, "restore", str(file), "--database", f"sqlite:///{home}/stores.db"], stderr=subprocess.DEVNULL
+        )
+        try:
+            process.wait(delay)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(TIMEOUT)
+        assert len(sqlite_at(home / "stores.db").changes()) in (3, 4)
+        assert backups.verify(f"sqlite:///{home}/stores.db") == []
