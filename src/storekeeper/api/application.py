@@ -97,10 +97,8 @@ def make_application(
         **operations.planners(collection, gate.unknown, metrics, ready_needs_writes=settings.ready_needs_writes),
         **docs.PLANNERS,
         **console.PLANNERS,
-        "server": _plan_server,
+        "server": lambda method, _: constant(
+            not_allowed(method, (*METHODS, "OPTIONS")) if method == "OPTIONS" else NOT_FOUND
+        ),
     }
     return Application(gate, planners, generic=generic)
-
-
-def _plan_server(method: str, _headers: Fields) -> Plan:
-    return constant(not_allowed(method, (*METHODS, "OPTIONS")) if method == "OPTIONS" else NOT_FOUND)

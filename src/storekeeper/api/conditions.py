@@ -69,8 +69,7 @@ def read_preconditions(headers: Fields, *, is_create: bool) -> Preconditions:
     A create ignores If-None-Match (decision 33).
     """
     names = ("if-match",) if is_create else ("if-match", "if-none-match")
-    sent = {name: value for name in names if (value := field(headers, name.encode())) is not None}
-    tags = {name: parse_tags(value) for name, value in sent.items()}
+    tags = {name: parse_tags(value) for name in names if (value := field(headers, name.encode())) is not None}
     rules = {name: "must be entity tags in quotes, or *" for name in tags if tags[name] is None}
     keys = [value for name, value in headers if name == b"idempotency-key"]
     key = parse_key(keys[0]) if len(keys) == 1 else None

@@ -155,7 +155,7 @@ def check(
     url: Annotated[str, typer.Argument(help="The address of any service, such as http://127.0.0.1:8080.")],
     *,
     read_only: Annotated[bool, typer.Option("--read-only", help="Add no store: skip what writes.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Add stores, which nobody can delete, without asking.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Add stores, which cannot be deleted, without asking.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")] = False,
     timeout: Annotated[float, typer.Option(min=MIN_TIMEOUT, max=MAX_TIMEOUT, help="Seconds for one request.")] = 7.0,
     token: Annotated[
@@ -163,10 +163,10 @@ def check(
         typer.Option(help=f"A file with the token to send. Without it, the token in {TOKEN_VARIABLE} is sent."),
     ] = None,
 ) -> int:
-    """Tell whether a service conforms to the Store Resource API.
+    """Check whether a service conforms to the Store Resource API.
 
     The exit status is 0 if it does, 1 if it does not, 2 if that could not be checked.
-    The checks that write add stores, which nobody can delete; so it asks first, unless there are only the examples.
+    The checks that write add stores, which cannot be deleted, so it asks first, unless there are only the examples.
     """
     from msgspec.structs import asdict
 
@@ -202,10 +202,10 @@ def _read_token(file: Path | None) -> str:
 
 
 def _ask_to_add(url: str, most: int) -> None:
-    added = f"adds up to {most} stores"
+    added = f"adds up to {most} stores, which cannot be deleted"
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise CannotStart(f"to check {url} {added} that nobody can delete: say --yes if it may, or --read-only")
-    question = f"This {added} to {url} that nobody can delete. Go on? [y/N] "
+        raise CannotStart(f"to check {url} {added}: say --yes if it may, or --read-only")
+    question = f"To check {url} {added}. Go on? [y/N] "
     print(question, end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise CannotStart("nothing was added; --read-only checks without adding")

@@ -31,8 +31,8 @@ PAGE_BYTES = 2**20
 """Stores of a page of a list, and bytes of addresses at which it ends: 1000 of the longest would take a GiB."""
 
 # The window ends a page by its bytes; it takes their number without loading a long address.
-_SIZE = "coalesce(octet_length(address), 0)"
-_PAGE = f"SELECT *, sum({_SIZE}) OVER (ORDER BY id) - {_SIZE} AS before FROM"
+_ADDRESS_BYTES = "coalesce(octet_length(address), 0)"
+_PAGE = f"SELECT *, sum({_ADDRESS_BYTES}) OVER (ORDER BY id) - {_ADDRESS_BYTES} AS before FROM"
 # The stores of a page as JSON, the last id among them, and the newest version in the page. The database encodes
 # them, so that no row of a list ever becomes a Python object. row_to_json is compact, and escapes as SQLite does (a
 # test compares them).
