@@ -17,7 +17,7 @@ BURST = 10
 """Lines of one event that are logged at once; after them one in a second, with the number of suppressed lines."""
 
 REMINDER_INTERVAL = 60.0
-"""Seconds between two lines of an event of `_OF_MANY`; such a line reports many requests or connections."""
+"""Seconds between two lines of an event of `_REMINDED`."""
 
 FLUSH_TIMEOUT = 0.5
 """Seconds that a process waits at its end until its log is written."""
@@ -46,7 +46,11 @@ class Event(Enum):
     DROPPED = "warning", "log lines dropped because nobody read them"
 
 
-_OF_MANY = frozenset((Event.TOO_MANY_CONNECTIONS, Event.SLOW_READERS, Event.WRONG_TOKENS))
+_ENDS = {Event.WRITES_ACCEPTED: Event.WRITES_REFUSED, Event.DATABASE_REACHABLE: Event.DATABASE_UNREACHABLE}
+"""Events that end what another one reports: when that begins anew, it is logged at once."""
+
+_REMINDED = frozenset((Event.TOO_MANY_CONNECTIONS, Event.SLOW_READERS, Event.WRONG_TOKENS, *_ENDS.values()))
+"""Events that report many requests, or what lasts."""
 
 suppressed: Counter[Event] = Counter()
 _due: dict[Event, float] = {}
@@ -58,6 +62,9 @@ def emit(event: Event, **fields: Any) -> None:
 
     The service never waits for the log: it continues if nobody reads the log, or if its disk is full.
     """
+    if (ended := _ENDS.get(event)) is not None:
+        _due.pop(ended, None)
+        suppressed.pop(ended, None)
     if not _allowed(event):
         suppressed[event] += 1
         return
@@ -85,7 +92,7 @@ def flush() -> None:
 
 def _allowed(event: Event) -> bool:
     now = monotonic()
-    burst, pause = (1, REMINDER_INTERVAL) if event in _OF_MANY else (BURST, 1.0)
+    burst, pause = (1, REMINDER_INTERVAL) if event in _REMINDED else (BURST, 1.0)
     due = max(_due.get(event, 0.0), now - (burst - 1) * pause)
     if due > now:
         return False

@@ -18,9 +18,6 @@ PROBE_TIMEOUT = 5.0
 CHECK_TIMEOUT = 0.2
 """Seconds that a request for readiness waits for a probe, which goes on without it."""
 
-LOG_INTERVAL = 60.0
-"""Seconds between two lines of the log that say that writes are still refused."""
-
 
 class WriteState:
     """Writes count as refused from the first refused write until one works. Belongs to the event loop.
@@ -33,22 +30,16 @@ class WriteState:
         self._probe = probe
         self._loop = asyncio.get_running_loop()
         self.reason = ""
-        self._since = self._logged = self._probe_began = 0.0
+        self._since = self._probe_began = 0.0
         self._probed = -PROBE_INTERVAL
         self._probing: asyncio.Task[None] | None = None
 
     def refused(self, reason: str) -> None:
         """Record that a write was refused."""
-        now = self._loop.time()
-        began, self.reason = not self.reason, reason
-        if began:
-            self._since = now
-            emit(Event.WRITES_REFUSED, reason=reason)
-        elif now - self._logged >= LOG_INTERVAL:
-            emit(Event.WRITES_REFUSED, reason=reason, seconds=round(now - self._since, 1))
-        else:
-            return
-        self._logged = now
+        if not self.reason:
+            self._since = self._loop.time()
+        self.reason = reason
+        emit(Event.WRITES_REFUSED, reason=reason, seconds=round(self._loop.time() - self._since, 1))
 
     def accepted(self) -> None:
         """Record that a write worked."""

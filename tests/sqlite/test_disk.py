@@ -11,12 +11,11 @@ from pathlib import Path
 import apsw
 import pytest
 
-from storekeeper import write_state
+from storekeeper import events, write_state
 from storekeeper.collection import Collection
 from storekeeper.commands import Command, Create, Replace
 from storekeeper.concurrency import queue_limit
 from storekeeper.errors import LOCKED, Outcome, PreconditionFailed, Unavailable
-from storekeeper.events import Event
 from storekeeper.sqlite import SqliteCollection, connections, schema, write_queue
 from storekeeper.sqlite.committer import Committer
 from storekeeper.sqlite.file_identity import FileIdentity
@@ -215,25 +214,33 @@ def test_a_probe_that_waits_for_the_disk_keeps_no_read_waiting(tmp_path: Path) -
         kill_group(service.process)
 
 
-def test_a_refusal_that_lasts_is_logged_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[tuple[Event, object]] = []
-    monkeypatch.setattr(write_state, "emit", lambda event, reason="", **_fields: said.append((event, reason)))
-    refusal = (Event.WRITES_REFUSED, "The disk is full")
+def test_a_refusal_that_lasts_is_logged_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str] = []
+    now = 1000.0
+    monkeypatch.setattr(events, "write_line", lines.append)
+    monkeypatch.setattr(events, "monotonic", lambda: now)
+    monkeypatch.setattr(events, "_due", {})
 
     async def main() -> None:
+        nonlocal now
+
         async def probe() -> None:
             raise Unavailable("The disk is full")
 
         state = WriteState(probe)
         state.refused("The disk is full")
         state.refused("The disk is full")
-        assert said == [refusal], "not with each refused write"
-        monkeypatch.setattr(write_state, "LOG_INTERVAL", 0.0)
+        assert len(lines) == 1, "not with each refused write"
+        now += 61
         assert await state.refusal(probe=False) == "The disk is full"
-        assert said == [refusal] * 2
+        assert 'event="writes are refused"' in lines[-1]
+        assert "suppressed=1" in lines[-1]
         state.accepted()
         state.accepted()
-        assert said == [*[refusal] * 2, (Event.WRITES_ACCEPTED, "")]
+        assert len(lines) == 3
+        assert 'event="writes work again"' in lines[-1]
+        state.refused("The disk is full")
+        assert len(lines) == 4, "what begins anew is logged at once"
 
     run(main())
 

@@ -21,9 +21,6 @@ MAX_CONNECTION_AGE = 600.0
 RETRY_PAUSE = 0.5
 """Seconds between two attempts to connect."""
 
-LOG_INTERVAL = 60.0
-"""Seconds after which the log repeats that the database cannot be reached."""
-
 EXPIRED = "old"
 UNREACHABLE = "The database cannot be reached"
 NO_SINGLE_ROW = "The table collection does not have its one row"
@@ -40,7 +37,7 @@ class Pool:
         self._idle: list[PipelineConnection] = []
         self._waiting: deque[asyncio.Future[PipelineConnection]] = deque()
         self._refusal = ""
-        self._outage_began, self._logged = 0.0, -LOG_INTERVAL
+        self._outage_began = 0.0
         self._connecting: asyncio.Task[None] | None = None
         self._connect_more()
 
@@ -141,15 +138,12 @@ class Pool:
                 other.drop(EXPIRED)
 
     def _record_outage(self, reason: str, began: float) -> None:
-        now = self._loop.time()
         open_still = {"connections": len(self._connections)} if self._connections else {}
         if not open_still:  # else the open ones suffice, although the server accepts no more
             if not self._refusal:
-                self._outage_began, self._logged = began, -LOG_INTERVAL
+                self._outage_began = began
             self._refuse(UNREACHABLE)
-        if now - self._logged > LOG_INTERVAL:
-            self._logged = now
-            emit(Event.DATABASE_UNREACHABLE, reason=reason, **open_still)
+        emit(Event.DATABASE_UNREACHABLE, reason=reason, **open_still)
 
     def _refuse(self, reason: str) -> None:
         self._refusal = reason
