@@ -138,6 +138,10 @@ def test_the_project_stays_small(folder: str, lines: int) -> None:
     assert sum(len(path.read_text().splitlines()) for path in (ROOT / folder).rglob("*.py")) <= lines
 
 
+def test_no_module_reads_memory_that_another_library_has() -> None:
+    assert [path for path in sorted((ROOT / "src").rglob("*.py")) if re.search(r"\bctypes\b", path.read_text())] == []
+
+
 def test_functions_are_short() -> None:
     functions = [
         node
