@@ -145,7 +145,10 @@ class Collection(Protocol):
         """Return the numbers of the collection, without reading any store."""
 
     def changes(self, query: ChangesQuery) -> Eventual[ChangesPage]:
-        """Return a page of the changes that the query asks for: none is left out, none is not committed."""
+        """Return a page of the changes that the query asks for, and the version and epoch of the same moment.
+
+        No change is left out, and all are committed.
+        """
 
     def write(self, command: Command) -> asyncio.Future[Store | None]:
         """Carry out a command; the result is the store after it, None if a replace found no store of that id."""

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias
 from urllib.parse import quote, unquote
 
 from storekeeper import transfer
-from storekeeper.changes import Change, ChangesPage, ChangesQuery, statement
+from storekeeper.changes import ChangesPage, ChangesQuery, page_of, statement
 from storekeeper.collection import Collection
 from storekeeper.errors import CannotStart, Outcome, StorekeeperError, Unavailable
 from storekeeper.settings import DATABASES
@@ -28,7 +28,6 @@ _ADD = """INSERT INTO tokens (number, name, scope, hash, created, expires)
   SELECT coalesce(max(number), 0) + 1, $1, $2, $3, $4, $5 FROM tokens"""
 _REVOKE = "UPDATE tokens SET revoked = coalesce(revoked, $1) WHERE name = $2 RETURNING number"
 _EPOCH = "SELECT epoch FROM collection"
-_VERSION = "SELECT (SELECT coalesce(max(seq), 0) FROM changes), epoch FROM collection"
 
 
 class Database(Protocol):
@@ -143,9 +142,7 @@ def read_tokens(url: str) -> list[Token]:
 def read_changes(url: str, query: ChangesQuery) -> ChangesPage:
     """Return a page of changes. Raises CannotStart, Unavailable."""
     with existing(url).opened(write=False) as execute:
-        changes = [Change(*row) for row in execute(*statement(query))]
-        ((version, epoch),) = execute(_VERSION)
-    return ChangesPage(changes, version, epoch)
+        return page_of(execute(*statement(query)))
 
 
 def refuse_tokens(url: str) -> None:

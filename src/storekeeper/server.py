@@ -125,7 +125,6 @@ class _Server(uvicorn.Server):
         """Remember the first signal that asks to stop, and when it came."""
         if self.stop_signal is None:
             self.stop_signal, self.stop_began = sig, time.monotonic()
-            self.service.draining = True
         super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

@@ -46,7 +46,7 @@ class Service:
         self.settings = settings
         self.slots, self.number = slots or Slots(), 0
         self._create = create
-        self.cannot_start = self.draining = False
+        self.cannot_start = False
         self.runtime: Runtime
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -110,8 +110,7 @@ class Service:
             settings,
             tokens,
             metrics=metrics,
-            max_listeners=limits.connections.maximum // 4,
-            is_draining=lambda: self.draining,
+            max_listeners=max(1, limits.connections.maximum // 4),
         )
         plain = PlainReader(match_route, application.plan)
         cache = ResponseCache(partial(_change_token, collection))

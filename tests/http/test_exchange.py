@@ -243,24 +243,48 @@ def has_begun(connected: Connected) -> bool:
 
 
 def test_an_endless_stream_ends_when_the_service_drains() -> None:
-    """Also one that begins then; and the connection closes behind it."""
+    """And the connection closes behind it."""
 
     async def scenario() -> None:
-        for early in (True, False):
-            connected = Connected()
-            if early:
-                connected.connection.shutdown()
-            connected.connection.data_received(request("GET", "/endless"))
-            await until(partial(has_begun, connected))
-            if not early:
-                await asyncio.sleep(0.01)
-                assert b"ended" not in connected.line.sent
-                connected.connection.shutdown()
-            await until(connected.line.is_closing)
-            [response] = responses_in(connected.line.sent, "GET")
-            assert response.body == b"begunended"
-            assert not connected.line.aborted
-            assert connected.odd.stopped == 1
+        connected = Connected()
+        connected.connection.data_received(request("GET", "/endless"))
+        await until(partial(has_begun, connected))
+        await asyncio.sleep(0.01)
+        assert b"ended" not in connected.line.sent
+        connected.connection.shutdown()
+        await until(connected.line.is_closing)
+        [response] = responses_in(connected.line.sent, "GET")
+        assert response.body == b"begunended"
+        assert not connected.line.aborted
+        assert connected.odd.stopped == 1
+        assert connected.told == [("/endless", "GET", 200)]
+
+    run(scenario())
+
+
+def test_an_endless_stream_whose_client_reads_nothing_is_cut_when_the_service_drains() -> None:
+    async def scenario() -> None:
+        connected = Connected()
+        connected.connection.data_received(request("GET", "/endless"))
+        await until(partial(has_begun, connected))
+        connected.connection.pause_writing()
+        connected.connection.shutdown()
+        assert connected.line.aborted
+        await until(lambda: not connected.connection.tasks)
+        assert connected.told == [("/endless", "GET", 200)]
+
+    run(scenario())
+
+
+def test_no_endless_stream_begins_while_the_service_drains() -> None:
+    async def scenario() -> None:
+        connected = Connected()
+        connected.connection.shutdown()
+        connected.connection.data_received(request("GET", "/endless"))
+        await until(connected.line.is_closing)
+        [response] = responses_in(connected.line.sent, "GET")
+        assert_error(response, 503, "The service is shutting down", outcome="none")
+        assert connected.odd.stopped == 0
 
     run(scenario())
 

@@ -1,5 +1,6 @@
 """Every recipe of `docs/clients.md` is run as it stands, against a service of its own, in the order of the page."""
 
+import json
 import os
 import re
 import shutil
@@ -7,26 +8,31 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Error
 
+from storekeeper import databases
+from storekeeper.stores import Payload
 from tests.harness import browser
-from tests.harness.client import until
+from tests.harness.client import load, until
 from tests.harness.command import run
 from tests.harness.nginx import nginx
 from tests.harness.pages import ROOT, blocks
-from tests.harness.process import Running, serving
+from tests.harness.process import Running, kill_group, serving
 from tests.harness.tokens import add_token
 
 PAGE = ROOT / "docs/clients.md"
 ALL = [(f"{language}, line {begin}", language, "\n".join(lines)) for begin, language, lines in blocks(PAGE)]
-RECIPES = [recipe for recipe in ALL if "Bearer" not in recipe[2]]
+RECIPES = [recipe for recipe in ALL if "Bearer" not in recipe[2] and "storekeeper changes" not in recipe[2]]
 WITH_TOKEN = [recipe for recipe in ALL if "Bearer" in recipe[2]]
 NAMES = ("Old Town", "North Gate", "South Gate", "Unique")
 ADDRESS = "http://127.0.0.1:8080"
@@ -341,7 +347,7 @@ def test_a_page_that_reads_or_edits_takes_no_refusal_for_a_success(service: Runn
         recipes = [
             text.replace(ADDRESS, f"http://127.0.0.1:{port}") for _, language, text in RECIPES if language == "js"
         ]
-        edit, _, walk = recipes
+        edit, _, walk, _ = recipes
         refused = {
             'not saved: "name" is required': edit.replace("({ name,", "({ name: '',"),
             "not read: 404": edit.replace("/stores/1", "/stores/9999"),
@@ -374,3 +380,71 @@ def test_the_recipe_for_pages_of_another_site_sends_the_token_it_was_given(
         assert not [fault for fault in faults if "404" not in fault], "but for the icon of that page"
     assert any(line.endswith(" 200") for line in said)
     assert names_with_token(closed, token).count("Token Gate") == 1
+
+
+class Hook:
+    """A receiver of changes that refuses the first try of each; `taken` are their numbers."""
+
+    def __init__(self) -> None:
+        self.taken: list[int] = []
+        self.refused: list[int] = []
+        hook = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                seq = json.loads(self.rfile.read(int(self.headers["content-length"])))["seq"]
+                is_first = seq not in hook.refused
+                (hook.refused if is_first else hook.taken).append(seq)
+                self.send_response(503 if is_first else 204)
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+
+@contextmanager
+def posting(folder: Path, url: str, hook: Hook) -> Iterator[None]:
+    """Run the recipe that posts changes, without its pauses; kill all of it in the end."""
+    (text,) = [text for _, _, text in ALL if "storekeeper changes" in text]
+    assert len(text.splitlines()) == 6
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    address = f"http://127.0.0.1:{hook.server.server_port}"
+    env = {**os.environ, "PATH": path, "STOREKEEPER_DATABASE": url, "HOOK": address}
+    with (folder / "errors").open("ab") as errors:
+        process = subprocess.Popen(
+            ["bash", "-c", text.replace("sleep 5", "sleep 0.05")],
+            cwd=folder,
+            env=env,
+            stdout=errors,
+            stderr=errors,
+            start_new_session=True,
+        )
+    try:
+        yield
+    finally:
+        kill_group(process)
+
+
+def test_the_recipe_for_a_webhook_leaves_out_no_change_whenever_it_is_killed(tmp_path: Path) -> None:
+    url, hook = f"sqlite:///{tmp_path}/stores.db", Hook()
+    load(url, (Payload(f'Store "{number}"', "back\\slash\n") for number in range(4)))
+    try:
+        for count in (1, 2, 6, 8):
+            with posting(tmp_path, url, hook):
+                until(partial(lambda count: len(set(hook.taken)) >= count, count))
+            if count == 2:
+                load(url, [Payload(f"Later {number}", "x" * 200_000) for number in range(4)])
+        assert sorted(set(hook.taken)) == list(range(1, 9))
+        assert (tmp_path / "errors").read_text() == ""
+        new = databases.epoch(url, renew=True)
+        with posting(tmp_path, url, hook):
+            until(lambda: f"go on from 8.{new}" in (tmp_path / "errors").read_text())
+            (tmp_path / "sent.cursor").write_text(f"8.{new}")
+            load(url, [Payload("After the restore")])
+            until(lambda: hook.taken[-1] == 9)
+    finally:
+        hook.server.shutdown()
+        hook.server.server_close()

@@ -1,6 +1,6 @@
 """The adapter from HTTP to all routes: plans, admits and runs requests. Imports `http`, the domain."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 
 from msgspec.structs import replace
@@ -76,18 +76,17 @@ def make_application(
     *,
     metrics: Metrics | None = None,
     max_listeners: int = 1000,
-    is_draining: Callable[[], bool] = lambda: False,
 ) -> Application:
     """Return the application on a collection, with a planner for each route. Without `tokens`, nobody needs one.
 
-    At most `max_listeners` clients listen to changes; none begins to while `is_draining()`.
+    At most `max_listeners` clients listen to changes.
     """
     mode = settings.auth or "open"
     # What nobody can read without a token, no rebound page can.
     hosts = settings.allowed_host if is_loopback(settings.host) and mode != "all" else None
     gate = Gate(WebPages(settings.cors_origin, hosts), mode, tokens)
     generic = settings.error_detail == "generic"
-    feed = Feed(collection, generic=generic, max_listeners=max_listeners, is_draining=is_draining)
+    feed = Feed(collection, generic=generic, max_listeners=max_listeners)
     if metrics:
         metrics.watch(lambda: len(feed.listeners), "listeners")
         metrics.watch(lambda: feed.refused, "refused", "listeners")

@@ -108,26 +108,27 @@ async def _body(request: Request, receive: Any, limit: int) -> bytes | Response 
 
 
 async def _send(response: Response, headers: Any, request: Request, receive: Any, send: Any) -> None:
-    await send({"type": "http.response.start", "status": response.status, "headers": headers})
-    if response.stream is not None and request.method != "HEAD":
-        gone = asyncio.create_task(_disconnected(receive, response.stop))
-        try:
-            async with aclosing(response.stream) as parts:
-                async for part in parts:
-                    if gone.done():  # `send` would drop the rest of the list in silence
-                        return
-                    await send({"type": "http.response.body", "body": part, "more_body": True})
-        finally:  # after an exception the server breaks the connection, as what was sent is not the whole
-            gone.cancel()
-            if response.stop is not None:
-                response.stop()
-    body = b"" if request.method == "HEAD" else response.body
-    await send({"type": "http.response.body", "body": body})
+    stop = response.stop or (lambda: None)
+    try:
+        await send({"type": "http.response.start", "status": response.status, "headers": headers})
+        if response.stream is not None and request.method != "HEAD":
+            gone = asyncio.create_task(_disconnected(receive, stop))
+            try:
+                async with aclosing(response.stream) as parts:
+                    async for part in parts:
+                        if gone.done():  # `send` would drop the rest of the list in silence
+                            return
+                        await send({"type": "http.response.body", "body": part, "more_body": True})
+            finally:  # after an exception the server breaks the connection, as what was sent is not the whole
+                gone.cancel()
+        body = b"" if request.method == "HEAD" else response.body
+        await send({"type": "http.response.body", "body": body})
+    finally:
+        stop()
 
 
-async def _disconnected(receive: Any, stop: Callable[[], None] | None) -> None:
+async def _disconnected(receive: Any, stop: Callable[[], None]) -> None:
     """Return when the client is gone, and have its stream end."""
     while (await receive())["type"] != "http.disconnect":
         pass
-    if stop is not None:
-        stop()
+    stop()

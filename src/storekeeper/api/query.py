@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from storekeeper import search
-from storekeeper.changes import DEFAULT_LIMIT
+from storekeeper.changes import DEFAULT_LIMIT, NOW, ChangesQuery, Cursor, parse_cursor
 from storekeeper.collection import Moment, Query
 from storekeeper.errors import InvalidInput
 from storekeeper.stores import MAX_NAME_LENGTH
@@ -22,14 +22,10 @@ Parameters: TypeAlias = dict[str, tuple[Callable[[bytes], Any], str]]
 MAX_LIMIT = 1000
 """Stores of one page (decision 38), or changes."""
 
-NOW = Moment()
-"""The present, as `after=now` means it."""
-
 _NO_NAME = "?" * (MAX_NAME_LENGTH + 1)
 """Longer than any name: what bytes that are not UTF-8 ask for equals none (decision 19)."""
 
 _NUMBER = re.compile(rb"[0-9]{1,19}")
-_VERSION = re.compile(rb"(0|[1-9][0-9]{0,18})(?:\.([a-z2-7]{8}))?")
 _TIME = re.compile(rb"([0-9]{4}-[0-9]{2}-[0-9]{2}T(?:[01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2})(?:\.([0-9]+))?Z")
 _1970 = datetime(1970, 1, 1, tzinfo=UTC)
 _URI = "!$%&'()*+,-./:;=?@_~[]"
@@ -56,26 +52,27 @@ def parse_store_query(query: bytes) -> Moment | None:
 
 
 class ChangesRequest(NamedTuple):
-    """What the query of /api/changes asks for; `after` is None for the beginning, `NOW` for the present."""
+    """What the query of /api/changes asks for."""
 
-    after: Moment | None = None
+    after: Cursor
     limit: int = DEFAULT_LIMIT
     store: int | None = None
     order: str = "asc"
 
+    def query(self, version: int, epoch: str) -> ChangesQuery:
+        """Return what to read of a collection in this state. Raises EpochEnded."""
+        after = self.after.number(version, epoch)
+        newest_first = self.order == "desc"
+        return ChangesQuery(after + (newest_first and self.after == NOW), self.limit, self.store, newest_first)
+
 
 def parse_changes_query(query: bytes) -> ChangesRequest:
-    """Return which changes are asked for; raises InvalidInput with every violation."""
-    return ChangesRequest(**_read(query, _OF_CHANGES))
+    """Return which changes are asked for; raises InvalidInput with every violation.
 
-
-def parse_cursor(value: bytes) -> Moment | None:
-    """Return the moment that a cursor names, `NOW` for "now", or None if it is no cursor (decision 40)."""
-    if value == b"now":
-        return NOW
-    if not (version := _VERSION.fullmatch(value)) or (seq := _parse_number(version[1])) is None:
-        return None
-    return Moment(seq, (version[2] or b"").decode())
+    In order `desc`, those before now are all of them.
+    """
+    found = _read(query, _OF_CHANGES)
+    return ChangesRequest(**{"after": NOW if found.get("order") == "desc" else Cursor(0)} | found)
 
 
 def next_page(query: bytes, last: int) -> bytes:
@@ -139,8 +136,9 @@ def _parse_limit(value: bytes) -> int | None:
 
 def _parse_moment(value: bytes) -> Moment | None:
     """Return the moment that a value of `at` names (decision 40)."""
-    if _VERSION.fullmatch(value):
-        return parse_cursor(value)
+    cursor = parse_cursor(value)
+    if cursor is not None and cursor != NOW:
+        return Moment(*cursor)
     time = _TIME.fullmatch(value)
     if time is None:
         return None

@@ -1,10 +1,11 @@
 """The command that prints changes. Imports what it needs when it runs."""
 
-import re
+import os
+import stat
 import sys
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,17 +15,21 @@ from storekeeper.cli.terminal import print_line
 from storekeeper.errors import CannotStart, Unavailable
 from storekeeper.settings import Settings
 
+if TYPE_CHECKING:
+    from storekeeper.changes import Cursor
+
 POLL_INTERVAL = 0.5
 """Seconds between two looks for changes with --follow."""
 
-_CURSOR = re.compile(r"([0-9]{1,18})(?:\.([a-z2-7]{8}))?")
+PAGE_SIZE = 1000
+"""Changes that are read, printed and saved at once."""
 
 
 @with_settings("database")
 def changes(
     settings: Settings,
     *,
-    after: Annotated[str, typer.Option(help="Cursor or number of the change to begin behind.")] = "0",
+    after: Annotated[str, typer.Option(help="Cursor or number of the change to begin behind; or now.")] = "0",
     store: Annotated[int | None, typer.Option(min=1, help="Id of the store: print its changes alone.")] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Wait for further changes, until Ctrl-C.")] = False,
     cursor_file: Annotated[
@@ -33,31 +38,32 @@ def changes(
 ) -> None:
     """Print the changes as lines of JSON, the oldest first.
 
-    The service may be running. With --cursor-file each change is printed at least once, whatever is killed.
+    The service may be running. With --cursor-file each change is printed at least once, whatever is killed; --after
+    counts until there is that file.
     """
     from storekeeper import databases
-    from storekeeper.changes import ChangesPage, ChangesQuery
+    from storekeeper.changes import ChangesQuery, Cursor
+    from storekeeper.tables import MAX_INTEGER
 
-    seq, epoch = _parse(_saved(cursor_file) or after, cursor_file if _saved(cursor_file) else None)
+    cursor, is_away = _parse(cursor_file, after), False
     while True:
         try:
-            page: ChangesPage | None = databases.read_changes(settings.database, ChangesQuery(seq, store=store))
+            behind = MAX_INTEGER if cursor.seq is None else cursor.seq
+            page = databases.read_changes(settings.database, ChangesQuery(behind, PAGE_SIZE, store))
         except Unavailable as error:
             if not follow:
                 raise
-            print_line(f"storekeeper: {error}; trying again")
-            page = None
-        if page is not None:
-            if epoch not in ("", page.epoch) or seq > page.version:
-                raise CannotStart(
-                    f"the cursor {seq}{'.' * bool(epoch)}{epoch} is of another history: read the list again, then go"
-                    f" on from {page.version}.{page.epoch}"
-                )
+            if not is_away:
+                print_line(f"storekeeper: {error}; trying again")
+            is_away = True
+        else:
+            is_away = False
+            cursor.number(page.version, page.epoch)
             lines = page.encode(with_by=True)
-            sys.stdout.buffer.writelines(line + b"\n" for line in lines)
-            sys.stdout.buffer.flush()
-            seq, epoch = page.changes[len(lines) - 1].seq if lines else page.version, page.epoch
-            _save(cursor_file, f"{seq}.{epoch}")
+            _print(lines)
+            seq = page.changes[len(lines) - 1].seq if lines else page.version
+            cursor = Cursor(seq, page.epoch)
+            _save(cursor_file, f"{seq}.{page.epoch}")
             if lines:
                 continue
         if not follow:
@@ -65,11 +71,34 @@ def changes(
         time.sleep(POLL_INTERVAL)
 
 
-def _saved(file: Path | None) -> str:
+def _print(lines: list[bytes]) -> None:
+    """Print lines; if they go to a file, they are on the disk before their cursor is."""
+    out = sys.stdout.buffer
+    out.writelines(line + b"\n" for line in lines)
+    out.flush()
+    if lines and stat.S_ISREG(os.fstat(out.fileno()).st_mode):
+        os.fsync(out.fileno())
+
+
+def _parse(file: Path | None, after: str) -> "Cursor":
+    """Return the cursor to go on from: the saved one, or without it `after`. Raises CannotStart."""
+    from storekeeper.changes import parse_cursor
+
+    saved = _saved(file)
+    text, subject = (after, "--after") if saved is None else (saved, f"--cursor-file {file}")
+    cursor = parse_cursor(text.encode(errors="replace"))
+    if cursor is None:
+        raise CannotStart(
+            f"no cursor: {text[:40]!r}; a cursor looks like 17.abcdefgh, or is a number", subject=subject
+        )
+    return cursor
+
+
+def _saved(file: Path | None) -> str | None:
     try:
-        return file.read_text().strip() if file else ""
+        return file.read_text().strip() if file else None
     except FileNotFoundError:
-        return ""
+        return None
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not text"
         raise CannotStart(f"cannot be read ({reason})", subject=f"--cursor-file {file}") from None
@@ -83,11 +112,3 @@ def _save(file: Path | None, cursor: str) -> None:
             opened.write(f"{cursor}\n")
     except OSError as error:
         raise CannotStart(f"cannot be written ({error.strerror})", subject=f"--cursor-file {file}") from None
-
-
-def _parse(cursor: str, file: Path | None) -> tuple[int, str]:
-    found = _CURSOR.fullmatch(cursor)
-    if found is None:
-        subject = f"--cursor-file {file}" if file else "--after"
-        raise CannotStart(f"no cursor: {cursor[:40]!r}; a cursor is as 17.abcdefgh, or a number", subject=subject)
-    return int(found[1]), found[2] or ""

@@ -328,7 +328,7 @@ class Connection(HttpToolsProtocol):
     def shutdown(self) -> None:
         """Finish the requests that the client has begun, then close; uvicorn calls this once, at a stop."""
         self.draining = True
-        if self.exchange is not None:
-            self.exchange.stop()
+        if self.exchange is not None and self.exchange.stop() and self.flow.write_paused:
+            self.transport.abort()  # its client reads nothing now, and goes on elsewhere
         # After a standstill the timer comes before what has arrived is read, and this after it.
         self.loop.call_later(deadlines.DRAIN_TIMEOUT, self.loop.call_soon, self.loop.call_soon, self.advance)

@@ -15,6 +15,7 @@ from storekeeper.http.response import (
     encode_chunk,
     encode_rest,
     encode_start,
+    unavailable,
 )
 from storekeeper.http.runtime import Runtime
 
@@ -59,15 +60,19 @@ class Exchange:
             request.route, request.method, self._status, self._size, seconds, request.token_number
         )
 
-    def stop(self) -> None:
-        """Ask a stream that waits for something to end."""
+    def stop(self) -> bool:
+        """Ask a stream that waits for something to end; return whether there is one."""
         if self._stop is not None:
             self._stop()
+        return self._stop is not None
 
     def send(self, response: Response) -> None:
         """Send a response, or begin to send its stream; this is the one way to send any."""
         request, connection = self.request, self._connection
         try:
+            if response.stop is not None and connection.draining:
+                response.stop()
+                response = unavailable("The service is shutting down")
             close = connection.is_last(request)
             head_only = request.method == "HEAD"
             chunked = request.version == "1.1"
@@ -93,8 +98,6 @@ class Exchange:
         assert response.stream is not None
         connection = self._connection
         self._status = response.status
-        if connection.draining:
-            self.stop()
         try:
             async with aclosing(response.stream) as parts:
                 async for part in parts:
@@ -104,6 +107,8 @@ class Exchange:
                         await connection.flow.drain()
                     if self.over:
                         return
+            if self.over:  # it was stopped because its client is gone
+                return
             self._size += connection.write(head, LAST_CHUNK if chunked else b"")
             connection.finish(self, close=close)
             connection.advance()

@@ -15,7 +15,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from storekeeper import search
-from storekeeper.changes import Change, ChangesPage, ChangesQuery, statement
+from storekeeper.changes import ChangesPage, ChangesQuery, page_of, statement
 from storekeeper.collection import Listing, Moment, Query, State, check_moment
 from storekeeper.concurrency.turns import Turns
 from storekeeper.errors import NO_RESPONSE, Unavailable
@@ -129,10 +129,8 @@ class Reader:
         return [State(*single_row(await self._rows((b"state", ()), deadline)))] * len(asked)
 
     async def changes(self, query: ChangesQuery) -> ChangesPage:
-        """Return a page of changes. The numbers are read behind it, in the same round trip."""
-        found, state = await self._pool.execute((_changes_name(query), statement(query)[1]), (b"state", ()))
-        _, version, epoch = single_row(rows(state))
-        return ChangesPage([Change(*row) for row in rows(found)], version, epoch)
+        """Return a page of changes."""
+        return page_of(await self._rows((_changes_name(query), statement(query)[1])))
 
     async def list_stores(self, queries: Sequence[Query], deadline: float) -> list[Listing]:
         """Return for each query the stores that it asks for, of the present."""

@@ -15,7 +15,7 @@ from typing import Any
 import apsw
 from msgspec.structs import replace
 
-from storekeeper.changes import Change, ChangesPage, ChangesQuery, statement
+from storekeeper.changes import ChangesPage, ChangesQuery, page_of, statement
 from storekeeper.collection import Listing, Moment, Query, State, check_moment
 from storekeeper.errors import Unavailable
 from storekeeper.sqlite.connections import transaction
@@ -120,10 +120,7 @@ class Reader:
 
     def changes(self, query: ChangesQuery) -> ChangesPage:
         """Return a page of changes."""
-        with transaction(self._connection, "DEFERRED"):
-            found = [Change(*row) for row in self._execute(*statement(query, CHANGES_TABLE))]
-            state = self.state()
-        return ChangesPage(found, state.version, state.epoch)
+        return page_of(self._execute(*statement(query)))
 
     def tokens(self) -> Sequence[Token]:
         """Return what `Collection.tokens` does."""
