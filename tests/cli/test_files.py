@@ -152,9 +152,15 @@ def test_a_copy_into_an_empty_database_that_finds_no_space_leaves_it_empty(tmp_p
         assert target.changes() == []
 
 
-def test_a_copy_into_the_database_of_a_running_service_is_refused(tmp_path: Path, source: Sqlite) -> None:
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_copy_into_the_database_of_a_running_service_is_refused(
+    tmp_path: Path, source: Sqlite, workers: int
+) -> None:
+    """Also beside a journal that was left behind: no process drops its locks by looking at the file for that."""
     target = Sqlite(tmp_path)
-    with serving(tmp_path) as service:
+    databases.database(target.url).prepare()
+    target.path.with_name("stores.db-journal").touch()
+    with serving(tmp_path, f"--workers={workers}") as service:
         [line] = refused(run("copy", source.url, target.url))
         assert line.startswith(f"storekeeper: target {target.path}: ")
         assert service.request("POST", "/api/stores", {"name": "Goes on"}).json["id"] == 1

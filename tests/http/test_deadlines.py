@@ -84,19 +84,6 @@ def test_a_request_that_is_not_whole_in_time_is_refused(tmp_path: Path, sent: by
     run(scenario())
 
 
-def test_a_408_comes_behind_the_responses_before_it(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            connection, line = service.connect()
-            connection.data_received(request("GET", SLOW) + create("Written") + b"GET /te")
-            connection.sweep(connection.reader.began + WHOLE + 0.1)
-            assert line.sent == b""
-            await settled(connection)
-            assert statuses(line) == [200, 200, 408]
-
-    run(scenario())
-
-
 def test_the_time_of_a_request_begins_with_its_own_first_byte(tmp_path: Path) -> None:
     """Not with that of the one before it, in whose last packet it began."""
 
@@ -168,22 +155,6 @@ def test_a_client_that_was_not_yet_told_to_continue_is_not_late(tmp_path: Path) 
             connection.data_received(body)
             await settled(connection)
             assert statuses(line) == [200, 100, 200]
-
-    run(scenario())
-
-
-def test_a_client_that_does_not_read_is_not_told_to_continue_before_its_earlier_responses(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            connection, line = service.connect()
-            line.stuck, line.high = True, 0
-            head, _, _ = create("Third", "Expect: 100-continue").partition(b"\r\n\r\n")
-            connection.data_received(request("GET", "/test") * 2 + head + b"\r\n\r\n")
-            await until(lambda: connection.exchange is None and connection.waiting)
-            assert statuses(line) == [200]
-            line.client_reads(line.unread)
-            await until(lambda: line.unread and connection.exchange is None)
-            assert statuses(line) == [200, 200, 100]
 
     run(scenario())
 
@@ -422,21 +393,6 @@ def test_a_stopping_service_reads_what_came_while_it_stood_still(tmp_path: Path)
                 assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
 
     uvloop.run(asyncio.wait_for(scenario(), 60))
-
-
-def test_a_stopping_service_closes_after_the_last_of_the_requests_that_wait(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            connection, line = service.connect()
-            connection.data_received(request("GET", SLOW) * 3)
-            connection.shutdown()
-            await settled(connection)
-            await until(line.is_closing)
-            assert statuses(line) == [200, 200, 200]
-            assert line.sent.count(b"\r\nconnection: close\r\n") == 1
-            assert last_response(line).headers["connection"] == "close"
-
-    run(scenario())
 
 
 def test_a_request_behind_the_response_that_closes_the_connection_is_not_carried_out(tmp_path: Path) -> None:

@@ -442,25 +442,6 @@ def test_a_refusal_does_not_cut_off_the_response_before_it(tmp_path: Path) -> No
     run(scenario())
 
 
-@pytest.mark.parametrize("target", ["/api/stores", "/health/live", "/nowhere"])
-def test_large_bodies_are_counted_while_they_are_there_and_no_longer(tmp_path: Path, target: str) -> None:
-    """Those behind a head that is known by now too, which are not counted at all: one read holds them."""
-
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            connection, _ = service.connect()
-            budget = service.service.runtime.limits.receive_budget
-            for size in (60_000, 60_000, 5_000, 100_000, 60_000):
-                data = request("POST", target, b"x" * size)
-                connection.data_received(data)
-                connection.data_received(data)
-                assert budget.size >= 0
-                await settled(connection)
-                assert budget.size == 0
-
-    run(scenario())
-
-
 def test_a_client_that_sends_much_lets_the_others_go_on_in_between(tmp_path: Path) -> None:
     """A read may hold thousands of requests, and a transport brings several of them in one loop iteration."""
 
@@ -554,52 +535,6 @@ def test_requests_that_wait_are_bounded_over_all_connections(tmp_path: Path, mon
 
 
 # What is not whole yet, and what is not needed any more.
-
-
-@pytest.mark.parametrize(
-    "begin",
-    [
-        b"POST /api/stores HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nx: ",
-        b"POST /api/stores HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1;x=",
-    ],
-)
-def test_a_trailer_or_an_extension_of_a_chunk_that_does_not_end_is_refused_soon(tmp_path: Path, begin: bytes) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            connection, line = service.connect()
-            connection.data_received(begin)
-            for _ in range(20):
-                connection.data_received(b"x" * 1000)
-            [response] = responses_in(line.sent, "POST")
-            assert_error(response, 431)
-
-    run(scenario())
-
-
-def test_large_heads_that_are_not_whole_are_bounded_over_all_connections(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def scenario() -> None:
-        monkeypatch.setattr("storekeeper.http.limits.MAX_RECEIVED_BYTES", 2**20)
-        async with inside(tmp_path) as service:
-            budget = service.service.runtime.limits.receive_budget
-            lines = []
-            for _ in range(60):
-                connection, line = service.connect()
-                connection.data_received(b"GET /test HTTP/1.1\r\nHost: a\r\nx: " + b"x" * 14_000)
-                lines.append((connection, line))
-            refused = [line for _, line in lines if line.sent]
-            assert 30 <= len(refused) <= 40
-            for line in refused:
-                assert_error(responses_in(line.sent, "GET")[0], 503, "Too many large requests", outcome="none")
-            for connection, line in lines:
-                if not line.sent:
-                    connection.data_received(b"\r\n\r\n")
-                    await settled(connection)
-                    assert responses_in(line.sent, "GET")[0].body == b"OK"
-            assert budget.size == 0
-
-    run(scenario())
 
 
 def test_an_idle_connection_keeps_nothing_of_what_it_was_asked(tmp_path: Path) -> None:

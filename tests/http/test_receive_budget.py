@@ -140,26 +140,6 @@ def test_while_a_client_has_large_requests_waiting_no_more_of_it_is_read(
     run(scenario())
 
 
-def test_bytes_that_wait_to_be_read_are_bounded(tmp_path: Path) -> None:
-    """A read brings up to 250 KB of each connection, and 16 KiB of them are read at once."""
-
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            made = send(service, request("GET", "/test") * 3000, 20)
-            assert LIMIT // 2 < held(service) < 2 * LIMIT
-            assert sum(len(connection._unread) for connection, _ in made) < 2 * LIMIT
-            for connection, line in made:
-                await settled(connection)
-                if line.ended:
-                    assert_error(last_response(line), 503, outcome="none")
-                else:
-                    assert statuses(line) == [200] * 3000
-            assert made[-1][1].ended
-            assert held(service) == 0
-
-    run(scenario())
-
-
 @pytest.mark.parametrize("data", [request("GET", SLOW), create("A"), request("GET", SLOW) * 3 + create("B")])
 def test_nothing_is_held_for_what_has_its_response_or_was_left(tmp_path: Path, data: bytes) -> None:
     async def scenario() -> None:

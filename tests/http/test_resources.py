@@ -16,12 +16,11 @@ from select import select
 import pytest
 
 from storekeeper.stores import Payload
-from tests.harness.cases import thorough
 from tests.harness.client import create as store
 from tests.harness.client import fill, until
 from tests.harness.linux import peak_memory, sockets
 from tests.harness.process import TIMEOUT, Running
-from tests.harness.wire import HOST, SLOW, CutShort, Wire, assert_error, chunked, create, dial, request
+from tests.harness.wire import HOST, SLOW, Wire, assert_error, chunked, create, dial, request
 
 MIB = 2**20
 
@@ -50,41 +49,6 @@ def test_a_client_that_does_not_read_thousands_of_responses_costs_little_and_the
         for id in range(rounds):
             assert wire.response().body == expected
             assert wire.response().json["id"] == 1 + id % count
-    assert peak_memory(fresh) - before < 50 * MIB
-
-
-def test_bodies_are_not_kept_with_the_heads_that_are_remembered(fresh: Running) -> None:
-    body = b'{"other":"' + b"x" * 40_000 + b'"}'
-    before = peak_memory(fresh)
-    with dial(fresh) as wire:
-        for number in range(2000):
-            wire.send(request("POST", "/api/stores", body, f"X-Request-Id: {number}"))
-            response = wire.response()
-            assert response.status == 400
-    assert_error(response, 400, '"name" is required', validation={"source": "payload", "keys": ["name"]})
-    assert peak_memory(fresh) - before < 50 * MIB
-
-
-def test_many_slow_bodies_of_one_client_each_cost_no_more_than_the_limit(fresh: Running) -> None:
-    """A mebibyte may wait behind an unanswered request; then the connection is not read on."""
-    body = json.dumps({"name": "Waits", "address": "x" * 900_000}).encode()
-    data = request("POST", "/api/stores", body)
-    before = peak_memory(fresh)
-    with dial(fresh) as wire:
-        wire.client.settimeout(None)
-        wire.client.setblocking(False)
-        sent = 0
-        for _ in range(60):
-            try:
-                sent += wire.client.send(data[sent % len(data) :])
-            except BlockingIOError:
-                break
-        wire.client.settimeout(TIMEOUT)
-        with ThreadPoolExecutor(1) as pool:  # who only sends waits for a service that waits for its reader
-            rest = pool.submit(wire.send, data[sent % len(data) :])
-            for _ in range(sent // len(data) + 1):
-                assert wire.response().json["name"] == "Waits"
-            rest.result()
     assert peak_memory(fresh) - before < 50 * MIB
 
 
@@ -138,53 +102,6 @@ def test_a_body_in_many_pieces_takes_no_more_than_one_in_one_piece(fresh: Runnin
         wire.send(chunked(*(body[at : at + 2] for at in range(0, len(body), 2))))
         assert wire.response().json["name"] == "Pieces"
     assert peak_memory(fresh) - before < 16 * MIB
-
-
-def long_list(service: Running) -> int:
-    """Create what makes a list of 1.8 MB, which is sent as a whole; give its length."""
-    for _ in range(20):
-        store(service, "Long", "x" * 90_000)
-    return len(service.request("GET", "/api/stores").body)
-
-
-def ask_and_read_nothing(service: Running, *fields: str) -> socket.socket:
-    client = socket.socket()
-    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
-    client.settimeout(TIMEOUT)
-    client.connect(("127.0.0.1", service.port))
-    client.sendall(request("GET", "/api/stores", None, *fields))
-    return client
-
-
-@pytest.mark.parametrize("fields", [[], *thorough(["Connection: close"])])
-def test_clients_that_do_not_read_long_responses_take_little_together(fresh: Running, fields: list[str]) -> None:
-    """Those who have been reading for longest make room; who comes last is answered whole."""
-    long_list(fresh)
-    before = peak_memory(fresh)
-    clients = []
-    for number in range(90):
-        fresh.request("PUT", "/api/stores/1", {"name": f"Version {number}", "address": "x"})
-        clients.append(ask_and_read_nothing(fresh, *fields))
-        length = len(fresh.request("GET", "/api/stores").body)
-    assert peak_memory(fresh) - before < 280 * MIB
-    with Wire(clients[-1]) as wire:
-        assert len(wire.response().body) == length
-    with pytest.raises((CutShort, ConnectionResetError)), Wire(clients[0]) as wire:
-        wire.response()
-    for client in clients:
-        client.close()
-    assert "send budget used up" in fresh.log
-    assert fresh.request("GET", "/test").body == b"OK"
-
-
-def test_a_packet_of_thousands_of_requests_does_not_stop_the_others(fresh: Running) -> None:
-    """What waits behind an unanswered request is counted once, not again with each."""
-    with dial(fresh) as wire:
-        small = b"GET /test HTTP/1.1\r\nHost:a\r\n\r\n"
-        wire.send((create("First") + small * 4000) * 5)
-        for _ in range(5):
-            assert wire.response().json["name"] == "First"
-            assert {wire.response().body for _ in range(4000)} == {b"OK"}
 
 
 def test_a_client_that_sends_requests_without_end_keeps_nobody_waiting(service: Running) -> None:
@@ -249,15 +166,3 @@ def test_clients_that_reset_in_the_middle_leave_nothing_behind(fresh: Running, t
     assert len(written) <= 20
     assert store(fresh, "After") == len(fresh.request("GET", "/api/stores").json)
     assert fresh.log.count("level=") == fresh.log.count("level=info"), "clients that go away are nothing to log"
-
-
-def test_many_connections_at_once_are_all_served(service: Running) -> None:
-    id = store(service, "ConnectionLimit")
-    wires = [dial(service) for _ in range(300)]
-    try:
-        for wire in wires:
-            wire.send(request("GET", f"/api/stores/{id}"))
-        assert {wire.response().body for wire in wires} == {service.request("GET", f"/api/stores/{id}").body}
-    finally:
-        for wire in wires:
-            wire.client.close()

@@ -2,7 +2,6 @@
 
 import asyncio
 import select
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from tests.harness.client import nothing_changes
 from tests.harness.in_process import inside, settled
 from tests.harness.process import Running
 from tests.harness.sized_requests import FIELDS, HEAD, OVER, TARGET, WITHIN
-from tests.harness.wire import HOST, SLOW, Wire, assert_error, create, dial, exchange, request
+from tests.harness.wire import HOST, Wire, assert_error, create, dial, exchange, request
 
 BODY = 2**20
 
@@ -59,19 +58,6 @@ def test_it_is_refused_when_it_arrives_in_parts(service: Running, size: int) -> 
             wire.assert_closed()
 
 
-@pytest.mark.parametrize("before", [request("GET", "/test"), request("GET", SLOW), create("Before"), MANY])
-def test_it_is_refused_behind_other_requests(service: Running, before: bytes) -> None:
-    for what, status, data in OVER:
-        with case(what):
-            with dial(service) as wire:
-                wire.send(before + data)
-                for _ in range(before.count(b" HTTP/1.1")):
-                    assert wire.response().status == 200
-                assert_error(wire.response(), status)
-                wire.assert_closed()
-            assert what
-
-
 @pytest.mark.parametrize("data", [*WITHIN, create("Behind many")], ids=["target", "fields", "head", "create"])
 def test_a_head_that_begins_behind_many_requests_has_the_same_limits(service: Running, data: bytes) -> None:
     """It is not charged with what came before it in the same packet."""
@@ -81,27 +67,6 @@ def test_a_head_that_begins_behind_many_requests_has_the_same_limits(service: Ru
             assert {wire.response().status for _ in range(150)} == {200}
             in_parts(wire, data[cut:], max(5, len(data) // 10))
             assert wire.response().status == 200
-
-
-@pytest.mark.parametrize("size", [50, 3000, 30_000, pytest.param(200_000, marks=pytest.mark.thorough)])
-def test_a_head_may_be_cut_anywhere_in_a_stream_of_requests(tmp_path: Path, size: int) -> None:
-    """However large each packet is, and whatever came before in it."""
-
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            connection, line = service.connect()
-            rounds = 1 + size // 16_000  # each is 30 kB
-            stream = (create("First") + b"GET /test HTTP/1.1\r\nHost:a\r\n\r\n" * 1000) * rounds
-            for start in range(0, len(stream), size):
-                cuts = (0, size // 3, size) if start // size % 2 else (0, size)
-                for begin, end in pairwise(cuts):
-                    connection.data_received(stream[start + begin : start + end])
-                    if not line.reading:
-                        await settled(connection)
-            await settled(connection)
-            assert line.sent.count(b"HTTP/1.1 200 OK") == line.sent.count(b"HTTP/1.1") == rounds * 1001
-
-    asyncio.run(scenario())
 
 
 def test_a_head_without_an_end_is_refused_while_it_is_sent(service: Running) -> None:
@@ -157,14 +122,6 @@ def test_chunks_are_refused_as_soon_as_they_are_too_much(service: Running, size:
         wire.assert_closed()
 
 
-def test_a_mebibyte_in_chunks_of_one_byte_is_taken(service: Running) -> None:
-    body = b'{"name":"Tiny chunks"}'
-    with dial(service) as wire:
-        wire.send(b"POST /api/stores HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n")
-        wire.send(b"1\r\n \r\n" * (BODY - len(body)) + b"16\r\n" + body + b"\r\n0\r\n\r\n")
-        assert wire.response().json["name"] == "Tiny chunks"
-
-
 @pytest.mark.parametrize(
     "endless", [b"1;" + b"e" * 70_000, b"0\r\n" + b"X: trailer\r\n" * 5000], ids=["ext", "trailer"]
 )
@@ -211,11 +168,3 @@ def test_extensions_and_trailers_have_one_limit_however_they_are_cut(
                 assert (size, line.sent[:13]) == (size, b"HTTP/1.1 %d " % status)
 
     asyncio.run(scenario())
-
-
-def test_a_413_behind_a_write_does_not_take_its_response_away(service: Running) -> None:
-    with dial(service) as wire:
-        wire.send(create("Written") + request("POST", "/api/stores", None, "Content-Length: 1048577") + b" " * 2**20)
-        assert wire.response().json["name"] == "Written"
-        assert_error(wire.response(), 413, TOO_LARGE)
-        wire.assert_closed()

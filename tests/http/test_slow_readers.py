@@ -97,15 +97,6 @@ def test_who_reads_nothing_is_dropped(hasty: Running) -> None:
 
 
 @pytest.mark.thorough
-def test_who_reads_steadily_is_served_to_the_end_in_real_time(tmp_path: Path) -> None:
-    readers = [Reader(rate * 1000, *how) for rate in (25, 50, 75) for how in ((), (16_384, None), (None, 536))]
-    with serving(tmp_path) as service, ThreadPoolExecutor(len(readers)) as pool:
-        fill(tmp_path, (Payload(f"Store {number}", "x" * 950) for number in range(STORES)))
-        found = list(pool.map(lambda reader: served(service, reader, 25), readers))
-    assert found == [STORES] * len(readers)
-
-
-@pytest.mark.thorough
 def test_a_build_that_goes_by_what_our_kernel_took_would_be_seen(tmp_path: Path) -> None:
     change = weakened.environment("drops_who_reads_nothing_early", "goes_by_what_the_kernel_took")
     with serving(tmp_path, env=change, program=weakened.PROGRAM) as service:

@@ -168,27 +168,6 @@ def test_a_lock_of_a_table_that_a_read_does_not_need_does_not_keep_it(database: 
     run(main())
 
 
-def test_a_connection_survives_a_read_of_the_past_that_meets_a_lock(
-    database: Postgres, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also if it was not used for such a read before: the server ends what waits."""
-    monkeypatch.setitem(session.SERVING, "lock_timeout", "50ms")
-
-    async def main() -> None:
-        async with handle(database) as collection:
-            assert isinstance(collection, PostgresCollection)
-            await create(collection, Payload("First"))
-            before = set(collection._pool._connections)
-            with psycopg.connect(database.url) as other:
-                other.execute("LOCK TABLE changes")
-                with pytest.raises(Unavailable):
-                    await collection.get_at(1, Moment(1))
-            assert before == set(collection._pool._connections)
-            assert await collection.get_at(1, Moment(1)) == a_store(1, "First", None, 1)
-
-    run(main())
-
-
 @pytest.mark.parametrize("table", ["collection", "stores", "changes", "keys"])
 def test_a_statement_whose_first_use_fails_is_prepared_with_the_next_one(
     database: Postgres, monkeypatch: pytest.MonkeyPatch, table: str

@@ -17,7 +17,6 @@ from storekeeper.settings import Settings, option, variable
 from tests import ROOT
 
 SOURCE = ROOT / "src" / "storekeeper"
-KIT = ROOT / "src" / "storeapi_check"
 MODULES = sorted(SOURCE.rglob("*.py"))
 
 DOMAIN = {"stores", "tables", "errors", "tokens", "commands", "changes", "collection", "search"}

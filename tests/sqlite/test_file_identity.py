@@ -18,6 +18,8 @@ from tests.harness import weakened
 from tests.harness.client import create as store
 from tests.harness.client import until
 from tests.harness.collection import run
+from tests.harness.command import run as run_command
+from tests.harness.databases import Sqlite
 from tests.harness.process import TIMEOUT, Running, serving
 from tests.harness.stores import shown
 
@@ -79,6 +81,20 @@ def test_no_write_is_acknowledged_from_then_on(tmp_path: Path, place: Path, faul
         store(service, "Before")
         fault(place)
         assert statuses_of_writes(service) <= {503, 0}
+
+
+def test_an_import_beside_it_is_not_written_over(tmp_path: Path, place: Path) -> None:
+    """Without the index of the log, the service and the command do not see each other's locks."""
+    file = tmp_path / "stores.csv"
+    file.write_text("name,address\n" + "Imported,\n" * 50)
+    with serving(tmp_path, database=f"sqlite:///{place}") as service:
+        store(service, "Before")
+        without_the_index_of_its_log(place)
+        done = run_command("import", "--database", f"sqlite:///{place}", str(file))
+        assert statuses_of_writes(service) <= {503, 0}
+        assert service.process.wait(TIMEOUT) == LOST
+    assert done.returncode == 0
+    assert [row[1] for row in Sqlite(place.parent).changes()] == list(range(1, 52))
 
 
 def statuses_of_writes(service: Running) -> set[int]:
@@ -159,6 +175,26 @@ def test_work_on_a_thread_begins_no_empty_file_in_place_of_one_that_is_gone(
 
     schema.prepare(path)
     run(main())
+
+
+@pytest.mark.parametrize("work", [mark, load])
+def test_work_on_a_thread_changes_nothing_in_another_file_that_has_come_in_its_place(
+    tmp_path: Path, work: Callable[[SqliteCollection], Coroutine[Any, Any, object]]
+) -> None:
+    path, failures = tmp_path / "stores.db", list[str]()
+
+    async def main() -> None:
+        collection = SqliteCollection(path, failures.append)
+        replaced(path)
+        before = path.read_bytes()
+        with pytest.raises(Unavailable, match="was replaced"):
+            await work(collection)
+        assert path.read_bytes() == before
+        await collection.close()
+
+    schema.prepare(path)
+    run(main())
+    assert len(failures) == 1
 
 
 def test_a_link_to_the_file_may_be_what_its_path_names(tmp_path: Path, place: Path) -> None:

@@ -108,18 +108,6 @@ def test_a_migration_that_fails_changes_nothing(path: Path, monkeypatch: pytest.
     assert len(names(path)) == 5
 
 
-def test_a_migration_that_finds_no_space_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SQLite rolls it back by itself."""
-    with mounted(tmp_path / "disk", "size=512k") as disk:
-        schema.prepare(disk / "stores.db")
-        large = "CREATE TABLE large AS SELECT zeroblob(400000); INSERT INTO large SELECT * FROM large"
-        monkeypatch.setattr(migrations, "MIGRATIONS", (f"PRAGMA cache_size = 1; {large}",))
-        with pytest.raises(CannotStart, match="The disk is full"):
-            schema.prepare(disk / "stores.db")
-        with connected(disk / "stores.db") as connection:
-            assert connection.pragma("user_version") == NOW
-
-
 def test_a_crash_in_the_middle_of_a_migration_leaves_the_old_version(path: Path) -> None:
     program = f"""
 import apsw, os
