@@ -392,7 +392,8 @@ def test_the_document_speaks_of_nothing_that_its_reader_does_not_have() -> None:
     assert "decision" not in json.dumps(DOCUMENT).lower()
 
 
-@pytest.mark.parametrize("count", [3, pytest.param(12, marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("count", [12])
 def test_random_requests_made_from_the_document_meet_no_contradiction(
     fresh: Running, tmp_path: Path, count: int
 ) -> None:

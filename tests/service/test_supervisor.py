@@ -14,6 +14,7 @@ import psycopg
 import pytest
 
 from tests.harness import weakened
+from tests.harness.cases import thorough
 from tests.harness.client import create as store
 from tests.harness.client import until
 from tests.harness.databases import KINDS, Database, Sqlite
@@ -61,7 +62,7 @@ def test_a_worker_that_cannot_be_replaced_is_replaced_once_it_can_be(tmp_path: P
         assert service.stop() == 0
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["sqlite", *thorough("postgres")])
 def test_workers_that_serve_are_kept_if_their_successors_cannot_start_at_sighup(tmp_path: Path, kind: str) -> None:
     with (
         KINDS[kind](tmp_path) as database,

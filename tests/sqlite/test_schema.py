@@ -661,6 +661,7 @@ def test_first_starts_at_one_moment_make_one_database(tmp_path: Path, rounds: in
     assert sorted(file.name for file in tmp_path.iterdir()) == sorted(f"{number}.db" for number in range(rounds))
 
 
+@pytest.mark.thorough
 def test_eight_services_started_at_once_on_a_new_file_have_three_examples(tmp_path: Path) -> None:
     with ExitStack() as stack:
         services = []

@@ -30,6 +30,7 @@ def test_of_a_hundred_clients_that_saw_one_version_one_writes(two_workers: Runni
     assert all(each.is_right for each in found)
 
 
+@pytest.mark.thorough
 def test_that_would_be_seen(tmp_path: Path) -> None:
     """The check itself: where every tag matches, more than one of them is done."""
     change = weakened.environment("ignores_if_match")

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from storekeeper.stores import Payload
 from tests.harness.client import create as store
 from tests.harness.client import fill
@@ -41,6 +43,7 @@ def test_a_million_stores_are_sent_in_little_memory(tmp_path: Path) -> None:
         assert peak_memory(service) - before < 50 * MIB
 
 
+@pytest.mark.thorough
 def test_a_list_that_streams_while_stores_change_is_one_snapshot(fresh: Running, tmp_path: Path) -> None:
     """Whatever is written while the client reads slowly: it gets what was there when it asked."""
     fill(tmp_path, (Payload(f"Store {number % 10}", "x" * 150) for number in range(SOME)))

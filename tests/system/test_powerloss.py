@@ -28,6 +28,7 @@ def test_acknowledged_writes_survive(args: list[str], change: str, tmp_path: Pat
     assert verdict.acknowledged == acknowledged > IMAGES
 
 
+@pytest.mark.thorough
 def test_a_lower_setting_would_lose_writes(tmp_path: Path) -> None:
     """What the promise rests on is `synchronous=FULL`: with NORMAL the same images show losses."""
     trace, _ = powerloss.record(tmp_path, change="syncs_normally")
