@@ -47,6 +47,7 @@ NOT_RUN = {
 
 PAGES_NOT_RUN = {
     CLIENTS: "tests/project/test_clients.py runs its recipes",
+    BENCHMARKS: "it takes minutes; tests/project/test_benchmarks.py runs its parts",
     CONFORMANCE: "the kit's own tests run its commands and read its report; the long one is of port 3000",
 }
 
