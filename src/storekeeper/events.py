@@ -2,14 +2,16 @@
 
 import asyncio
 import atexit
+import json
 import logging
 import os
 import sys
 from collections import Counter
+from contextvars import ContextVar
 from enum import Enum
 from functools import cache
 from time import monotonic
-from typing import Any
+from typing import Any, Literal
 
 from storekeeper.log import Log
 
@@ -26,6 +28,7 @@ FLUSH_TIMEOUT = 0.5
 class Event(Enum):
     """Every event that the service logs: its level, and its text in the log."""
 
+    RESPONSE = "info", "response"
     STARTED = "info", "started"
     STOPPED = "info", "stopped"
     OPEN_TO_ALL = "warning", "everybody who can reach this address may read and write"
@@ -52,7 +55,11 @@ _ENDS = {Event.WRITES_ACCEPTED: Event.WRITES_REFUSED, Event.DATABASE_REACHABLE: 
 _REMINDED = frozenset((Event.TOO_MANY_CONNECTIONS, Event.SLOW_READERS, Event.WRONG_TOKENS, *_ENDS.values()))
 """Events that report many requests, or what lasts."""
 
+request_id = ContextVar("request_id", default=b"")
+"""The id of the request that is being carried out; a bug is logged with it."""
+
 suppressed: Counter[Event] = Counter()
+_format = "logfmt"
 _due: dict[Event, float] = {}
 """For each event, the monotonic time from which its next line may be logged."""
 
@@ -68,6 +75,8 @@ def emit(event: Event, **fields: Any) -> None:
     if not _allowed(event):
         suppressed[event] += 1
         return
+    if event is Event.BUG and (id := request_id.get()):
+        fields["request_id"] = id.decode()
     if count := suppressed.pop(event, 0):
         fields["suppressed"] = count
     if error := fields.pop("error", None):
@@ -90,7 +99,16 @@ def flush() -> None:
         log.flush(FLUSH_TIMEOUT)
 
 
+def use_format(name: Literal["logfmt", "json"]) -> None:
+    """Log in this format from now on."""
+    global _format  # noqa: PLW0603 - a process has one log
+    _format = name
+    _logger.cache_clear()
+
+
 def _allowed(event: Event) -> bool:
+    if event is Event.RESPONSE:
+        return True
     now = monotonic()
     burst, pause = (1, REMINDER_INTERVAL) if event in _REMINDED else (BURST, 1.0)
     due = max(_due.get(event, 0.0), now - (burst - 1) * pause)
@@ -136,7 +154,11 @@ def _logger() -> Any:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
-            structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"]),
+            structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"])
+            if _format == "logfmt"
+            else structlog.processors.JSONRenderer(
+                lambda line, **options: json.dumps(line, **options).replace("\x7f", r"\u007f")
+            ),
         ],
     )
 

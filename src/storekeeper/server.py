@@ -1,6 +1,7 @@
 """Runs the service with uvicorn: start, workers, drain, stop. Imports every part but the commands'."""
 
 import asyncio
+import math
 import os
 import signal
 import socket
@@ -18,11 +19,20 @@ from storekeeper import __version__, supervisor
 from storekeeper.api.metrics import Slots
 from storekeeper.databases import absolute, database, refuse_gone, refuse_tokens
 from storekeeper.errors import CannotStart, Unavailable
-from storekeeper.events import Event, bridge_log, emit, write_line
+from storekeeper.events import Event, bridge_log, emit, use_format, write_line
 from storekeeper.listener import bind, check_open_files_limit, has_client, listen
 from storekeeper.service import Service
 from storekeeper.settings import Settings, is_loopback
-from storekeeper.supervisor import CANNOT_START, CLOSING, READY, Heartbeat, Supervisor, ignore_signals, log_stop
+from storekeeper.supervisor import (
+    CANNOT_START,
+    CLOSING,
+    READY,
+    RETIRE,
+    Heartbeat,
+    Supervisor,
+    ignore_signals,
+    log_stop,
+)
 
 GRACEFUL_TIMEOUT = 8
 """Seconds that a stop waits for the requests under way; the whole stop takes at most 10."""
@@ -39,6 +49,7 @@ _ACCEPTS_PER_ITERATION = 16
 
 def serve(settings: Settings) -> int:
     """Run the service until it is told to stop; return the exit status. Raises CannotStart."""
+    use_format(settings.log_format)
     check_open_files_limit(settings.workers)
     if settings.auth is None and not is_loopback(settings.host):
         raise CannotStart(
@@ -68,7 +79,9 @@ def _serve(settings: Settings, listener: socket.socket) -> int:
     announce = partial(_announce, settings, f"http://{host}:{port}")
     if settings.workers > 1:
         work = partial(_run_worker, service, listener)
-        return Supervisor(settings.workers, work, listener, announce, service.slots.release).run()
+        return Supervisor(
+            settings.workers, work, listener, announce, service.slots.release, settings.drain_delay
+        ).run()
     # All are the same socket: libuv accepts one connection from each in a loop iteration, and with only one of
     # them new clients of a service at its connection limit would wait for seconds. Several workers share clients
     # more evenly if each has only one.
@@ -115,6 +128,7 @@ class _Server(uvicorn.Server):
         self._closing = closing
         self.stop_signal: int | None = None
         self.stop_began = 0.0
+        self._delay = math.inf
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, then call back."""
@@ -122,10 +136,16 @@ class _Server(uvicorn.Server):
         self._ready()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Remember the first signal that asks to stop, and when it came."""
+        """Remember the first signal that asks to stop, and when it came; the delay is that of the most urgent one."""
         if self.stop_signal is None:
             self.stop_signal, self.stop_began = sig, time.monotonic()
+        self.service.draining |= sig != RETIRE
+        self._delay = min(self._delay, self.service.settings.drain_delay if sig == signal.SIGTERM else 0)
         super().handle_exit(sig, frame)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Return whether to stop now."""
+        return await super().on_tick(counter) and time.monotonic() >= self.stop_began + self._delay
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept the connections that clients have already, and no more; then stop."""
@@ -162,7 +182,7 @@ def _run(server: _Server, listeners: list[socket.socket], begin: Callable[[], No
     # uvicorn raises the signal again after a graceful stop; the exit status of a requested stop is 0.
     # A signal that comes before uvicorn handles signals stops the server too, once it has started.
     # So does a terminal that closes, unless `nohup` has it ignored.
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, RETIRE):
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, server.handle_exit)
     bridge_log()
@@ -182,8 +202,11 @@ def _run(server: _Server, listeners: list[socket.socket], begin: Callable[[], No
 
 def _announce(settings: Settings, address: str) -> None:
     name = database(settings.database).name
-    write_line(f"Storekeeper listens on {address} with {name}; {address}/docs describes it (Ctrl-C stops it)")
-    emit(Event.STARTED, version=__version__, database=name, workers=settings.workers, pid=os.getpid())
+    if settings.log_format == "logfmt":
+        write_line(f"Storekeeper listens on {address} with {name}; {address}/docs describes it (Ctrl-C stops it)")
+    emit(
+        Event.STARTED, version=__version__, database=name, workers=settings.workers, pid=os.getpid(), address=address
+    )
     supervisor.tell_ready()
     if settings.auth == "open" and not is_loopback(settings.host):
         emit(Event.OPEN_TO_ALL, address=address)

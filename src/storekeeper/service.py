@@ -9,6 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from storekeeper.api.access_log import AccessLog
 from storekeeper.api.application import make_application
 from storekeeper.api.asgi import AsgiApplication
 from storekeeper.api.metrics import Metrics, Slots
@@ -17,12 +18,12 @@ from storekeeper.api.token_table import TokenTable
 from storekeeper.collection import Collection
 from storekeeper.databases import database, refuse_gone, refuse_tokens
 from storekeeper.errors import CannotStart, CannotStartYet, Unavailable
-from storekeeper.events import Event, emit, flush, write_line
+from storekeeper.events import Event, emit, flush, use_format, write_line
 from storekeeper.http.cache import ResponseCache
 from storekeeper.http.connection import Connection
 from storekeeper.http.limits import Limits
 from storekeeper.http.plain import PlainReader
-from storekeeper.http.runtime import Runtime, ignore
+from storekeeper.http.runtime import Observer, Runtime, ignore
 from storekeeper.settings import Settings, from_environment
 from storekeeper.stores import EXAMPLES
 from storekeeper.supervisor import CANNOT_START
@@ -46,7 +47,7 @@ class Service:
         self.settings = settings
         self.slots, self.number = slots or Slots(), 0
         self._create = create
-        self.cannot_start = False
+        self.cannot_start = self.draining = False
         self.runtime: Runtime
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -56,6 +57,10 @@ class Service:
             await AsgiApplication(self.runtime)(scope, receive, send)
         elif scope["type"] == "lifespan":
             await self._run_lifespan(receive, send)
+
+    def is_draining(self) -> bool:
+        """Return whether the service was told to stop."""
+        return self.draining
 
     def connect(self, *args: Any, **kwargs: Any) -> Connection:
         """Return the protocol object of a new connection, as uvicorn asks for it."""
@@ -85,6 +90,7 @@ class Service:
 
     async def _open(self) -> Collection:
         settings = self.settings
+        use_format(settings.log_format)
         if not self._create:  # the file existed when this service started
             refuse_gone(settings.database)
         # There is no mode if the database was away at the start: if it has tokens, it is refused once it is reached.
@@ -111,10 +117,12 @@ class Service:
             tokens,
             metrics=metrics,
             max_listeners=max(1, limits.connections.maximum // 4),
+            is_draining=self.is_draining,
         )
         plain = PlainReader(match_route, application.plan)
         cache = ResponseCache(partial(_change_token, collection))
-        self.runtime = Runtime(application, plain, cache, limits, metrics.observe if metrics else ignore)
+        observe = _observer(settings, metrics, tokens)
+        self.runtime = Runtime(application, plain, cache, limits, observe, self.is_draining)
         self._tasks.append(asyncio.create_task(self._sweep(metrics.publish if metrics else lambda: None)))
         return collection
 
@@ -124,6 +132,20 @@ class Service:
             publish()
             await asyncio.sleep(_SWEEP_INTERVAL)
             await self.runtime.limits.connections.sweep(loop.time())
+
+
+def _observer(settings: Settings, metrics: Metrics | None, tokens: TokenTable | None) -> Observer:
+    count = metrics.observe if metrics else ignore
+    if settings.access_log == "off":
+        return count
+    token_name = tokens.name if tokens else str
+    log = AccessLog(token_name, errors_only=settings.access_log == "errors").observe
+
+    def observe(*response: Any) -> None:
+        count(*response)
+        log(*response)
+
+    return observe
 
 
 def _change_token(collection: Collection) -> object | None:

@@ -63,6 +63,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         False
     )
     metrics: Annotated[bool, "Count responses, and show the counts at /metrics."] = True
+    access_log: Annotated[Literal["off", "errors", "all"], "Which responses are logged: none, errors, or all."] = (
+        "off"
+    )
+    log_format: Annotated[Literal["logfmt", "json"], "Format of the log on stderr."] = "logfmt"
+    drain_delay: Annotated[
+        int,
+        Meta(ge=0, le=3600),
+        "Seconds from SIGTERM, while /health/ready is 503, until no more client is accepted.",
+    ] = 0
 
 
 def variable(name: str) -> str:

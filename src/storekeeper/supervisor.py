@@ -3,6 +3,7 @@
 One loop checks everything and never blocks for long, so that a stop works at any time.
 """
 
+import math
 import multiprocessing
 import os
 import signal
@@ -35,6 +36,9 @@ MAX_RETRY_PAUSE = 8.0
 
 CANNOT_START = 3
 """Exit status of a worker that cannot start until the operator changes something."""
+
+RETIRE = signal.SIGUSR1
+"""Has a worker stop at once: another one serves in its place, or the operator does not wait."""
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _WATCH_INTERVAL = 0.5
@@ -116,11 +120,12 @@ class Worker:
         if was_paused:
             self._deadline = max(self._deadline, time.monotonic() + HEARTBEAT_TIMEOUT)
 
-    def stop(self) -> None:
-        """Tell it to stop; after STOP_TIMEOUT it is overdue."""
-        if self.stop_deadline is None:
-            self.stop_deadline = time.monotonic() + STOP_TIMEOUT
-            self.process.terminate()
+    def stop(self, number: signal.Signals, delay: float = 0.0) -> None:
+        """Send it a signal that stops it after `delay` seconds; STOP_TIMEOUT later it is overdue."""
+        self.stop_deadline = min(self.stop_deadline or math.inf, time.monotonic() + delay + STOP_TIMEOUT)
+        assert self.process.pid
+        with suppress(ProcessLookupError):
+            os.kill(self.process.pid, number)
 
     def is_overdue(self) -> bool:
         """Return whether it must be killed."""
@@ -130,7 +135,8 @@ class Worker:
 class Supervisor:
     """Runs `count` workers, which call `work`, on one listening socket, until a signal stops it.
 
-    `on_end` is called with the number of a worker that ended, and whether it was lost.
+    `on_end` is called with the number of a worker that ended, and whether it was lost. After a SIGTERM,
+    clients are accepted for `drain_delay` seconds more.
     """
 
     def __init__(
@@ -140,8 +146,10 @@ class Supervisor:
         listener: socket.socket,
         announce: Callable[[], None],
         on_end: Callable[[int, bool], None],
+        drain_delay: float = 0.0,
     ) -> None:
         self._on_end = on_end
+        self._drain_delay = drain_delay
         self._count = count
         self._work = work
         self._listener = listener
@@ -149,6 +157,7 @@ class Supervisor:
         self._workers: list[Worker] = []
         self._signals: set[int] = set()
         self._stop_began: float | None = None
+        self._closes_at = math.inf
         self._stop_signal: int | None = None
         self._status = 0
         self._retry_pause = 0.0
@@ -185,7 +194,7 @@ class Supervisor:
     def _is_over(self) -> bool:
         if self._stop_began is None:
             return False
-        return not self._workers or time.monotonic() > self._stop_began + STOP_TIMEOUT + _KILL_TIMEOUT
+        return not self._workers or time.monotonic() > self._closes_at + STOP_TIMEOUT + _KILL_TIMEOUT
 
     def _sleep(self) -> None:
         pipes = [worker.pipe for worker in self._workers]
@@ -200,12 +209,12 @@ class Supervisor:
                 worker.outdated = True
         if asked := signals.intersection(STOP_SIGNALS):
             self._stop_signal = self._stop_signal or min(asked)
-            self._stop()
+            self._stop(0.0 if signal.SIGINT in asked else self._drain_delay)
         self._watch()  # after the signals: a worker that also got one is not lost
         if self._stop_began is None:
             self._replace()
         else:
-            self._refuse_clients(self._stop_began)
+            self._refuse_clients()
 
     def _watch(self) -> None:
         was_paused, self._last_watch = time.monotonic() - self._last_watch > HEARTBEAT_TIMEOUT / 2, time.monotonic()
@@ -246,7 +255,7 @@ class Supervisor:
             if len(serving) >= self._count:
                 self._retry_pause = 0.0
             if outdated and len(serving) > self._count:
-                outdated[0].stop()
+                outdated[0].stop(RETIRE)
         for _ in range(len(serving), self._count + bool(outdated)):
             if time.monotonic() >= self._next_start:
                 self._start()
@@ -268,16 +277,19 @@ class Supervisor:
         self._retry_pause = min(2 * self._retry_pause or MIN_RETRY_PAUSE, MAX_RETRY_PAUSE)
         self._next_start = time.monotonic() + self._retry_pause
 
-    def _stop(self) -> None:
-        if self._stop_began is None:
-            self._stop_began = time.monotonic()
+    def _stop(self, delay: float = 0.0) -> None:
+        now = time.monotonic()
+        self._stop_began = self._stop_began or now
+        self._closes_at = min(self._closes_at, now + delay)
         for worker in self._workers:
-            worker.stop()
+            worker.stop(signal.SIGTERM, delay)
+            if not delay:
+                worker.stop(RETIRE)
 
-    def _refuse_clients(self, stop_began: float) -> None:
+    def _refuse_clients(self) -> None:
         if all(worker.closing for worker in self._workers):
             self._listener.close()  # the last worker refuses new clients; this socket would reset them
-        elif time.monotonic() > stop_began + CLOSE_TIMEOUT:
+        elif time.monotonic() > self._closes_at + CLOSE_TIMEOUT:
             with suppress(OSError):
                 self._listener.shutdown(socket.SHUT_RDWR)
             self._listener.close()
@@ -301,5 +313,5 @@ def ignore_signals() -> None:
     """Ignore further signals, so that none changes the exit status at the end of a stop."""
     # Python would print that it ignores a signal that comes right now.
     sys.unraisablehook = lambda _: None
-    for number in (*STOP_SIGNALS, signal.SIGHUP):
+    for number in (*STOP_SIGNALS, signal.SIGHUP, RETIRE):
         signal.signal(number, signal.SIG_IGN)

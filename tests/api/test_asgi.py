@@ -122,18 +122,28 @@ def test_a_client_that_leaves_in_its_body_changes_nothing_and_is_sent_nothing(tm
 
 
 def test_the_observer_is_called_once_for_each_response(tmp_path: Path) -> None:
-    told: list[tuple[str | None, str, int]] = []
+    told: list[tuple[str | None, str, int, bytes]] = []
 
     async def scenario() -> None:
         async with inside(tmp_path) as service:
-            service.service.runtime = replace(service.service.runtime, observe=lambda *of: told.append(of[:3]))
+            service.service.runtime = replace(
+                service.service.runtime, observe=lambda *of: told.append((*of[:3], of[7]))
+            )
             await asked(service, "POST", "/api/stores", b'{"name":"A"}')
+            id = (b"x-request-id", b"r-1")
+            assert (await asked(service, "GET", "/test", headers=[id])).headers["x-request-id"] == "r-1"
             await asked(service, "HEAD", "/api/stores/1")
             await asked(service, "GET", "/nowhere")
             await called(service.service, scope_of("POST", "/api/stores"))  # the client leaves
 
     run(scenario())
-    assert told == [("stores", "POST", 200), ("store", "HEAD", 200), (None, "GET", 404), ("stores", "POST", 0)]
+    assert told == [
+        ("stores", "POST", 200, b""),
+        ("test", "GET", 200, b"r-1"),
+        ("store", "HEAD", 200, b""),
+        (None, "GET", 404, b""),
+        ("stores", "POST", 0, b""),
+    ]
 
 
 def test_a_token_that_ends_while_the_body_is_on_its_way_changes_nothing(tmp_path: Path) -> None:

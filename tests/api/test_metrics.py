@@ -6,6 +6,7 @@ import string
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -110,32 +111,53 @@ def test_a_client_that_leaves_before_its_response_is_counted_without_a_status(tm
     run(scenario())
 
 
+def word(chance: random.Random) -> str:
+    return "".join(chance.choices(string.ascii_letters + "-_.%\"{}'\\", k=chance.randrange(1, 12)))
+
+
+def hostile(chance: random.Random) -> bytes:
+    """Return a request that nobody would send, with or without a known method."""
+    method = chance.choice(("GET", "PROPFIND", word(chance)))
+    return request(method, f"/{word(chance)}/{word(chance)}?{word(chance)}", None, "Connection: close")
+
+
+def assert_closed(found: Mapping[Series, float]) -> None:
+    routes = {route.path for route in ROUTES} | {OTHER}
+    for route, method, status in responses(found):
+        assert route in routes
+        assert method in {"GET", "HEAD", "POST", "PUT", "OPTIONS", OTHER}
+        assert status in {*map(str, STATUSES), OTHER}
+
+
 @pytest.mark.parametrize("count", [20_000, pytest.param(1_000_000, marks=pytest.mark.thorough)])
 def test_hostile_methods_and_paths_make_no_new_series(tmp_path: Path, count: int) -> None:
-    """Whatever comes is in the series that there are; and nothing that was sent is shown."""
+    """Whatever a response is said to be; each hundredth is one that was read."""
     chance = random.Random(1)
-
-    def word() -> str:
-        return "".join(chance.choices(string.ascii_letters + "-_.%\"{}'\\", k=chance.randrange(1, 12)))
 
     async def scenario() -> None:
         async with inside(tmp_path, allowed_host=("stores.example",)) as service:
-            wire = service.service.runtime.observe
+            count_response: Any = service.service.runtime.observe
             for number in range(count):
-                wire(chance.choice((None, word(), "store")), word(), chance.randrange(1000), 1, 0.1, number)
-                if number % 100 == 0:  # reading such a request takes longer
-                    method = chance.choice(("GET", "PROPFIND", word()))
-                    await respond(service, request(method, f"/{word()}/{word()}?{word()}"))
-            found = responses(await shown(service))
-            assert sum(found.values()) == count + len(range(0, count, 100))
-            routes = {route.path for route in ROUTES} | {OTHER}
-            methods = {"GET", "HEAD", "POST", "PUT", "OPTIONS", OTHER}
-            for route, method, status in found:
-                assert route in routes
-                assert method in methods
-                assert status in {*map(str, STATUSES), OTHER}
+                if number % 100:
+                    route = chance.choice((None, word(chance), "store"))
+                    count_response(route, word(chance), chance.randrange(1000), 1, 0.1, number, None, b"")
+                else:
+                    await respond(service, hostile(chance))
+            found = await shown(service)
+            assert sum(responses(found).values()) == count
+            assert_closed(found)
 
     run(scenario())
+
+
+def test_hostile_requests_over_sockets_make_no_new_series(fresh: Running) -> None:
+    chance = random.Random(2)
+    for _ in range(300):
+        assert fresh.raw(hostile(chance)).startswith(b"HTTP/1.1 ")
+    found = scrape(fresh)
+    assert sum(responses(found).values()) == 300
+    assert {route for route, _, _ in responses(found)} == {OTHER}
+    assert_closed(found)
 
 
 def test_every_status_that_a_response_may_have_has_series_of_its_own() -> None:

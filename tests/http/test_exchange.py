@@ -26,7 +26,17 @@ from storekeeper.http.request import BodyLimit, Request
 from storekeeper.http.response import MAX_BODY_BYTES, TEXT, Deferred, Fields, Headers, Response, StreamAborted
 from storekeeper.http.runtime import Observer, Runtime, ignore
 from tests.harness.garbage import no_garbage
-from tests.harness.in_process import Line, inside, run, settled, some_stores, statuses, until
+from tests.harness.in_process import (
+    Careful,
+    Line,
+    inside,
+    last_response,
+    run,
+    settled,
+    some_stores,
+    statuses,
+    until,
+)
 from tests.harness.tokens import add_token
 from tests.harness.wire import SLOW, assert_error, assert_invalid, chunked, create, request
 from tests.harness.wire import responses as responses_in
@@ -109,9 +119,7 @@ class Connected:
         self.line.protocol = self.connection
         self.connection.connection_made(self.line)
 
-    def _observe(
-        self, route: str | None, method: str, status: int, size: int, seconds: float, _token: int, /
-    ) -> None:
+    def _observe(self, route: str | None, method: str, status: int, size: int, seconds: float, *_: object) -> None:
         assert 0 <= seconds < 60
         self.told.append((route, method, status))
         self.sizes.append(size)
@@ -180,6 +188,46 @@ def test_the_observer_is_called_once_if_the_client_leaves(target: str, status: i
         await until(lambda: not connected.connection.connections and not connected.connection.tasks)
         assert connected.told == [(None, "GET", status)]
         assert connected.odd.stopped == bool(status)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("kind", [Connection, Careful])
+def test_the_observer_learns_who_asked_and_the_response_has_the_id_of_its_request(
+    tmp_path: Path, kind: type[Connection]
+) -> None:
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    longest = "a" * 128
+    cases = {
+        "x-request-id: a-1._B": "a-1._B",
+        "X-REQUEST-ID:\t7 ": "7",
+        f"X-Request-Id: {longest}": longest,
+        f"X-Request-Id: {longest}a": "",
+        "X-Request-Id: a b": "",
+        "X-Request-Id: a,b": "",
+        "X-Request-Id:": "",
+        "A-X-Request-Id: a": "",
+        f"traceparent: 00-{trace}-00f067aa0ba902b7-01": trace,
+        f"traceparent: 00-{trace.upper()}-00f067aa0ba902b7-01": "",
+        f"traceparent: {trace}": "",
+    }
+    told: list[tuple[Any, ...]] = []
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            connection, line = service.connect(kind, observe=lambda *of: told.append(of[6:]))
+            for fields, id in cases.items():
+                for _ in range(2):
+                    connection.data_received(request("GET", "/test", None, fields))
+                    await settled(connection)
+                    assert last_response(line).headers.get("x-request-id", "") == id, fields
+                    assert told.pop() == (("127.0.0.1", 40_000), id.encode())
+            bad = request("POST", "/api/stores", b"{", "x-request-id: bad")
+            for data in (bad, bad.replace(b"Content-Length: 1", b"Content-Length: 9999999")):
+                connection.data_received(data)
+                await settled(connection)
+                assert last_response(line).headers["x-request-id"] == "bad"
+                assert told.pop()[1] == b"bad"
 
     run(scenario())
 

@@ -1,5 +1,6 @@
 """A log that nobody can write stops nothing: not the service, not its recovery, not its end."""
 
+import json
 import os
 import signal
 import subprocess
@@ -14,7 +15,7 @@ from storekeeper import events
 from tests.harness.databases import postgres
 from tests.harness.linux import ports, workers
 from tests.harness.postgres_server import running
-from tests.harness.process import COMMAND, READY, TIMEOUT, Running, kill_group
+from tests.harness.process import COMMAND, READY, TIMEOUT, Running, kill_group, serving
 from tests.oracles.promises import until
 
 FULL = Path("/dev/full")
@@ -102,3 +103,18 @@ def test_a_log_on_a_full_disk_prevents_no_start(tmp_path: Path) -> None:
         assert service.stop() == 0
     finally:
         kill_group(process)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_all_lines_of_a_log_in_json_are_objects_and_the_first_one_has_the_address(tmp_path: Path, count: int) -> None:
+    args = ["--log-format=json", "--access-log=all", f"--workers={count}"]
+    with serving(tmp_path, *args, ready=False) as service:
+        until(lambda: '"event": "started"' in service.log)
+        started = json.loads(service.log.splitlines()[0])
+        assert (started["event"], started["workers"]) == ("started", count)
+        service.port = int(started["address"].rpartition(":")[2])
+        assert service.request("GET", "/test", headers={"x-request-id": "r-1"}).status == 200
+        assert service.stop() == 0
+        lines = [json.loads(line) for line in service.log.splitlines()]
+        assert [line["event"] for line in lines] == ["started", "response", "stopped"]
+        assert lines[1]["request_id"] == "r-1"

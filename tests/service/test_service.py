@@ -146,14 +146,14 @@ def test_a_signal_that_comes_early_stops_it_too(tmp_path: Path) -> None:
     """Between the start of the command and that of its server nobody may swallow it."""
     script = """
 import signal, sys, uvicorn
-from storekeeper import service
+from storekeeper import server
 from storekeeper.settings import make
 original = uvicorn.Config.get_loop_factory
 def early(config):
     signal.raise_signal(signal.SIGTERM)
     return original(config)
 uvicorn.Config.get_loop_factory = early
-sys.exit(service.serve(make({"port": 0, "database": sys.argv[1]})))
+sys.exit(server.serve(make({"port": 0, "database": sys.argv[1]})))
 """
     command = [sys.executable, "-c", script, f"sqlite:///{tmp_path}/stores.db"]
     done = subprocess.run(command, capture_output=True, timeout=TIMEOUT, check=False)

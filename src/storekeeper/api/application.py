@@ -1,6 +1,6 @@
 """The adapter from HTTP to all routes: plans, admits and runs requests. Imports `http`, the domain."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from msgspec.structs import replace
@@ -76,10 +76,11 @@ def make_application(
     *,
     metrics: Metrics | None = None,
     max_listeners: int = 1000,
+    is_draining: Callable[[], bool] = lambda: False,
 ) -> Application:
     """Return the application on a collection, with a planner for each route. Without `tokens`, nobody needs one.
 
-    At most `max_listeners` clients listen to changes.
+    At most `max_listeners` clients listen to changes. While `is_draining()`, the service is not ready.
     """
     mode = settings.auth or "open"
     # What nobody can read without a token, no rebound page can.
@@ -93,7 +94,9 @@ def make_application(
     planners = {
         **Resource(collection, settings).planners,
         **feed.planners,
-        **operations.planners(collection, gate.unknown, metrics, ready_needs_writes=settings.ready_needs_writes),
+        **operations.planners(
+            collection, gate.unknown, metrics, is_draining, ready_needs_writes=settings.ready_needs_writes
+        ),
         **docs.PLANNERS,
         **console.PLANNERS,
         "server": lambda method, _: constant(

@@ -7,7 +7,8 @@ from time import perf_counter
 from typing import Any
 from urllib.parse import quote
 
-from storekeeper.http.request import Request, exceeds
+from storekeeper.events import request_id
+from storekeeper.http.request import Request, exceeds, find_id
 from storekeeper.http.response import Deferred, Response, framed_headers, too_large
 from storekeeper.http.runtime import Runtime
 
@@ -26,7 +27,9 @@ class AsgiApplication:
             scope, send = _as_get(scope, send)
         # ASGI allows any iterable, and some servers leave the blanks around a value.
         headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
-        request = Request(scope["method"], _target(scope), headers, scope["http_version"], True)
+        id = find_id(b"".join([b"\r\n%b:%b" % pair for pair in headers]))
+        request = Request(scope["method"], _target(scope), headers, scope["http_version"], True, id=id)
+        request_id.set(id)
         status = size = 0
 
         async def counted(message: dict[str, Any]) -> None:
@@ -38,11 +41,12 @@ class AsgiApplication:
         try:
             response = await self._respond(request, receive)
             if response is not None:
-                fields = self._application.fields(headers)
+                fields = (*self._application.fields(headers), *([(b"x-request-id", id)] if id else []))
                 await _send(response, [*framed_headers(response), *fields], request, receive, counted)
         finally:
             seconds = perf_counter() - began
-            self._observe(request.route, request.method, status, size, seconds, request.token_number)
+            of_request = request.token_number, scope.get("client"), id
+            self._observe(request.route, request.method, status, size, seconds, *of_request)
 
     async def _respond(self, request: Request, receive: Any) -> Response | None:
         """Return the response to a request; None if the client went away."""

@@ -101,12 +101,17 @@ class Slots:
         self.of(self.workers)[CELLS["worker_restarts",]] += lost
 
 
+def labels(route: str | None, method: str) -> tuple[str, str]:
+    """Return what metrics and the log call the route and the method of a request."""
+    return _PATHS.get(route or "", OTHER), method if method in _METHODS else OTHER
+
+
 @lru_cache(maxsize=4096)
 def _places(route: str | None, method: str, status: int) -> tuple[int, int]:
     """Return the cell that counts such a response, and that of the first bucket of its route."""
-    path = _PATHS.get(route or "", OTHER)
-    labels = method if method in _METHODS else OTHER, str(status) if status in STATUSES else OTHER
-    return CELLS["http_requests", path, *labels], CELLS["http_request_duration_seconds", path, _PARTS[0]]
+    path, method = labels(route, method)
+    code = str(status) if status in STATUSES else OTHER
+    return CELLS["http_requests", path, method, code], CELLS["http_request_duration_seconds", path, _PARTS[0]]
 
 
 class Metrics:
@@ -118,9 +123,7 @@ class Metrics:
         self._watched: list[tuple[int, float, Callable[[], int]]] = []
         self.watch(os.getpid, "pid")
 
-    def observe(
-        self, route: str | None, method: str, status: int, _size: int, seconds: float, _token_number: int, /
-    ) -> None:
+    def observe(self, route: str | None, method: str, status: int, _size: int, seconds: float, *_: object) -> None:
         """Count a response; see `http.runtime.Observer`."""
         counted, buckets = _places(route, method, status)
         self._cells[counted] += 1

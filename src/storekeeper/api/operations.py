@@ -14,7 +14,7 @@ from storekeeper.api.routes import Scope
 from storekeeper.changes import ChangesQuery
 from storekeeper.collection import Collection, completed
 from storekeeper.concurrency.threads import run_in_thread
-from storekeeper.errors import Unavailable
+from storekeeper.errors import CLOSED, Unavailable
 from storekeeper.http.request import Request
 from storekeeper.http.response import Deferred, Headers, Response
 from storekeeper.tables import MAX_INTEGER
@@ -23,11 +23,18 @@ _TEXT: Headers = ((b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
 
 
 def planners(
-    collection: Collection, unknown: Callable[[Scope], str], metrics: Metrics | None, *, ready_needs_writes: bool
+    collection: Collection,
+    unknown: Callable[[Scope], str],
+    metrics: Metrics | None,
+    is_draining: Callable[[], bool],
+    *,
+    ready_needs_writes: bool,
 ) -> Mapping[str, Planner]:
     """Return the routes' planners; `unknown` returns why no request of a scope is admitted now."""
 
     async def check() -> Response:
+        if is_draining():
+            raise Unavailable(CLOSED)
         await collection.check()
         if reason := unknown("read"):
             raise Unavailable(reason)

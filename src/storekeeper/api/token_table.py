@@ -36,6 +36,7 @@ class TokenTable:
     def __init__(self, collection: Collection) -> None:
         self._collection = collection
         self._good: dict[str, Token] = {}
+        self._names: dict[int, str] = {}
         self._read_at = -MAX_AGE
         self._used: set[int] = set()
         self._mark_after = 0.0
@@ -62,6 +63,10 @@ class TokenTable:
         """Why every token gets a 503 now: they were not read within MAX_AGE; "" if they were."""
         return UNREAD if time.clock_gettime(_CLOCK) - self._read_at > MAX_AGE else ""
 
+    def name(self, number: int) -> str:
+        """Return the name of a token, or its number if it is not good any more."""
+        return self._names.get(number, f"#{number}")
+
     async def keep_fresh(self) -> None:
         """Read the tokens again and again."""
         while True:
@@ -77,6 +82,7 @@ class TokenTable:
         with suppress(Unavailable):
             tokens = await self._collection.tokens()
             self._good = {token.hash: token for token in tokens}
+            self._names = {token.number: token.name for token in tokens}
             self._read_at = begun
             self._mark_used(begun)
 

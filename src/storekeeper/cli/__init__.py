@@ -13,7 +13,7 @@ import typer
 from typer.exceptions import TyperException
 
 from storekeeper import __version__
-from storekeeper.cli import backups, changes, tokens, transfers
+from storekeeper.cli import backups, changes, ready, tokens, transfers
 from storekeeper.cli.options import with_settings
 from storekeeper.cli.terminal import open_standard_streams, print_line, print_now
 from storekeeper.errors import CannotStart, CannotStartYet, Outcome, StorekeeperError
@@ -121,6 +121,7 @@ app.command()(changes.changes)
 app.command()(backups.backup)
 app.command()(backups.verify)
 app.command()(backups.restore)
+app.command()(ready.ready)
 
 
 @app.command()

@@ -14,7 +14,7 @@ from typing import Any
 from msgspec.structs import replace
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from storekeeper.events import Event, emit
+from storekeeper.events import Event, emit, request_id
 from storekeeper.http import deadlines
 from storekeeper.http.cache import Cached
 from storekeeper.http.deadlines import Deadlines
@@ -175,6 +175,7 @@ class Connection(HttpToolsProtocol):
 
     def _begin(self, request: Request) -> None:
         """Respond to a request; all earlier requests have their responses."""
+        request_id.set(request.id)
         self.exchange = exchange = Exchange(self, request)
         response = request.refusal or self.runtime.application.respond(request)
         if isinstance(response, Deferred):
@@ -254,7 +255,7 @@ class Connection(HttpToolsProtocol):
         headers = response.headers + self.runtime.application.fields(request.headers)
         method, target, size = request.method, request.target, size_of(request.target, ())
         refusal = replace(response, headers=headers)
-        refused = Request(method, target, (), request.version, False, size=size, refusal=refusal)
+        refused = Request(method, target, (), request.version, False, size=size, refusal=refusal, id=request.id)
         self._accepted_bytes += size
         if self.busy:
             self.waiting.append(refused)
@@ -278,7 +279,7 @@ class Connection(HttpToolsProtocol):
         began = perf_counter()
         size = self.write(encode_start(200, self.server_state.default_headers) + cached.rest)
         self.responses_sent += 1
-        self.runtime.observe(cached.route, "GET", 200, size, perf_counter() - began, 0)
+        self.runtime.observe(cached.route, "GET", 200, size, perf_counter() - began, 0, self.client, b"")
 
     def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine as a task that a graceful stop waits for."""

@@ -27,6 +27,7 @@ class _Connection(Protocol):
     server_state: Any
     flow: Any
     draining: bool
+    client: tuple[str, int] | None
 
     def write(self, *parts: bytes) -> int: ...
     def is_last(self, request: Request) -> bool: ...
@@ -56,8 +57,9 @@ class Exchange:
         self.stop()
         request = self.request
         seconds = perf_counter() - self._began
+        of_request = request.token_number, self._connection.client, request.id
         self._connection.runtime.observe(
-            request.route, request.method, self._status, self._size, seconds, request.token_number
+            request.route, request.method, self._status, self._size, seconds, *of_request
         )
 
     def stop(self) -> bool:
@@ -70,13 +72,15 @@ class Exchange:
         """Send a response, or begin to send its stream; this is the one way to send any."""
         request, connection = self.request, self._connection
         try:
-            if response.stop is not None and connection.draining:
+            if response.stop is not None and (connection.draining or connection.runtime.is_draining()):
                 response.stop()
                 response = unavailable("The service is shutting down")
             close = connection.is_last(request)
             head_only = request.method == "HEAD"
             chunked = request.version == "1.1"
             fields = request.plan.fields if request.plan else b""
+            if request.id:
+                fields += b"x-request-id: %b\r\n" % request.id
             start = encode_start(response.status, connection.server_state.default_headers)
             rest = encode_rest(response, fields, head_only=head_only, close=close, chunked=chunked)
             self._stop = response.stop

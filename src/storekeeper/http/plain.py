@@ -13,8 +13,9 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
-from storekeeper.http.request import MAX_FIELDS, MAX_TARGET_BYTES, Request, is_host, size_of
+from storekeeper.http.request import MAX_FIELDS, MAX_TARGET_BYTES, Request, find_id, is_host, size_of
 from storekeeper.http.response import Fields
 
 DECIDING_FIELDS = (
@@ -72,6 +73,9 @@ class _Head(msgspec.Struct, eq=False):
     comes_again: bool
     """Whether other requests may have the same fields."""
 
+    id: bytes = b""
+    """What the client calls the request: no other has it."""
+
 
 class PlainReader(Generic[R]):
     """Reads plain requests, of all connections of a process.
@@ -103,7 +107,9 @@ class PlainReader(Generic[R]):
         plan = head.plans.get((method, route)) or self._make_plan(method, route, head)
         size = head.size + len(target) + len(body)
         request = Request(method.decode(), target, head.fields, "1.1", True, body, plan, size)
-        if plan.cacheable:
+        if head.id:
+            request.id = head.id
+        elif plan.cacheable:
             request.cache_key = data
         return request
 
@@ -119,7 +125,9 @@ class PlainReader(Generic[R]):
             if head is None:
                 return None
             self._remember(deciding, head)
-        if text != deciding:
+        if id := find_id(text):
+            head = replace(head, id=id)
+        elif text != deciding:
             self._remember(text, head)  # most clients send the same fields again
         return head
 

@@ -36,6 +36,11 @@ _LINE_START = re.compile(_TOKEN + rb"(?: [^\x00-\x1f\x7f]*)?\r?")
 _NOT_ASCII = re.compile(rb"[\x80-\xff]")
 _TOKENS = re.compile(_TOKEN + rb"(?:[ \t]*,[ \t]*" + _TOKEN + rb")*")
 
+_ID = re.compile(
+    rb"\r\n(?:(?i:x-request-id):[ \t]*([A-Za-z0-9._-]{1,128})"
+    rb"|(?i:traceparent):[ \t]*[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2})[ \t]*(?=\r\n|\Z)"
+)
+
 _HOST = re.compile(rb"(?:[A-Za-z0-9._~-]|%[0-9A-Fa-f]{2})+(?::\d*)?|\[[0-9A-Fa-f:.]+\](?::\d*)?")
 _ABSOLUTE = re.compile(rb"https?://[^/?#@]+(?=[/?#]|\Z)", re.IGNORECASE)
 
@@ -76,6 +81,9 @@ class Request(msgspec.Struct, eq=False, gc=False):
     refusal: Response | None = None
     """The refusal, the connection's last response; the other attributes are what was read of the request."""
 
+    id: bytes = b""
+    """What the client calls the request, in `x-request-id` or `traceparent`; the response has it too."""
+
     cache_key: bytes = b""
     """All bytes of the request, if its response may be cached."""
 
@@ -88,6 +96,12 @@ class Request(msgspec.Struct, eq=False, gc=False):
 def size_of(target: bytes, fields: Fields) -> int:
     """Return roughly how many bytes Python takes for a request with this target and these fields and no body."""
     return 400 + len(target) + sum([FIELD_BYTES + len(name) + len(value) for name, value in fields])
+
+
+def find_id(headers: bytes) -> bytes:
+    """Return the first valid id of a request in the lines of its head, each behind a line end; empty if none."""
+    found = _ID.search(headers)
+    return (found[1] or found[2]) if found else b""
 
 
 def field(headers: Fields, name: bytes) -> bytes | None:

@@ -1,5 +1,6 @@
 """What all connections of one process share. Imports nothing of the project but `http`."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -23,17 +24,27 @@ class Observer(Protocol):
     """Called once at the end of each response: when its last byte was written, or when it was broken off."""
 
     def __call__(
-        self, route: str | None, method: str, status: int, size: int, seconds: float, token_number: int, /
+        self,
+        route: str | None,
+        method: str,
+        status: int,
+        size: int,
+        seconds: float,
+        token_number: int,
+        client: tuple[str, int] | None,
+        request_id: bytes,
+        /,
     ) -> None:
         """Take note of a response.
 
         `route` is None for an unknown path, and if the request could not be read: then `method` may be empty.
         `status` is 0 if the client left before the response began. `size` is in bytes, with the head if this process
-        encodes it. `token_number` is 0 for a client without a token.
+        encodes it. `token_number` is 0 for a client without a token. `client` is the address and port of the
+        connection; `request_id` is empty unless the client sent one.
         """
 
 
-def ignore(_route: str | None, _method: str, _status: int, _size: int, _seconds: float, _token: int, /) -> None:
+def ignore(*_: object) -> None:
     """Observe nothing."""
 
 
@@ -46,3 +57,5 @@ class Runtime:
     cache: ResponseCache
     limits: Limits
     observe: Observer = ignore
+    is_draining: Callable[[], bool] = lambda: False
+    """Whether the service was told to stop, so that no stream may begin."""

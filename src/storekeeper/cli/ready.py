@@ -1,0 +1,64 @@
+"""The command that asks a service whether it is ready. Imports what it needs when it runs."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from storekeeper.cli.options import with_settings
+from storekeeper.cli.terminal import print_line
+from storekeeper.errors import CannotStart
+from storekeeper.settings import Settings
+
+if TYPE_CHECKING:
+    from http.client import HTTPConnection
+
+TIMEOUT = 6.0
+"""Seconds to wait for a response, which comes within 5 (decision 30)."""
+
+_EVERY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - asked, not listened on
+
+
+@with_settings("host", "port")
+def ready(
+    settings: Settings,
+    *,
+    url: Annotated[str, typer.Argument(help="Address of the service. Default: that of --host and --port.")] = "",
+) -> int:
+    """Tell whether a service is ready, as /health/ready does.
+
+    The exit status is 0 if it is ready, 1 if it is not or cannot be reached.
+    """
+    from http.client import HTTPException
+
+    connection, path = _connection(url or _address(settings))
+    try:
+        connection.request("GET", f"{path}/health/ready")
+        status = connection.getresponse().status
+    except (OSError, HTTPException) as error:
+        print_line(f"storekeeper: not ready: {error or type(error).__name__}")
+        return 1
+    finally:
+        connection.close()
+    if status != 200:
+        print_line(f"storekeeper: not ready: /health/ready responds with {status}")
+    return int(status != 200)
+
+
+def _address(settings: Settings) -> str:
+    host = _EVERY_ADDRESS.get(settings.host, settings.host)
+    return f"http://[{host}]:{settings.port}" if ":" in host else f"http://{host}:{settings.port}"
+
+
+def _connection(url: str) -> tuple["HTTPConnection", str]:
+    """Return a connection to the host of a URL, and the path of the URL. Raises CannotStart."""
+    from http.client import HTTPConnection, HTTPException, HTTPSConnection
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(url)
+        kind = {"http": HTTPConnection, "https": HTTPSConnection}[parts.scheme]
+        if parts.hostname and not (parts.username or parts.query or parts.fragment):
+            return kind(parts.hostname, parts.port, timeout=TIMEOUT), parts.path.rstrip("/")
+    except (ValueError, KeyError, HTTPException):
+        pass
+    raise CannotStart("expected an address such as http://127.0.0.1:8080", subject="URL")

@@ -1,0 +1,62 @@
+"""`storekeeper ready`: what an image without curl asks."""
+
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.harness.command import run
+from tests.harness.process import Running, refused, serving
+
+
+def test_a_service_that_is_ready_is_status_0_and_says_nothing(service: Running) -> None:
+    port = str(service.port)
+    for args in (
+        [f"http://127.0.0.1:{port}"],
+        [f"http://localhost:{port}/"],
+        ["--port", port],
+        ["--host", "0.0.0.0", "--port", port],
+    ):
+        done = run("ready", *args)
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b""), args
+    assert run("ready", env={"STOREKEEPER_PORT": port}).returncode == 0
+
+
+def test_one_that_is_not_ready_is_status_1_and_one_line_says_why(tmp_path: Path) -> None:
+    with serving(tmp_path) as service:
+        done = run("ready", f"http://127.0.0.1:{service.port}/no/such/prefix")
+        assert done.returncode == 1
+        assert done.stderr == b"storekeeper: not ready: /health/ready responds with 404\n"
+    done = run("ready", f"http://127.0.0.1:{service.port}")
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"storekeeper: not ready: ")
+    assert b"refused" in done.stderr
+    assert done.stderr.count(b"\n") == 1
+
+
+def test_what_is_no_http_is_not_ready() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        other.settimeout(30)
+        port = other.getsockname()[1]
+
+        def respond() -> None:
+            client, _ = other.accept()
+            with client:
+                client.recv(1000)
+                client.sendall(b"hello\r\n\r\n")
+
+        thread = threading.Thread(target=respond)
+        thread.start()
+        done = run("ready", f"http://127.0.0.1:{port}")
+        thread.join()
+    assert done.returncode == 1
+    assert b"not ready" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "url", ["stores", "ftp://a", "http://", "http://a:b", "http://[::1", "http://u:p@a", "http://a?b", "http://a b"]
+)
+def test_what_is_no_address_is_status_2(url: str) -> None:
+    [line] = refused(run("ready", url))
+    assert line == "storekeeper: URL: expected an address such as http://127.0.0.1:8080"

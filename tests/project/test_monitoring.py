@@ -1,0 +1,99 @@
+"""The dashboard and the alerts in deploy/ are made of series that there are, and promtool takes and tries them."""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from storekeeper.api.metrics import FAMILIES
+from tests import ROOT
+from tests.harness.machine import need
+
+ALERTS = ROOT / "deploy/alerts.yml"
+DASHBOARD = json.loads((ROOT / "deploy/grafana.json").read_text())
+EXPRESSIONS = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
+NAMES = re.findall(r"alert: (\w+)", ALERTS.read_text())
+
+OF_SERIES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_count", "_sum")}
+SERIES = {f"storekeeper_{name}{end}" for name, family in FAMILIES.items() for end in OF_SERIES[family.kind]}
+
+TRIED = """
+rule_files: [RULES]
+evaluation_interval: 1m
+tests:
+  - interval: 1m
+    input_series:
+      - {series: 'up{job="storekeeper", instance="gone"}', values: '0x30'}
+      - {series: 'up{job="storekeeper", instance="good"}', values: '1x30'}
+      - {series: 'storekeeper_ready{instance="bad"}', values: '0x30'}
+      - {series: 'storekeeper_ready{instance="good"}', values: '1x30'}
+      - {series: 'storekeeper_http_requests_total{instance="bad", route="/test", status="200"}', values: '0+97x30'}
+      - {series: 'storekeeper_http_requests_total{instance="bad", route="/test", status="503"}', values: '0+3x30'}
+      - {series: 'storekeeper_http_requests_total{instance="good", route="/test", status="200"}', values: '0+97x30'}
+      - {series: 'storekeeper_http_requests_total{instance="good", route="/health/", status="503"}', values: '0+9x30'}
+      - {series: 'storekeeper_commit_duration_seconds_bucket{instance="bad", le="0.25"}', values: '0+9x30'}
+      - {series: 'storekeeper_commit_duration_seconds_bucket{instance="bad", le="1.0"}', values: '0+10x30'}
+      - {series: 'storekeeper_commit_duration_seconds_bucket{instance="bad", le="+Inf"}', values: '0+10x30'}
+      - {series: 'storekeeper_commit_duration_seconds_bucket{instance="good", le="0.25"}', values: '0+10x30'}
+      - {series: 'storekeeper_commit_duration_seconds_bucket{instance="good", le="+Inf"}', values: '0+10x30'}
+      - {series: 'storekeeper_disk_free_bytes{instance="bad"}', values: '3000000000x30'}
+      - {series: 'storekeeper_database_bytes{instance="bad"}', values: '2000000000x30'}
+      - {series: 'storekeeper_disk_free_bytes{instance="good"}', values: '3000000000x30'}
+      - {series: 'storekeeper_database_bytes{instance="good"}', values: '1000x30'}
+    promql_expr_test:
+      - expr: 'count by (alertname, instance) (ALERTS{alertstate="firing"})'
+        eval_time: 20m
+        exp_samples:
+          - {labels: '{alertname="StorekeeperNotReady", instance="bad"}', value: 1}
+          - {labels: '{alertname="StorekeeperNotReady", instance="gone"}', value: 1}
+          - {labels: '{alertname="StorekeeperUnavailable", instance="bad"}', value: 1}
+          - {labels: '{alertname="StorekeeperSlowCommits", instance="bad"}', value: 1}
+          - {labels: '{alertname="StorekeeperDiskNearlyFull", instance="bad"}', value: 1}
+"""
+
+
+def promtool(*args: str | Path) -> None:
+    if not (program := shutil.which("promtool")):
+        need("promtool", "promtool is not installed")
+    done = subprocess.run([program, *args], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_dashboard_has_eight_panels_and_one_place_for_each() -> None:
+    places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in DASHBOARD["panels"]]
+    assert len(places) == len(set(places)) == 8
+
+
+@pytest.mark.parametrize("text", [ALERTS.read_text(), "\n".join(EXPRESSIONS)], ids=["alerts", "dashboard"])
+def test_every_series_that_is_named_is_one_that_there_is(text: str) -> None:
+    named = set(re.findall(r"storekeeper_\w+", text))
+    assert named
+    assert named <= SERIES
+
+
+def test_promtool_takes_the_alerts() -> None:
+    promtool("check", "rules", "--lint=all", "--lint-fatal", ALERTS)
+
+
+def test_each_alert_fires_where_something_is_wrong_and_nowhere_else(tmp_path: Path) -> None:
+    file = tmp_path / "test.yml"
+    file.write_text(TRIED.replace("RULES", str(ALERTS)))
+    promtool("test", "rules", file)
+
+
+def test_every_expression_of_the_dashboard_is_valid(tmp_path: Path) -> None:
+    rules = [
+        {"record": f"panel:{number}", "expr": expression.replace("$__rate_interval", "5m")}
+        for number, expression in enumerate(EXPRESSIONS)
+    ]
+    file = tmp_path / "rules.yml"
+    file.write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
+    promtool("check", "rules", file)
+
+
+def test_the_manual_says_what_to_do_about_each_alert() -> None:
+    described = re.findall(r"^\| `(Storekeeper\w+)` \|", (ROOT / "docs/operating.md").read_text(), re.MULTILINE)
+    assert described == NAMES
