@@ -11,6 +11,17 @@ from bench.systems import ROOT, SYSTEMS
 Rounds = list[dict[str, dict[str, float]]]
 Outcome = dict[str, Any]
 PAGE, README = ROOT / "docs/benchmarks.md", ROOT / "README.md"
+KINDS = {
+    "Storekeeper": ("storekeeper", "storekeeper-postgres"),
+    "durable peer": ("fastify-sqlite", "fastify-pg"),
+    "Fastify in memory": (MEMORY,),
+    "hapi in memory": ("hapi",),
+    "floor": ("floor",),
+    "nginx": ("nginx",),
+}
+"""The columns of the figures, each with the systems that it is for."""
+RATES = "{rate:,.0f} ({us:.1f})"
+"""How a rate is written, with the processor time of a request."""
 BEGIN, END = "<!-- measured: begin (written by make bench) -->", "<!-- measured: end -->"
 
 
@@ -24,11 +35,6 @@ def values(rounds: Rounds, system: str, metric: str) -> list[float]:
 
 def middle(rounds: Rounds, system: str, metric: str) -> float:
     return statistics.median(values(rounds, system, metric))
-
-
-def text(rounds: Rounds, system: str, metric: str, form: str) -> str:
-    """Return the median of a figure, "-" if there is none."""
-    return format(middle(rounds, system, metric), form) if values(rounds, system, metric) else "-"
 
 
 def ratios(rounds: Rounds, system: str, other: str, metric: str = "rate") -> list[float]:
@@ -73,36 +79,43 @@ def measured(results: Outcome) -> Iterator[tuple[Case, Rounds]]:
             yield case, results["cases"][case.name]["figures"]
 
 
-def figure_lines(results: Outcome) -> Iterator[str]:
-    """Yield a line for each case and system."""
-    yield "| case | system | per second | µs | p50 ms | p99 ms | MiB |"
-    yield "|---|---|---:|---:|---:|---:|---:|"
+def figure_lines(results: Outcome, form: str) -> Iterator[str]:
+    """Yield a line for each case that compares services; `form` says which figures of each kind of system."""
+    known = {name for _, rounds in measured(results) for figures in rounds for name in figures}
+    kinds = {title: names for title, names in KINDS.items() if known & set(names)}
+    yield f"| case | {' | '.join(kinds)} |"
+    yield f"|---|{'---:|' * len(kinds)}"
     for case, rounds in measured(results):
-        for number, name in enumerate(case.systems):
-            figures = [
-                text(rounds, name, metric, form)
-                for metric, form in (
-                    ("rate", ",.0f"),
-                    ("us", ",.1f"),
-                    ("p50", ".1f"),
-                    ("p99", ".1f"),
-                    ("mib", ",.0f"),
-                )
-            ]
-            yield f"| {'' if number else case.title} | {SYSTEMS[name].title} | {' | '.join(figures)} |"
+        if not case.most_more:
+            yield f"| {case.title} | {' | '.join(figures_text(rounds, names, form) for names in kinds.values())} |"
+
+
+def figures_text(rounds: Rounds, names: tuple[str, ...], form: str) -> str:
+    """Return the medians of the one of these systems that was measured, "-" if none was."""
+    for name in names:
+        if values(rounds, name, "rate"):
+            return form.format(**{metric: middle(rounds, name, metric) for metric in ("rate", "us", "p99")})
+    return "-"
+
+
+def key_lines(results: Outcome) -> Iterator[str]:
+    """Yield a line that tells what keys cost."""
+    for case, rounds in measured(results):
+        if case.most_more:
+            keyed, plain, many = (figures_text(rounds, (name,), "{us:.1f}") for name in case.systems)
+            yield f"\nµs of a POST: {plain} without a key, {keyed} with 100,000 keys there, {many} with 5,000,000."
 
 
 def readme_lines(results: Outcome) -> Iterator[str]:
-    """Yield the table of README, the durable peer first."""
-    yield "| case | rate, durable peer = 1 | Fastify in memory = 1 | per second | µs | durable peer, µs |"
-    yield "|---|---:|---:|---:|---:|---:|"
+    """Yield the table of README, which has the durable peers alone."""
+    yield "| case | rate, peer = 1 | Storekeeper, per second (µs) | peer, per second (µs) |"
+    yield "|---|---:|---:|---:|"
     for case, rounds in measured(results):
         ours, other = case.systems[:2]
-        if other in {"fastify-sqlite", "fastify-pg"}:
-            cells = [ratio_text(rounds, ours, other), ratio_text(rounds, ours, MEMORY)]
-            cells += [
-                text(rounds, ours, "rate", ",.0f"),
-                *(text(rounds, name, "us", ",.1f") for name in (ours, other)),
+        if other in KINDS["durable peer"] and (found := ratios(rounds, ours, other)):
+            cells = [
+                f"{statistics.median(found):.2f}",
+                *(figures_text(rounds, (name,), RATES) for name in (ours, other)),
             ]
             yield f"| {case.title} | {' | '.join(cells)} |"
 
@@ -132,8 +145,11 @@ def at_the_limit(rounds: Rounds) -> Iterator[str]:
 
 def lines(results: Outcome) -> Iterator[str]:
     yield from goal_lines(results)
-    yield ""
-    yield from figure_lines(results)
+    yield "\nRequests per second (and µs of processor time for each):\n"
+    yield from figure_lines(results, RATES)
+    yield from key_lines(results)
+    yield "\np99 in ms, with 64 clients that send all that the server takes:\n"
+    yield from figure_lines(results, "{p99:.1f}")
     yield ""
     yield from condition_lines(results)
 

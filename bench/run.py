@@ -31,7 +31,7 @@ def options() -> argparse.Namespace:
         epilog=f"Cases: {', '.join(cases)}. Systems: {', '.join(SYSTEMS)}.",
     )
     parser.add_argument("--rounds", type=int, default=3, help="rounds over all systems (3)")
-    parser.add_argument("--seconds", type=int, default=3, help="length of one measurement (3)")
+    parser.add_argument("--seconds", type=int, default=2, help="length of one measurement (2)")
     parser.add_argument("--stores", type=int, default=1_000_000, help="how many stores each system has (1,000,000)")
     parser.add_argument("--only", type=listed, default=cases, metavar="CASE,...", help="some of the cases")
     parser.add_argument("--systems", type=listed, default=list(SYSTEMS), metavar="SYSTEM,...")

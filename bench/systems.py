@@ -235,8 +235,8 @@ SYSTEMS: dict[str, System] = {
         Node("hapi", "hapi 21, in memory"),
         Floor(),
         Nginx(),
-        Storekeeper("storekeeper-keys", "Storekeeper, keyed", 100_000),
-        Storekeeper("storekeeper-many-keys", "Storekeeper, keyed, 5,000,000 keys", 5_000_000),
+        Storekeeper("storekeeper-keys", "100,000 keys there", 100_000),
+        Storekeeper("storekeeper-many-keys", "5,000,000 keys there", 5_000_000),
         StorekeeperPostgres(),
         NodePostgres("fastify-pg", "Fastify 5 on pg", "fastify"),
     )
