@@ -8,14 +8,14 @@ import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
 from storekeeper import atomicfile, databases
 from storekeeper.databases import Execute
-from storekeeper.errors import CannotStart, Damaged
+from storekeeper.errors import CannotStart, Damaged, Unavailable
 from storekeeper.sqlite import SqliteDatabase
 
 _NAME = re.compile(r"stores-\d{4}-\d\d-\d\d-\d{6}\.db")
@@ -31,6 +31,7 @@ _DIFFERENT = """SELECT id FROM stores s WHERE NOT EXISTS (
 _VERSION = "SELECT coalesce(max(seq), 0) FROM changes"
 _CHANGE = "SELECT store_id, name, address, at FROM changes WHERE seq = $1"
 _LATER_STORES = "SELECT DISTINCT store_id FROM changes WHERE seq > $1 ORDER BY store_id LIMIT 20"
+_MARK = "UPDATE collection SET backed_up = $1"
 _TOKENS = "SELECT name, revoked IS NOT NULL FROM tokens ORDER BY number"
 
 
@@ -112,6 +113,8 @@ def back_up(
 
 def _mark(url: str) -> None:
     """Note in the database when its latest backup was made, for the metrics, unless nothing can be written there."""
+    with suppress(CannotStart, Unavailable), databases.database(url).opened(write=True) as execute:
+        execute(_MARK, (time.time_ns() // 1_000_000,))
 
 
 def _outdated(file: Path, keep: int | None) -> list[Path]:

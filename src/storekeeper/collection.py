@@ -187,8 +187,11 @@ class Collection(Protocol):
     def queued_writes(self) -> tuple[int, int]:
         """Return how many writes wait, and how many were refused so far because too many did."""
 
-    async def space(self) -> Mapping[str, float]:
-        """Return `database_bytes`, what the database takes, and if it is known `disk_free_bytes`."""
+    async def figures(self) -> Mapping[str, float | None]:
+        """Return `database_bytes`, what the database takes, `disk_free_bytes`, and `last_backup_timestamp_seconds`.
+
+        None, or left out, is what is not known, or has not been.
+        """
 
     async def close(self) -> None:
         """Finish the writes under way, then close the database. A second call does nothing."""

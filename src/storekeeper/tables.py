@@ -53,7 +53,7 @@ ALL_TOKENS = f"{_TOKENS} ORDER BY number"
 GOOD_TOKENS = f"{_TOKENS} WHERE revoked IS NULL ORDER BY number"
 """The statement that selects what `Collection.tokens` returns."""
 
-SCHEMA_NUMBER = 8
+SCHEMA_NUMBER = 9
 """The number of the first schema that has a way to later ones: those before it were never released."""
 
 TABLES: dict[str, Mapping[str, type]] = {

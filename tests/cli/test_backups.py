@@ -7,6 +7,7 @@ import signal
 import stat
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,7 @@ from tests.harness.command import Done
 from tests.harness.command import run as run_command
 from tests.harness.databases import KINDS, Database, Sqlite
 from tests.harness.machine import mounted
+from tests.harness.metrics import scrape, series
 from tests.harness.process import COMMAND, TIMEOUT, refused, serving
 
 STORES = [Payload("Castle Hill", "3 Hill Lane"), Payload("Old Mill"), Payload("Zürich 店舗", "")]
@@ -89,6 +91,22 @@ def sqlite_at(file: Path) -> Sqlite:
     database = Sqlite(file.parent)
     database.path, database.url = file, f"sqlite:///{file}"
     return database
+
+
+def test_the_metrics_say_when_the_latest_backup_was_made(source: Database, tmp_path: Path, folder: Path) -> None:
+    name = series("last_backup_timestamp_seconds")
+    with serving(tmp_path, "--auth=open", database=source.url) as service:
+        assert name not in scrape(service)
+        before = time.time()
+        file = backed_up(source, folder / "all.db")
+        assert before - 1 <= scrape(service)[name] <= time.time()
+        failed = run(source, "backup", str(file))
+        assert failed.returncode == 2
+        first = scrape(service)[name]
+        backed_up(source, folder)
+        assert scrape(service)[name] > first
+    with serving(folder, "--auth=open", database=backups.url_of(str(file))) as restored:
+        assert name not in scrape(restored)
 
 
 def test_the_checksum_is_as_other_programs_read_it_and_holds_after_the_backup_was_used(

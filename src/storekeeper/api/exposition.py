@@ -16,14 +16,14 @@ from storekeeper.api.metrics import CELLS, FAMILIES, Slots
 
 class _Collector(NamedTuple):
     slots: Sequence[Sequence[float]]
-    asked: Mapping[str, float]
+    asked: Mapping[str, float | None]
 
     def collect(self) -> Iterator[Metric]:
         totals = [sum(cells) for cells in zip(*self.slots, strict=True)]
         for name, family in FAMILIES.items():
             metric = Metric(f"storekeeper_{name}", family.help, family.kind)
-            if family.asked and name in self.asked:
-                metric.add_sample(metric.name, {}, self.asked[name])
+            if family.asked and (value := self.asked.get(name)) is not None:
+                metric.add_sample(metric.name, {}, value)
             elif not family.asked and name != "pid":
                 _add_samples(metric, name, totals)
             if metric.samples:
@@ -45,7 +45,7 @@ class _Collector(NamedTuple):
         return families.values()
 
 
-def encode(slots: Slots, asked: Mapping[str, float]) -> bytes:
+def encode(slots: Slots, asked: Mapping[str, float | None]) -> bytes:
     """Return the text; `asked` has the values of families that are asked for."""
     cells = [slots.of(number).tolist() for number in range(slots.workers + 1)]
     return generate_latest(_Collector(cells, asked))

@@ -73,6 +73,7 @@ FAMILIES = {
     "seconds_since_last_change": Family("gauge", "Age of the latest change.", asked=True),
     "database_bytes": Family("gauge", "Size of the database.", asked=True),
     "disk_free_bytes": Family("gauge", "Free space on the disk of the database file.", asked=True),
+    "last_backup_timestamp_seconds": Family("gauge", "When the latest backup was made.", asked=True),
 }
 _KEYS = [(name, *labels) for name, family in FAMILIES.items() for labels in product(*family.labels.values())]
 CELLS = {key: place for place, key in enumerate(_KEYS)}

@@ -57,8 +57,8 @@ def planners(
 
 async def _scrape(metrics: Metrics, collection: Collection, check: Callable[[], Awaitable[object]]) -> Response:
     metrics.publish()
-    asked: dict[str, float] = {}
-    for found in await gather(_readiness(check), _numbers(collection), collection.space(), return_exceptions=True):
+    asked: dict[str, float | None] = {}
+    for found in await gather(_readiness(check), _numbers(collection), collection.figures(), return_exceptions=True):
         if isinstance(found, Mapping):
             asked |= found
         elif not isinstance(found, Unavailable):

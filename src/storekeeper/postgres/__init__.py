@@ -96,9 +96,10 @@ class PostgresCollection:
     def queued_writes(self) -> tuple[int, int]:
         return self._writes.limit.count, self._writes.limit.refused
 
-    async def space(self) -> Mapping[str, float]:
-        (result,) = await self._pool.execute((b"size", ()))
-        return {"database_bytes": single_row(rows(result))[0]}
+    async def figures(self) -> Mapping[str, float | None]:
+        (result,) = await self._pool.execute((b"figures", ()))
+        size, backed_up = single_row(rows(result))
+        return {"database_bytes": size, "last_backup_timestamp_seconds": backed_up and backed_up / 1000}
 
     async def _probe(self) -> None:
         await self._writes.add(None)

@@ -89,7 +89,7 @@ STATEMENTS = {
         WHERE low < high)
       SELECT max(low) FROM search) LIMIT 1) AS was ON true WHERE one = 1""",
     b"tokens": GOOD_TOKENS,
-    b"size": "SELECT pg_catalog.pg_database_size(pg_catalog.current_database())",
+    b"figures": f"SELECT pg_catalog.pg_database_size(pg_catalog.current_database()), backed_up FROM {_ROW}",
 }
 """The statements that a connection has to prepare for these reads."""
 

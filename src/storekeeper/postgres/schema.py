@@ -46,9 +46,10 @@ SCHEMA = f"""
       count   bigint NOT NULL,       -- of stores
       version bigint NOT NULL,       -- the greatest seq
       at      bigint NOT NULL,       -- of the latest change
-      epoch   text COLLATE "C" NOT NULL  -- changes if the numbers go back
+      epoch   text COLLATE "C" NOT NULL, -- changes if the numbers go back
+      backed_up bigint               -- when the latest backup was made: milliseconds since 1970, UTC; null: never
     );
-    INSERT INTO {COLLECTION_TABLE} VALUES (1, 0, 0, 0, {NEW_EPOCH});
+    INSERT INTO {COLLECTION_TABLE} VALUES (1, 0, 0, 0, {NEW_EPOCH}, NULL);
     CREATE TABLE keys (
       n       bigint PRIMARY KEY,    -- grows; the oldest are deleted, the newest never
       key     text COLLATE "C" NOT NULL UNIQUE,  -- an Idempotency-Key, perhaps behind a token's number and a blank

@@ -146,13 +146,18 @@ class SqliteCollection:
     def queued_writes(self) -> tuple[int, int]:
         return self._queue.limit.count, self._queue.limit.refused
 
-    async def space(self) -> Mapping[str, float]:
+    async def figures(self) -> Mapping[str, float | None]:
         try:
             disk = os.statvfs(self._path.parent)
             sizes = [file.stat().st_size for file in schema.files(self._path) if file.exists()]
         except OSError as error:  # a file was just deleted
             raise Unavailable(str(error)) from None
-        return {"database_bytes": sum(sizes), "disk_free_bytes": disk.f_bavail * disk.f_frsize}
+        backed_up = self._read(self._reader.backed_up)
+        return {
+            "database_bytes": sum(sizes),
+            "disk_free_bytes": disk.f_bavail * disk.f_frsize,
+            "last_backup_timestamp_seconds": backed_up and backed_up / 1000,
+        }
 
     async def close(self) -> None:
         if not self._closed:

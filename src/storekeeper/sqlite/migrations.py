@@ -30,9 +30,10 @@ SCHEMA = f"""
     CREATE INDEX changes_by_store ON {CHANGES_TABLE} (store_id);  -- and, as in every index, by seq
     CREATE TABLE collection (
       one   INTEGER PRIMARY KEY CHECK (one = 1),
-      epoch TEXT NOT NULL           -- which history the versions count
+      epoch TEXT NOT NULL,          -- which history the versions count
+      backed_up INTEGER             -- when the latest backup was made: milliseconds since 1970, UTC; null: never
     ) STRICT;
-    INSERT INTO collection VALUES (1, {NEW_EPOCH});
+    INSERT INTO collection (one, epoch) VALUES (1, {NEW_EPOCH});
     CREATE TABLE keys (
       n       INTEGER PRIMARY KEY,  -- grows; the oldest are deleted, the newest never
       key     TEXT NOT NULL UNIQUE, -- an Idempotency-Key, perhaps behind the number of a token and a blank

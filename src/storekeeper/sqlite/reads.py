@@ -126,6 +126,11 @@ class Reader:
         """Return what `Collection.tokens` does."""
         return [Token(*row) for row in self._execute(GOOD_TOKENS)]
 
+    def backed_up(self) -> int | None:
+        """Return when the latest backup was made, in ms since 1970."""
+        moment: int | None = self._execute("SELECT backed_up FROM collection").get
+        return moment
+
     def list(self, query: Query) -> Listing:
         """Return the stores that the query asks for. Raises EpochEnded, InvalidInput."""
         if query.name is not None:
