@@ -13,6 +13,8 @@ import msgspec
 from storekeeper.changes import ChangesPage, ChangesQuery
 from storekeeper.commands import Command
 from storekeeper.errors import EpochEnded, InvalidInput
+from storekeeper.importer import Imported, Source
+from storekeeper.imports import Import
 from storekeeper.search import Search
 from storekeeper.stores import Payload, Store
 from storekeeper.tokens import Token
@@ -158,6 +160,12 @@ class Collection(Protocol):
 
         The changes carry `token_number`. With `only_if_empty`, a collection that has stores is left as it is, and the
         result is range(0).
+        """
+
+    async def import_rows(self, source: Source, order: Import, lock_timeout: float) -> Imported:
+        """Import the rows of a file, all or none, as `importer.carry_out` does; the source is read on a thread.
+
+        It waits for other writers for up to `lock_timeout` seconds.
         """
 
     async def tokens(self) -> Sequence[Token]:

@@ -12,10 +12,10 @@ from storekeeper import transfer
 from storekeeper.changes import ChangesPage, ChangesQuery, page_of, statement
 from storekeeper.collection import Collection
 from storekeeper.errors import CannotStart, Outcome, StorekeeperError, Unavailable
+from storekeeper.importer import Session
 from storekeeper.settings import DATABASES
 from storekeeper.sqlite import SqliteDatabase
 from storekeeper.sqlite.schema import files
-from storekeeper.stores import Payload
 from storekeeper.tables import ALL_TOKENS
 from storekeeper.tokens import Token
 from storekeeper.transfer import Snapshot
@@ -61,15 +61,8 @@ class Database(Protocol):
     def opened(self, *, write: bool) -> AbstractContextManager[Execute]:
         """Open the prepared database for one transaction."""
 
-    def load(
-        self,
-        payloads: Iterable[Payload],
-        *,
-        only_if_empty: bool = False,
-        token_number: int = 0,
-        committing: Callable[[], None] = lambda: None,
-    ) -> range:
-        """Load the prepared database as `Collection.load` does; call `committing` right before COMMIT."""
+    def session(self) -> AbstractContextManager[Session]:
+        """Open a session of the prepared database, for one import; commit at its end."""
 
     def snapshot(self) -> AbstractContextManager[Snapshot]:
         """Open the collection to read it, even where nothing can be written."""

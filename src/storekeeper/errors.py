@@ -38,8 +38,13 @@ class InvalidInput(StorekeeperError):
 
     def __init__(self, source: str, violations: dict[str, str] | str) -> None:
         self.source = source
-        self.keys = [] if isinstance(violations, str) else list(violations)
+        self.violations = {} if isinstance(violations, str) else violations
         super().__init__(violations if isinstance(violations, str) else ". ".join(violations.values()))
+
+    @property
+    def keys(self) -> list[str]:
+        """The names of the wrong fields."""
+        return list(self.violations)
 
 
 class PreconditionFailed(StorekeeperError):

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from storekeeper import databases
 from storekeeper.changes import DEFAULT_LIMIT
 from storekeeper.stores import Payload
 from tests.harness.databases import EVERY_KIND
 from tests.harness.events import Listener, Message
+from tests.harness.imports import load
 from tests.harness.process import Running, assert_nothing_logged, serving
 from tests.harness.wire import assert_error, assert_invalid, request
 
@@ -290,7 +290,7 @@ def test_changes_of_another_process_reach_a_listener(service: Running, epoch: st
     del epoch
     with Listener(service, "?after=now") as listener:
         next(iter(listener))
-        ids = databases.database(url_of(service)).load([Payload("Imported")])
+        ids = load(url_of(service), [Payload("Imported")])
         assert listener.changes(1)[0]["store"] == {"id": ids[0], "name": "Imported", "address": None}
 
 

@@ -84,10 +84,13 @@ def test_the_command_and_the_route_give_the_same_document(service: Running) -> N
 @pytest.mark.parametrize(("method", "path"), operations_of(DOCUMENT["paths"]))
 def test_every_documented_operation_responds_as_documented(service: Running, method: str, path: str) -> None:
     created = service.request("POST", "/api/stores", {"name": "Documented"}).json["id"]
-    body = {"name": "Documented"} if method in ("post", "put") else None
-    response = service.request(method.upper(), path.replace("{id}", str(created)), body)
+    body: object = {"name": "Documented"} if method in ("post", "put") else None
+    headers = {}
+    if path == "/api/imports":
+        path, body, headers = f"{path}?dry-run&match=id", b"id,name\n,Documented\n", {"content-type": "text/csv"}
+    response = service.request(method.upper(), path.replace("{id}", str(created)), body, headers)
     assert response.status == 200
-    assert_documented(method, path, response)
+    assert_documented(method, path.partition("?")[0], response)
 
 
 def test_every_route_and_method_that_there_is_is_documented_but_head_and_options() -> None:
@@ -154,6 +157,11 @@ def get(target: str, *fields: str) -> bytes:
     return request("GET", target, None, "Connection: close", *fields)
 
 
+def imports(body: bytes, query: str = "") -> bytes:
+    fields = ("Connection: close", "Content-Type: text/csv", f"Content-Length: {len(body)}")
+    return request("POST", f"/api/imports?{query}", None, *fields) + body
+
+
 CHANGED = 'If-Match: "1.a2b3c4d5"'
 """A tag of an epoch that no collection is likely to have."""
 
@@ -172,6 +180,15 @@ REQUESTS = {
         "name is given twice": get("/api/stores?name=Harbour&name=Airport"),
         "limit and after are wrong": get("/api/stores?limit=0&after=x"),
         "at is no moment": get("/api/stores/1?at=yesterday"),
+    },
+    "InvalidImport": {
+        "no column is known": imports(b"Store Name,City\nHarbour,Portsmouth\n"),
+        "the list has stores": imports(b"name\nHarbour\n"),
+        "not UTF-8": imports(b"name\nCaf\xe9\n", "match=name"),
+    },
+    "RefusedImport": {
+        "a name is too long": imports(b"id,name\n1,%b\n" % (b"a" * (MAX_NAME_LENGTH + 1)), "match=id"),
+        "an id occurs twice": imports(b"id,name\n1,Harbour\n1,Airport\n", "match=id"),
     },
     "NotFound": {"no store has that id": get("/api/stores/99")},
     "Gone": {"a moment of another epoch": get("/api/stores?at=1.a2b3c4d5")},
@@ -295,10 +312,16 @@ def test_the_limits_are_those_of_the_service() -> None:
 
 @pytest.mark.parametrize(
     ("path", "read"),
-    [("/api/stores", query._OF_LISTS), ("/api/stores/{id}", query._OF_STORES), ("/api/changes", query._OF_CHANGES)],
+    [
+        ("/api/stores", query._OF_LISTS),
+        ("/api/stores/{id}", query._OF_STORES),
+        ("/api/changes", query._OF_CHANGES),
+        ("/api/imports", query._OF_IMPORTS),
+    ],
 )
 def test_every_parameter_that_a_query_may_have_is_documented(path: str, read: query.Parameters) -> None:
-    described = [resolved(parameter) for parameter in DOCUMENT["paths"][path]["get"]["parameters"]]
+    operations = DOCUMENT["paths"][path]
+    described = [resolved(parameter) for parameter in operations.get("get", operations.get("post"))["parameters"]]
     assert {each["name"] for each in described if each["in"] == "query"} == read.keys()
 
 

@@ -48,7 +48,7 @@ def test_an_export_can_be_imported_again_and_is_the_same(tmp_path: Path, payload
     two.path.parent.mkdir()
     fill_with(one, payloads)
     done = command("export", one)
-    assert (done.returncode, done.stderr.decode()) == (0, f"{len(payloads)} stores exported from {one.path}\n")
+    assert (done.returncode, done.stderr.decode()) == (0, f"{len(payloads):,} stores exported from {one.path}\n")
     assert rows(done.stdout) == expected_rows(payloads)
     file = tmp_path / "stores.csv"
     assert command("export", one, str(file)).stdout == b""
@@ -144,7 +144,7 @@ def test_an_export_to_a_full_disk_by_standard_output_is_refused(tmp_path: Path) 
 def test_standard_input_is_imported_and_standard_output_exported(tmp_path: Path) -> None:
     database = Sqlite(tmp_path)
     done = run_process("import", "--database", database.url, "-", stdin=BOM + b"name,address\r\nA,1 Road\r\n")
-    assert b"1 store imported as 1 into the new database" in done.stderr
+    assert b"1 store created as 1, 0 replaced, 0 unchanged in the new database" in done.stderr
     assert run_process("export", "--database", database.url, "-").stdout == b"id,name,address\r\n1,A,1 Road\r\n"
     assert not Path("-").exists()
 

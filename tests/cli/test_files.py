@@ -654,7 +654,7 @@ def test_a_quota_refuses_an_import_and_a_copy_in_one_line(tmp_path: Path, source
     (tmp_path / "stores.csv").write_text("name,address\nA,1\n")
     database = filled(tmp_path / "one", 1)
     within = injected("pwrite64", database.path.with_name("stores.db-wal"), "1+", "error=EDQUOT")
-    program = [*within, *COMMAND, "import", "--database", database.url, str(tmp_path / "stores.csv")]
+    program = [*within, *COMMAND, "import", "--add", "--database", database.url, str(tmp_path / "stores.csv")]
     done = subprocess.run(program, capture_output=True, check=False)
     line = f"storekeeper: {database.path}: The disk is full; nothing was imported\n"
     assert (done.returncode, done.stderr) == (2, line.encode())

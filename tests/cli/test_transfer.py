@@ -135,7 +135,7 @@ def test_a_copy_has_every_store_and_every_change(make: Make, one: str, other: st
     [line] = done.stderr.decode().splitlines()
     between = f"from {name_of(source.url)} into {name_of(target.url)}"
     epoch = state_of(target).epoch
-    assert line == f"2510 stores and 2521 changes copied {between}, and verified; its new epoch is {epoch}"
+    assert line == f"2,510 stores and 2,521 changes copied {between}, and verified; its new epoch is {epoch}"
     assert target.changes() == source.changes()
     assert target.key_rows() == source.key_rows()
     assert [(key, request) for key, request, _ in target.key_rows()] == KEYS

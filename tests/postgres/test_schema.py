@@ -17,6 +17,7 @@ from storekeeper.tables import SCHEMA_NUMBER
 from tests.harness.collection import create, get, listing, now, numbered, replace, run, state
 from tests.harness.command import run as run_command
 from tests.harness.databases import Postgres, handle, postgres
+from tests.harness.imports import load
 from tests.harness.process import refused, serving
 from tests.harness.stores import an_export
 from tests.oracles.promises import until
@@ -336,7 +337,7 @@ def test_numbers_that_were_not_restored_whole_are_no_bug(database: Postgres, spo
 @pytest.mark.parametrize(("lost", "has"), [("stores", "0 of 3 stores"), ("changes", "0 of 3 changes")])
 def test_a_table_that_was_restored_without_its_rows_is_refused(database: Postgres, lost: str, has: str) -> None:
     schema.prepare(database.url)
-    databases.database(database.url).load(EXAMPLES, only_if_empty=False)
+    load(database.url, EXAMPLES)
     schema.prepare(database.url)
     postgres().sql(f"TRUNCATE {lost}", database.url.rpartition("/")[2])
     with pytest.raises(CannotStart, match=f"{has}.*: restore it"):

@@ -26,6 +26,7 @@ from storekeeper.stores import Payload, Replay
 from tests.harness.collection import create, get, listing, numbered, replace, run, stores
 from tests.harness.command import run as run_command
 from tests.harness.databases import Postgres, handle, postgres
+from tests.harness.imports import load
 from tests.harness.machine import need
 from tests.harness.postgres_server import Server, running
 from tests.harness.stores import a_row, a_store, content, shown
@@ -292,7 +293,7 @@ def test_an_import_goes_on_after_the_server_has_taken_nothing_for_seconds(databa
         yield from [Payload("Long", "x" * 1_000_000)] * 20
 
     databases.database(database.url).prepare()
-    assert databases.database(database.url).load(source(), only_if_empty=False) == range(1, 22)
+    assert load(database.url, source()) == range(1, 22)
 
 
 # Whatever else it inherits.

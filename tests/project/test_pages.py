@@ -31,6 +31,7 @@ OPERATING = ROOT / "docs/operating.md"
 README = ROOT / "README.md"
 
 SCALING = ROOT / "docs/scaling.md"
+SPREADSHEETS = ROOT / "docs/spreadsheets.md"
 CONFORMANCE = ROOT / "docs/conformance.md"
 BENCHMARKS = ROOT / "docs/benchmarks.md"
 CLIENTS = ROOT / "docs/clients.md"
@@ -406,6 +407,13 @@ def test_every_command_of_the_readme_prints_what_it_says(tmp_path: Path) -> None
             assert step.difference(*shell.run(here)) is None
 
 
+def test_every_command_of_the_page_on_spreadsheets_prints_what_it_says(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    with follower(tmp_path) as shell:
+        for step in steps(SPREADSHEETS):
+            assert step.difference(*shell.run(step.command)) is None
+
+
 def test_a_file_is_moved_to_postgresql_and_served_from_there_as_the_page_says(tmp_path: Path) -> None:
     move, serve = steps(SCALING)
     assert command(serve) in NOT_RUN
@@ -426,7 +434,7 @@ def test_every_fenced_command_of_a_page_is_one_that_a_test_runs(page: Path) -> N
     if page in PAGES_NOT_RUN:
         return
     assert {language for _, language, _ in blocks(page)} <= {"console", "mermaid"}
-    assert not steps(page) or page in {README, OPERATING, SCALING}
+    assert not steps(page) or page in {README, OPERATING, SCALING, SPREADSHEETS}
     shown = [
         line
         for _, language, lines in blocks(page)

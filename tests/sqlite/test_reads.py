@@ -9,8 +9,9 @@ import apsw
 
 from storekeeper.collection import Listing, Moment, Query
 from storekeeper.sqlite import connections, reads, schema
-from storekeeper.sqlite.bulk import RENEW_EPOCH, load_all
+from storekeeper.sqlite.bulk import RENEW_EPOCH
 from storekeeper.stores import Payload
+from tests.harness.imports import load
 
 COUNT = 2500
 
@@ -25,7 +26,7 @@ def test_no_page_holds_the_event_loop_for_many_long_addresses(tmp_path: Path) ->
     """However a list came to its stores: by range, by name, or as of a version."""
     path = tmp_path / "stores.db"
     schema.prepare(path)
-    load_all(path, [Payload("Long", "x" * 2**20)] * 8, only_if_empty=True)
+    load(f"sqlite:///{path}", [Payload("Long", "x" * 2**20)] * 8, only_if_empty=True)
     with closing(connections.connect(path, reader=True)) as connection:
         reader = reads.Reader(connection)
         for query in (Query(), Query("Long"), Query(at=Moment(8))):
@@ -38,7 +39,7 @@ def test_lists_after_a_restore_beside_the_service_are_those_of_the_backup(tmp_pa
     """The version goes backwards, and is reached again by other changes; only then the epoch is renewed."""
     path, backup = tmp_path / "stores.db", tmp_path / "backup.db"
     schema.prepare(path)
-    load_all(path, [Payload(f"Store {number}") for number in range(1, COUNT + 1)], only_if_empty=True)
+    load(f"sqlite:///{path}", [Payload(f"Store {number}") for number in range(1, COUNT + 1)], only_if_empty=True)
 
     def restore(source: Path, target: Path) -> None:
         with (

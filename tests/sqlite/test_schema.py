@@ -17,7 +17,7 @@ import pytest
 from storekeeper import databases
 from storekeeper.collection import Query, State
 from storekeeper.errors import CannotStart, Unavailable
-from storekeeper.sqlite import SqliteCollection, bulk, connections, migrations, schema
+from storekeeper.sqlite import SqliteCollection, bulk, connections, imports, migrations, schema
 from storekeeper.sqlite.migrations import CHANGES_TABLE
 from storekeeper.sqlite.reads import Reader
 from storekeeper.stores import EXAMPLES, Payload
@@ -25,6 +25,7 @@ from storekeeper.tables import SCHEMA_NUMBER
 from tests.harness.cases import thorough
 from tests.harness.collection import get, listing, numbered, replace, run, stores
 from tests.harness.databases import Sqlite, handle
+from tests.harness.imports import load
 from tests.harness.machine import mounted
 from tests.harness.process import TIMEOUT, serving
 from tests.harness.system_calls import injected
@@ -181,7 +182,7 @@ def read_snapshot(path: Path) -> None:
 
 def load_examples(path: Path) -> None:
     schema.prepare(path)
-    assert bulk.load_all(path, EXAMPLES, only_if_empty=False) == range(6, 9)
+    assert load(f"sqlite:///{path}", EXAMPLES) == range(6, 9)
 
 
 def open_service(path: Path) -> None:
@@ -220,7 +221,7 @@ def test_a_command_or_start_says_that_a_program_locks_the_file_after_it_was_look
     path: Path, monkeypatch: pytest.MonkeyPatch, use: Callable[[Path], object]
 ) -> None:
     monkeypatch.setattr(schema, "START_TIMEOUT", 0.1)
-    monkeypatch.setattr(bulk, "LOCK_TIMEOUT", 0.1)
+    monkeypatch.setattr(imports, "LOCK_TIMEOUT", 0.1)
     with locked_after_look(path, monkeypatch), pytest.raises((CannotStart, Unavailable), match="locked"):
         use(path)
 

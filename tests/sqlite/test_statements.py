@@ -6,8 +6,8 @@ import apsw
 import pytest
 
 from storekeeper.sqlite import schema, statements
-from storekeeper.sqlite.bulk import load_all
 from storekeeper.stores import Payload
+from tests.harness.imports import load
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_a_bulk_load_is_none_the_worse_for_a_column_behind_those_that_it_knows(t
     connection = apsw.Connection(str(path))
     connection.execute("ALTER TABLE stores ADD COLUMN behind TEXT")
     payloads = [Payload("First", "1 Road"), Payload("Second")]
-    assert load_all(path, payloads, only_if_empty=True) == range(1, 3)
+    assert load(f"sqlite:///{path}", payloads, only_if_empty=True) == range(1, 3)
     rows = [(1, "First", "1 Road", 1), (2, "Second", None, 2)]
     assert list(connection.execute("SELECT id, name, address, version FROM stores ORDER BY id")) == rows
     connection.close()

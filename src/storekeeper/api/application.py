@@ -9,6 +9,7 @@ from storekeeper.api import console, docs, operations
 from storekeeper.api.errors import NOT_FOUND, not_allowed, to_response
 from storekeeper.api.feed import Feed
 from storekeeper.api.gate import Gate
+from storekeeper.api.imports import Imports
 from storekeeper.api.metrics import Metrics
 from storekeeper.api.origins import WebPages
 from storekeeper.api.plan import Plan, Planner, constant
@@ -55,9 +56,15 @@ class Application:
             return self._to_response(error)
 
     def early_refusal(self, request: Request) -> Response | None:
-        """Plan a request whose body is not read yet; return its refusal if the head alone decides, or None."""
-        admitted = self._plan(request).admit()
-        return admitted if isinstance(admitted, Response) else None
+        """Plan a request whose body is not read yet; return its refusal if the head alone decides, or None.
+
+        It may have an `upload` afterwards, for its body.
+        """
+        plan = self._plan(request)
+        admitted = plan.admit()
+        if isinstance(admitted, Response):
+            return admitted
+        return plan.begin(request) if plan.begin else None
 
     def body_limit(self, target: bytes) -> BodyLimit:
         """Return how long a body may be, and how long it may take."""
@@ -94,6 +101,7 @@ def make_application(
     planners = {
         **Resource(collection, settings).planners,
         **feed.planners,
+        **Imports(collection, generic=generic).planners,
         **operations.planners(
             collection, gate.unknown, metrics, is_draining, ready_needs_writes=settings.ready_needs_writes
         ),

@@ -99,14 +99,19 @@ async def _body(request: Request, receive: Any, limit: int) -> bytes | Response 
     """Return the body; the refusal if it is over the limit, without reading on; None if the client went away."""
     if request.method in ("GET", "HEAD"):
         return b""
-    body = bytearray()
+    body, size, upload = bytearray(), 0, request.upload
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
             return None
-        body += message.get("body", b"")
-        if len(body) > limit:
+        part = message.get("body", b"")
+        size += len(part)
+        if size > limit:
             return too_large(limit)
+        if upload is None:
+            body += part
+        elif refusal := upload.write(part):
+            return refusal
         if not message.get("more_body", False):
             return bytes(body)
 

@@ -6,6 +6,7 @@ against a second reading of it, `tests/oracles/entity_tags.py`.
 
 import re
 from hashlib import blake2b
+from typing import Any
 
 import msgspec
 
@@ -40,10 +41,14 @@ class Preconditions(msgspec.Struct, frozen=True):
 
         `token_number` is that of the token that the key belongs to, 0 for the clients without one.
         """
+        return self.key_of((route, id, payload.name, payload.address), token_number)
+
+    def key_of(self, content: tuple[Any, ...], token_number: int) -> Key | None:
+        """Return the key of a request with this content, whose first part is the route: one method of it writes."""
         if self.idempotency_key is None:
             return None
         tags = None if self.if_match is None else sorted(self.if_match)
-        text = _encode((route, id, tags, payload.name, payload.address))  # a route has one method that writes
+        text = _encode((*content, tags))
         request = int.from_bytes(blake2b(text, digest_size=8).digest(), signed=True)
         # No key that a client sends has a blank.
         return f"{token_number} {self.idempotency_key}" if token_number else self.idempotency_key, request
@@ -54,13 +59,20 @@ def check_type(headers: Fields) -> Response | None:
     types = [value for name, value in headers if name == b"content-type"]
     if not all(value == b"application/json" or _is_json(value) for value in types):
         return error_response(415, "Send the body as application/json")
-    codings = [value.strip().lower() for name, value in headers if name == b"content-encoding"]
-    if any(coding not in (b"", b"identity") for coding in codings):
-        return error_response(415, "Send the body without a Content-Encoding")
+    if refusal := check_coding(headers):
+        return refusal
     if not types and field(headers, b"origin") is not None:
         # A page of another site may send a body without a type, for which browsers make no preflight (decision 14).
         return error_response(415, "Send the body as application/json")
     return None
+
+
+def check_coding(headers: Fields) -> Response | None:
+    """Return the refusal of a body with a Content-Encoding."""
+    codings = [value.strip().lower() for name, value in headers if name == b"content-encoding"]
+    if all(coding in (b"", b"identity") for coding in codings):
+        return None
+    return error_response(415, "Send the body without a Content-Encoding")
 
 
 def read_preconditions(headers: Fields, *, is_create: bool) -> Preconditions:

@@ -24,6 +24,9 @@ class Plan(msgspec.Struct, frozen=True):
 
     run: Run
 
+    begin: Callable[[Request], Response | None] | None = None
+    """Called before a large body is read, when the request is admitted; returns the refusal, or sets `upload`."""
+
     route: str | None = None
     scope: Scope | None = None
     """The permission that the gate has to grant; None: no permission is needed."""

@@ -1,18 +1,26 @@
-"""The query of a target: which stores, page, moment, changes (decisions 18, 19, 37, 38, 40, 51). Imports the domain.
+"""The query of a target: which stores, page, moment, changes (decisions 18, 19, 37, 38, 40, 51), what an import
+shall do. Imports `sheets` and the domain.
 
 Each function reads the parameters that its route has and ignores all others.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, get_args
 from urllib.parse import quote_from_bytes, unquote_to_bytes
+
+import msgspec
 
 from storekeeper import search
 from storekeeper.changes import DEFAULT_LIMIT, NOW, ChangesQuery, Cursor, parse_cursor
 from storekeeper.collection import Moment, Query
 from storekeeper.errors import InvalidInput
+from storekeeper.imports import OnConflict
+from storekeeper.sheets import BadFile
+from storekeeper.sheets.columns import parse_maps
+from storekeeper.sheets.records import check_encoding
+from storekeeper.sheets.rows import Options
 from storekeeper.stores import MAX_NAME_LENGTH
 from storekeeper.tables import MAX_INTEGER
 
@@ -75,6 +83,31 @@ def parse_changes_query(query: bytes) -> ChangesRequest:
     return ChangesRequest(**{"after": NOW if found.get("order") == "desc" else Cursor(0)} | found)
 
 
+class ImportRequest(msgspec.Struct, frozen=True):
+    """What the query of /api/imports asks for; `maps` is as `sheets.columns` has it."""
+
+    match: str | None = None
+    add: bool = False
+    map: Mapping[str, str] = {}
+    encoding: str | None = None
+    header: str | None = None
+    on_conflict: OnConflict = "refuse"
+    dry_run: bool = False
+    skip_bad: bool = False
+    cut_names: bool = False
+
+    @property
+    def options(self) -> Options:
+        """How to read the rows."""
+        return Options(self.match, self.map, self.header is None, self.cut_names)
+
+
+def parse_import_query(query: bytes) -> ImportRequest:
+    """Return how to import; raises InvalidInput with every violation."""
+    found = _read(query, _OF_IMPORTS)
+    return ImportRequest(**{name.replace("-", "_"): value for name, value in found.items()})
+
+
 def next_page(query: bytes, last: int) -> bytes:
     """Return the query of the page behind the store `last`: all parameters as they were sent, but `after`."""
     after = b"after=%d" % last
@@ -95,8 +128,10 @@ def _read(query: bytes, parameters: Parameters) -> dict[str, Any]:
     violations: dict[str, str] = {}
     for name, (parse, rule) in parameters.items():
         values = sent.get(name.encode())
-        if values is None or values == [b""]:
+        if values is None or (values == [b""] and parse is not _parse_flag):
             continue
+        if parse is _parse_maps:  # the only one that may be repeated
+            values = [b"\0".join(values)]
         parsed = parse(values[0]) if len(values) == 1 else None
         if parsed is None:
             violations[name] = f'"{name}" must be {rule}'
@@ -155,7 +190,38 @@ def _parse_order(value: bytes) -> str | None:
     return value.decode() if value in (b"asc", b"desc") else None
 
 
-_EXCLUSIVE = (("at", "name"), ("at", "q"), ("q", "name"))
+def _parse_flag(value: bytes) -> bool | None:
+    # Empty means true here: who sends `?dry-run` must not import.
+    return {b"": True, b"true": True, b"1": True, b"false": False, b"0": False}.get(value)
+
+
+def _parse_maps(values: bytes) -> Mapping[str, str] | None:
+    try:
+        return parse_maps(values.decode().split("\0"))
+    except (UnicodeDecodeError, BadFile):
+        return None
+
+
+def _parse_encoding(value: bytes) -> str | None:
+    try:
+        return check_encoding(value.decode())
+    except (UnicodeDecodeError, BadFile):
+        return None
+
+
+def _parse_text(value: bytes) -> str | None:
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return None
+    return text if text.strip() else None
+
+
+def _one_of(*choices: str) -> Callable[[bytes], str | None]:
+    return lambda value: value.decode() if value in map(str.encode, choices) else None
+
+
+_EXCLUSIVE = (("at", "name"), ("at", "q"), ("q", "name"), ("add", "match"))
 _ALL = Query()
 _OF_STORES: Parameters = {"at": (_parse_moment, "a version, a cursor, or a time in UTC that ends in Z")}
 _OF_LISTS: Parameters = {
@@ -170,4 +236,16 @@ _OF_CHANGES: Parameters = {
     "limit": (_parse_limit, f"an integer from 1 to {MAX_LIMIT}"),
     "store": (_parse_number, "the id of a store"),
     "order": (_parse_order, "asc or desc"),
+}
+_FLAG = (_parse_flag, "true or false")
+_OF_IMPORTS: Parameters = {
+    "match": (_parse_text, "id, name, or the name of a column"),
+    "add": _FLAG,
+    "map": (_parse_maps, "for each of id, name, address and version one column or template, as in name=Store Name"),
+    "encoding": (_parse_encoding, "the name of an encoding, such as cp1252"),
+    "header": (_one_of("none"), "none, or absent"),
+    "on-conflict": (_one_of(*get_args(OnConflict)), "refuse, skip or overwrite"),
+    "dry-run": _FLAG,
+    "skip-bad": _FLAG,
+    "cut-names": _FLAG,
 }

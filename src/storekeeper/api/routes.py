@@ -40,6 +40,7 @@ ROUTES = (
     Route("stores", "/api/stores", ("GET", "HEAD", "POST", "OPTIONS")),
     Route("store", "/api/stores/{id}", ("GET", "HEAD", "PUT", "OPTIONS")),
     Route("changes", "/api/changes", _READ),
+    Route("imports", "/api/imports", ("POST", "OPTIONS"), body=BodyLimit(64 * 2**20, 120.0, 10.0)),
     Route("test", "/test", _READ, is_open=True),
     Route("live", "/health/live", _READ, is_open=True),
     Route("ready", "/health/ready", _READ, is_open=True),

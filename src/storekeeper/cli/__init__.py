@@ -13,9 +13,9 @@ import typer
 from typer.exceptions import TyperException
 
 from storekeeper import __version__
-from storekeeper.cli import backups, changes, ready, tokens, transfers
+from storekeeper.cli import backups, changes, imports, ready, tokens, transfers
 from storekeeper.cli.options import with_settings
-from storekeeper.cli.terminal import open_standard_streams, print_line, print_now
+from storekeeper.cli.terminal import ask, open_standard_streams, print_line, print_now
 from storekeeper.errors import CannotStart, CannotStartYet, Outcome, StorekeeperError
 from storekeeper.settings import Settings, without_service_links
 
@@ -114,7 +114,7 @@ def serve(settings: Settings) -> int:
 
 
 app.add_typer(tokens.app, name="token")
-app.command("import")(transfers.import_)
+app.command("import")(imports.import_)
 app.command()(transfers.export)
 app.command()(transfers.copy)
 app.command()(changes.changes)
@@ -206,9 +206,7 @@ def _ask_to_add(url: str, most: int) -> None:
     added = f"adds up to {most} stores, which cannot be deleted"
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise CannotStart(f"to check {url} {added}: say --yes if it may, or --read-only")
-    question = f"To check {url} {added}. Go on? [y/N] "
-    print(question, end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+    if not ask(f"To check {url} {added}. Go on?"):
         raise CannotStart("nothing was added; --read-only checks without adding")
 
 

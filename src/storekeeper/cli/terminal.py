@@ -5,6 +5,14 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
+from time import monotonic
+
+STANDARD_STREAM = Path("-")
+"""Standard input or output."""
+
+PRINT_INTERVAL = 10.0
+"""Seconds between two lines about the progress, where there is no terminal."""
 
 
 def print_line(message: str) -> None:
@@ -14,11 +22,6 @@ def print_line(message: str) -> None:
     # Perhaps the message says that the work is done: a failure to print it must not look like a failure of the work.
     with suppress(OSError):
         print(printable, file=sys.stderr)
-
-
-def counted(count: int, noun: str) -> str:
-    """Return a number of things, as in `1 store` and `2 stores`."""
-    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def print_now(result: str) -> None:
@@ -40,6 +43,17 @@ def open_standard_streams() -> None:
             setattr(sys, name, open(number, "w" if number else "r", closefd=False))  # noqa: SIM115 - stays open
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number of things, as in `1 store` and `2,000 stores`."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
+def ask(question: str) -> bool:
+    """Return whether the user says yes, on a terminal."""
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
 def ignore_interrupts() -> None:
     """Ignore Ctrl-C from now on: the command is about to commit, so it has to end and to say what it did."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -47,20 +61,43 @@ def ignore_interrupts() -> None:
 
 @contextmanager
 def progress(title: str, unit: str = "stores") -> Iterator[Callable[..., None]]:
-    """Show on a terminal how many rows are done, and of how many if that is known."""
+    """Show how many rows are done, of how many if that is known, their rate, and the time left.
+
+    A terminal shows a bar, anything else gets a line from time to time.
+    """
     if not sys.stderr.isatty():
-        yield lambda *_: None
+        yield _progress_in_lines(title, unit)
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    done = TextColumn(f"{{task.completed:,}} {unit}")
+    done = TextColumn(f"{{task.completed:,}} {unit}, {{task.fields[rate]:,}} a second")
     columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), done, TimeElapsedColumn()
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(title, total=None)
+    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
+        began = monotonic()
+        task = bar.add_task(title, total=None, rate=0)
 
         def show(count: int, total: int | None = None) -> None:
             if count % 10_000 == 0:
-                bar.update(task, completed=count, total=total)
+                bar.update(task, completed=count, total=total, rate=_rate(count, began))
 
         yield show
+
+
+def _progress_in_lines(title: str, unit: str) -> Callable[..., None]:
+    began = printed = monotonic()
+
+    def show(count: int, total: int | None = None) -> None:
+        nonlocal printed
+        if count % 10_000 or monotonic() - printed < PRINT_INTERVAL:
+            return
+        printed = monotonic()
+        rate = _rate(count, began)
+        left = f", about {(total - count) // rate} s left" if total and rate else ""
+        print_line(f"{title}: {count:,} {unit}, {rate:,} a second{left}")
+
+    return show
+
+
+def _rate(count: int, began: float) -> int:
+    return int(count / max(monotonic() - began, 1e-6))

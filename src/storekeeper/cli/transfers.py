@@ -1,4 +1,4 @@
-"""The commands that move stores: import, export, copy. Each imports what it needs when it runs."""
+"""The commands that move stores: export, copy. Each imports what it needs when it runs."""
 
 import os
 import sys
@@ -12,65 +12,9 @@ import typer
 
 from storekeeper import atomicfile
 from storekeeper.cli.options import with_settings
-from storekeeper.cli.terminal import counted, ignore_interrupts, print_line, progress
-from storekeeper.errors import CannotStart, Outcome, Unavailable
+from storekeeper.cli.terminal import STANDARD_STREAM, counted, ignore_interrupts, print_line, progress
+from storekeeper.errors import CannotStart
 from storekeeper.settings import Settings
-from storekeeper.stores import Payload
-
-STANDARD_STREAM = Path("-")
-"""Standard input or output."""
-
-_HEADER = ",".join(Payload.__struct_fields__)
-
-
-@with_settings("database")
-def import_(
-    file: Annotated[
-        Path, typer.Argument(help=f"CSV file in UTF-8 with the header {_HEADER}; - reads standard input.")
-    ],
-    settings: Settings,
-    *,
-    add: Annotated[bool, typer.Option("--add", help="Add the rows as new stores, even if they have ids.")] = False,
-) -> None:
-    """Add all stores of a CSV file, or none.
-
-    The service may be running. A file with a column of ids, such as an export, is refused if the database has stores.
-    """
-    from storekeeper import csvfile, databases
-
-    database = databases.database(settings.database)
-    into = database.name
-    try:
-        with csvfile.open_to_read(sys.stdin.fileno() if file == STANDARD_STREAM else file) as opened:
-            source = csvfile.Import(opened, lambda line, message: print_line(f"{file}:{line}: {message}"))
-            if made := not database.exists():
-                into = f"the new database {into}"
-            database.prepare(upgrade=False)
-            with progress("Importing") as show:
-                may_be_export = source.has_ids and not add
-                payloads = source.payloads(show)
-                ids = database.load(payloads, only_if_empty=may_be_export, committing=ignore_interrupts)
-    except KeyboardInterrupt:  # before COMMIT
-        print_line(f"Interrupted: nothing was imported into {into}")
-        raise
-    except csvfile.BadFile as error:
-        raise CannotStart(f"{error}; nothing was imported into {into}", subject=str(file)) from None
-    except OSError as error:
-        raise CannotStart(f"cannot read {file}: {error.strerror}") from None
-    except Unavailable as error:
-        is_known = error.outcome is Outcome.NONE
-        done = "nothing was imported" if is_known else "it is unknown whether the stores were imported"
-        raise CannotStart(f"{error.problem}; {done}", subject=into) from None
-    if not ids.start:  # the first store of a collection has the id 1
-        raise CannotStart(
-            f"{file} has a column of ids, as an export has, and {into} has stores: nothing was imported; with --add,"
-            " the rows become new stores, which cannot be deleted"
-        )
-    print_line(
-        f"{counted(len(ids), 'store')} imported{_as_ids(ids)} into {into}"
-        + "; the file had other ids" * source.renumbered(ids)
-        + "; start the service with the same --database" * made
-    )
 
 
 @with_settings("database")
@@ -134,12 +78,6 @@ def copy(
     between = f"from {databases.database(source).name} into {databases.database(target).name}"
     kept = f"the copy keeps the epoch {epoch}: write no more to the source" if move else f"its new epoch is {epoch}"
     print_line(f"{content} copied {between}, and verified; {kept}")
-
-
-def _as_ids(ids: range) -> str:
-    if len(ids) < 2:
-        return f" as {ids[0]}" if ids else ""
-    return f" as {ids[0]} {'and' if len(ids) == 2 else 'to'} {ids[-1]}"
 
 
 @contextmanager

@@ -320,9 +320,9 @@ class Connection(HttpToolsProtocol):
             self.transport.abort()
         elif phase is Phase.HEAD or phase is Phase.BODY:
             if self.flow.read_paused or self.reader.expects_continue:
-                self.reader.began = now  # the service makes the client wait
-            if now - self.reader.began > (timeout := self.reader.limit.timeout):
-                self.reader.refuse(error_response(408, f"The request was not whole within {timeout:g} seconds"))
+                self.reader.began = self.reader.heard = now  # the service makes the client wait
+            if message := self.reader.overdue(now):
+                self.reader.refuse(error_response(408, message))
         elif self.is_idle() and self.deadlines.idle_for_too_long(now, self.responses_sent):
             self.transport.close()
 

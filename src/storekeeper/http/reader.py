@@ -63,6 +63,8 @@ class RequestReader:
         self.phase = Phase.IDLE
         self.began = clock()
         """When the current or latest request began, by `clock`."""
+        self.heard = self.began
+        """When the latest byte of the body came, if it goes to an upload."""
         self._forget()
 
     def _forget(self) -> None:
@@ -76,6 +78,7 @@ class RequestReader:
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._body: bytes | bytearray = b""
+        self._body_bytes = 0
         self.limit = BodyLimit()
         self._expected = 0
         """Bytes of a body or chunk that follow."""
@@ -91,6 +94,15 @@ class RequestReader:
             # The parser's pieces of a head take as much again.
             return 2 * self._head_bytes + len(self._line) + request_head.FIELD_BYTES * len(self._headers)
         return 0 if self._request is None else self._request.size + len(self._body)
+
+    def overdue(self, now: float) -> str:
+        """Return why an unfinished request is to be refused at `now`, by `clock`; "" if it is not."""
+        if now - self.began > (timeout := self.limit.timeout):
+            return f"The request was not whole within {timeout:g} seconds"
+        is_uploading = self._request is not None and self._request.upload is not None
+        if is_uploading and now - self.heard > (timeout := self.limit.pause_timeout):
+            return f"Nothing of the request came for {timeout:g} seconds"
+        return ""
 
     def feed(self, data: bytes) -> bytes:
         """Parse bytes from the client: a body or chunk as it comes, all else line by line.
@@ -237,6 +249,7 @@ class RequestReader:
         if refusal is not None:
             self.refuse(refusal)
             return
+        self.heard = self._clock()
         self._expected = int(length)
         self.expects_continue = expect.lower() == b"100-continue" and version == "1.1"  # RFC 9110, section 10.1.1
 
@@ -245,15 +258,20 @@ class RequestReader:
         if self.phase is not Phase.BODY:
             return
         self.expects_continue = False
+        self._body_bytes += len(body)
+        if self._body_bytes > self.limit.max_bytes:
+            self.refuse(too_large(self.limit.max_bytes))
+        elif self._request is not None and self._request.upload is not None:
+            self.heard = self._clock()
+            if refusal := self._request.upload.write(body):
+                self.refuse(refusal)
         # Nearly every body is one piece. As objects, pieces of two bytes each would take fifty times their size.
-        if not self._body:
+        elif not self._body:
             self._body = body
         else:
             if type(self._body) is bytes:
                 self._body = bytearray(self._body)
             self._body += body
-        if len(self._body) > self.limit.max_bytes:
-            self.refuse(too_large(self.limit.max_bytes))
 
     def on_chunk_header(self) -> None:
         """Expect the data of a chunk, or trailers; called at the end of the line with its size."""

@@ -4,7 +4,7 @@ Decisions 15, 16, 27 and 28.
 """
 
 import re
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import httptools
 import msgspec
@@ -53,10 +53,18 @@ _UNSUPPORTED_VERSION = error_response(505, "This service speaks HTTP/1.1")
 
 
 class BodyLimit(NamedTuple):
-    """How long the body of a request may be, and how many seconds the whole request may take."""
+    """How long the body of a request may be, and how many seconds the whole request, and each pause, may take."""
 
     max_bytes: int = MAX_BODY_BYTES
     timeout: float = REQUEST_TIMEOUT
+    pause_timeout: float = REQUEST_TIMEOUT
+
+
+class Upload(Protocol):
+    """Takes a body that is too large for memory while it arrives."""
+
+    def write(self, data: bytes, /) -> Response | None:
+        """Append bytes; return the refusal of the request if they cannot be kept."""
 
 
 class Request(msgspec.Struct, eq=False, gc=False):
@@ -86,6 +94,9 @@ class Request(msgspec.Struct, eq=False, gc=False):
 
     cache_key: bytes = b""
     """All bytes of the request, if its response may be cached."""
+
+    upload: Upload | None = None
+    """What has the body instead, if it is large."""
 
     @property
     def route(self) -> str | None:

@@ -7,11 +7,14 @@ from functools import partial
 
 import psycopg
 
+from storekeeper import importer
 from storekeeper.changes import ChangesPage, ChangesQuery
-from storekeeper.collection import Listing, Moment, Query, State, WriteObserver
+from storekeeper.collection import Listing, Moment, Query, State, T, WriteObserver
 from storekeeper.commands import MAX_BATCH, Command, memory_size
 from storekeeper.concurrency.threads import run_in_thread
-from storekeeper.postgres import bulk, reads, schema, session, writes
+from storekeeper.importer import Imported, Session, Source
+from storekeeper.imports import Import
+from storekeeper.postgres import bulk, imports, reads, schema, session, writes
 from storekeeper.postgres.batcher import Batcher
 from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, StatementError, array, rows
 from storekeeper.postgres.pool import RESPONSE_TIMEOUT, Pool, single_row
@@ -67,10 +70,19 @@ class PostgresCollection:
         return self._writes.add(command)
 
     async def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False, token_number: int = 0) -> range:
+        load = partial(importer.load, payloads=payloads, only_if_empty=only_if_empty, token_number=token_number)
+        return await self._in_session(load)
+
+    async def import_rows(self, source: Source, order: Import, lock_timeout: float) -> Imported:
+        return await self._in_session(partial(importer.carry_out, source=source, order=order), lock_timeout)
+
+    async def _in_session(self, work: Callable[[Session], T], lock_timeout: float | None = None) -> T:
+        def run() -> T:
+            with imports.session(self._url, lock_timeout=lock_timeout) as session:
+                return work(session)
+
         await self.check()  # after that, its tables are there
-        return await run_in_thread(
-            lambda: bulk.load_all(self._url, payloads, only_if_empty=only_if_empty, token_number=token_number)
-        )
+        return await run_in_thread(run)
 
     async def tokens(self) -> Sequence[Token]:
         (result,) = await self._pool.execute((b"tokens", ()))
@@ -142,6 +154,6 @@ class PostgresDatabase:
         self.prepare = partial(schema.prepare, url)
         self.exists = partial(schema.exists, url)
         self.opened = partial(bulk.opened, url)
-        self.load = partial(bulk.load_all, url)
+        self.session = partial(imports.session, url)
         self.snapshot = partial(bulk.snapshot, url)
         self.target = partial(bulk.target, url)

@@ -1,36 +1,23 @@
-"""What commands do: bulk creates, snapshots for `transfer`, single statements. Imports psycopg and the domain.
+"""What commands do: snapshots for `transfer`, single statements. Imports psycopg and the domain.
 
 Each has a connection of its own.
 """
 
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import psycopg
-from msgspec.structs import astuple
 
 from storekeeper.collection import State
 from storekeeper.postgres.pool import single_row
 from storekeeper.postgres.schema import COLLECTION_TABLE, LOCK, MIGRATION_LOCK, NEW_EPOCH, TYPES, prepare
 from storekeeper.postgres.session import Connection, connected, translate, write
-from storekeeper.search import folded
-from storekeeper.stores import Payload
-from storekeeper.tables import CHANGES, CONTENT, FIELDS, ROW_ORDER, STORES, TABLES
+from storekeeper.tables import ROW_ORDER, TABLES
 from storekeeper.transfer import COUNTED, Row, Rows, Snapshot
 
-# Reading the source may be slow, or fail; until it is read, no other writer waits.
-_COLUMNS = ", ".join(f"{name} {TYPES[kind]}" for name, kind in CONTENT.items())
-_STAGE = f"CREATE TEMPORARY TABLE staged (place bigint, {_COLUMNS}, folded text) ON COMMIT DROP"
 LOCK_TIMEOUT = "SET LOCAL lock_timeout = '60s'"
 _COMMAND_LOCK = MIGRATION_LOCK + 1
-_IS_EMPTY = f"SELECT count = 0 FROM {COLLECTION_TABLE}"
-_ADD_STORES = f"""INSERT INTO stores ({", ".join(STORES)}, folded)
-  SELECT place + %s, {FIELDS}, place + %s, folded FROM pg_temp.staged ORDER BY place"""
-_ADD_CHANGES = f"""INSERT INTO changes ({", ".join(CHANGES)})
-  SELECT place + %s, place + %s, {FIELDS}, %s, place + %s, %s FROM pg_temp.staged ORDER BY place"""
-_ADD_COUNT = f"UPDATE {COLLECTION_TABLE} SET count = count + %s, version = version + %s, at = %s WHERE one = 1"
 
 _SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 _FINISH = f"""UPDATE {COLLECTION_TABLE} SET count = (SELECT count(*) FROM stores),
@@ -40,44 +27,6 @@ CHECK = """SELECT CASE WHEN count = (SELECT count(*) FROM stores)
     AND version = (SELECT coalesce(max(seq), 0) FROM changes)
   THEN 'ok' ELSE 'the numbers of the collection are not those of its tables' END FROM collection"""
 RENEW_EPOCH = f"UPDATE {COLLECTION_TABLE} SET epoch = {NEW_EPOCH} WHERE one = 1 RETURNING epoch"
-
-
-def load_all(
-    url: str,
-    payloads: Iterable[Payload],
-    *,
-    only_if_empty: bool = False,
-    token_number: int = 0,
-    committing: Callable[[], None] = lambda: None,
-) -> range:
-    """Create all of `payloads`, or none if reading them raises; return their ids. Raises Unavailable, CannotStart.
-
-    `committing` is called before the COMMIT.
-    """
-    with connected(url, needs="to create many stores at once needs TEMPORARY on the database") as connection:
-        # Checked without the lock, which another writer may hold for long.
-        if only_if_empty and connection.execute(_IS_EMPTY).fetchone() != (True,):
-            return range(0)
-        connection.execute(_STAGE)
-        staged = 0
-        with connection.cursor() as cursor, cursor.copy("COPY pg_temp.staged FROM STDIN") as copy:
-            for staged, payload in enumerate(payloads, 1):
-                copy.write_row((staged, *astuple(payload), folded(payload.name, payload.address)))
-        ids = _move(connection, staged, token_number, only_if_empty=only_if_empty)
-        committing()
-        return ids
-
-
-def _move(connection: Connection, staged: int, token_number: int, *, only_if_empty: bool) -> range:
-    connection.execute(LOCK_TIMEOUT)
-    count, version, at, *_ = single_row(connection.execute(LOCK.encode()).fetchall())
-    if count and only_if_empty:
-        return range(0)
-    write(connection, staged, _ADD_STORES, (count, version))
-    at = max(at, time.time_ns() // 1_000_000)
-    write(connection, staged, _ADD_CHANGES, (version, count, at, count, token_number))
-    write(connection, 1, _ADD_COUNT, (staged, staged, at))
-    return range(count + 1, count + staged + 1)
 
 
 class PostgresSnapshot:

@@ -11,13 +11,16 @@ from typing import TypeVar, TypeVarTuple
 
 from msgspec.structs import replace
 
+from storekeeper import importer
 from storekeeper.changes import ChangesPage, ChangesQuery
 from storekeeper.collection import Eventual, Listing, Moment, Query, State, WriteObserver
 from storekeeper.commands import Command
 from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.errors import CLOSED, Outcome, Unavailable
 from storekeeper.events import Event, emit
-from storekeeper.sqlite import bulk, connections, errors, replacement, schema
+from storekeeper.importer import Imported, Session, Source
+from storekeeper.imports import Import
+from storekeeper.sqlite import bulk, connections, errors, imports, replacement, schema
 from storekeeper.sqlite.committer import Committer
 from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.sqlite.reads import Reader
@@ -90,18 +93,20 @@ class SqliteCollection:
         return self._queue.submit(command)
 
     async def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False, token_number: int = 0) -> range:
-        def load() -> range:
-            return bulk.load_all(
-                self._path,
-                payloads,
-                only_if_empty=only_if_empty,
-                token_number=token_number,
-                identity=self._identity,
-            )
+        load = partial(importer.load, payloads=payloads, only_if_empty=only_if_empty, token_number=token_number)
+        return await self._in_session(load)
+
+    async def import_rows(self, source: Source, order: Import, lock_timeout: float) -> Imported:
+        return await self._in_session(partial(importer.carry_out, source=source, order=order), lock_timeout)
+
+    async def _in_session(self, work: Callable[[Session], T], lock_timeout: float | None = None) -> T:
+        def run() -> T:
+            with imports.session(self._path, self._identity, lock_timeout=lock_timeout) as session:
+                return work(session)
 
         self._check_writable()
         with self._translating(Outcome.UNKNOWN):
-            return await run_in_thread(load)
+            return await run_in_thread(run)
 
     async def tokens(self) -> Sequence[Token]:
         return self._read(self._reader.tokens)
@@ -209,7 +214,7 @@ class SqliteDatabase:
         self.prepare = partial(schema.prepare, path)
         self.exists = partial(schema.exists, path)
         self.opened = partial(schema.opened, path)
-        self.load = partial(bulk.load_all, path)
+        self.session = partial(imports.session, path)
         self.snapshot = partial(bulk.snapshot, path)
         self.target = partial(bulk.target, path)
         self.excluded = partial(replacement.excluded, path)

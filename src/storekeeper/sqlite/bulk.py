@@ -1,111 +1,25 @@
-"""What commands do: bulk creates, and snapshots for `transfer`. Imports apsw, `atomicfile`, the domain.
-
-Each has a connection of its own.
-"""
+"""Snapshots for `transfer`, each on a connection of its own. Imports apsw, `atomicfile`, the domain."""
 
 import os
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 import apsw
-from msgspec.structs import astuple
 
 from storekeeper import atomicfile
 from storekeeper.collection import State
 from storekeeper.errors import CannotStart, Outcome, Unavailable
-from storekeeper.search import folded
 from storekeeper.sqlite import connections, errors, schema
-from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.sqlite.migrations import CHANGES_TABLE, NEW_EPOCH
-from storekeeper.sqlite.statements import STATE
-from storekeeper.stores import Payload
-from storekeeper.tables import CHANGES, CONTENT, FIELDS, ROW_ORDER, STORES, TABLES
+from storekeeper.tables import ROW_ORDER, TABLES
 from storekeeper.transfer import COUNTED, Row, Rows, Snapshot, VerificationFailed
-
-LOCK_TIMEOUT = 60.0
-"""Seconds that a bulk load waits for other writers."""
-
-_ADD_STORES = f"""INSERT INTO stores ({", ".join(STORES)}, folded)
-  SELECT rowid + ?, {FIELDS}, rowid + ?, folded FROM temp.staged ORDER BY rowid"""
-_ADD_CHANGES = f"""INSERT INTO {CHANGES_TABLE} ({", ".join(CHANGES)})
-  SELECT rowid + ?2, rowid + ?1, {FIELDS}, ?3, rowid + ?1, ?4 FROM temp.staged ORDER BY rowid"""
-_IS_EMPTY = "SELECT NOT EXISTS (SELECT 1 FROM stores)"
-_INDEXES = "SELECT name, sql FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL"
 
 _TABLE_NAMES = {table: table for table in TABLES} | {"changes": CHANGES_TABLE}
 
 _SET_EPOCH = f"UPDATE collection SET epoch = ifnull(?, {NEW_EPOCH})"
 CHECK = "PRAGMA integrity_check(20)"
 RENEW_EPOCH = f"UPDATE collection SET epoch = {NEW_EPOCH} RETURNING epoch"
-
-
-def load_all(
-    path: Path,
-    payloads: Iterable[Payload],
-    *,
-    only_if_empty: bool = False,
-    token_number: int = 0,
-    identity: FileIdentity | None = None,
-    committing: Callable[[], None] = lambda: None,
-) -> range:
-    """Create all of `payloads` in a prepared file, or none if reading them raises; return their ids.
-
-    `identity` is that of the file as this process has it open, if it has. `committing` is called before the COMMIT.
-    Raises Unavailable.
-    """
-    try:
-        connection = connections.connect(path, timeout=LOCK_TIMEOUT)
-    except apsw.Error as error:
-        raise errors.to_unavailable(error, Outcome.NONE) or error from None
-    try:
-        identity = identity or FileIdentity(path)
-        identity.check()
-        if only_if_empty and not connection.execute(_IS_EMPTY).get:
-            return range(0)
-        connection.pragma("cache_size", -64 * 1024)
-        # The staged rows may need more space than there is memory.
-        connection.pragma("temp_store", "file")
-        _stage(connection, payloads)
-        deadline = time.monotonic() + LOCK_TIMEOUT
-        connections.retry_lock_until(connection, lambda: deadline)
-        with connections.transaction(connection, "IMMEDIATE", committing):
-            identity.check()
-            ids = _move(connection, token_number, only_if_empty=only_if_empty)
-        identity.check()
-        return ids
-    except apsw.Error as error:
-        raise errors.translate(error, connection, Outcome.UNKNOWN) from None
-    finally:
-        connection.close()
-
-
-def _stage(connection: apsw.Connection, payloads: Iterable[Payload]) -> None:
-    # Reading the source may be slow, or fail; until it is read, no other writer waits.
-    connection.execute(f"CREATE TEMP TABLE staged ({FIELDS}, folded)")
-    rows = ((*astuple(payload), folded(payload.name, payload.address)) for payload in payloads)
-    try:
-        with connections.transaction(connection, "DEFERRED"):
-            connection.executemany(f"INSERT INTO temp.staged VALUES ({', '.join('?' * len(CONTENT))}, ?)", rows)
-    except apsw.FullError:
-        raise Unavailable("The disk with the folder of temporary files is full (TMPDIR names another)") from None
-
-
-def _move(connection: apsw.Connection, token_number: int, *, only_if_empty: bool) -> range:
-    count, version, _, at = connection.execute(STATE).get
-    staged = connection.execute("SELECT count(*) FROM temp.staged").get
-    if count and only_if_empty:
-        return range(0)
-    # Building an index anew is faster than adding more entries to it than it has.
-    indexes = list(connection.execute(_INDEXES)) if staged > count else []
-    for name, _ in indexes:
-        connection.execute(f'DROP INDEX "{name}"')
-    connection.execute(_ADD_STORES, (count, version))
-    connection.execute(_ADD_CHANGES, (count, version, max(at, time.time_ns() // 1_000_000), token_number))
-    for _, sql in indexes:
-        connection.execute(str(sql))
-    return range(count + 1, count + int(staged) + 1)
 
 
 class SqliteSnapshot:

@@ -1,0 +1,292 @@
+"""The command `import`, and what it says. Imports what it needs when it runs."""
+
+import os
+import shutil
+import sys
+import tempfile
+import typing
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from storekeeper import atomicfile
+from storekeeper.cli.options import with_settings
+from storekeeper.cli.terminal import STANDARD_STREAM, ask, counted, ignore_interrupts, print_line, progress
+from storekeeper.errors import CannotStart, Outcome, StorekeeperError, Unavailable
+from storekeeper.imports import CHANGED, CUT, TOO_LONG, Group, Import, NeedsMatch, Plan, Problem, Refused, Row
+from storekeeper.settings import Settings
+from storekeeper.sheets import BadFile
+from storekeeper.sheets.records import open_sheet
+from storekeeper.sheets.rows import Options, SheetRows
+from storekeeper.stores import MAX_NAME_LENGTH
+from storekeeper.tables import MAX_EXTERNAL_LENGTH
+
+if typing.TYPE_CHECKING:
+    from storekeeper.importer import Imported
+
+MAX_UNASKED = 10
+"""Stores that an import adds to a list that has stores, without asking."""
+
+_MAX_GROUPS = 10
+_MAX_CHANGES = 8
+_MAX_SHOWN_LENGTH = 40
+"""Lines about problems and about changes, and characters of a value in them: all fits on one page."""
+
+_THREE_WAYS = (
+    "it has stores: say which of them the rows mean, with --match id, --match name or --match COLUMN (the key that"
+    " another system has for a store), or that all rows are new stores, with --add"
+)
+
+
+@with_settings("database")
+def import_(  # noqa: PLR0913 - each is an option
+    file: Annotated[Path, typer.Argument(help="CSV, XLSX or JSON lines; - reads standard input.")],
+    settings: Settings,
+    *,
+    match: Annotated[
+        str | None, typer.Option(help="What tells the store of a row: id, name, or a column of the file.")
+    ] = None,
+    add: Annotated[bool, typer.Option("--add", help="Add all rows as new stores.")] = False,
+    map: Annotated[
+        list[str] | None,
+        typer.Option(
+            help='Take a field from other columns: name="Store Name", address="{Street}, {City}"; repeatable.'
+        ),
+    ] = None,
+    encoding: Annotated[str | None, typer.Option(help="Encoding of a text file, such as cp1252.")] = None,
+    no_header: Annotated[
+        bool, typer.Option("--no-header", help="The first row is a store; columns are named 1, 2, 3, …")
+    ] = False,
+    on_conflict: Annotated[
+        Literal["refuse", "skip", "overwrite"],
+        typer.Option(help="What to do with a row whose store has changed since the version of the file."),
+    ] = "refuse",
+    cut_names: Annotated[
+        bool, typer.Option("--cut-names", help=f"Cut names at {MAX_NAME_LENGTH} characters.")
+    ] = False,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Import the good rows although others are bad.")
+    ] = False,
+    rejects: Annotated[
+        Path | None, typer.Option(help="Write the rows that are not imported to this CSV file; means --skip-bad.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help=f"Add more than {MAX_UNASKED} stores without asking.")] = False,
+) -> None:
+    """Import the stores of a spreadsheet, all or none.
+
+    A row adds a store, or replaces the one that it means. The columns id, name, address and version mean themselves;
+    others are ignored, or mapped. The service may be running. An empty list takes all rows as new stores; otherwise
+    say --match or --add.
+    """
+    if match and add:
+        raise CannotStart("--add: cannot be used together with --match")
+    options = Options(match, _maps(map or []), not no_header, cut_names)
+    with ExitStack() as stack:
+        target = _Target(settings, stack, dry_run=dry_run)
+        with _telling_failures(file, target):
+            rows = _Shown(open_sheet(stack.enter_context(_opened(file)), encoding), options)
+            order = Import(rows.match, add, on_conflict, skip_bad or rejects is not None, dry_run)
+            target.prepare()
+            _tell_columns(rows)
+            done = _carry_out(target, rows, order, _Approval(rows, rejects, yes=yes))
+        _tell_end(done, target)
+
+
+class _Target:
+    """The database to import into; for a dry run into one that does not exist, an empty one for the time."""
+
+    def __init__(self, settings: Settings, stack: ExitStack, *, dry_run: bool) -> None:
+        from storekeeper import databases
+
+        self.database = databases.database(settings.database)
+        self.name = self.database.name
+        self.is_new = not self.database.exists()
+        if self.is_new and dry_run:
+            folder = stack.enter_context(tempfile.TemporaryDirectory())
+            self.database = databases.database(f"sqlite:///{folder}/empty.db")
+
+    def prepare(self) -> None:
+        self.database.prepare(upgrade=False)
+        if self.is_new:
+            self.name = f"the new database {self.name}"
+
+
+def _carry_out(target: _Target, rows: SheetRows, order: Import, approval: "_Approval") -> "Imported":
+    from storekeeper import importer
+
+    with target.database.session() as session:
+        done = importer.carry_out(session, rows, order, approve=approval, committing=ignore_interrupts)
+    if order.dry_run:
+        assert done.plan is not None
+        approval.tell(done.plan)
+        _tell_changes(done)
+        if done.plan.refuses:
+            raise Refused(done.plan)
+    return done
+
+
+@contextmanager
+def _telling_failures(file: Path, target: _Target) -> Iterator[None]:
+    """Turn what can go wrong into one line that says what was done."""
+    try:
+        yield
+    except KeyboardInterrupt:  # before COMMIT
+        print_line(f"Interrupted: nothing was imported into {target.name}")
+        raise
+    except NeedsMatch:
+        raise CannotStart(f"{_THREE_WAYS}; nothing was imported", subject=target.name) from None
+    except BadFile as error:
+        option = f"--{error.parameter} {error.value}".replace("name=", 'name="') + '"' * error.value.startswith(
+            "name="
+        )
+        hint = f": repeat with {option}" if error.value else ""
+        done = f"nothing was imported into {target.name}"
+        raise CannotStart(f"{error}{hint}; {done}", subject=str(file)) from None
+    except Refused as error:
+        if not error.plan.order.dry_run:
+            _tell_groups(error.plan.groups())
+        raise CannotStart(f"{error} into {target.name}", subject=str(file)) from None
+    except OSError as error:
+        raise CannotStart(f"cannot read {file}: {error.strerror}") from None
+    except Unavailable as error:
+        is_known = error.outcome is Outcome.NONE
+        done = "nothing was imported" if is_known else "it is unknown whether the stores were imported"
+        raise CannotStart(f"{error.problem}; {done}", subject=target.name) from None
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[typing.IO[bytes]]:
+    """Open a file to read it more than once; what cannot be read twice is copied to a file without a name."""
+    own = file != STANDARD_STREAM
+    with open(file if own else sys.stdin.fileno(), "rb", closefd=own) as opened:
+        if opened.seekable():
+            yield opened
+            return
+        with tempfile.TemporaryFile() as copy:
+            shutil.copyfileobj(opened, copy)
+            yield copy
+
+
+def _maps(values: list[str]) -> dict[str, str]:
+    from storekeeper.sheets.columns import parse_maps
+
+    try:
+        return parse_maps(values)
+    except StorekeeperError as error:
+        raise CannotStart(str(error), subject="--map") from None
+
+
+class _Shown(SheetRows):
+    """Rows that show their progress while they are read."""
+
+    def __iter__(self) -> Iterator[Row]:
+        size = os.fstat(self.file.fileno()).st_size
+        with progress("Reading", "rows") as show:
+            for row in super().__iter__():
+                yield row
+                position = self.file.tell()
+                show(row.place, row.place * size // position if position else None)
+
+
+class _Approval:
+    """What happens before rows are written: the rejects are written, and the user is asked; it may raise."""
+
+    def __init__(self, rows: SheetRows, rejects: Path | None, *, yes: bool) -> None:
+        self._rows = rows
+        self._rejects = rejects
+        self._approved = sys.maxsize if yes else MAX_UNASKED
+        self._is_told = False
+
+    def tell(self, plan: Plan) -> None:
+        if not self._is_told:
+            self._is_told = True
+            _tell_groups([*self._rows.cut.groups.values(), *plan.groups()])
+            if plan.report.missing:
+                print_line(f"{counted(plan.report.missing, 'store')} of the list not in the file, left as they are")
+
+    def __call__(self, plan: Plan) -> None:
+        self.tell(plan)
+        created = plan.report.created
+        if plan.total and created > self._approved:
+            _ask_to_add(created, plan.total)
+            self._approved = created
+        if self._rejects:
+            with atomicfile.replacing(self._rejects) as file:
+                self._rows.write_rejects(file, plan.messages())
+
+
+def _ask_to_add(created: int, total: int) -> None:
+    adds = f"adds {counted(created, 'store')}, which nobody can delete, to a list of {total:,}"
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise CannotStart(f"the import {adds}: say --yes if it may; nothing was imported")
+    if not ask(f"This {adds}. Go on?"):
+        raise CannotStart("nothing was imported")
+
+
+def _tell_columns(rows: SheetRows) -> None:
+    if ignored := rows.columns.ignored:
+        print_line(f"Ignored columns: {_cut(', '.join(ignored), 4 * _MAX_SHOWN_LENGTH)}")
+
+
+def _tell_groups(groups: list[Group]) -> None:
+    for group in groups[:_MAX_GROUPS]:
+        print_line(_described(group))
+    if more := groups[_MAX_GROUPS:]:
+        print_line(f"and {sum(group.count for group in more):,} more problems, for {len(more)} other reasons")
+
+
+def _described(group: Group) -> str:
+    """Return all problems of one reason in one line, with the first of them."""
+    limit = MAX_NAME_LENGTH if group.column == "name" else MAX_EXTERNAL_LENGTH
+    column = "row" if group.reason is CHANGED else group.column
+    noun = column if group.count == 1 else f"{column}{'es' if column.endswith('s') else 's'}"
+    said = (group.reason.one if group.count == 1 else group.reason.many).format(limit)
+    shown = [_example(problem, group) for problem in group.examples]
+    if more := group.count - len(shown):
+        shown.append(f"and {more:,} more")
+    return f"{group.count:,} {noun} {said}: {', '.join(shown)}"
+
+
+def _example(problem: Problem, group: Group) -> str:
+    length = f" ({len(problem.value)})" if group.reason in (TOO_LONG, CUT) else ""
+    store = f" (store {problem.id})" if problem.id is not None else ""
+    value = "" if group.reason is CHANGED or not problem.value else f" {_cut(problem.value)!r}"
+    return f"line {problem.line}{value}{length}{store}"
+
+
+def _tell_changes(done: "Imported") -> None:
+    for change in done.report.changes[:_MAX_CHANGES]:
+        old = "new" if change.old is None else _content(change.old)
+        print_line(f"line {change.line}: {change.id} {old} → {_content(change.new)}")
+    if (more := done.report.created + done.report.replaced - _MAX_CHANGES) > 0:
+        print_line(f"and {more:,} more")
+
+
+def _content(content: dict[str, str | None]) -> str:
+    return ", ".join(repr(_cut(text)) for text in content.values() if text is not None)
+
+
+def _cut(text: str, length: int = _MAX_SHOWN_LENGTH) -> str:
+    return text if len(text) <= length else f"{text[:length]}…"
+
+
+def _tell_end(done: "Imported", target: _Target) -> None:
+    report, ids = done.report, done.ids
+    as_ids = f" as {ids[0]}{f' to {ids[-1]}' if len(ids) > 1 else ''}" if ids else ""
+    others = {"in conflict, skipped": report.conflicts, "bad, skipped": report.bad}
+    counts = [
+        f"{counted(report.created, 'store')} created{as_ids}",
+        f"{report.replaced:,} replaced",
+        f"{report.unchanged:,} unchanged",
+        *(f"{n:,} {what}" for what, n in others.items() if n),
+    ]
+    if report.dry_run:
+        print_line(f"Dry run: {', '.join(counts)} if imported into {target.name}, version {report.version}")
+        return
+    versions = f"version {done.before} before, {report.version} now"
+    start = "; start the service with the same --database" * target.is_new
+    print_line(f"{', '.join(counts)} in {target.name}; {versions}{start}")

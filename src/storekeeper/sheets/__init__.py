@@ -1,0 +1,21 @@
+"""Spreadsheets: CSV, XLSX and JSON lines; rows in, rows out. Imports the domain."""
+
+from storekeeper.errors import StorekeeperError
+
+FIELDS = ("id", "name", "address", "version")
+"""The columns that mean themselves."""
+
+ABSENT = None
+"""The cell of a column that a row of JSON lines does not have."""
+
+Record = tuple[int, list[object]]
+"""The line where a row begins, and its cells: texts, or ABSENT; JSON lines may have anything else."""
+
+
+class BadFile(StorekeeperError):
+    """The file cannot be imported as it is; `parameter` is the one that helps, with a `value` to try."""
+
+    def __init__(self, problem: str, parameter: str = "", value: str = "") -> None:
+        self.parameter = parameter
+        self.value = value
+        super().__init__(problem)
