@@ -7,9 +7,11 @@ import signal
 import socket
 import sys
 import time
+import webbrowser
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
+from threading import Thread
 from types import FrameType
 
 import msgspec
@@ -33,6 +35,7 @@ from storekeeper.supervisor import (
     ignore_signals,
     log_stop,
 )
+from storekeeper.tokens import CONSOLE, console_link
 
 GRACEFUL_TIMEOUT = 8
 """Seconds that a stop waits for the requests under way; the whole stop takes at most 10."""
@@ -57,10 +60,17 @@ def serve(settings: Settings) -> int:
             " all, --auth writes or --auth open (none)"
         )
     # Where another service listens on the port, this start may not make or upgrade a database.
-    with bind(settings.host, settings.port) as listener:
+    with ExitStack() as stack:
+        listener = stack.enter_context(bind(settings.host, settings.port))
+        console = CONSOLE
+        if settings.demo:
+            from storekeeper import demo  # noqa: PLC0415 - others do not pay for it
+
+            settings, token = stack.enter_context(demo.prepared(settings))
+            console = console_link("", token)
         settings = _prepared(msgspec.structs.replace(settings, database=absolute(settings.database)))
         listen(listener, settings.host, settings.port)
-        status = _serve(settings, listener)
+        status = _serve(settings, listener, console)
     if status:
         refuse_gone(settings.database)
         if settings.auth is None:
@@ -68,7 +78,7 @@ def serve(settings: Settings) -> int:
     return status
 
 
-def _serve(settings: Settings, listener: socket.socket) -> int:
+def _serve(settings: Settings, listener: socket.socket, console: str) -> int:
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     bound_host, port = listener.getsockname()[:2]
     # What counts is the address that the name led to: a host's own name may mean loopback, as 127.1 does.
@@ -76,7 +86,7 @@ def _serve(settings: Settings, listener: socket.socket) -> int:
         settings, host=bound_host, allowed_host=(*settings.allowed_host, settings.host)
     )
     service = Service(settings, create=False, slots=_slots(settings.workers))
-    announce = partial(_announce, settings, f"http://{host}:{port}")
+    announce = partial(_announce, settings, f"http://{host}:{port}", console)
     if settings.workers > 1:
         work = partial(_run_worker, service, listener)
         return Supervisor(
@@ -200,13 +210,16 @@ def _run(server: _Server, listeners: list[socket.socket], begin: Callable[[], No
     return CANNOT_START if server.service.cannot_start else int(not server.started)
 
 
-def _announce(settings: Settings, address: str) -> None:
+def _announce(settings: Settings, address: str, console: str) -> None:
     name = database(settings.database).name
+    link = f"{address}{console}"
     if settings.log_format == "logfmt":
-        write_line(f"Storekeeper listens on {address} with {name}; {address}/docs describes it (Ctrl-C stops it)")
+        write_line(f"Storekeeper listens on {address} with {name}; the console is at {link} (Ctrl-C stops it)")
     emit(
         Event.STARTED, version=__version__, database=name, workers=settings.workers, pid=os.getpid(), address=address
     )
+    if settings.open:  # some browsers of terminals end only when they are closed
+        Thread(target=webbrowser.open, args=(link,), daemon=True).start()
     supervisor.tell_ready()
     if settings.auth == "open" and not is_loopback(settings.host):
         emit(Event.OPEN_TO_ALL, address=address)

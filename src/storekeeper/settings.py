@@ -59,6 +59,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         tuple[str, ...],
         "Public name of a proxy in front of a service on loopback, such as stores.example; repeatable.",
     ] = ()
+    demo: Annotated[bool, "Serve 1,000 made-up stores from a temporary database; writes need its token."] = False
+    open: Annotated[bool, "Open the console in the browser."] = False
     ready_needs_writes: Annotated[bool, "Let /health/ready respond with 503 also while only writes are refused."] = (
         False
     )

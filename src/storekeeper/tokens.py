@@ -43,6 +43,15 @@ class Token(msgspec.Struct, frozen=True):
     used: int | None = None
 
 
+CONSOLE = "/console/"
+"""The path of the console."""
+
+
+def console_link(address: str, text: str) -> str:
+    """Return the link that opens the console of a service with a token; a browser sends no fragment to anybody."""
+    return f"{address.rstrip('/')}{CONSOLE}#token={text}"
+
+
 def generate() -> str:
     """Return a new token."""
     text = _PREFIX + "".join(secrets.choice(_DIGITS) for _ in range(_RANDOM))

@@ -60,10 +60,11 @@ MAY_IMPORT = {
     "api": DOMAIN | {"http", "concurrency", "sheets"},
     "databases": {*DOMAIN, "sqlite", "postgres", "transfer"},
     "backups": {*DOMAIN, "databases", "sqlite", "atomicfile"},
+    "demo": {*DOMAIN, "databases"},
     "supervisor": set[str](),
     "listener": {"errors", "http"},
     "service": {*DOMAIN, *EVERYWHERE, "databases", "api", "http", "listener", "supervisor"},
-    "server": {*DOMAIN, *EVERYWHERE, "databases", "api", "service", "listener", "supervisor"},
+    "server": {*DOMAIN, *EVERYWHERE, "databases", "demo", "api", "service", "listener", "supervisor"},
     "cli": {*DOMAIN, *EVERYWHERE, "databases", "backups", "server", "csvfile", "sheets", "api", "atomicfile"},
     "__main__": {"cli"},
 }

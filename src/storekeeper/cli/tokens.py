@@ -25,7 +25,13 @@ def add(
     settings: Settings,
     name: Name,
     *,
-    scope: Annotated[Literal["read", "write"], typer.Option(help="What the token permits; write includes read.")],
+    scope: Annotated[
+        Literal["read", "write"] | None,
+        typer.Option(help="What the token permits; write includes read. With --link, write is the default."),
+    ] = None,
+    link: Annotated[
+        str | None, typer.Option(help="Print a link to the console at this address, such as https://stores.example.")
+    ] = None,
     expires: Annotated[
         str | None, typer.Option(help="Days until the token expires, such as 90d. Default: never.")
     ] = None,
@@ -33,13 +39,18 @@ def add(
     """Add a token and print it. It cannot be printed again."""
     from storekeeper import databases, tokens
 
+    if link and not link.startswith(("http://", "https://")):
+        raise CannotStart(f"--link: an address begins with http:// or https://, not {link!r}")
+    scope = scope or ("write" if link else None)
+    if scope is None:
+        raise CannotStart("--scope is missing: read, or write, which includes read")
     now = time.time_ns() // 1_000_000
     until = tokens.expiry(expires, now) if expires is not None else None
     text = tokens.generate()
     token = tokens.Token(0, tokens.check_name(name), scope, tokens.hashed(text.encode()), now, until)
     databases.add_token(settings.database, token)
     try:
-        print_now(text)
+        print_now(tokens.console_link(link, text) if link else text)
     except OSError as error:
         reason = f"Token {name} was added but cannot be printed ({error.strerror})"
         raise CannotStart(f"{reason}: revoke it, and add one of another name") from None

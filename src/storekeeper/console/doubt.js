@@ -17,7 +17,7 @@ export async function resolveDoubt({ payload, cursor }) {
       h("dl", { class: "values" },
         found ? [h("dt", {}, words.id), h("dd", {}, String(found.store.id))] : null,
         h("dt", {}, words.name), h("dd", { dir: "auto" }, payload.name),
-        h("dt", {}, words.address), h("dd", { dir: "auto" }, payload.address ?? words.noAddress),
+        h("dt", {}, words.address), h("dd", { dir: "auto" }, payload.address ?? words.none.address),
       ),
       h("div", { class: "actions" },
         found ? h("button", { class: "primary", value: "found" }, words.doubt.mine(found.store.id)) : null,

@@ -33,8 +33,8 @@ export const clockTime = (at) => h("time", { datetime: at, title: whole.format(n
 export const who = ({ by }) => by ?? (tokenMark() ? words.withoutToken : words.someone);
 
 /** A value as text, cut where it is very long. */
-export function shown(value) {
-  if (value === null || value === "") return h("i", { class: "none" }, words.noAddress);
+export function shown(value, none = words.none.address) {
+  if (value === null || value === "") return h("i", { class: "none" }, none);
   return h("bdi", {}, value.length > LONGEST_SHOWN ? `${value.slice(0, LONGEST_SHOWN)}…` : value);
 }
 

@@ -108,18 +108,15 @@ export class Importing {
     const { status, data } = response;
     this.report = status === 200 ? data : null;
     const preview = this.report && new Preview(data, this.sheet);
+    const cancel = button(words.cancel, () => this.begin(), { class: "quiet" });
     this.node.replaceChildren(
-      h("h1", { id: "import-title", tabindex: "-1" }, words.import.of(this.name)),
+      h("div", { class: "heading" }, h("h1", { id: "import-title", tabindex: "-1" }, words.import.of(this.name)), cancel),
       h("p", { class: "lead" }, words.import.nothingYet),
       h("p", { class: "note warn", role: "alert", hidden: !note && status === 200 }, note || data.message),
       this.controls(),
-      ...(preview ? [preview.node, this.footer(preview)] : [h("div", { class: "actions" }, this.cancel())]),
+      ...(preview ? [preview.node, this.footer(preview)] : []),
     );
     if (this.report) say(preview.summary);
-  }
-
-  cancel() {
-    return button(words.cancel, () => this.begin(), { class: "quiet" });
   }
 
   controls() {
@@ -159,8 +156,7 @@ export class Importing {
       h("div", { class: "actions" },
         button(changes ? words.import.go(report, wrong) : words.import.same, () => this.confirm(), {
           class: "primary", disabled: !changes }),
-        wrong ? button(words.import.save(wrong), () => preview.saveProblems(this.name)) : null,
-        this.cancel()),
+        wrong ? button(words.import.save(wrong), () => preview.saveProblems(this.name)) : null),
       h("p", { class: "hint" }, report.created ? words.store.forever : ""),
     );
   }

@@ -72,7 +72,7 @@ export class Preview {
     const from = this.sheet[field];
     const known = Object.fromEntries(Object.entries(row).map(([name, value]) => [name.toLowerCase(), value]));
     const text = (name) => known[name.toLowerCase()] ?? "";
-    return shown(several(from) ? from.replace(/\{([^{}]*)\}/g, (_, name) => text(name)) : text(from));
+    return shown((several(from) ? from.replace(/\{([^{}]*)\}/g, (_, name) => text(name)) : text(from)), words.none[field]);
   }
 
   /** Save the rows that are not imported, with the reason, to be mended in a sheet. */
@@ -91,5 +91,5 @@ const isConflict = ({ column, message }) => column === "version" && !message.inc
 function change({ old, new: now }, field) {
   const [before, after] = [old?.[field] ?? null, now[field] ?? null];
   if (!old || before === after) return shown(after);
-  return [h("del", {}, shown(before)), " ", h("ins", {}, shown(after))];
+  return h("span", {}, h("del", {}, shown(before)), " ", h("ins", {}, shown(after)));
 }

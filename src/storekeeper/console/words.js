@@ -10,7 +10,7 @@ export const words = {
   id: "id",
   name: "Name",
   address: "Address",
-  noAddress: "no address",
+  none: { name: "no name", address: "no address" },
   someone: "Someone",
   withoutToken: "Someone without a token",
   close: "Close",
