@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from storekeeper import databases
 from storekeeper.errors import CannotStart
+from storekeeper.search import folded
 from storekeeper.settings import Settings
 from storekeeper.tables import TABLES
 from storekeeper.tokens import generate, hashed
@@ -45,7 +46,7 @@ def fill(url: str) -> str:
     """Fill a new database; return a token of it that may write. Raises CannotStart."""
     chance, now, text = random.Random(1), time.time_ns() // 1_000_000, generate()  # noqa: S311 - no secret
     changes = list(_changes(chance, now))
-    latest = {change["store_id"]: change | {"version": change["seq"], "id": change["store_id"]} for change in changes}
+    latest = {change["store_id"]: _store(change) for change in changes}
     hashes = [hashed((text if name == _NAMES[0] else generate()).encode()) for name in _NAMES]
     of_all = {"scope": "write", "created": now - _BEGIN_DAYS * _DAY}
     tokens = [
@@ -58,6 +59,11 @@ def fill(url: str) -> str:
             target.fill(table, _rows(table, rows))
         target.finish(None)
     return text
+
+
+def _store(change: dict[str, Any]) -> dict[str, Any]:
+    searched = folded(change["name"], change["address"])
+    return {**change, "version": change["seq"], "id": change["store_id"], "folded": searched}
 
 
 def _rows(table: str, rows: Iterable[dict[str, Any]]) -> Iterator[tuple[Any, ...]]:

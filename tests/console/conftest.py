@@ -9,12 +9,12 @@ import pytest
 from playwright.sync_api import Browser
 
 from tests.harness.browser import chromium
-from tests.harness.console import Console, console
+from tests.harness.console import OTHER_HOST, Console, console
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with chromium() as started:
+    with chromium(f"--host-resolver-rules=MAP {OTHER_HOST} 127.0.0.1") as started:
         yield started
 
 

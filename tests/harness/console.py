@@ -10,6 +10,9 @@ from playwright.sync_api import Browser, Locator, Page, Request, Route, expect
 
 from tests.harness.process import Running
 
+OTHER_HOST = "stores.test"
+"""A name that leads the browser to 127.0.0.1, whose pages it does not trust as it does loopback's."""
+
 DESKTOP, PHONE = (1280, 800), (390, 844)
 
 _REFUSALS = re.compile(

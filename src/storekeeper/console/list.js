@@ -4,7 +4,6 @@ import { feed, read } from "./api.js";
 import { button, debounce, h, icon, say } from "./dom.js";
 import { fold, marked } from "./format.js";
 import { recall } from "./keep.js";
-import { exportAs } from "./export.js";
 import { go, href, place } from "./route.js";
 import { words } from "./words.js";
 
@@ -38,8 +37,8 @@ export class List {
         h("a", { class: "button", href: "?view=import" }, words.list.import)),
       h("div", { class: "above" }, this.count,
         h("span", { class: "export" }, h("span", {}, words.list.export),
-          button("CSV", () => exportAs("csv", this.q), { class: "quiet small" }),
-          button("Excel", () => exportAs("xlsx", this.q), { class: "quiet small" }))),
+          button("CSV", () => this.export("csv"), { class: "quiet small" }),
+          button("Excel", () => this.export("xlsx"), { class: "quiet small" }))),
       this.table, this.empty, this.more,
     );
     this.body.addEventListener("click", (event) => {
@@ -84,6 +83,10 @@ export class List {
     history.replaceState({ ...history.state, rows: this.rows.size }, "");
     if (more) [...this.body.rows][before]?.querySelector("a").focus();
     else if (this.q) say(this.count.textContent);
+  }
+
+  async export(format) {
+    (await import("./export.js")).exportAs(format, this.q);
   }
 
   refuse(message) {

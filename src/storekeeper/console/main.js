@@ -25,7 +25,7 @@ function frame() {
   find("nav").setAttribute("aria-label", words.pages);
   find("nav").replaceChildren(
     h("a", { href: "./", "data-view": "list" }, words.list.title),
-    h("a", { href: "?view=changes", "data-view": "changes" }, words.recent.short, h("span", { class: "count", id: "unseen" })),
+    h("a", { href: "?view=changes", "data-view": "changes" }, words.recent.short, " ", h("span", { class: "count", id: "unseen" })),
   );
   find("more").setAttribute("aria-label", words.menu.title);
   find("menu").addEventListener("toggle", drawMenu);
@@ -80,8 +80,11 @@ function take(changes) {
   unseen.take(changes);
 }
 
-function state(now) {
-  const shown = health.state === "fine" && now === "live" ? "live" : "lost";
+let stream = "";
+
+function drawLive() {
+  if (!stream) return;
+  const shown = health.state === "fine" && stream === "live" ? "live" : "lost";
   find("live").className = `live ${shown}`;
   find("live").textContent = words.live[shown];
 }
@@ -95,6 +98,7 @@ function key(event) {
   list.field.select();
 }
 
+health.listeners.add(drawLive);
 takeFromAddress();
 frame();
 window.addEventListener("place", follow);
@@ -108,4 +112,4 @@ window.addEventListener("unsaved", ({ detail: target }) => {
 await follow();
 unseen.draw();
 resume();
-listen({ onChanges: take, onReset: () => list.show(list.q, true), onState: state });
+listen({ onChanges: take, onReset: () => list.show(list.q, true), onState: (now) => ((stream = now), drawLive()) });

@@ -2,7 +2,6 @@
 // says what became of it: after a lost response, a reload or a restart of the service there is never a second store.
 
 import { feed, isAway, Lost, needToken, newKey, pause, send, tokenMark } from "./api.js";
-import { resolveDoubt } from "./doubt.js";
 import { forget, keep, kept, recall } from "./keep.js";
 
 const MAX_AGE = 23 * 3600 * 1000; // the service keeps keys for a day
@@ -114,7 +113,7 @@ function settle(target, { payload, tag }, { status, data, tag: now }) {
 
 async function decided(target, write) {
   tell(target, "token", write);
-  const { action, store, tag } = await resolveDoubt(write);
+  const { action, store, tag } = await (await import("./doubt.js")).resolveDoubt(write);
   if (action === "again") return true;
   forget(`pending:${target}`);
   if (action === "found") {

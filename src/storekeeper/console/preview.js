@@ -2,9 +2,8 @@
 
 import { download, h } from "./dom.js";
 import { shown } from "./format.js";
-import { number } from "./numbers.js";
 import { several, unused } from "./columns.js";
-import { words } from "./words.js";
+import { number, words } from "./words.js";
 
 const LISTED = 200;
 const KINDS = ["bad", "conflicts", "created", "replaced", "unchanged", "missing"];

@@ -4,9 +4,8 @@ import { feed, read, send } from "./api.js";
 import { button, find, h } from "./dom.js";
 import { clockTime, day, difference, who } from "./format.js";
 import { keep, recall } from "./keep.js";
-import { number } from "./numbers.js";
 import { own } from "./outbox.js";
-import { words } from "./words.js";
+import { number, words } from "./words.js";
 
 const PAGE = 100;
 const MANY = 5; // changes of one moment and one name that are shown as one

@@ -1,7 +1,6 @@
 // One store: its fields, edited in place; and the form of a new one, which is the same.
 
-import { read } from "./api.js";
-import { resolveConflict } from "./conflict.js";
+import { read, send } from "./api.js";
 import { button, debounce, h, icon, say } from "./dom.js";
 import { time, who } from "./format.js";
 import { History } from "./history.js";
@@ -184,11 +183,12 @@ export class Store {
   }
 
   async lookForNamesakes() {
+    if (!this.base) return;
     const { id, mine: { name } } = this;
     this.namesake = null;
     if (name && this.isDirty && !broken("name", name)) {
-      const { status, data } = await read(`stores?limit=2&name=${encodeURIComponent(name)}`);
-      if (this.id !== id || this.mine.name !== name) return;
+      const { status, data } = await send(`stores?limit=2&name=${encodeURIComponent(name)}`).catch(() => ({}));
+      if (this.id !== id || !this.base || this.mine.name !== name) return;
       this.namesake = status === 200 ? data.find((store) => String(store.id) !== id)?.id : null;
     }
     this.update();
@@ -264,6 +264,7 @@ export class Store {
     if (status !== 200 || this.id !== id) return;
     const mine = { ...NEW, ...sent };
     const { data } = await read(`changes?store=${id}&order=desc&limit=1`);
+    const { resolveConflict } = await import("./conflict.js");
     const merged = equal(theirs, this.base)
       ? mine : await resolveConflict({ id, base: this.base, theirs, mine, change: data.changes?.[0] });
     if (!merged || this.id !== id) return this.inputs.name.focus();

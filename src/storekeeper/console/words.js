@@ -1,7 +1,9 @@
 // Every word that the console says, in one place, so that it can be translated.
 
-import { number } from "./numbers.js";
+const numbers = new Intl.NumberFormat();
 
+/** A number by the browser's locale. */
+export const number = (value) => numbers.format(value);
 const plural = (count, one, many) => `${number(count)} ${count === 1 ? one : many}`;
 const stores = (count) => plural(count, "store", "stores");
 

@@ -1,5 +1,0 @@
-// Numbers by the browser's locale.
-
-const numbers = new Intl.NumberFormat();
-
-export const number = (value) => numbers.format(value);

@@ -1,0 +1,178 @@
+"""The console as a page: what it loads, what may run on it, what it looks like to people who do not see or point."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]  # it has no types
+from playwright.sync_api import expect
+
+from tests.harness.console import DESKTOP, OTHER_HOST, PHONE, Console, add, put, stores_of
+from tests.harness.nginx import nginx
+from tests.harness.process import Running, serving
+
+Open = Callable[..., Console]
+
+HOSTILE = [
+    "<img src=x onerror=alert(1)>",
+    "\u202egnp.exe",
+    "🏪👩‍👩‍👧‍👦 Ünï",
+    "W" * 30,
+    "متجر المدينة",
+    "${name}{{1+1}}'\"",
+]
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A service with hostile names and addresses, each of which was changed once."""
+    with serving(tmp_path_factory.mktemp("shop")) as service:
+        for name in HOSTILE:
+            put(service, add(service, "Before", "<b>1</b>"), name, f"<script>alert(1)</script> {'long' * 100}")
+        yield service
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_every_view_is_without_a_serious_finding_and_fits(
+    shop: Running, open_console: Open, size: tuple[int, int], scheme: str
+) -> None:
+    page = open_console(shop, size=size, scheme=scheme, refusals=True)
+    page.row(1).wait_for()
+    examine(page)
+    page.open("?store=2")
+    page.sees("Restore this version")
+    page.name.fill("W" * 31)
+    examine(page)
+    page.name.fill("Mine")
+    put(shop, 2, f"Theirs {size[0]} {scheme}", "elsewhere")
+    page.sees("changed this store while you were editing")
+    page.button("Save").click()
+    page.page.get_by_role("dialog").wait_for()
+    examine(page)
+    page.button("Go on editing").click()
+    page.button("Discard").click()
+    page.open("?view=changes")
+    page.sees("Recent changes")
+    examine(page)
+    page.open("?view=import")
+    examine(page)
+    page.button("Menu").click()
+    page.button("Give a token").click()
+    examine(page)
+
+
+def examine(page: Console) -> None:
+    found = Axe().run(page.page, options={"resultTypes": ["violations"]}).response["violations"]
+    serious = [(each["id"], each["nodes"][0]["html"]) for each in found if each["impact"] in ("serious", "critical")]
+    assert serious == []
+    assert page.overhang() <= 0
+
+
+def test_it_fits_the_smallest_phone_and_200_percent(shop: Running, open_console: Open) -> None:
+    for size in ((320, 640), (640, 400)):
+        page = open_console(shop, size=size)
+        for address in ("", "?store=4", "?store=new", "?view=changes", "?view=import"):
+            page.open(address)
+            page.page.wait_for_timeout(100)
+            assert page.overhang() <= 0, address
+
+
+def test_hostile_names_are_text(shop: Running, open_console: Open) -> None:
+    page = open_console(shop)
+    page.row(6).wait_for()
+    assert page.names()[2:] == HOSTILE[2:]
+    assert page.page.locator("tbody img, tbody script").count() == 0
+    page.open("?store=1")
+    page.page.locator(".history ins").first.wait_for()
+    assert page.page.locator(".history img, .history script, .history b b").count() == 0
+
+
+def test_the_first_load_is_small_and_the_page_asks_no_other_host(shop: Running, open_console: Open) -> None:
+    page = open_console(shop, "?store=1")
+    page.page.wait_for_load_state()
+    loaded = page.page.evaluate(
+        "performance.getEntriesByType('resource').concat(performance.getEntriesByType('navigation'))"
+        ".filter((each) => each.name.includes('/console/')).map((each) => each.decodedBodySize)"
+    )
+    assert len(loaded) <= 20
+    assert sum(loaded) <= 120 * 1024
+
+
+def test_a_script_that_is_injected_does_not_run(shop: Running, open_console: Open) -> None:
+    page = open_console(shop)
+    ran = page.page.evaluate(
+        """() => {
+          const script = document.createElement("script");
+          try { script.textContent = "window.ran = true"; } catch { return "refused"; }
+          document.body.append(script);
+          return window.ran ?? "refused";
+        }"""
+    )
+    assert ran == "refused"
+    assert (
+        page.page.evaluate("try { document.body.innerHTML = '<b>x</b>' } catch (error) { error.name }") == "TypeError"
+    )
+    assert page.faults
+    page.faults.clear()
+
+
+def test_files_of_the_console_need_no_token_and_carry_the_policy(shop: Running) -> None:
+    for path in ("/console/", "/console/main.js", "/console/console.css", "/console/icon.svg"):
+        response = shop.request("GET", path)
+        assert response.status == 200
+        assert "require-trusted-types-for 'script'" in response.headers["content-security-policy"]
+        assert shop.request("GET", path, headers={"if-none-match": response.headers["etag"]}).status == 304
+    assert shop.request("GET", "/console").headers["location"] == "console/"
+    assert shop.request("GET", "/console/nothing.js").status == 404
+
+
+def test_everything_is_done_without_a_mouse(shop: Running, open_console: Open) -> None:
+    page = open_console(shop)
+    keys = page.page.keyboard
+    page.row(3).wait_for()
+    keys.press("/")
+    expect(page.page.get_by_role("searchbox")).to_be_focused()
+    keys.press("ArrowDown")
+    keys.press("ArrowDown")
+    keys.press("ArrowDown")
+    keys.press("Enter")
+    expect(page.name).to_be_focused()
+    keys.press("End")
+    keys.type("!")
+    keys.press("Control+Enter")
+    expect(page.page.locator(".id").first).to_have_text("id 4")
+    keys.press("Escape")
+    expect(page.row(4).get_by_role("link")).to_be_focused()
+    assert stores_of(shop)[2]["name"].endswith("!")
+    put(shop, 3, HOSTILE[2])
+
+
+def test_the_key_for_the_search_can_be_switched_off(shop: Running, open_console: Open) -> None:
+    page = open_console(shop)
+    page.button("Menu").click()
+    page.page.get_by_label("The key / goes to the search").uncheck()
+    page.page.keyboard.press("Escape")
+    page.page.keyboard.press("/")
+    expect(page.page.get_by_role("searchbox")).not_to_be_focused()
+
+
+def test_it_works_below_a_proxys_path(shop: Running, open_console: Open, tmp_path: Path) -> None:
+    with nginx(tmp_path, shop.port, "/stores-service/") as port:
+        page = open_console(shop)
+        page.base = f"http://127.0.0.1:{port}/stores-service/console/"
+        page.open("?store=4")
+        expect(page.name).to_have_value(HOSTILE[3])
+        page.sees("Live")
+
+
+def test_it_works_over_plain_http_at_a_name_that_is_not_loopback(tmp_path: Path, open_console: Open) -> None:
+    """There browsers have no crypto.randomUUID and no Web Locks."""
+    with serving(tmp_path, "--allowed-host", OTHER_HOST) as service:
+        page = open_console(service, "?store=new", host=OTHER_HOST)
+        assert page.page.evaluate("typeof crypto.randomUUID + isSecureContext") == "undefinedfalse"
+        page.name.fill("Plain")
+        page.name.press("Enter")
+        expect(page.page.locator("h1")).to_have_text("Plain")
+        page.sees("Live")
+        assert stores_of(service) == [{"id": 1, "name": "Plain", "address": None}]
