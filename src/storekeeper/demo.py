@@ -96,10 +96,8 @@ def _content(chance: random.Random, place: str, town: str, postcode: str) -> tup
     return f"{town} {place}", address if chance.random() < 0.96 else None
 
 
-def _edited(chance: random.Random, name: str, address: str | None) -> tuple[str, str]:
-    if address is None or chance.random() < 0.4:
-        return name, f"Unit {chance.randint(1, 12)}, {address or 'Retail Park'}"
-    number, _, rest = address.partition(" ")
+def _edited(chance: random.Random, name: str, address: str | None) -> tuple[str, str | None]:
     if chance.random() < 0.4 and len(name) < 22:
         return f"{name} {chance.choice(['Kiosk', 'Coffee', 'Express'])}", address
-    return name, f"{chance.randint(1, 180)} {rest}" if number.isdigit() else address.partition(", ")[2]
+    town = (address or name).rpartition(", ")[2]
+    return name, f"{chance.randint(1, 180)} {chance.choice(_STREETS)}, {town}"

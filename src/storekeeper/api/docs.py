@@ -6,16 +6,13 @@ service sends; `make examples` writes them. Swagger UI's files are those of an i
 """
 
 from collections.abc import Mapping
-from functools import cache, partial
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
 from storekeeper.api import files
-from storekeeper.api.errors import NOT_FOUND
 from storekeeper.api.plan import Plan, Planner, constant
-from storekeeper.api.routes import last_segment
-from storekeeper.http.request import Request
-from storekeeper.http.response import Fields, Headers, Response
+from storekeeper.http.response import Fields
 
 _PAGES = Path(__file__).with_name("pages")
 _OWN = (b"docs.css", b"docs.js")
@@ -24,13 +21,8 @@ _INSTALLED = (b"swagger-ui.css", b"swagger-ui-bundle.js", b"favicon-32x32.png")
 # Swagger UI sets styles on elements and has its icons as data URLs; scripts come from this service
 # alone, and may connect to no other.
 _POLICY = (
-    b"default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self' 'unsafe-inline';"
-    b" img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
-_HEADERS: Headers = (
-    (b"content-security-policy", _POLICY),
-    (b"referrer-policy", b"no-referrer"),
-    (b"x-content-type-options", b"nosniff"),
+    b"script-src 'self'; connect-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:;"
+    b" frame-ancestors 'none'"
 )
 
 
@@ -43,19 +35,10 @@ def _plan_document(_method: str, headers: Fields) -> Plan:
     return constant(files.respond(_PAGES / "openapi.json", headers))
 
 
-def _plan_page(_method: str, headers: Fields) -> Plan:
-    return constant(files.respond(_PAGES / "docs.html", headers, _HEADERS))
-
-
-def _plan_file(_method: str, headers: Fields) -> Plan:
-    return Plan(partial(_file, headers))
-
-
-def _file(headers: Fields, request: Request) -> Response:
-    name = last_segment(request.target)
+def _find(name: bytes) -> Path | None:
     if name not in (*_OWN, *_INSTALLED):
-        return NOT_FOUND
-    return files.respond((_installed() if name in _INSTALLED else _PAGES) / name.decode(), headers, _HEADERS)
+        return None
+    return (_installed() if name in _INSTALLED else _PAGES) / name.decode()
 
 
 @cache
@@ -66,6 +49,7 @@ def _installed() -> Path:
     return Path(spec.origin).with_name("static")
 
 
+_plan_page, _plan_file = files.planners(_PAGES / "docs.html", _find, _POLICY)
 PLANNERS: Mapping[str, Planner] = {
     "openapi": _plan_document,
     "docs": _plan_page,

@@ -1,11 +1,15 @@
 """Static files, each whole and with a strong tag of its content (decision 33: no Range). Imports `http`."""
 
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from hashlib import blake2b
 from pathlib import Path
 
 from storekeeper.api.conditions import not_modified, parse_tags
-from storekeeper.http.request import field
+from storekeeper.api.errors import NOT_FOUND
+from storekeeper.api.plan import Plan, Planner, constant
+from storekeeper.api.routes import last_segment
+from storekeeper.http.request import Request, field
 from storekeeper.http.response import Fields, Headers, Response
 
 _TYPES = {
@@ -16,6 +20,27 @@ _TYPES = {
     ".png": b"image/png",
     ".svg": b"image/svg+xml",
 }
+
+
+def planners(page: Path, find: Callable[[bytes], Path | None], policy: bytes) -> tuple[Planner, Planner]:
+    """Return the planners of a page and of its files; `find` returns the file of a name.
+
+    `policy` is the page's Content-Security-Policy, beside what holds for every page.
+    """
+    headers = (
+        (b"content-security-policy", b"default-src 'none'; base-uri 'none'; form-action 'none'; " + policy),
+        (b"referrer-policy", b"no-referrer"),
+        (b"x-content-type-options", b"nosniff"),
+    )
+
+    def plan_file(_method: str, fields: Fields) -> Plan:
+        return Plan(partial(run, fields))
+
+    def run(fields: Fields, request: Request) -> Response:
+        path = find(last_segment(request.target))
+        return respond(path, fields, headers) if path else NOT_FOUND
+
+    return lambda _, fields: constant(respond(page, fields, headers)), plan_file
 
 
 def respond(path: Path, request: Fields, headers: Headers = ()) -> Response:
