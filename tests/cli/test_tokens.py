@@ -66,6 +66,14 @@ def test_a_token_is_printed_once_and_only_its_hash_is_kept(database: Database) -
     assert row.split()[-1] == "never"
 
 
+def test_a_link_opens_the_console_with_the_token(database: Database) -> None:
+    link = add(database, "anna", "--link", "https://stores.example/")
+    address, _, text = link.partition("#token=")
+    assert address == "https://stores.example/console/"
+    (token,) = read_tokens(database.url)
+    assert (token.scope, token.hash) == ("write", hashed(text.encode()))
+
+
 @pytest.mark.parametrize("reason", ["No space left on device", "Broken pipe"])
 def test_a_token_that_cannot_be_printed_is_said_to_be_there(database: Database, reason: str) -> None:
     reading, writing = os.pipe()
@@ -197,7 +205,8 @@ def test_who_interrupts_that_wait_is_told_what_was_done(
     [
         (["add", "a b", "--scope=read"], "NAME: expected 1 to 64 letters"),
         (["add", "ci", "--scope=read", "--expires=90"], "--expires: expected a number of days from 1d"),
-        (["add", "ci"], "Missing option '--scope'"),
+        (["add", "ci"], "--scope is missing"),
+        (["add", "ci", "--link=stores.example"], "--link: an address begins with http"),
         (["add", "ci", "--scope=all"], "'all' is not one of 'read', 'write'"),
         (["add", "--scope=read"], "Missing argument 'name'"),
         (["add", "ci", "--scope=read"], "there is no such database"),
