@@ -9,6 +9,8 @@ import signal
 import socket
 import sys
 import tempfile
+import time
+from array import array
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -16,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from storekeeper.stores import Payload
-from tests.campaigns.load_clients import ClientGroup, Responses, behave, elsewhere, offer
+from tests.campaigns.load_clients import ClientGroup, Responses, behave, elsewhere, listen, offer
 from tests.harness import weakened
 from tests.harness.client import fill
 from tests.harness.linux import peak_memory
@@ -35,6 +37,15 @@ QUICK = 0.5
 
 MAX_SECONDS = 5.0
 """Seconds that any response may take (decision 30)."""
+
+LISTENED_RATE = 100
+"""Writes a second that are offered while clients listen."""
+
+MAX_LISTENED_RATIO = 2.0
+"""What the 99th percentile of these may be, in times of that without listeners."""
+
+MAX_DELAY = 1.0
+"""Seconds from the response to a write until 95 of 100 listeners have its change."""
 
 SLACK = 4.0
 """Seconds after a deadline by which a connection has to be closed, on a busy machine."""
@@ -68,13 +79,14 @@ class Scale:
 
     connections: int
     slow: int
+    listeners: int
     seconds: float
     timeout: float
     ratios: bool
 
 
-FULL = Scale(connections=5000, slow=200, seconds=5.0, timeout=10.0, ratios=True)
-SMALL = Scale(connections=300, slow=10, seconds=0.6, timeout=1.0, ratios=False)
+FULL = Scale(connections=5000, slow=200, listeners=1000, seconds=5.0, timeout=10.0, ratios=True)
+SMALL = Scale(connections=300, slow=10, listeners=50, seconds=0.6, timeout=1.0, ratios=False)
 """With the build whose deadlines are a tenth."""
 
 
@@ -207,7 +219,36 @@ def _hold_overload(row: Row, peak: Responses, all: Responses, scale: Scale) -> N
         row.hold(that=all.rate >= LEAST_SHARE * peak.rate, otherwise="less was done than at the peak")
 
 
-ROWS = (idle, slow, greedy, too_many, slow_disk)
+def listening(folder: Path, scale: Scale, *args: str) -> Row:
+    """Many clients that listen to changes on one worker, while others write."""
+    row = Row("F3-listening", {"listeners": scale.listeners})
+    begun, ended, seconds = folder / "begun", folder / "ended", max(2.0, 2 * scale.seconds)
+    with serving(folder, *args) as service, elsewhere() as writers, elsewhere() as listeners:
+        quiet = writers.submit(offer, service.port, seconds, LISTENED_RATE).result()
+        before = peak_memory(service)
+        hearing = listeners.submit(listen, service.port, scale.listeners, begun.touch, ended.exists)
+        while not begun.exists() and not hearing.done():
+            time.sleep(0.05)
+        loud = writers.submit(offer, service.port, seconds, LISTENED_RATE).result()
+        ended.touch()
+        sequences, heard = hearing.result()
+        row.figures["rss_growth_mib"] = (peak_memory(service) - before) / MIB
+    expected = array("q", sorted(loud.created)).tobytes()
+    delays = sorted(at - loud.created[change] for change, times in heard.items() for at in times)
+    p95 = delays[int(0.95 * len(delays))] if delays else MAX_SECONDS
+    row.figures |= {"changes": len(loud.created), "deliveries": len(delays), "p95_s": p95, "max_s": max(delays)}
+    row.figures |= {"quiet_p99_ms": 1000 * quiet.percentile(0.99), "p99_ms": 1000 * loud.percentile(0.99)}
+    row.hold(that=sequences == {expected}, otherwise="not every listener had every change once and in order")
+    row.hold(that=loud.statuses.keys() == {200}, otherwise=f"writers got {dict(loud.statuses)}")
+    row.hold(that=row.figures["rss_growth_mib"] < 100, otherwise="memory grew")
+    if scale.ratios:
+        row.figures["ratio"] = ratio = row.figures["p99_ms"] / row.figures["quiet_p99_ms"]
+        row.hold(that=ratio <= MAX_LISTENED_RATIO, otherwise=f"writers waited {ratio:.1f} times as long")
+        row.hold(that=p95 <= MAX_DELAY, otherwise=f"a change took {p95:.1f} s")
+    return row
+
+
+ROWS = (idle, slow, greedy, too_many, slow_disk, listening)
 
 
 def main() -> int:
@@ -215,15 +256,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--connections", type=int, default=FULL.connections, help="that say nothing")
     parser.add_argument("--slow", type=int, default=FULL.slow, help="of each slow kind; twice as many overload it")
+    parser.add_argument("--listeners", type=int, default=FULL.listeners, help="to changes")
+    parser.add_argument("--rows", nargs="*", help="names of functions: those alone")
     parser.add_argument("--seconds", type=float, default=FULL.seconds, help="for which something is measured")
     options = parser.parse_args()
     # As Ctrl-C does: what was started is stopped on the way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    scale = Scale(options.connections, options.slow, options.seconds, FULL.timeout, ratios=True)
+    scale = Scale(options.connections, options.slow, options.listeners, options.seconds, FULL.timeout, ratios=True)
     status = 0
-    for make in ROWS:
+    for make in [row for row in ROWS if not options.rows or row.__name__ in options.rows]:
         with tempfile.TemporaryDirectory(prefix="storekeeper-load-") as folder:
             row = make(Path(folder), scale)
         sys.stdout.write(f"{row}\n" + "".join(f"  {text}\n" for text in row.violations))

@@ -1,11 +1,13 @@
 """Many clients at once, over real sockets: those who behave, and are timed, and those who do not. For `load`."""
 
 import asyncio
+import itertools
 import math
 import selectors
 import socket
 import threading
 import time
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -32,6 +34,8 @@ class Responses:
 
     statuses: Counter[int] = field(default_factory=Counter)
     times: dict[int, list[float]] = field(default_factory=dict)
+    created: dict[int, float] = field(default_factory=dict)
+    """The ids of the stores that were added, and when, by the clock of the machine."""
     outcomes_unknown: int = 0
     rate: float = 0.0
     """How many were answered with success, in a second."""
@@ -58,7 +62,10 @@ async def _ask(client: Client, responses: Responses, method: str, target: str, b
     except Lost:
         responses.add(LOST, time.monotonic() - began, b"")
         return False
-    responses.add(status, time.monotonic() - began, response)
+    ended = time.monotonic()
+    responses.add(status, ended - began, response)
+    if method == "POST" and status == 200:
+        responses.created[int(response[len(b'{"id":') : response.index(b",")])] = ended
     return True
 
 
@@ -117,6 +124,56 @@ async def _offer(port: int, seconds: float, rate: float) -> Responses:
 def offer(port: int, seconds: float, rate: float) -> Responses:
     """Begin so many creates a second, whatever becomes of those before."""
     return uvloop.run(_offer(port, seconds, rate))
+
+
+class _Listener(asyncio.Protocol):
+    """One client of the feed: which changes came, and when."""
+
+    def __init__(self, heard: dict[int, list[float]]) -> None:
+        self._heard = heard
+        self._rest = b""
+        self.has_begun = False
+        self.changes = array("q")
+
+    def data_received(self, data: bytes) -> None:
+        *whole, self._rest = (self._rest + data).split(b"\n\n")
+        self.has_begun |= bool(whole)
+        now = time.monotonic()
+        for message in whole:
+            if b"event: change" in message:
+                self.changes.append(int(message[message.index(b"id: ") + 4 :].partition(b".")[0]))
+                self._heard.setdefault(self.changes[-1], []).append(now)
+
+
+Heard = tuple[set[bytes], dict[int, list[float]]]
+"""Which sequences of changes some clients heard, one if it is the same for all; and of each change all its times."""
+
+
+async def _listen(port: int, count: int, begin: Callable[[], None], has_ended: Callable[[], bool]) -> Heard:
+    loop, heard = asyncio.get_running_loop(), dict[int, list[float]]()
+    asked = request("GET", "/api/changes?after=now", None, "Accept: text/event-stream")
+    listeners = list[_Listener]()
+    for _ in range(count):
+        transport, listener = await loop.create_connection(lambda: _Listener(heard), "127.0.0.1", port)
+        transport.write(asked)
+        listeners.append(listener)
+    await _until(lambda: all(listener.has_begun for listener in listeners))
+    begin()
+    await _until(has_ended)
+    await asyncio.sleep(2)
+    return {listener.changes.tobytes() for listener in listeners}, heard
+
+
+async def _until(done: Callable[[], bool]) -> None:
+    for _ in itertools.count():
+        if done():
+            return
+        await asyncio.sleep(0.05)
+
+
+def listen(port: int, count: int, begin: Callable[[], None], has_ended: Callable[[], bool]) -> Heard:
+    """Listen to changes with many clients; call `begin` when all do, and go on for 2 s once it `has_ended`."""
+    return uvloop.run(_listen(port, count, begin, has_ended))
 
 
 @contextmanager
