@@ -25,10 +25,10 @@ def recipe() -> str:
     ]
     text, _, _ = text.rpartition("\nconsole.log(")
     text, count = re.subn(
-        "setTimeout\\(listen, 5000, take\\)", "{ closed += 1; setTimeout(listen, 200, take); }", text
+        "setTimeout\\(listen, 5000, take\\)", "{ remade += 1; setTimeout(listen, 200, take); }", text
     )
     assert count == 1
-    return f"window.closed = 0; window.heard = []; {text}\nlisten((type, data) => heard.push([type, data.seq]));"
+    return f"window.remade = 0; window.heard = []; {text}\nlisten((type, data) => heard.push([type, data.seq]));"
 
 
 def test_it_goes_on_after_a_restart_without_the_database_and_after_a_503(tmp_path: Path) -> None:
@@ -56,9 +56,9 @@ def test_it_goes_on_after_a_restart_without_the_database_and_after_a_503(tmp_pat
             add(service, page)
         with serving(tmp_path, args, database=url) as service:
             add(service, page)
-            assert page.evaluate("closed") == 0, "so far it has connected again by itself"
+            assert page.evaluate("remade") == 0, "so far it has connected again by itself"
         server.stop()
         with serving(tmp_path, args, database=url) as service:
-            page.wait_for_function("closed > 0")
+            page.wait_for_function("remade > 0")
             server.start()
             add(service, page)

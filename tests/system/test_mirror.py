@@ -136,7 +136,7 @@ def postgres_databases(_folder: Path) -> Iterator[tuple[Callable[[], str], Calla
             time.sleep(0.5)
             server.start()
 
-        yield lambda: server.new_database(), restart
+        yield server.new_database, restart
 
 
 @pytest.mark.parametrize("new_databases", [sqlite_databases, postgres_databases])
