@@ -226,6 +226,21 @@ def test_at_most_so_many_listen_and_the_next_is_503(tmp_path: Path) -> None:
     run(scenario())
 
 
+def test_a_listener_that_closes_its_connection_is_gone_at_once(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            connection, line = listen(service)
+            await until(lambda: b"retry" in line.sent)
+            assert not connection.eof_received(), "else the transport would stay open"
+            connection, line = service.connect()
+            connection.data_received(request("GET", "/api/changes"))
+            assert connection.eof_received()
+            await settled(connection)
+            assert statuses(line) == [200]
+
+    run(scenario())
+
+
 def test_a_quarter_of_the_connections_may_listen(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with inside(tmp_path) as service:

@@ -134,9 +134,12 @@ class Connection(HttpToolsProtocol):
         return self._accepted_bytes + len(self._unread) + self.reader.unfinished_bytes
 
     def eof_received(self) -> bool:  # type: ignore[override]  # asyncio takes a true value to keep it open
-        """Keep the connection of a client that closed its sending side until its requests have responses."""
+        """Keep the connection of a client that closed its sending side until its requests have responses.
+
+        One that listens is gone: without something to send, that would be noticed only at the next comment.
+        """
         self.half_closed = True
-        return self.exchange is not None or bool(self.waiting)
+        return bool(self.waiting) or (self.exchange is not None and not self.exchange.is_endless)
 
     def connection_lost(self, _exc: Exception | None) -> None:
         """Release all that the connection took; requests under way are finished without their client.
@@ -329,7 +332,9 @@ class Connection(HttpToolsProtocol):
     def shutdown(self) -> None:
         """Finish the requests that the client has begun, then close; uvicorn calls this once, at a stop."""
         self.draining = True
-        if self.exchange is not None and self.exchange.stop() and self.flow.write_paused:
-            self.transport.abort()  # its client reads nothing now, and goes on elsewhere
+        if self.exchange is not None:
+            self.exchange.stop()
+            if self.exchange.is_endless and self.flow.write_paused:
+                self.transport.abort()  # its client reads nothing now, and goes on elsewhere
         # After a standstill the timer comes before what has arrived is read, and this after it.
         self.loop.call_later(deadlines.DRAIN_TIMEOUT, self.loop.call_soon, self.loop.call_soon, self.advance)

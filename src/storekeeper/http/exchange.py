@@ -62,11 +62,15 @@ class Exchange:
             request.route, request.method, self._status, self._size, seconds, *of_request
         )
 
-    def stop(self) -> bool:
-        """Ask a stream that waits for something to end; return whether there is one."""
+    @property
+    def is_endless(self) -> bool:
+        """Whether the response is a stream that waits for something."""
+        return self._stop is not None
+
+    def stop(self) -> None:
+        """Ask a stream that waits for something to end."""
         if self._stop is not None:
             self._stop()
-        return self._stop is not None
 
     def send(self, response: Response) -> None:
         """Send a response, or begin to send its stream; this is the one way to send any."""
