@@ -55,11 +55,16 @@ class Exchange:
         """Tell the observer that the response is complete or broken off."""
         self.over = True
         self.stop()
-        request = self.request
-        seconds = perf_counter() - self._began
-        of_request = request.token_number, self._connection.client, request.id
-        self._connection.runtime.observe(
-            request.route, request.method, self._status, self._size, seconds, *of_request
+        request, connection = self.request, self._connection
+        connection.runtime.observe(
+            request.route,
+            request.method,
+            self._status,
+            self._size,
+            perf_counter() - self._began,
+            request.token_number,
+            connection.client,
+            request.id,
         )
 
     @property
