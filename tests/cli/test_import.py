@@ -18,7 +18,7 @@ from storekeeper.imports import Row
 from storekeeper.sheets.rows import SheetRows
 from storekeeper.stores import Payload
 from tests.harness.client import until
-from tests.harness.command import Done
+from tests.harness.command import Done, run_on_terminal
 from tests.harness.databases import Sqlite
 from tests.harness.linux import memory
 from tests.harness.machine import fill_disk, mounted
@@ -332,3 +332,84 @@ def test_an_import_whose_temporary_folder_is_full_is_refused_and_says_so(tmp_pat
         reason = "The disk with the folder of temporary files is full (TMPDIR names another); nothing was imported"
         assert refused(done) == [f"storekeeper: {database.path}: {reason}"]
     assert content(database) == [("There before", None)]
+
+
+COFFEE = "Store Number,Store Name,Street Address,City,Postcode\n" + "".join(
+    f"{number},{'A name that is rather too long: ' if number % 12 == 0 else 'Store '}{number},{number} Road,Town,\n"
+    for number in range(1, 2001)
+)
+MAPPED = (
+    "--match",
+    "Store Number",
+    "--map",
+    "name=Store Name",
+    "--map",
+    "address={Street Address}, {City} {Postcode}",
+)
+
+
+def test_a_long_list_with_names_that_are_too_long_is_told_in_few_lines_and_imported_in_any_way(
+    tmp_path: Path, database: Sqlite
+) -> None:
+    file, rejects = tmp_path / "coffee.csv", tmp_path / "rejects.csv"
+    file.write_text(COFFEE)
+    groups, line = refused(command("import", database, str(file), *MAPPED))
+    assert groups == (
+        "166 names have more than 30 characters: line 13 'A name that is rather too long: 12' (34), line 25 'A name"
+        " that is rather too long: 24' (34), line 37 'A name that is rather too long: 36' (34), and 163 more"
+    )
+    assert line.startswith(f"storekeeper: {file}: Nothing was imported: of 2,000 rows, 166 bad into the new database")
+    done = command("import", database, str(file), *MAPPED, "--rejects", str(rejects))
+    assert "1,834 stores created as 1 to 1834, 0 replaced, 0 unchanged, 166 bad, skipped" in done.stderr.decode()
+    rejected = rejects.read_text(encoding="utf-8-sig").splitlines()
+    assert len(rejected) == 167
+    assert rejected[0] == "Store Number,Store Name,Street Address,City,Postcode,problem"
+    assert rejected[1].startswith("12,A name that is rather too long: 12,12 Road,Town,,")
+    mended = rejects.read_text(encoding="utf-8-sig").replace("A name that is rather too long: ", "Short ")
+    rejects.write_text(mended, encoding="utf-8-sig")
+    done = command("import", database, str(rejects), *MAPPED, "--yes")
+    assert "Ignored columns: problem" in done.stderr.decode()
+    assert "166 stores created as 1835 to 2000" in done.stderr.decode()
+    again = command("import", database, str(file), *MAPPED, "--cut-names", "--dry-run")
+    assert "166 names were cut: line 13" in again.stderr.decode()
+    assert "0 stores created, 166 replaced, 1,834 unchanged" in again.stderr.decode()
+    assert content(database)[0] == ("Store 1", "1 Road, Town")
+
+
+@pytest.mark.parametrize(("typed", "status"), [(b"y\n", 0), (b"n\n", 2), (b"\n", 2)])
+def test_many_new_stores_in_a_list_with_stores_are_asked_for(
+    tmp_path: Path, database: Sqlite, typed: bytes, status: int
+) -> None:
+    fill_with(database, [Payload("There before")])
+    file = tmp_path / "stores.csv"
+    file.write_text("name\n" + "New\n" * 11)
+    arguments = ["import", "--database", database.url, "--add", str(file)]
+    done = run_on_terminal(*arguments, typed=typed)
+    assert done.returncode == status
+    assert b"This adds 11 stores, which nobody can delete, to a list of 1. Go on? [y/N]" in done.stderr
+    assert len(content(database)) == (12 if status == 0 else 1)
+
+
+def test_without_a_terminal_they_need_to_be_said(tmp_path: Path, database: Sqlite) -> None:
+    fill_with(database, [Payload("There before")])
+    file = tmp_path / "stores.csv"
+    file.write_text("name\n" + "New\n" * 11)
+    [line] = refused(command("import", database, "--add", str(file)))
+    adds = "the import adds 11 stores, which nobody can delete, to a list of 1"
+    assert line == f"storekeeper: {adds}: say --yes if it may; nothing was imported"
+    assert command("import", database, "--add", "--yes", str(file)).returncode == 0
+
+
+def test_a_dry_run_into_no_database_makes_none(tmp_path: Path, database: Sqlite) -> None:
+    file = tmp_path / "stores.csv"
+    file.write_text("name,address\n" + "New,1 Road\n" * 20)
+    done = command("import", database, "--dry-run", str(file))
+    lines = done.stderr.decode().splitlines()
+    assert (done.returncode, lines[0]) == (0, "line 2: 1 new → 'New', '1 Road'")
+    assert lines[-2] == "and 12 more"
+    assert lines[-1].startswith(
+        "Dry run: 20 stores created as 1 to 20, 0 replaced, 0 unchanged if imported into the new"
+    )
+    assert not database.path.exists()
+    assert refused(command("import", database, "--match", "id", "--add", str(file)))
+    assert "--map: each of id, name" in refused(command("import", database, "--map", "x=1", str(file)))[0]

@@ -62,7 +62,7 @@ def lone_cell(sheet: Any) -> None:
     sheet.write(1_048_575, 16_383, "lone")
 
 
-HEADED: list[list[object]] = [["name", "address"], *([name, address or ""] for name, address in ROWS)]
+HEADED: list[Sequence[object]] = [["name", "address"], *([name, address or ""] for name, address in ROWS)]
 MAPPED = ("--map", "name=Store Name", "--map", "address={Street}, {City} {Postcode}")
 JOINED: Stores = [("A", "1 Road, Town 12"), ("B", "Town 12"), ("C", "1 Road, 12"), ("D", "1 Road, Town"), ("E", None)]
 LIST = (
