@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -157,6 +158,22 @@ def test_a_listener_that_lags_reads_pages_and_the_others_do_not_wait(tmp_path: P
             slow.stuck = False
             stuck.resume_writing()
             await until(lambda: seqs(slow) == list(range(1, 751)))
+
+    run(scenario())
+
+
+def test_of_what_was_sent_to_a_listener_nothing_stays_in_memory(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            await write(service)
+            _, line = listen(service)
+            await until(lambda: seqs(line) == [1])
+            step: Any = next(iter(feed_of(service)._steps.values()))
+            events = step.result().events
+            del step
+            await until(lambda: not feed_of(service)._steps)
+            # The name here, and the parameter.
+            assert sys.getrefcount(events) == 2
 
     run(scenario())
 

@@ -157,7 +157,7 @@ class Feed:
             events = []
             if step is not None:
                 events = [event for id, event in step.events if id is None or wanted.store in (None, id)]
-                _, place, epoch, more = step
+                place, epoch, more = step[1:]
                 seen, only = (None, only) if more else (found, None)
             if not events and monotonic() - sent >= COMMENT_INTERVAL:
                 events = [b":\n\n"]
