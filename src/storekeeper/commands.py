@@ -24,6 +24,14 @@ MIN_KEYS = 100_000
 MAX_KEYS_DELETED = 1000
 """Keys that one transaction deletes, the oldest first."""
 
+KEYS_RETRY_INTERVAL = 60.0
+"""Seconds for which no keys are deleted after that failed: a trigger or a missing right must not fail writes."""
+
+
+class KeysNotDeleted(Exception):
+    """Old keys cannot be deleted, and nothing of the batch was written. Without deleting it can be."""
+
+
 MAX_BATCH = 1000
 MAX_BATCH_BYTES = 4 * 2**20
 """Commands at which a batch is full, and their bytes by `memory_size`; writing it takes several times that memory."""

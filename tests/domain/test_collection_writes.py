@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from storekeeper import commands
+from storekeeper import commands, events
 from storekeeper.collection import Collection
 from storekeeper.commands import ANY, Command, Create, Replace, tag
 from storekeeper.errors import KeyReused, PreconditionFailed
@@ -258,6 +258,27 @@ class TestKeys:
                 assert database.key_rows()[0][0] == "1513"
 
         run(main())
+
+    def test_keys_that_cannot_be_deleted_stay_and_cost_no_write(
+        self, database: Database, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        log: list[str] = []
+        monkeypatch.setattr(events, "write_line", log.append)
+
+        async def main() -> None:
+            async with handle(database) as collection:
+                await written(collection, Create(Payload("First")))
+                database.add_keys(commands.MIN_KEYS + 10, 0)
+                database.keep_keys()
+                for number in range(2):
+                    keyed = [Create(Payload("New"), key=(f"new {number} {place}", 1)) for place in range(3)]
+                    found = await outcomes(*((collection, one) for one in (*keyed, Create(Payload("New")))))
+                    assert [type(result) for result in found] == [Store] * 4
+                assert type(await written(collection, keyed[0])) is Replay
+
+        run(main())
+        assert len(database.key_rows()) == commands.MIN_KEYS + 16
+        assert len([line for line in log if "old Idempotency-Keys cannot be deleted" in line]) == 1
 
     def test_keys_of_a_day_are_kept_however_many_they_are(self, database: Database) -> None:
         async def main() -> None:

@@ -25,6 +25,10 @@ _ADD_KEYS = """INSERT INTO keys (n, key, request, seq, at)
   SELECT last + {n}, CAST(last + {n} AS text), 1, 1, {at}
   FROM {numbers}, (SELECT coalesce(max(n), 0) AS last FROM keys) AS before"""
 
+_KEEP_KEYS = """
+  CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'kept'; END $$;
+  CREATE TRIGGER keep BEFORE DELETE ON keys FOR EACH ROW EXECUTE FUNCTION keep()"""
+
 
 class Database(Protocol):
     """One empty database of a test's own; handles on it are like instances of the service."""
@@ -41,6 +45,10 @@ class Database(Protocol):
 
     def add_keys(self, count: int, at: int) -> None:
         """Add keys that were used at that time with the first change; each is its number in the table."""
+        ...
+
+    def keep_keys(self) -> None:
+        """Have a trigger refuse to delete keys."""
         ...
 
 
@@ -77,6 +85,10 @@ class Sqlite:
         numbers = f"(WITH RECURSIVE n (value) AS ({counted}) SELECT * FROM n)"
         self._rows(_ADD_KEYS.format(numbers=numbers, n="value", at=at))
 
+    def keep_keys(self) -> None:
+        """See Database."""
+        self._rows("CREATE TRIGGER keep BEFORE DELETE ON keys BEGIN SELECT RAISE(ROLLBACK, 'kept'); END")
+
     def _rows(self, query: str) -> list[Any]:
         connection = apsw.Connection(str(self.path))
         try:
@@ -104,6 +116,11 @@ class Postgres:
         statement = _ADD_KEYS.format(numbers=f"generate_series(1, {count}) AS value", n="value", at=at)
         with psycopg.connect(self.url) as connection:
             connection.execute(statement.encode())
+
+    def keep_keys(self) -> None:
+        """See Database."""
+        with psycopg.connect(self.url) as connection:
+            connection.execute(_KEEP_KEYS)
 
     def _rows(self, query: LiteralString) -> list[Any]:
         with psycopg.connect(self.url) as connection:

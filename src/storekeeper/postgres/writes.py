@@ -13,7 +13,16 @@ from typing import TypeAlias
 
 from storekeeper import commands
 from storekeeper.collection import WriteObserver, ignore_writes
-from storekeeper.commands import MAX_KEYS, MAX_KEYS_DELETED, MIN_KEY_AGE, MIN_KEYS, Command, Remembered
+from storekeeper.commands import (
+    KEYS_RETRY_INTERVAL,
+    MAX_KEYS,
+    MAX_KEYS_DELETED,
+    MIN_KEY_AGE,
+    MIN_KEYS,
+    Command,
+    KeysNotDeleted,
+    Remembered,
+)
 from storekeeper.errors import NO_RESPONSE, NO_STANDBY, Outcome, Unavailable
 from storekeeper.events import Event, emit
 from storekeeper.postgres.pipeline import (
@@ -40,6 +49,7 @@ _SET = ", ".join(f"{name} = new.{name}" for name in SEARCHED if name != "id")
 # The database compares: the address of a store does not come here. Null equals null.
 _EQUAL = " AND ".join(f"stores.{name} IS NOT DISTINCT FROM new.{name}" for name in CONTENT)
 _NEW_KEYS = as_table({"key": str, "request": int, "seq": int})
+_DELETE_KEYS = b"delete keys"
 
 STATEMENTS = {
     b"begin": "BEGIN ISOLATION LEVEL READ COMMITTED",
@@ -64,7 +74,7 @@ STATEMENTS = {
       SELECT (SELECT coalesce(max(n), 0) FROM keys) + row_number() OVER (ORDER BY seq), key, request, seq, $4::int8
       FROM {_NEW_KEYS}""",
     # Only if the oldest one may go: else each batch would read so many.
-    b"delete keys": f"""WITH bounds AS (
+    _DELETE_KEYS: f"""WITH bounds AS (
         SELECT n AS oldest, at < $1::int8 AS is_old, (SELECT max(n) FROM keys) AS newest FROM keys ORDER BY n LIMIT 1)
       DELETE FROM keys USING bounds
       WHERE oldest <= newest - CASE WHEN is_old THEN {MIN_KEYS} ELSE {MAX_KEYS} END
@@ -90,6 +100,7 @@ class Writer:
     def __init__(self, pool: Pool, state: WriteState) -> None:
         self._pool = pool
         self._state = state
+        self._delete_keys_from = 0.0
         self.observe: WriteObserver = ignore_writes
 
     async def carry_out(self, batch: Sequence[Write], deadline: float) -> Sequence[commands.Result | Exception]:
@@ -124,6 +135,10 @@ class Writer:
             results = await self._transact(batch, deadline)
             self._state.accepted()
             return results
+        except KeysNotDeleted as error:
+            self._delete_keys_from = time.monotonic() + KEYS_RETRY_INTERVAL
+            emit(Event.KEYS_NOT_DELETED, reason=str(error))
+            return await self._commit(batch, deadline)
         except Unavailable as error:
             self._state.refused(str(error))
             return [error] * len(batch)
@@ -182,8 +197,10 @@ class Writer:
             statements.append((b"count", (batch.count, batch.version, batch.at)))
         if batch.keys:
             statements.append((b"add keys", (*as_arrays(batch.keys), now)))
-        ends: list[Statement] = [(b"delete keys", (now - MIN_KEY_AGE,))] if batch.keys else []
-        results = await execute(*statements, *ends, (b"commit", ()))
+        ends: list[Statement] = [(b"commit", ())]
+        if batch.keys and time.monotonic() >= self._delete_keys_from:
+            ends.insert(0, (_DELETE_KEYS, (now - MIN_KEY_AGE,)))
+        results = await execute(*statements, *ends)
         expected = sum(map(len, (batch.created, batch.replaced, batch.changes, batch.keys))) + bool(batch.changes)
         written = sum(result.command_tuples or 0 for result in results[: len(statements)])
         if written != expected:
@@ -197,7 +214,10 @@ class _InvalidWrite(Exception):
 
 
 async def _execute(connection: PipelineConnection, deadline: float, *statements: Statement) -> list[Result]:
-    """Execute statements in one round trip; raise _InvalidWrite, or Unavailable with the outcome of a COMMIT."""
+    """Execute statements in one round trip.
+
+    Raises _InvalidWrite, KeysNotDeleted, and Unavailable with the outcome of a COMMIT.
+    """
     last = len(statements) - 1
     commits = statements[last][0] == b"commit"
     try:
@@ -207,6 +227,8 @@ async def _execute(connection: PipelineConnection, deadline: float, *statements:
     except ValueError as error:
         raise _InvalidWrite(error) from None
     except StatementError as error:
+        if statements[error.index][0] == _DELETE_KEYS:
+            raise KeysNotDeleted(str(error)) from None
         unknown = commits and error.index == last and not error.sqlstate.startswith(_ROLLED_BACK)
         if not unknown and error.sqlstate.startswith(_INVALID_DATA):
             raise _InvalidWrite(error) from None

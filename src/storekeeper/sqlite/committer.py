@@ -10,6 +10,7 @@ import apsw
 
 from storekeeper import commands as domain
 from storekeeper.commands import (
+    KEYS_RETRY_INTERVAL,
     MAX_KEYS,
     MAX_KEYS_DELETED,
     MIN_KEY_AGE,
@@ -17,10 +18,12 @@ from storekeeper.commands import (
     Batch,
     Before,
     Command,
+    KeysNotDeleted,
     Remembered,
     apply,
 )
 from storekeeper.errors import Outcome, Unavailable
+from storekeeper.events import Event, emit
 from storekeeper.search import folded
 from storekeeper.sqlite import connections, errors, statements
 from storekeeper.sqlite.file_identity import FileIdentity
@@ -41,6 +44,7 @@ class Committer:
         self.identity = identity
         self._execute = connection.execute
         self._lock_deadline = 0.0
+        self._delete_keys_from = 0.0
         connections.retry_lock_until(connection, lambda: self._lock_deadline)
 
     def commit(self, commands: Sequence[Command], deadline: float) -> list[CommandResult]:
@@ -52,6 +56,10 @@ class Committer:
         self._lock_deadline = deadline
         try:
             return self._transact(commands)
+        except KeysNotDeleted as error:
+            self._delete_keys_from = time.monotonic() + KEYS_RETRY_INTERVAL
+            emit(Event.KEYS_NOT_DELETED, reason=str(error))
+            return self.commit(commands, deadline)
         except (apsw.ConstraintError, UnicodeEncodeError, OverflowError) as error:
             if len(commands) == 1:
                 return [error]
@@ -119,10 +127,18 @@ class Committer:
                 self._execute(statement, (statements.as_json(rows),))
 
     def _add_keys(self, batch: Batch, now: int) -> None:
-        """Remember the keys of a batch, and delete some that need no longer be remembered (decision 36)."""
+        """Remember the keys of a batch, and delete some that need no longer be remembered (decision 36).
+
+        Raises KeysNotDeleted.
+        """
         rows = [(*entry, now) for entry in batch.keys]
         self._execute(statements.ADD_KEYS, (statements.as_json(rows),))
+        if time.monotonic() < self._delete_keys_from:
+            return
         oldest, at, newest = self._execute(statements.OLDEST_KEY).get
         too_many, spare, too_old = newest - MAX_KEYS, newest - MIN_KEYS, now - MIN_KEY_AGE
         if oldest <= too_many or (oldest <= spare and at < too_old):
-            self._execute(statements.DELETE_KEYS, (MAX_KEYS_DELETED, too_many, spare, too_old))
+            try:
+                self._execute(statements.DELETE_KEYS, (MAX_KEYS_DELETED, too_many, spare, too_old))
+            except (apsw.ConstraintError, apsw.SQLError) as error:  # of a trigger that somebody added
+                raise KeysNotDeleted(str(error)) from None
