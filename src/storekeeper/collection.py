@@ -12,7 +12,7 @@ import msgspec
 
 from storekeeper.changes import ChangesPage, ChangesQuery
 from storekeeper.commands import Command
-from storekeeper.errors import EpochEnded, InvalidInput
+from storekeeper.errors import EpochEnded, InvalidInput, Unavailable
 from storekeeper.importer import Imported, Source
 from storekeeper.imports import Import
 from storekeeper.search import Search
@@ -61,6 +61,12 @@ def check_moment(moment: Moment, version: int, epoch: str, now: int) -> None:
         raise EpochEnded(f"The epoch {moment.epoch} has ended: the collection's is {epoch} now", f"{version}.{epoch}")
     if (moment.seq or 0) > version or (moment.time or 0) > now:
         raise InvalidInput("query", {"at": '"at" must not be later than now'})
+
+
+def check_history(state: State, version: int, epoch: str) -> None:
+    """Raise Unavailable if the collection, with these numbers now, cannot be read as of `state` any more."""
+    if epoch != state.epoch or version < state.version:  # other changes have the same numbers, or will have them
+        raise Unavailable("The database was restored while the list was read")
 
 
 class Query(msgspec.Struct, frozen=True):

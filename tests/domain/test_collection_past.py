@@ -11,7 +11,7 @@ import pytest
 
 from storekeeper import databases
 from storekeeper.collection import Collection, Listing, Moment, Query, State
-from storekeeper.errors import EpochEnded, InvalidInput
+from storekeeper.errors import EpochEnded, InvalidInput, Unavailable
 from storekeeper.sqlite.write_queue import TICK_INTERVAL
 from storekeeper.stores import Payload, Store
 from tests.harness.collection import MANY, create, get, now, numbered, replace, run, stores
@@ -258,6 +258,21 @@ class TestThePast:
                     assert caught.value.cursor == f"3.{renewed}"
                 for moment in (Moment(2), Moment(2, renewed)):
                     assert len((await page(collection, Query(at=moment)))[1]) == 2
+
+        run(main())
+
+    @pytest.mark.parametrize("query", [Query(), Query("Same"), Query(at=Moment(MANY))])
+    def test_a_long_list_ends_with_its_epoch(self, database: Database, query: Query) -> None:
+        """Else what follows would be of another history, whose changes have the same numbers."""
+
+        async def main() -> None:
+            async with handle(database) as collection:
+                await collection.load(numbered(MANY, "Same"))
+                listing = await now(collection.list(query))
+                assert listing.rest is not None
+                await asyncio.to_thread(databases.epoch, database.url, renew=True)
+                with pytest.raises(Unavailable, match="restored while the list was read"):
+                    await anext(listing.rest)
 
         run(main())
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from storekeeper import search
 from storekeeper.changes import ChangesPage, ChangesQuery, page_of, statement
-from storekeeper.collection import Listing, Moment, Query, State, check_moment
+from storekeeper.collection import Listing, Moment, Query, State, check_history, check_moment
 from storekeeper.concurrency.turns import Turns
 from storekeeper.errors import NO_RESPONSE, Unavailable
 from storekeeper.postgres.pipeline import ConnectionLost, Statement, StatementError, rows
@@ -33,17 +33,16 @@ PAGE_BYTES = 2**20
 # The window ends a page by its bytes; it takes their number without loading a long address.
 _ADDRESS_BYTES = "coalesce(octet_length(address), 0)"
 _PAGE = f"SELECT *, sum({_ADDRESS_BYTES}) OVER (ORDER BY id) - {_ADDRESS_BYTES} AS before FROM"
-# The stores of a page as JSON, the last id among them, and the newest version in the page. The database encodes
-# them, so that no row of a list ever becomes a Python object. row_to_json is compact, and escapes as SQLite does (a
-# test compares them).
-_JSON = f"""
-  (SELECT convert_to(string_agg(row_to_json(store)::text, ',' ORDER BY store.id), 'UTF8')
-    FROM (SELECT id, {FIELDS} FROM page WHERE before < {PAGE_BYTES}) AS store),
-  (SELECT max(id) FROM page WHERE before < {PAGE_BYTES}), (SELECT max(version) FROM page)"""
-
 # Each write leaves a dead version of the row, and a long transaction keeps them: the table then has many pages. By
 # `one = 1` the server uses the index, and does not scan all of them for each read.
 _ROW = f"{COLLECTION_TABLE} WHERE one = 1"
+# The stores of a page as JSON, the last id among them, the newest version in the page, and the collection's version
+# and epoch. The database encodes the stores, so that no row of a list ever becomes a Python object. row_to_json is
+# compact, and escapes as SQLite does (a test compares them).
+_JSON = f"""
+  (SELECT convert_to(string_agg(row_to_json(store)::text, ',' ORDER BY store.id), 'UTF8')
+    FROM (SELECT id, {FIELDS} FROM page WHERE before < {PAGE_BYTES}) AS store),
+  (SELECT max(id) FROM page WHERE before < {PAGE_BYTES}), (SELECT max(version) FROM page), version, epoch"""
 # LIMIT and `one = 1` have the server use the index even before it has statistics: else it reads all changes.
 _PRESENT = f"""SELECT version, epoch, at, was.seq, was.count
   FROM {COLLECTION_TABLE} LEFT JOIN LATERAL (SELECT seq, changes.count FROM changes WHERE seq ="""
@@ -63,19 +62,19 @@ STATEMENTS = {
     b"get": f"SELECT {', '.join(STORES)}, (SELECT epoch FROM {_ROW}) FROM stores WHERE id = ANY($1::int8[])",
     b"state": f"SELECT count, version, epoch FROM {_ROW}",
     b"first": f"""WITH page AS ({_PAGE} stores WHERE id BETWEEN $1::int8 AND $2::int8)
-      SELECT {_JSON}, count, version, epoch FROM {_ROW}""",
-    b"picked": f"WITH page AS ({_PAGE} stores WHERE id = ANY($1::int8[])) SELECT {_JSON}",
+      SELECT {_JSON}, count FROM {_ROW}""",
+    b"picked": f"WITH page AS ({_PAGE} stores WHERE id = ANY($1::int8[])) SELECT {_JSON} FROM {_ROW}",
     # With the ids of all `most` stores, and one more: the pages after the first are read by their ids.
     b"named": f"""WITH page AS ({_PAGE} (SELECT * FROM stores
         WHERE name = $1::text AND id > $2::int8 ORDER BY id LIMIT least($3::int8, {PAGE_SIZE})) AS same)
       SELECT {_JSON}, ARRAY(SELECT id FROM stores
-        WHERE name = $1::text AND id > $2::int8 ORDER BY id LIMIT $3::int8 + 1), version, epoch FROM {_ROW}""",
+        WHERE name = $1::text AND id > $2::int8 ORDER BY id LIMIT $3::int8 + 1) FROM {_ROW}""",
     # Each store as its last change up to a version left it.
     b"as of": f"""WITH page AS ({_PAGE} (
         SELECT pick.id, was.* FROM unnest($1::int8[]) AS pick (id), LATERAL (
           SELECT {FIELDS}, seq AS version FROM changes
           WHERE store_id = pick.id AND seq <= $2::int8 ORDER BY seq DESC LIMIT 1) AS was) AS past)
-      SELECT {_JSON}""",
+      SELECT {_JSON} FROM {_ROW}""",
     b"was": f"""SELECT {FIELDS}, seq FROM changes
       WHERE store_id = $1::int8 AND seq <= $2::int8 ORDER BY seq DESC LIMIT 1""",
     b"version": f"{_PRESENT} $1::int8 LIMIT 1) AS was ON true WHERE one = 1",
@@ -147,7 +146,8 @@ class Reader:
         async with self._searches:
             ids, count, version, epoch = await self._find(query)
         first, others, last = query.found(ids, count)
-        pages = [await self._page(some, version) for some in (first, others[:PAGE_SIZE]) if some]
+        state = State(count, version, epoch)
+        pages = [await self._page(some, state) for some in (first, others[:PAGE_SIZE]) if some]
         listing = Listing(version, epoch, b",".join(page for page, _ in pages), None, last)
         return self._with_rest((listing, others, pages[-1][1] if others else 0))
 
@@ -175,7 +175,7 @@ class Reader:
         assert query.at is not None
         was = await self._state_at(query.at)
         ids, last = query.ids(was.total)
-        first, end = await self._page_as_of(ids[:PAGE_SIZE], was.version) if ids else (b"", 0)
+        first, end = await self._page_as_of(ids[:PAGE_SIZE], was) if ids else (b"", 0)
         return self._with_rest((Listing(was.version, was.epoch, first, None, last, was.total), ids, end))
 
     async def _state_at(self, moment: Moment) -> State:
@@ -190,13 +190,13 @@ class Reader:
 
     async def _found(self, query: Query, row: Sequence[Any], deadline: float) -> Found:
         if query.name is None:
-            first, end, _, count, version, epoch = row
+            first, end, _, version, epoch, count = row
             ids, last = query.ids(count)
             return Listing(version, epoch, first or b"", None, last, count), ids, end or 0
-        if query.limit is None and len(row[3]) > PAGE_SIZE:
+        if query.limit is None and len(row[-1]) > PAGE_SIZE:
             # Longer than a page: once more for all ids, of one list at a time, as they take much memory on their way.
             row = single_row(await self._rows(_statement(query, MAX_INTEGER - 1), deadline))
-        first, end, _, named, version, epoch = row
+        first, end, _, version, epoch, named = row
         some = array("q", named[: query.limit])
         last = some[-1] if len(some) < len(named) else None
         return Listing(version, epoch, first or b"", None, last), some, end or 0
@@ -204,27 +204,35 @@ class Reader:
     def _with_rest(self, found: Found) -> Listing:
         """Return the listing with `rest`, if it has more pages."""
         listing, ids, end = found
-        return listing if not ids or ids[-1] <= end else replace(listing, rest=self._rest(ids, end, listing.version))
+        if not ids or ids[-1] <= end:
+            return listing
+        return replace(listing, rest=self._rest(ids, end, State(len(ids), listing.version, listing.epoch)))
 
-    async def _rest(self, ids: Sequence[int], done: int, version: int) -> AsyncIterator[bytes]:
+    async def _rest(self, ids: Sequence[int], done: int, state: State) -> AsyncIterator[bytes]:
         while (start := bisect_right(ids, done)) < len(ids):
-            part, done = await self._page(ids[start : start + PAGE_SIZE], version)
+            part, done = await self._page(ids[start : start + PAGE_SIZE], state)
             yield b"," + part
 
-    async def _page(self, ids: Sequence[int], version: int) -> tuple[bytes, int]:
-        """Return as many of these stores as fit in a page, as they were at a version, and the last id."""
+    async def _page(self, ids: Sequence[int], state: State) -> tuple[bytes, int]:
+        """Return as many of these stores as fit in a page, as they were in a state, and the last id."""
         if isinstance(ids, range):
             statement: Statement = (b"first", (ids[0], ids[-1]))
         else:
             statement = (b"picked", (parameter(ids),))
         # One page at a time, so that long lists leave connections for all other requests.
         async with self._paging:
-            page, end, newest, *_ = single_row(await self._rows(statement))
-            return (page, end) if newest <= version else await self._page_as_of(ids, version)
+            page, end, newest = await self._page_of(statement, state)
+            return (page, end) if newest <= state.version else await self._page_as_of(ids, state)
 
-    async def _page_as_of(self, ids: Sequence[int], version: int) -> tuple[bytes, int]:
-        ((page, end, _),) = await self._rows((b"as of", (parameter(ids), version)))
+    async def _page_as_of(self, ids: Sequence[int], state: State) -> tuple[bytes, int]:
+        page, end, _ = await self._page_of((b"as of", (parameter(ids), state.version)), state)
         return page, end
+
+    async def _page_of(self, statement: Statement, state: State) -> tuple[bytes, int, int]:
+        """Return the first columns of a page; raise Unavailable if the history of `state` has ended."""
+        page, end, newest, version, epoch, *_ = single_row(await self._rows(statement))
+        check_history(state, version, epoch)
+        return page, end, newest
 
     async def _rows(self, statement: Statement, deadline: float | None = None) -> list[tuple[Any, ...]]:
         (result,) = await self._pool.execute(statement, deadline=deadline)

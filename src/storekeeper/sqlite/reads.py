@@ -16,8 +16,7 @@ import apsw
 from msgspec.structs import replace
 
 from storekeeper.changes import ChangesPage, ChangesQuery, page_of, statement
-from storekeeper.collection import Listing, Moment, Query, State, check_moment
-from storekeeper.errors import Unavailable
+from storekeeper.collection import Listing, Moment, Query, State, check_history, check_moment
 from storekeeper.sqlite.connections import transaction
 from storekeeper.sqlite.migrations import CHANGES_TABLE
 from storekeeper.sqlite.statements import STATE, as_json, decode_integers
@@ -67,6 +66,7 @@ _LATEST = f"""WITH RECURSIVE search (low, high) AS (
     UNION ALL SELECT iif(at <= ?2, seq, low), iif(at <= ?2, high, seq - 1)
       FROM search CROSS JOIN {CHANGES_TABLE} ON seq = (low + high + 1) / 2 WHERE low < high)
   SELECT max(low) FROM search"""
+_AT = f"SELECT at FROM {CHANGES_TABLE} WHERE seq = ?"
 _TOUCHED = f"SELECT DISTINCT (store_id - 1) / {PAGE_SIZE} FROM {CHANGES_TABLE} WHERE seq > ? AND seq <= ?"
 # The ids as one value: row by row they would take three times as long, all of it on the event loop.
 _NAMED_IDS = """SELECT CAST(json_group_array(id) AS BLOB) FROM
@@ -80,7 +80,7 @@ class Reader:
         self._connection = connection
         self._execute = connection.execute
         self._pages: dict[int, bytes] = {}  # by number, of this state
-        self._pages_state = State(0, 0, "")
+        self._pages_state, self._pages_at = State(0, 0, ""), 0  # and the time of its latest change
         self.read_epoch()
 
     def read_epoch(self) -> str:
@@ -138,8 +138,9 @@ class Reader:
         if query.at is not None:
             state = self._state_at(query.at)
         else:
-            state = self.state()
-            self._drop_touched(state)
+            *numbers, at = self._execute(STATE).get
+            state = State(*numbers)
+            self._drop_touched(state, at)
         ids, last = query.ids(state.total)
         return self._listing(ids, state, last, state.total)
 
@@ -188,8 +189,8 @@ class Reader:
         """Yield the pages of these stores, each behind a comma."""
         while ids:
             await asyncio.sleep(0)  # a fast client must not keep the others waiting until its list ends
-            if self.epoch() != state.epoch:  # another history: its changes have the same numbers
-                raise Unavailable("The database was restored while the list was read")
+            _, version, epoch = self.state()
+            check_history(state, version, epoch)
             page, count = self._page(ids, state)
             yield b"," + page
             ids = ids[count:]
@@ -229,14 +230,17 @@ class Reader:
         if sum(map(len, self._pages.values()), len(page)) <= MAX_CACHED_BYTES:
             self._pages[number] = page
 
-    def _drop_touched(self, state: State) -> None:
+    def _drop_touched(self, state: State, at: int) -> None:
         """Drop the cached pages in which a store was changed or added since; the others are of this state.
 
-        After a restore the version may be smaller, or the same one of another epoch: then all are dropped.
+        After a restore the change that was the latest is not there, or another one has its number: then all are
+        dropped.
         """
         before, self._pages_state = self._pages_state, state
+        before_at, self._pages_at = self._pages_at, at
         changes = state.version - before.version
-        if state.epoch != before.epoch or not 0 <= changes <= MAX_CHANGES:
+        is_there = self._execute(_AT, (before.version,)).get == before_at if changes else at == before_at
+        if state.epoch != before.epoch or not is_there or changes > MAX_CHANGES:
             self._pages.clear()
         elif changes and self._pages:
             for (number,) in self._execute(_TOUCHED, (before.version, state.version)):
