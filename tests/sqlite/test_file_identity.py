@@ -9,15 +9,17 @@ from typing import Any
 
 import pytest
 
+from storekeeper.collection import Query, completed
 from storekeeper.errors import Unavailable
+from storekeeper.search import parse
 from storekeeper.sqlite import SqliteCollection, connections, schema
 from storekeeper.sqlite.errors import Failure
 from storekeeper.sqlite.file_identity import FileIdentity
-from storekeeper.stores import EXAMPLES
+from storekeeper.stores import EXAMPLES, Payload
 from tests.harness import weakened
 from tests.harness.client import create as store
 from tests.harness.client import until
-from tests.harness.collection import run
+from tests.harness.collection import create, run
 from tests.harness.command import run as run_command
 from tests.harness.databases import Sqlite
 from tests.harness.process import TIMEOUT, Running, serving
@@ -90,7 +92,7 @@ def test_an_import_beside_it_is_not_written_over(tmp_path: Path, place: Path) ->
     with serving(tmp_path, database=f"sqlite:///{place}") as service:
         store(service, "Before")
         without_the_index_of_its_log(place)
-        done = run_command("import", "--database", f"sqlite:///{place}", str(file))
+        done = run_command("import", "--add", "--yes", "--database", f"sqlite:///{place}", str(file))
         assert statuses_of_writes(service) <= {503, 0}
         assert service.process.wait(TIMEOUT) == LOST
     assert done.returncode == 0
@@ -168,7 +170,7 @@ def test_work_on_a_thread_begins_no_empty_file_in_place_of_one_that_is_gone(
     async def main() -> None:
         collection = SqliteCollection(path, lambda _reason: None)
         path.unlink()
-        with pytest.raises(Unavailable, match="cannot be opened"):
+        with pytest.raises(Unavailable, match="is gone"):
             await work(collection)
         assert (path.exists(), log.exists()) == (False, True)
         await collection.close()
@@ -177,19 +179,24 @@ def test_work_on_a_thread_begins_no_empty_file_in_place_of_one_that_is_gone(
     run(main())
 
 
-@pytest.mark.parametrize("work", [mark, load])
+def search(collection: SqliteCollection) -> Coroutine[Any, Any, object]:
+    return completed(collection.list(Query(limit=50, search=parse("Store"))))
+
+
+@pytest.mark.parametrize("work", [mark, load, search])
 def test_work_on_a_thread_changes_nothing_in_another_file_that_has_come_in_its_place(
     tmp_path: Path, work: Callable[[SqliteCollection], Coroutine[Any, Any, object]]
 ) -> None:
-    path, failures = tmp_path / "stores.db", list[str]()
+    path, log_path, failures = tmp_path / "stores.db", tmp_path / "stores.db-wal", list[str]()
 
     async def main() -> None:
         collection = SqliteCollection(path, failures.append)
+        await create(collection, Payload("In the log"))
         replaced(path)
-        before = path.read_bytes()
+        before, log = path.read_bytes(), log_path.read_bytes()
         with pytest.raises(Unavailable, match="was replaced"):
             await work(collection)
-        assert path.read_bytes() == before
+        assert (path.read_bytes(), log_path.read_bytes()) == (before, log)
         await collection.close()
 
     schema.prepare(path)

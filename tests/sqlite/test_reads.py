@@ -84,7 +84,7 @@ def test_pages_are_cached_for_their_history_alone(tmp_path: Path, later: int) ->
     """A restore is not noticed before others have reached the same version, or a later one."""
     path, backup = tmp_path / "stores.db", tmp_path / "backup.db"
     schema.prepare(path)
-    load_all(path, [Payload(f"Store {number}") for number in range(1, COUNT + 1)], only_if_empty=True)
+    load(f"sqlite:///{path}", [Payload(f"Store {number}") for number in range(1, COUNT + 1)], only_if_empty=True)
     with closing(connections.connect(path, reader=True)) as connection:
         reader = reads.Reader(connection)
         restore(path, backup)
@@ -99,9 +99,9 @@ def test_pages_are_cached_for_their_history_alone(tmp_path: Path, later: int) ->
 def test_a_long_list_ends_when_the_version_goes_backwards(tmp_path: Path) -> None:
     path, backup = tmp_path / "stores.db", tmp_path / "backup.db"
     schema.prepare(path)
-    load_all(path, [Payload("One")], only_if_empty=True)
+    load(f"sqlite:///{path}", [Payload("One")], only_if_empty=True)
     restore(path, backup)
-    load_all(path, [Payload("Many")] * COUNT)
+    load(f"sqlite:///{path}", [Payload("Many")] * COUNT)
     with closing(connections.connect(path, reader=True)) as connection:
         listing = reads.Reader(connection).list(Query())
         restore(backup, path)

@@ -117,6 +117,7 @@ class SqliteCollection:
             await run_in_thread(lambda: self._mark_used(as_json(numbers), now))
 
     def _mark_used(self, numbers: str, now: int) -> None:
+        self._identity.check()
         with closing(connections.connect(self._path)) as connection:
             self._identity.check()
             with connections.transaction(connection, "IMMEDIATE"):

@@ -33,6 +33,8 @@ def session(
     `identity` is that of the file as this process has it open, if it has.
     """
     lock_timeout = LOCK_TIMEOUT if lock_timeout is None else lock_timeout
+    if identity:
+        identity.check()
     try:
         connection = connections.connect(path, timeout=lock_timeout)
     except apsw.Error as error:

@@ -43,6 +43,7 @@ class Searches:
         assert query.search is not None
         assert query.limit is not None
         deadline = time.monotonic() + search.TIMEOUT
+        self._identity.check()  # before too: closing the only connection to another file would delete the log
         with closing(connections.connect(self._path, reader=True)) as connection:
             self._identity.check()
             connection.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS)
