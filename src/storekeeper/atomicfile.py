@@ -7,11 +7,11 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import TextIO
 
 
 @contextmanager
-def replacing(file: Path) -> Iterator[IO[str]]:
+def replacing(file: Path) -> Iterator[TextIO]:
     """Open a text file that replaces `file`, or the file it links to, at the end, unless there is an exception.
 
     Only its owner can read the new file until it replaces the old one, of which it gets the mode.

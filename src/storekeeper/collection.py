@@ -5,8 +5,8 @@ To add a database, read this file and `databases.Database`, name it in `database
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol, TypeAlias, TypeVar
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -20,6 +20,8 @@ from storekeeper.stores import Payload, Store
 from storekeeper.tokens import Token
 
 T = TypeVar("T")
+Row = tuple[Any, ...]
+Rows = Generator[Row, None, None]
 Eventual: TypeAlias = T | asyncio.Future[T]
 """A value, or a future of it: an embedded database completes reads at once."""
 
@@ -120,6 +122,29 @@ class Listing(msgspec.Struct, frozen=True):
     total: int | None = None
 
 
+COUNTED = "SELECT (SELECT count(*) FROM stores), (SELECT count(*) FROM changes), epoch FROM collection"
+"""Selects the numbers of a collection, in every database, from all that is there."""
+
+
+class Snapshot(Protocol):
+    """All rows of one collection, as of one moment. Close the generators, or the database sends rows on."""
+
+    def state(self) -> State:
+        """Return how many stores and changes there are, counted, and the epoch: the row of `COUNTED`."""
+
+    def rows(self, table: str) -> Rows:
+        """Return a table's rows in the order of its key."""
+
+    def select(self, statement: str, *values: str | int) -> Rows:
+        """Return the rows of a statement, whose parameters `$1`, `$2` first come in this order."""
+
+    def fill(self, table: str, rows: Iterable[Row]) -> None:
+        """Add rows to an empty table."""
+
+    def finish(self, epoch: str | None) -> None:
+        """Set the epoch, None for a new one, and write all rows to where they stay; later reads are from there."""
+
+
 class Collection(Protocol):
     """One list of stores. Every method belongs to one event loop and does not block it.
 
@@ -173,6 +198,9 @@ class Collection(Protocol):
 
         It waits for other writers for up to `lock_timeout` seconds.
         """
+
+    async def with_snapshot(self, work: Callable[[Snapshot], T]) -> T:
+        """Return what `work`, which runs on a thread, makes of a snapshot; raise what it raises."""
 
     async def tokens(self) -> Sequence[Token]:
         """Return the tokens that are not revoked."""

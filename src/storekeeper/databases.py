@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote
 
 from storekeeper import transfer
 from storekeeper.changes import ChangesPage, ChangesQuery, page_of, statement
-from storekeeper.collection import Collection
+from storekeeper.collection import Collection, Snapshot
 from storekeeper.errors import CannotStart, Outcome, StorekeeperError, Unavailable
 from storekeeper.importer import Session
 from storekeeper.settings import DATABASES
@@ -18,7 +18,6 @@ from storekeeper.sqlite import SqliteDatabase
 from storekeeper.sqlite.schema import files
 from storekeeper.tables import ALL_TOKENS
 from storekeeper.tokens import Token
-from storekeeper.transfer import Snapshot
 
 Execute: TypeAlias = Callable[..., Iterable[tuple[Any, ...]]]
 """Executes a statement, with parameters `$1`, `$2`, in the transaction of a command; returns its rows."""

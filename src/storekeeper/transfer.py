@@ -3,40 +3,18 @@
 import hashlib
 import itertools
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable
 from contextlib import AbstractContextManager, closing, nullcontext
-from typing import Any, Protocol
 
 import msgspec
 
-from storekeeper.collection import State
+from storekeeper.collection import Rows, Snapshot
 from storekeeper.errors import CannotStart, StorekeeperError
 from storekeeper.tables import TABLES
-
-Row = tuple[Any, ...]
-Rows = Generator[Row, None, None]
-
-COUNTED = "SELECT (SELECT count(*) FROM stores), (SELECT count(*) FROM changes), epoch FROM collection"
 
 
 class VerificationFailed(StorekeeperError):
     """The target differs from the source; it keeps none of the copied rows."""
-
-
-class Snapshot(Protocol):
-    """All rows of one collection, as of one moment."""
-
-    def state(self) -> State:
-        """Return how many stores and changes there are, counted, and the epoch: the row of `COUNTED`."""
-
-    def rows(self, table: str) -> Rows:
-        """Return a table's rows in the order of its key. Close the generator, or the database sends rows on."""
-
-    def fill(self, table: str, rows: Iterable[Row]) -> None:
-        """Add rows to an empty table."""
-
-    def finish(self, epoch: str | None) -> None:
-        """Set the epoch, None for a new one, and write all rows to where they stay; later reads are from there."""
 
 
 def copy(

@@ -20,7 +20,7 @@ from typing import Any
 import apsw
 import pytest
 
-from storekeeper import atomicfile, csvfile, databases, transfer
+from storekeeper import atomicfile, databases, exports, transfer
 from storekeeper.errors import StorekeeperError
 from storekeeper.sqlite import schema
 from storekeeper.sqlite.bulk import SqliteSnapshot, TargetSnapshot
@@ -314,12 +314,12 @@ def test_an_export_is_never_more_readable_than_the_file_that_it_replaces(
         file.chmod(mode)
     seen: list[int] = []
 
-    def write(*arguments: Any) -> int:
+    def write(*arguments: Any) -> exports.Exported:
         seen.extend(stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir() if path != file)
-        return csvfile_write(*arguments)
+        return exports_write(*arguments)
 
-    csvfile_write = csvfile.write
-    monkeypatch.setattr(csvfile, "write", write)
+    exports_write = exports.write
+    monkeypatch.setattr(exports, "write", write)
     mask = os.umask(0o022)
     try:
         assert run("export", "--database", source.url, str(file)).returncode == 0
@@ -403,9 +403,9 @@ def both(url: str, folder: Path) -> tuple[list[ChangeRow], int]:
 
 def exported(url: str) -> str:
     with databases.database(url).snapshot() as snapshot:
-        file = io.StringIO()
-        csvfile.write(file, snapshot.rows("stores"), lambda _: None)
-        return file.getvalue()
+        file = io.BytesIO()
+        exports.write(snapshot, exports.Export(), file, lambda _: None)
+        return file.getvalue().decode()
 
 
 @pytest.mark.parametrize("log", ["none", "empty", "journal mode"])

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import astuple
 
 from storekeeper import databases, transfer
-from storekeeper.collection import State
+from storekeeper.collection import Row, Rows, Snapshot, State
 from storekeeper.commands import Create, Replace, tag
 from storekeeper.errors import PreconditionFailed
 from storekeeper.postgres.schema import LOCK
@@ -73,7 +73,7 @@ def add_external_ids(database: Database) -> None:
             execute("INSERT INTO external_ids (store_id, column_name, value) VALUES ($1, $2, $3)", row)
 
 
-def rows_of(database: Database, table: str) -> list[transfer.Row]:
+def rows_of(database: Database, table: str) -> list[Row]:
     with databases.database(database.url).snapshot() as snapshot:
         return list(snapshot.rows(table))
 
@@ -196,14 +196,15 @@ def test_a_source_that_is_none_is_refused_and_not_created(make: Make, tmp_path: 
 class Falsified:
     """A collection that loses or changes something on its way."""
 
-    def __init__(self, whole: transfer.Snapshot, falsify: Callable[[str, transfer.Row], transfer.Row | None]) -> None:
+    def __init__(self, whole: Snapshot, falsify: Callable[[str, Row], Row | None]) -> None:
         self._snapshot = whole
         self._falsify = falsify
         self.state = whole.state
+        self.select = whole.select
         self.fill = whole.fill
         self.finish = whole.finish
 
-    def rows(self, table: str) -> transfer.Rows:
+    def rows(self, table: str) -> Rows:
         """Return them, falsified."""
         for row in self._snapshot.rows(table):
             if (falsified := self._falsify(table, row)) is not None:
@@ -213,7 +214,7 @@ class Falsified:
 class Forgetful(Falsified):
     """A collection that gets another epoch than it is told."""
 
-    def __init__(self, whole: transfer.Snapshot, other: str) -> None:
+    def __init__(self, whole: Snapshot, other: str) -> None:
         super().__init__(whole, lambda _table, row: row)
 
         def finish(epoch: str | None) -> None:
@@ -223,22 +224,22 @@ class Forgetful(Falsified):
         self.finish = finish
 
 
-def _one_letter(table: str, row: transfer.Row) -> transfer.Row:
+def _one_letter(table: str, row: Row) -> Row:
     return (*row[:2], "Stor", *row[3:]) if (table, row[0]) == ("changes", 7) else row
 
 
-def _one_store(table: str, row: transfer.Row) -> transfer.Row | None:
+def _one_store(table: str, row: Row) -> Row | None:
     return None if (table, row[0]) == ("stores", 7) else row
 
 
-def _one_key(table: str, row: transfer.Row) -> transfer.Row | None:
+def _one_key(table: str, row: Row) -> Row | None:
     return None if (table, row[0]) == ("keys", 1) else row
 
 
 @pytest.mark.parametrize("falsify", [_one_letter, _one_store, _one_key])
 @pytest.mark.parametrize("kind", ["sqlite", "an empty file", "postgres"])
 def test_a_copy_that_is_not_the_same_is_not_kept(
-    make: Make, kind: str, falsify: Callable[[str, transfer.Row], transfer.Row | None]
+    make: Make, kind: str, falsify: Callable[[str, Row], Row | None]
 ) -> None:
     source, target = make("sqlite"), make("postgres" if kind == "postgres" else "sqlite")
     fill(source, 20)

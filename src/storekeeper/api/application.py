@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from storekeeper.api import console, docs, operations
 from storekeeper.api.errors import NOT_FOUND, not_allowed, to_response
+from storekeeper.api.exports import Exports
 from storekeeper.api.feed import Feed
 from storekeeper.api.gate import Gate
 from storekeeper.api.imports import Imports
@@ -100,6 +101,7 @@ def make_application(
         metrics.watch(lambda: feed.refused, "refused", "listeners")
     planners = {
         **Resource(collection, settings).planners,
+        **Exports(collection, generic=generic).planners,
         **feed.planners,
         **Imports(collection, generic=generic).planners,
         **operations.planners(

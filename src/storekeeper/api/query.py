@@ -16,13 +16,14 @@ from storekeeper import search
 from storekeeper.changes import DEFAULT_LIMIT, NOW, ChangesQuery, Cursor, parse_cursor
 from storekeeper.collection import Moment, Query
 from storekeeper.errors import InvalidInput
+from storekeeper.exports import Export
 from storekeeper.imports import OnConflict
-from storekeeper.sheets import BadFile
+from storekeeper.sheets import TYPES, BadFile
 from storekeeper.sheets.columns import parse_maps
 from storekeeper.sheets.records import check_encoding
 from storekeeper.sheets.rows import Options
 from storekeeper.stores import MAX_NAME_LENGTH
-from storekeeper.tables import MAX_INTEGER
+from storekeeper.tables import MAX_EXTERNAL_LENGTH, MAX_INTEGER
 
 Parameters: TypeAlias = dict[str, tuple[Callable[[bytes], Any], str]]
 """How the value of each parameter is read, None if it is wrong; and what it must be."""
@@ -57,6 +58,13 @@ def parse_list_query(query: bytes) -> Query:
 def parse_store_query(query: bytes) -> Moment | None:
     """Return the moment at which a store shall be read, None for now; raises InvalidInput."""
     return _read(query, _OF_STORES).get("at")
+
+
+def parse_export_query(query: bytes) -> Export:
+    """Return which stores an export shall have, and how; raises InvalidInput with every violation."""
+    found = _read(query, _OF_EXPORTS)
+    names = {"q": "search", "with": "key_column"}
+    return Export(**{names.get(name, name): value for name, value in found.items()})
 
 
 class ChangesRequest(NamedTuple):
@@ -159,6 +167,19 @@ def _parse_search(value: bytes) -> search.Search | None:
         return search.NOTHING
 
 
+def _parse_key_column(value: bytes) -> str | None:
+    try:
+        column = value.decode()
+    except UnicodeDecodeError:
+        return None
+    return column if len(column) <= MAX_EXTERNAL_LENGTH and "\0" not in column else None
+
+
+def _parse_format(value: bytes) -> str | None:
+    name = value.decode(errors="replace")
+    return name if name in TYPES else None
+
+
 def _parse_number(value: bytes) -> int | None:
     number = int(value) if _NUMBER.fullmatch(value) else None
     return number if number is not None and number <= MAX_INTEGER else None
@@ -224,12 +245,20 @@ def _one_of(*choices: str) -> Callable[[bytes], str | None]:
 _EXCLUSIVE = (("at", "name"), ("at", "q"), ("q", "name"), ("add", "match"))
 _ALL = Query()
 _OF_STORES: Parameters = {"at": (_parse_moment, "a version, a cursor, or a time in UTC that ends in Z")}
+_OF_SEARCHES: Parameters = {
+    "q": (_parse_search, f"{search.MAX_WORDS} words and {search.MAX_LENGTH} characters at most"),
+    **_OF_STORES,
+}
+_OF_EXPORTS: Parameters = {
+    **_OF_SEARCHES,
+    "with": (_parse_key_column, f"the name of a column, of {MAX_EXTERNAL_LENGTH} characters at most"),
+    "format": (_parse_format, f"one of {', '.join(TYPES)}"),
+}
 _OF_LISTS: Parameters = {
     "name": (_parse_name, "a string"),
     "limit": (_parse_limit, f"an integer from 1 to {MAX_LIMIT}"),
     "after": (_parse_number, "the id of a store"),
-    "q": (_parse_search, f"{search.MAX_WORDS} words and {search.MAX_LENGTH} characters at most"),
-    **_OF_STORES,
+    **_OF_SEARCHES,
 }
 _OF_CHANGES: Parameters = {
     "after": (parse_cursor, "a cursor, the number of a change, or now"),

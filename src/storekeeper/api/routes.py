@@ -39,6 +39,7 @@ class Route(msgspec.Struct, frozen=True, eq=False):
 ROUTES = (
     Route("stores", "/api/stores", ("GET", "HEAD", "POST", "OPTIONS")),
     Route("store", "/api/stores/{id}", ("GET", "HEAD", "PUT", "OPTIONS")),
+    Route("export", "/api/export", _READ),
     Route("changes", "/api/changes", _READ),
     Route("imports", "/api/imports", ("POST", "OPTIONS"), body=BodyLimit(64 * 2**20, 120.0, 10.0)),
     Route("test", "/test", _READ, is_open=True),

@@ -9,7 +9,7 @@ import psycopg
 
 from storekeeper import importer
 from storekeeper.changes import ChangesPage, ChangesQuery
-from storekeeper.collection import Listing, Moment, Query, State, T, WriteObserver
+from storekeeper.collection import Listing, Moment, Query, Snapshot, State, T, WriteObserver
 from storekeeper.commands import MAX_BATCH, Command, memory_size
 from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.importer import Imported, Session, Source
@@ -82,6 +82,13 @@ class PostgresCollection:
                 return work(session)
 
         await self.check()  # after that, its tables are there
+        return await run_in_thread(run)
+
+    async def with_snapshot(self, work: Callable[[Snapshot], T]) -> T:
+        def run() -> T:
+            with bulk.snapshot(self._url) as snapshot:
+                return work(snapshot)
+
         return await run_in_thread(run)
 
     async def tokens(self) -> Sequence[Token]:

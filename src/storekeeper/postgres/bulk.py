@@ -9,12 +9,11 @@ from typing import Any
 
 import psycopg
 
-from storekeeper.collection import State
+from storekeeper.collection import COUNTED, Row, Rows, Snapshot, State
 from storekeeper.postgres.pool import single_row
 from storekeeper.postgres.schema import COLLECTION_TABLE, LOCK, MIGRATION_LOCK, NEW_EPOCH, TYPES, prepare
 from storekeeper.postgres.session import Connection, connected, translate, write
 from storekeeper.tables import ROW_ORDER, TABLES
-from storekeeper.transfer import COUNTED, Row, Rows, Snapshot
 
 LOCK_TIMEOUT = "SET LOCAL lock_timeout = '60s'"
 _COMMAND_LOCK = MIGRATION_LOCK + 1
@@ -47,6 +46,13 @@ class PostgresSnapshot:
                 copy.set_types([TYPES[kind] for kind in columns.values()])
                 yield from copy.rows()
         except psycopg.Error as error:  # translate here, or the handler of the target would blame the target
+            raise translate(error, self._url) from None
+
+    def select(self, statement: str, *values: str | int) -> Rows:
+        try:
+            with psycopg.RawCursor(self._connection) as cursor:
+                yield from cursor.stream(statement.encode(), values)
+        except psycopg.Error as error:
             raise translate(error, self._url) from None
 
     def fill(self, table: str, rows: Iterable[Row]) -> None:

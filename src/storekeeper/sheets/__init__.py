@@ -5,6 +5,13 @@ from storekeeper.errors import StorekeeperError
 FIELDS = ("id", "name", "address", "version")
 """The columns that mean themselves."""
 
+TYPES = {
+    "csv": "text/csv; charset=utf-8",
+    "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+    "jsonl": "application/jsonl",
+}
+"""The media type of each format."""
+
 ABSENT = None
 """The cell of a column that a row of JSON lines does not have."""
 

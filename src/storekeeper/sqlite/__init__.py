@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from storekeeper import importer
 from storekeeper.changes import ChangesPage, ChangesQuery
-from storekeeper.collection import Eventual, Listing, Moment, Query, State, WriteObserver
+from storekeeper.collection import Eventual, Listing, Moment, Query, Snapshot, State, WriteObserver
 from storekeeper.commands import Command
 from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.errors import CLOSED, Outcome, Unavailable
@@ -106,6 +106,16 @@ class SqliteCollection:
 
         self._check_writable()
         with self._translating(Outcome.UNKNOWN):
+            return await run_in_thread(run)
+
+    async def with_snapshot(self, work: Callable[[Snapshot], T]) -> T:
+        def run() -> T:
+            with closing(connections.connect(self._path, reader=True)) as connection:
+                self._identity.check()
+                with connections.transaction(connection, "DEFERRED"):
+                    return work(bulk.SqliteSnapshot(self._path, connection))
+
+        with self._translating():
             return await run_in_thread(run)
 
     async def tokens(self) -> Sequence[Token]:

@@ -8,12 +8,12 @@ from pathlib import Path
 import apsw
 
 from storekeeper import atomicfile
-from storekeeper.collection import State
+from storekeeper.collection import COUNTED, Row, Rows, Snapshot, State
 from storekeeper.errors import CannotStart, Outcome, Unavailable
 from storekeeper.sqlite import connections, errors, schema
 from storekeeper.sqlite.migrations import CHANGES_TABLE, NEW_EPOCH
 from storekeeper.tables import ROW_ORDER, TABLES
-from storekeeper.transfer import COUNTED, Row, Rows, Snapshot, VerificationFailed
+from storekeeper.transfer import VerificationFailed
 
 _TABLE_NAMES = {table: table for table in TABLES} | {"changes": CHANGES_TABLE}
 
@@ -31,11 +31,11 @@ class SqliteSnapshot:
         self._before = before
 
     def state(self) -> State:
-        (row,) = self._select(COUNTED)
+        (row,) = self.select(COUNTED)
         return State(*row)
 
     def rows(self, table: str) -> Rows:
-        return self._select(f"SELECT {', '.join(TABLES[table])} FROM {_TABLE_NAMES[table]} ORDER BY {ROW_ORDER}")
+        return self.select(f"SELECT {', '.join(TABLES[table])} FROM {_TABLE_NAMES[table]} ORDER BY {ROW_ORDER}")
 
     def fill(self, table: str, rows: Iterable[Row]) -> None:
         columns = TABLES[table]
@@ -46,9 +46,9 @@ class SqliteSnapshot:
     def finish(self, epoch: str | None) -> None:
         """Do nothing: this snapshot was only read."""
 
-    def _select(self, statement: str) -> Rows:
+    def select(self, statement: str, *values: str | int) -> Rows:
         try:
-            yield from self._connection.execute(statement)
+            yield from self._connection.execute(statement, values)
         except errors.READ_ERRORS as error:  # translate here, or the handler of the target would blame the target
             self._check()
             raise Unavailable(str(error), subject=str(self.path)) from None

@@ -1,0 +1,97 @@
+"""The route /api/export: all stores, or some, as a file. Imports `exports`, `sheets`, `http` and the domain.
+
+A thread writes the file, of one moment, before anything is sent: so a slow client keeps no transaction open, and what
+is sent is whole.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Mapping
+from functools import partial
+from tempfile import TemporaryFile
+from typing import IO
+from weakref import WeakSet
+
+from storekeeper import exports
+from storekeeper.api.conditions import not_modified, parse_tags
+from storekeeper.api.errors import deferred
+from storekeeper.api.plan import Plan, Planner
+from storekeeper.api.query import parse_export_query
+from storekeeper.collection import Collection, Snapshot
+from storekeeper.commands import Tags, tag
+from storekeeper.errors import Unavailable
+from storekeeper.exports import Export, Exported
+from storekeeper.http.request import Request, field
+from storekeeper.http.response import Deferred, Fields, Headers, Response
+from storekeeper.sheets import TYPES
+
+MAX_EXPORTS = 4
+"""Exports that are written or sent at once."""
+
+TIMEOUT = 60.0
+"""Seconds that writing an export may take."""
+
+PART_BYTES = 64 * 1024
+"""Bytes that are read of the file, and sent, at once."""
+
+
+class Exports:
+    """Carries out requests of exports of a collection."""
+
+    def __init__(self, collection: Collection, *, generic: bool) -> None:
+        self._collection = collection
+        self._generic = generic
+        self._files: WeakSet[IO[bytes]] = WeakSet()
+        """The files that are written or sent: whoever ends with one drops it."""
+        self.planners: Mapping[str, Planner] = {"export": self._plan}
+
+    def _plan(self, _method: str, headers: Fields) -> Plan:
+        tags = parse_tags(field(headers, b"if-none-match") or b"")
+        return Plan(partial(self._run, tags))
+
+    def _run(self, tags: Tags | None, request: Request) -> Deferred:
+        order = parse_export_query(request.target.partition(b"?")[2])
+        response = asyncio.ensure_future(self._respond(order, tags))
+        return deferred(response, lambda response: response, generic=self._generic)
+
+    async def _respond(self, order: Export, tags: Tags | None) -> Response:
+        # The keys of outside systems change without the list: an export with them has no tag.
+        has_tag = not order.key_column
+        if tags and has_tag and order.at is None:
+            state = self._collection.state()
+            state = await state if isinstance(state, asyncio.Future) else state
+            if unchanged := not_modified(tags, tag(state.version, state.epoch)):
+                return unchanged
+        if len(self._files) >= MAX_EXPORTS:
+            raise Unavailable("Too many exports are under way")
+        file = TemporaryFile()  # noqa: SIM115 - closed when nothing refers to it any more, after it was sent
+        self._files.add(file)
+        written = await self._collection.with_snapshot(partial(_write, order, file, time.monotonic() + TIMEOUT))
+        current = tag(written.version, written.epoch).encode() if has_tag else b""
+        return Response(b"", _headers(order.format), stream=_parts(file), tag=current)
+
+
+def _write(order: Export, file: IO[bytes], deadline: float, snapshot: Snapshot) -> Exported:
+    def check(_count: int) -> None:
+        if time.monotonic() > deadline:
+            raise Unavailable("The export takes too long: ask for fewer stores, or run `storekeeper export`")
+
+    try:
+        return exports.write(snapshot, order, file, check)
+    except OSError as error:
+        raise Unavailable(f"The folder of temporary files cannot be written ({error.strerror})") from None
+
+
+def _headers(format: str) -> Headers:
+    return (
+        (b"content-type", TYPES[format].encode()),
+        (b"content-disposition", b'attachment; filename="stores.%b"' % format.encode()),
+        (b"cache-control", b"no-cache"),
+    )
+
+
+async def _parts(file: IO[bytes]) -> AsyncGenerator[bytes, None]:
+    file.seek(0)
+    while part := file.read(PART_BYTES):
+        yield part
+        await asyncio.sleep(0)  # a fast client must not keep the others waiting until its file ends

@@ -1,0 +1,114 @@
+"""The command that exports stores. Imports what it needs when it runs."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Annotated, Literal
+from urllib.parse import urlencode
+
+import typer
+
+from storekeeper import atomicfile
+from storekeeper.cli.options import with_settings
+from storekeeper.cli.terminal import print_line, progress
+from storekeeper.errors import CannotStart, EpochEnded, InvalidInput
+from storekeeper.settings import Settings
+
+STANDARD_STREAM = Path("-")
+"""Standard output."""
+
+_OTHERS = (".xls", ".xlsm", ".xlsb", ".ods", ".json", ".tsv")
+"""Ends of names of files that something else than CSV is expected in, which is not written."""
+
+
+@with_settings("database")
+def export(
+    settings: Settings,
+    file: Annotated[
+        Path, typer.Argument(help="File to write, by its end .csv, .xlsx or .jsonl; - is standard output, CSV.")
+    ] = STANDARD_STREAM,
+    *,
+    format: Annotated[
+        Literal["csv", "xlsx", "jsonl"] | None, typer.Option(help="The format, whatever the file is called.")
+    ] = None,
+    q: Annotated[str, typer.Option(help="Only the stores that a search finds: words of name and address.")] = "",
+    at: Annotated[
+        str, typer.Option(help="The stores as they were: at a version, a cursor, or a time in UTC that ends in Z.")
+    ] = "",
+    with_: Annotated[
+        str, typer.Option("--with", help="Add this column: the keys of an outside system, as an import had them.")
+    ] = "",
+    excel: Annotated[
+        bool, typer.Option("--excel", help="CSV for Excel: with a byte order mark, and ; between cells.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite any file.")] = False,
+) -> None:
+    """Write stores, as of one moment, as CSV in UTF-8, XLSX or JSON lines.
+
+    The columns are id, name, address and version, by which a later import finds out what has changed meanwhile. An
+    existing file is overwritten only if it is empty or an export. The service may be running.
+    """
+    from storekeeper import databases, exports
+    from storekeeper.api.query import parse_export_query
+    from storekeeper.sheets.writing import may_be_replaced
+
+    database = databases.database(settings.database)
+    if databases.is_database_file(settings.database, Path("/dev/stdout") if file == STANDARD_STREAM else file):
+        raise CannotStart(f"{file} is the database itself, or its log: name another file")
+    wanted = {"q": q, "at": at, "with": with_, "format": format or _format(file)}
+    try:
+        order = parse_export_query(urlencode(wanted, errors="surrogateescape").encode())
+        if not (force or file == STANDARD_STREAM or may_be_replaced(file, exports.COLUMNS[:-1])):
+            raise CannotStart(f"{file} exists and is not an export: name another file, or overwrite it with --force")
+        with (
+            databases.existing(settings.database).snapshot() as snapshot,
+            progress("Exporting") as show,
+            _output(file) as opened,
+        ):
+            order = exports.Export(order.format, order.search, order.at, order.key_column, excel)
+            done = exports.write(snapshot, order, opened, show)
+    except InvalidInput as error:
+        raise CannotStart(_with_options(error)) from None
+    except EpochEnded as error:
+        raise CannotStart(str(error), subject="--at") from None
+    except BrokenPipeError:
+        return  # the reader has closed its end
+    except OSError as error:
+        output = "standard output" if file == STANDARD_STREAM else file
+        raise CannotStart(f"cannot write {output}: {error.strerror}") from None
+    print_line(f"{done.stores} store{'s' * (done.stores != 1)} exported from {database.name}")
+    if done.has_formulas:
+        print_line("Some cells begin with =, +, - or @, which spreadsheets take for formulas: use .xlsx for people")
+
+
+def _format(file: Path) -> str:
+    end = file.suffix.lower()
+    if end in _OTHERS:
+        raise CannotStart(f"{file}: an export is no {end}: name it .csv, .xlsx or .jsonl, or say --format")
+    return end[1:] if end in (".xlsx", ".jsonl") else "csv"
+
+
+def _with_options(error: InvalidInput) -> str:
+    text = str(error)
+    for key in ("q", "at", "with", "format"):
+        text = text.replace(f'"{key}"', f"--{key}")
+    return text
+
+
+@contextmanager
+def _output(file: Path) -> Iterator[IO[bytes]]:
+    """Open the output to write it. A file gets its name, and its old permissions, when it is complete."""
+    if file != STANDARD_STREAM and (file.is_file() or not file.exists()):
+        with atomicfile.replacing(file) as text:
+            yield text.buffer
+        return
+    own = file != STANDARD_STREAM  # then it is a pipe, or /dev/stdout
+    with open(file if own else sys.stdout.fileno(), "wb", closefd=own) as stream:
+        try:
+            yield stream
+        except BaseException:
+            # Throw away what is not written yet: if nobody reads, to close the stream would wait.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            raise

@@ -1,0 +1,133 @@
+"""Stores as CSV (RFC 4180), XLSX or JSON lines, a row at a time. Imports the domain.
+
+The same rows make the same bytes, whenever and wherever they are written.
+"""
+
+import codecs
+import csv
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from storekeeper.errors import InvalidInput
+
+MAX_CELL_LENGTH = 32_767
+MAX_ROWS = 2**20
+"""Characters of a cell of XLSX, and rows of a sheet with its header."""
+
+_MARK = "Exported by Storekeeper"
+_1980 = datetime(1980, 1, 1, tzinfo=UTC)
+_WIDTHS = (8, 32, 60, 20, 20)
+_encode = msgspec.json.Encoder().encode
+
+Row = Sequence[str | int | None]
+
+
+def write(file: IO[bytes], format: str, columns: Sequence[str], rows: Iterable[Row], *, excel: bool = False) -> None:
+    """Write rows of these columns, of which the first is an id. Raises InvalidInput.
+
+    `excel` is for CSV: with a byte order mark and semicolons, as Excel expects it in many languages.
+    """
+    match format:
+        case "csv":
+            _write_csv(file, columns, rows, excel=excel)
+        case "jsonl":
+            file.writelines(_encode(dict(zip(columns, row, strict=True))) + b"\n" for row in rows)
+        case "xlsx":
+            _write_xlsx(file, columns, rows)
+
+
+def _write_csv(file: IO[bytes], columns: Sequence[str], rows: Iterable[Row], *, excel: bool) -> None:
+    if excel:
+        file.write(codecs.BOM_UTF8)
+    writer = csv.writer(_Encoding(file), delimiter=";" if excel else ",")
+    writer.writerow(columns)
+    writer.writerows(rows)
+
+
+class _Encoding:
+    """Writes text as UTF-8. A TextIOWrapper would flush the file at its end, and a pipe that nobody reads blocks."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._write = file.write
+
+    def write(self, text: str) -> None:
+        self._write(text.encode())
+
+
+def _write_xlsx(file: IO[bytes], columns: Sequence[str], rows: Iterable[Row]) -> None:
+    try:
+        import xlsxwriter  # type: ignore[import-untyped]  # noqa: PLC0415 - it has no types; it is an extra
+    except ImportError:
+        raise _no_xlsx("XLSX needs XlsxWriter: install storekeeper[excel]") from None
+    # XlsxWriter goes back to what it wrote, which a pipe cannot.
+    with tempfile.TemporaryFile() as made:
+        with closing(xlsxwriter.Workbook(made, {"constant_memory": True})) as book:
+            book.set_properties({"comments": _MARK, "created": _1980})
+            sheet = book.add_worksheet("Stores")
+            sheet.freeze_panes(1, 0)
+            # As text: else Excel would make dates and numbers of names, and cut the zeros in front of keys.
+            as_text = book.add_format({"num_format": "@"})
+            for column, width in zip(range(len(columns)), _WIDTHS, strict=False):
+                sheet.set_column(column, column, width, as_text)
+            _fill(sheet, columns, rows, as_text)
+        made.seek(0)
+        shutil.copyfileobj(made, file)
+
+
+def _fill(sheet: Any, columns: Sequence[str], rows: Iterable[Row], as_text: Any) -> None:
+    for column, name in enumerate(columns):
+        sheet.write_string(0, column, name)
+    for number, row in enumerate(rows, 1):
+        if number == MAX_ROWS:
+            raise _no_xlsx(f"a sheet of XLSX has {MAX_ROWS:,} rows at most")
+        for column, cell in enumerate(row):
+            text = "" if cell is None else str(cell)
+            if len(text) > MAX_CELL_LENGTH:
+                raise _no_xlsx(
+                    f"a cell of XLSX has {MAX_CELL_LENGTH:,} characters at most, and the {columns[column]} of store"
+                    f" {row[0]} has {len(text):,}"
+                )
+            sheet.write_string(number, column, text, as_text)
+
+
+def _no_xlsx(reason: str) -> InvalidInput:
+    return InvalidInput("query", {"format": f'"format" must be csv or jsonl: {reason}'})
+
+
+def begins_a_formula(row: Row) -> bool:
+    """Return whether a spreadsheet takes a cell of this row for a formula, if it reads the row from CSV."""
+    return any(type(cell) is str and cell[:1] in ("=", "+", "-", "@") for cell in row)
+
+
+def may_be_replaced(file: Path, fields: Sequence[str]) -> bool:
+    """Return whether an export may replace a file: it does not exist, is not regular, is empty, or is an export.
+
+    Exports of CSV begin with these fields; earlier ones had no version.
+    """
+    if not file.is_file():
+        return True
+    try:
+        with file.open("rb") as opened:
+            begin = opened.read(200).removeprefix(codecs.BOM_UTF8)
+    except PermissionError:
+        return False
+    headers = [separator.join(fields).encode() for separator in ",;"]
+    ends = (b"\r", b"\n", b",version", b";version")
+    is_csv = any(begin.startswith(header) and begin[len(header) :].startswith(ends) for header in headers)
+    return not begin or is_csv or begin.startswith(b'{"id":') or (begin.startswith(b"PK") and _is_ours(file))
+
+
+def _is_ours(file: Path) -> bool:
+    try:
+        with zipfile.ZipFile(file) as parts:
+            return _MARK.encode() in parts.read("docProps/core.xml")
+    except (zipfile.BadZipFile, KeyError, OSError):
+        return False
