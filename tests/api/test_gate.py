@@ -52,6 +52,7 @@ SCOPES = {
     "/api/stores": READS,
     "/api/stores/{id}": READS,
     "/api/changes": READS,
+    "/api/export": READS,
     "/test": ANYBODY,
     "*": ANYBODY,
     "/health/live": ANYBODY,

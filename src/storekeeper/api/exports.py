@@ -35,14 +35,24 @@ PART_BYTES = 64 * 1024
 """Bytes that are read of the file, and sent, at once."""
 
 
+class _File:
+    """A temporary file that is closed when nothing refers to it any more: of a HEAD's, nothing is ever sent."""
+
+    def __init__(self) -> None:
+        self.opened = TemporaryFile()  # noqa: SIM115 - closed below
+
+    def __del__(self) -> None:
+        self.opened.close()
+
+
 class Exports:
     """Carries out requests of exports of a collection."""
 
     def __init__(self, collection: Collection, *, generic: bool) -> None:
         self._collection = collection
         self._generic = generic
-        self._files: WeakSet[IO[bytes]] = WeakSet()
-        """The files that are written or sent: whoever ends with one drops it."""
+        self._files: WeakSet[_File] = WeakSet()
+        """The files that are written or sent."""
         self.planners: Mapping[str, Planner] = {"export": self._plan}
 
     def _plan(self, _method: str, headers: Fields) -> Plan:
@@ -64,9 +74,11 @@ class Exports:
                 return unchanged
         if len(self._files) >= MAX_EXPORTS:
             raise Unavailable("Too many exports are under way")
-        file = TemporaryFile()  # noqa: SIM115 - closed when nothing refers to it any more, after it was sent
+        file = _File()
         self._files.add(file)
-        written = await self._collection.with_snapshot(partial(_write, order, file, time.monotonic() + TIMEOUT))
+        written = await self._collection.with_snapshot(
+            partial(_write, order, file.opened, time.monotonic() + TIMEOUT)
+        )
         current = tag(written.version, written.epoch).encode() if has_tag else b""
         return Response(b"", _headers(order.format), stream=_parts(file), tag=current)
 
@@ -90,8 +102,8 @@ def _headers(format: str) -> Headers:
     )
 
 
-async def _parts(file: IO[bytes]) -> AsyncGenerator[bytes, None]:
-    file.seek(0)
-    while part := file.read(PART_BYTES):
+async def _parts(file: _File) -> AsyncGenerator[bytes, None]:
+    file.opened.seek(0)
+    while part := file.opened.read(PART_BYTES):
         yield part
         await asyncio.sleep(0)  # a fast client must not keep the others waiting until its file ends

@@ -12,7 +12,7 @@ import typer
 
 from storekeeper import atomicfile
 from storekeeper.cli.options import with_settings
-from storekeeper.cli.terminal import print_line, progress
+from storekeeper.cli.terminal import counted, print_line, progress
 from storekeeper.errors import CannotStart, EpochEnded, InvalidInput
 from storekeeper.settings import Settings
 
@@ -78,7 +78,7 @@ def export(
     except OSError as error:
         output = "standard output" if file == STANDARD_STREAM else file
         raise CannotStart(f"cannot write {output}: {error.strerror}") from None
-    print_line(f"{done.stores} store{'s' * (done.stores != 1)} exported from {database.name}")
+    print_line(f"{counted(done.stores, 'store')} exported from {database.name}")
     if done.has_formulas:
         print_line("Some cells begin with =, +, - or @, which spreadsheets take for formulas: use .xlsx for people")
 
