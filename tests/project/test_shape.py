@@ -64,7 +64,7 @@ MAY_IMPORT = {
     "supervisor": set[str](),
     "listener": {"errors", "http"},
     "service": {*DOMAIN, *EVERYWHERE, "databases", "api", "http", "listener", "supervisor"},
-    "server": {*DOMAIN, *EVERYWHERE, "databases", "api", "service", "listener", "supervisor"},
+    "server": {*DOMAIN, *EVERYWHERE, "databases", "demo", "api", "service", "listener", "supervisor"},
     "cli": {
         *DOMAIN,
         *EVERYWHERE,
